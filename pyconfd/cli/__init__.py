@@ -1,0 +1,1 @@
+"""Arguments to calls; no logic."""

@@ -1,0 +1,1 @@
+"""The loop: collect changes, reconcile, tell systemd."""

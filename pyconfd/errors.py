@@ -1,0 +1,70 @@
+"""The error tree; each class says what happens next, never where it was raised.
+
+::
+
+    PyconfdError
+    ├── ConfigurationError   exit 78; every problem at once, each with its place and a remedy
+    ├── TransientError       the world may heal: keep what serves, try again later
+    ├── RejectedInput        keep the last good configuration until the input changes
+    └── ApplyError           put the former configuration back, then try again with back-off
+
+Anything else is a bug: a traceback, exit 70, and systemd starts the process again. A library's own
+exceptions stop at the adapter that called the library.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, in words for the person who has to mend it.
+
+    ``place`` says where (``pyconfd.toml: haproxy.conf``, ``02-http.tmpl line 12``, ``demo/shop annotation domain``),
+    ``message`` what is wrong, ``remedy`` what to do about it (may be empty).
+    """
+
+    place: str
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.message}" if self.place else self.message
+        return f"{text}\n    -> {self.remedy}" if self.remedy else text
+
+
+class PyconfdError(Exception):
+    """The base of all errors that pyconfd raises on purpose."""
+
+    def __init__(self, *problems: Problem) -> None:
+        self.problems: tuple[Problem, ...] = problems
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class ConfigurationError(PyconfdError):
+    """Settings or arguments cannot be used; carries every problem found."""
+
+
+class TransientError(PyconfdError):
+    """Something outside did not answer as it should; the same call may succeed later."""
+
+
+class RejectedInput(PyconfdError):  # noqa: N818 - it names what happened to the input
+    """Fragments or objects gave a configuration that cannot be used; nothing was changed."""
+
+
+class ApplyError(PyconfdError):
+    """A good configuration could not be made to serve; the former one is back.
+
+    ``step`` names the step of the transaction that failed: a value of
+    :class:`pyconfd.model.outcome.Step`.
+    """
+
+    def __init__(self, step: str, *problems: Problem) -> None:
+        self.step = step
+        super().__init__(*problems)
+
+
+def first_line(problems: Sequence[Problem]) -> str:
+    """Give the first problem on one line, for a log or a status line."""
+    return str(problems[0]).replace("\n    -> ", " -> ").splitlines()[0] if problems else ""

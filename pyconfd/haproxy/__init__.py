@@ -1,0 +1,1 @@
+"""Everything that knows HAProxy: its text, its process, its files."""

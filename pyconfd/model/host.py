@@ -1,0 +1,31 @@
+"""Facts about the machine that pyconfd runs on; an adapter gathers them, pure code judges by them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ListeningSocket:
+    """A TCP socket in state LISTEN.
+
+    ``address`` is an IP address ("0.0.0.0" or "::" for any); ``owner`` is the process name and number where they may
+    be seen, else "".
+    """
+
+    address: str
+    port: int
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What pure code may know of the host.
+
+    ``addresses`` are those of the interfaces, without prefix length or zone; ``ephemeral_ports`` is the inclusive
+    range of ``net.ipv4.ip_local_port_range``; the ``nonlocal_bind`` flags are the sysctls of that name.
+    """
+
+    addresses: frozenset[str] = frozenset()
+    listening: tuple[ListeningSocket, ...] = ()
+    nonlocal_bind_v4: bool = False
+    nonlocal_bind_v6: bool = False
+    ephemeral_ports: tuple[int, int] = (32768, 60999)

@@ -1,0 +1,182 @@
+"""The parts of Kubernetes objects that pyconfd uses, under the API's own names in snake_case.
+
+Decoded from JSON by msgspec; a field that is not listed here costs neither time nor memory. Every record is
+frozen and untracked by the garbage collector (``gc=False``): records hold only strings, numbers and other records,
+so no reference cycle can pass through them.
+
+Source: the API reference of Kubernetes, core/v1 and discovery.k8s.io/v1.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+
+class ObjectRef(NamedTuple):
+    """Names one object of one cluster; sorts by kind, namespace and name."""
+
+    kind: str
+    namespace: str
+    name: str
+    cluster: str = ""
+
+    def __str__(self) -> str:
+        path = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {path}" + (f" (cluster {self.cluster})" if self.cluster else "")
+
+
+class _Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    pass
+
+
+class ObjectMeta(_Record, frozen=True, gc=False):
+    """``creation_timestamp`` and ``deletion_timestamp`` are RFC 3339 in UTC, so they sort as text."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class TargetRef(_Record, frozen=True, gc=False):
+    """What an endpoint is: nearly always ``kind = "Pod"``."""
+
+    kind: str = ""
+    name: str = ""
+
+
+class EndpointConditions(_Record, frozen=True, gc=False):
+    """None means unknown: then ``ready`` is true, ``serving`` is as ``ready``, ``terminating`` is false."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class Endpoint(_Record, frozen=True, gc=False):
+    """All ``addresses`` of one endpoint are interchangeable; the API says to use the first."""
+
+    addresses: tuple[str, ...] = ()
+    conditions: EndpointConditions | None = None
+    node_name: str | None = None
+    target_ref: TargetRef | None = None
+    zone: str | None = None
+
+
+class EndpointPort(_Record, frozen=True, gc=False):
+    """``name`` is "" for an unnamed port; ``protocol`` absent means TCP."""
+
+    name: str | None = None
+    port: int | None = None
+    protocol: str | None = None
+
+
+class EndpointSlice(_Record, frozen=True, gc=False):
+    """``address_type`` is IPv4, IPv6 or FQDN; one Service has slices of each type it uses."""
+
+    metadata: ObjectMeta
+    address_type: str = "IPv4"
+    endpoints: tuple[Endpoint, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
+
+
+class EndpointAddress(_Record, frozen=True, gc=False):
+    """An address of an Endpoints subset."""
+
+    ip: str = ""
+    node_name: str | None = None
+    target_ref: TargetRef | None = None
+
+
+class EndpointSubset(_Record, frozen=True, gc=False):
+    """Every address of a subset serves every port of it."""
+
+    addresses: tuple[EndpointAddress, ...] | None = None
+    not_ready_addresses: tuple[EndpointAddress, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
+
+
+class Endpoints(_Record, frozen=True, gc=False):
+    """Deprecated in Kubernetes since 1.33 and cut at 1,000 addresses; kept for the annotations people put on it."""
+
+    metadata: ObjectMeta
+    subsets: tuple[EndpointSubset, ...] | None = None
+
+
+class ServicePort(_Record, frozen=True, gc=False):
+    """``target_port`` is a number or the name of a container port; ``node_port`` is 0 where there is none."""
+
+    name: str | None = None
+    port: int = 0
+    target_port: int | str | None = None
+    node_port: int = 0
+    protocol: str | None = None
+
+
+class ServiceSpec(_Record, frozen=True, gc=False):
+    """``type`` is ClusterIP, NodePort, LoadBalancer or ExternalName."""
+
+    ports: tuple[ServicePort, ...] | None = None
+    type: str = "ClusterIP"
+    external_traffic_policy: str | None = None
+    load_balancer_ip: str | None = msgspec.field(name="loadBalancerIP", default=None)
+
+
+class Service(_Record, frozen=True, gc=False):
+    """A Service of core/v1."""
+
+    metadata: ObjectMeta
+    spec: ServiceSpec = ServiceSpec()
+
+
+class NodeAddress(_Record, frozen=True, gc=False):
+    """``type`` is InternalIP, ExternalIP, Hostname, InternalDNS or ExternalDNS."""
+
+    type: str = ""
+    address: str = ""
+
+
+class NodeCondition(_Record, frozen=True, gc=False):
+    """``status`` is "True", "False" or "Unknown"."""
+
+    type: str = ""
+    status: str = ""
+
+
+class NodeSpec(_Record, frozen=True, gc=False):
+    """``unschedulable`` is what ``kubectl cordon`` sets."""
+
+    unschedulable: bool | None = None
+
+
+class NodeStatus(_Record, frozen=True, gc=False):
+    """Addresses and conditions as the kubelet reports them."""
+
+    addresses: tuple[NodeAddress, ...] | None = None
+    conditions: tuple[NodeCondition, ...] | None = None
+
+
+class Node(_Record, frozen=True, gc=False):
+    """A Node of core/v1."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Secret(_Record, frozen=True, gc=False):
+    """``data`` values are base64. Only Secrets of the namespaces named in the settings are read."""
+
+    metadata: ObjectMeta
+    type: str = ""
+    data: dict[str, str] | None = None
+
+
+AnyObject = EndpointSlice | Endpoints | Service | Node | Secret
+
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+"""The label that joins an EndpointSlice to its Service. Source: discovery.k8s.io/v1 ``LabelServiceName``."""

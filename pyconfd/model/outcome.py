@@ -1,0 +1,75 @@
+"""What became of one reconciliation."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyconfd.errors import Problem
+from pyconfd.model.plan import Reload
+
+
+class Step(StrEnum):
+    """The steps of a reconciliation, in order."""
+
+    TRANSLATE = "translate"
+    RENDER = "render"
+    GUARD = "guard"
+    CHECK = "check"
+    BINDS = "binds"
+    INSTALL = "install"
+    RELOAD = "reload"
+    VERIFY = "verify"
+    RECORD = "record"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A rendering that was checked and applied. ``applied_at`` is seconds since the epoch."""
+
+    number: int
+    digest: str
+    applied_at: float
+    curdate: str = ""
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """What was rendered already serves as ``generation``."""
+
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A new generation serves. ``verified`` is False where no socket could be asked which text the worker runs."""
+
+    generation: Generation
+    plan: Reload
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The guard keeps back a change; ``hold_id`` lets it through with ``pyconfd allow``."""
+
+    hold_id: str
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The input gave nothing usable; what served still serves. Tried again when the input changes, and slowly."""
+
+    step: Step
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A good configuration could not be made to serve; the former one does. Tried again with back-off."""
+
+    step: Step
+    problems: tuple[Problem, ...]
+
+
+Outcome = Unchanged | Applied | Held | Rejected | Failed

@@ -1,0 +1,67 @@
+"""What the sources saw: complete or absent, never partial."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from pyconfd.model.kubernetes import AnyObject, Endpoints, EndpointSlice, Node, Secret, Service
+
+
+class Key(NamedTuple):
+    """Namespace ("" for cluster-wide objects) and name; sorting by it is the order of everything pyconfd prints."""
+
+    namespace: str
+    name: str
+
+
+class Resource(StrEnum):
+    """The kinds that can be read, by their plural API name."""
+
+    SERVICES = "services"
+    ENDPOINTSLICES = "endpointslices"
+    ENDPOINTS = "endpoints"
+    NODES = "nodes"
+    SECRETS = "secrets"
+
+
+KIND_OF: Mapping[Resource, str] = MappingProxyType(
+    {
+        Resource.SERVICES: "Service",
+        Resource.ENDPOINTSLICES: "EndpointSlice",
+        Resource.ENDPOINTS: "Endpoints",
+        Resource.NODES: "Node",
+        Resource.SECRETS: "Secret",
+    }
+)
+
+RECORD_OF: Mapping[Resource, type[AnyObject]] = MappingProxyType(
+    {
+        Resource.SERVICES: Service,
+        Resource.ENDPOINTSLICES: EndpointSlice,
+        Resource.ENDPOINTS: Endpoints,
+        Resource.NODES: Node,
+        Resource.SECRETS: Secret,
+    }
+)
+
+
+def _nothing() -> Mapping[Key, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One consistent view of one cluster; mappings are never changed after they were put here.
+
+    ``cluster`` is the name given in the settings ("" for the only one). The order of the mappings is an accident
+    of the API: whoever reads them sorts.
+    """
+
+    cluster: str = ""
+    services: Mapping[Key, Service] = field(default_factory=_nothing)
+    endpointslices: Mapping[Key, EndpointSlice] = field(default_factory=_nothing)
+    endpoints: Mapping[Key, Endpoints] = field(default_factory=_nothing)
+    nodes: Mapping[Key, Node] = field(default_factory=_nothing)
+    secrets: Mapping[Key, Secret] = field(default_factory=_nothing)

@@ -1,0 +1,91 @@
+"""What pyconfd says of itself: one immutable value, shown by the status page, the metrics and ``pyconfd status``.
+
+Times are seconds since the epoch; 0.0 means never.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from pyconfd.model.context import Refusal
+from pyconfd.model.outcome import Generation
+from pyconfd.model.snapshot import Resource
+
+
+class Phase(StrEnum):
+    """What the daemon is doing, in one word."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    SERVING_LAST_GOOD = "serving_last_good"
+    WAITING = "waiting"
+    HELD = "held"
+    REJECTED = "rejected"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServerState:
+    """One API server, in the order of the settings. ``last_error`` is "" while it is healthy."""
+
+    url: str
+    in_use: bool = False
+    healthy: bool = False
+    last_ok_at: float = 0.0
+    last_error: str = ""
+    last_error_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialState:
+    """A certificate or token and when it stops being valid; ``expires_at`` is 0.0 where it cannot be told."""
+
+    name: str
+    expires_at: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceState:
+    """One list+watch; ``last_sync_at`` is when the server last confirmed the cache (by list, event or bookmark)."""
+
+    resource: Resource
+    synced: bool = False
+    objects: int = 0
+    last_sync_at: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """The state of a source; ``synced`` once every resource has been listed."""
+
+    synced: bool = False
+    last_sync_at: float = 0.0
+    api_servers: tuple[ApiServerState, ...] = ()
+    resources: tuple[ResourceState, ...] = ()
+    credentials: tuple[CredentialState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything there is to say, at ``now``."""
+
+    now: float
+    version: str
+    pid: int
+    started_at: float
+    heartbeat_at: float
+    phase: Phase = Phase.STARTING
+    problems: tuple[str, ...] = ()
+    hold_id: str = ""
+    source: SourceHealth = SourceHealth()
+    generation: Generation | None = None
+    verified: bool = False
+    pending_since: float = 0.0
+    refused: tuple[Refusal, ...] = ()
+    reloads_by_reason: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    failures_by_step: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    events_total: int = 0
+    reconciliations_total: int = 0

@@ -1,0 +1,1 @@
+"""Fragments and a Context in, a Rendering out. Pure."""

@@ -1,0 +1,1 @@
+"""Where Snapshots and fragments come from."""

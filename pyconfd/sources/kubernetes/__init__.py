@@ -1,0 +1,1 @@
+"""Reads a cluster: ordered API servers, list and watch, decoding."""

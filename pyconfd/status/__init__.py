@@ -1,0 +1,1 @@
+"""What others may see: status page, metrics, logs."""
