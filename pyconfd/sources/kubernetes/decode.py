@@ -155,7 +155,7 @@ def decode_list(resource: Resource, body: bytes, cluster: str = "") -> ListPage:
     except msgspec.DecodeError as error:
         raise _not_a_list(resource, body, str(error)) from None
     if page.kind != f"{KIND_OF[resource]}List":
-        raise _not_a_list(resource, body, f"its kind is {shown(page.kind)!r}")
+        raise _not_a_list(resource, body, f"its kind is {shown(page.kind) or '(none)'}")
     if not page.metadata.resource_version:
         raise _not_a_list(resource, body, "it has no metadata.resourceVersion")
     named = tuple(item for item in items if _is_named(resource, item))
@@ -278,5 +278,5 @@ def _forget_annotations(record: AnyObject) -> None:
 
 
 def _not_a_list(resource: Resource, body: bytes, why: str) -> TransientError:
-    message = f"the answer is not a whole list of {resource} ({shown(why)}): {len(body)} bytes, {shown(body)!r}"
+    message = f"the answer is not a whole list of {resource} ({shown(why)}): {len(body)} bytes, {shown(body)}"
     return TransientError(Problem(f"list of {resource}", message))

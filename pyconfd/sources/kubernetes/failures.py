@@ -52,7 +52,7 @@ _OF_STATUS = {
 
 _REMEDIES = {
     Failure.UNREACHABLE: "is the API server up, and does the network (or a proxy) let this machine reach it?",
-    Failure.TIMEOUT: "the server accepts connections and does not answer; is it overloaded or hanging?",
+    Failure.TIMEOUT: "is the server up, reachable from here, and neither overloaded nor hanging?",
     Failure.TLS: "does kubernetes.ssl_ca hold the CA that signed this server's certificate, for this host name?",
     Failure.BAD_ANSWER: "is this the address of a Kubernetes API server, and not of a proxy or a portal before it?",
     Failure.UNAUTHORIZED: "the credentials are not accepted: look at the client certificate or the token",

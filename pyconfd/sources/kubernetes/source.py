@@ -3,6 +3,7 @@
 import random
 import re
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -127,9 +128,9 @@ class KubernetesSource:
         for reflector in self._reflectors:
             reflector.stop()
         self._servers.close()
-        limit_s = self._clock.monotonic() + STOP_TIMEOUT_S
+        limit_s = time.monotonic() + STOP_TIMEOUT_S
         for thread in self._threads:
-            thread.join(max(0.0, limit_s - self._clock.monotonic()))
+            thread.join(max(0.0, limit_s - time.monotonic()))
         alive = [thread.name for thread in self._threads if thread.is_alive()]
         if alive:
             log.debug("source.threads_linger", threads=alive)

@@ -279,7 +279,7 @@ class Connection:
 
     def _not_json(self, path: str, response: urllib3.BaseHTTPResponse, content_type: str) -> ApiError:
         begin = shown(self._beginning(response))
-        message = f"HTTP 200 with {shown(content_type) or 'no content type'} instead of JSON: {begin!r}"
+        message = f"HTTP 200 with {shown(content_type) or 'no content type'} instead of JSON: {begin}"
         return ApiError(Failure.BAD_ANSWER, self._place(path), message, status=200)
 
     def _beginning(self, response: urllib3.BaseHTTPResponse) -> bytes:
@@ -303,14 +303,12 @@ class Connection:
 
 
 _KINDS: tuple[tuple[tuple[type[Exception], ...], Failure, str], ...] = (
-    (
-        (urllib3.exceptions.ConnectTimeoutError, urllib3.exceptions.ReadTimeoutError, TimeoutError),
-        Failure.TIMEOUT,
-        "no answer within the time limit",
-    ),
+    # urllib3 counts a refused connection as a kind of timeout, so it comes first.
+    ((urllib3.exceptions.NewConnectionError,), Failure.UNREACHABLE, "cannot connect"),
+    ((urllib3.exceptions.ConnectTimeoutError,), Failure.TIMEOUT, "no connection within the time limit"),
+    ((urllib3.exceptions.ReadTimeoutError, TimeoutError), Failure.TIMEOUT, "no answer within the time limit"),
     ((urllib3.exceptions.SSLError, ssl.SSLError), Failure.TLS, "TLS"),
     ((urllib3.exceptions.ProxyError,), Failure.UNREACHABLE, "the proxy does not connect"),
-    ((urllib3.exceptions.NewConnectionError,), Failure.UNREACHABLE, "cannot connect"),
     ((urllib3.exceptions.HTTPError, OSError), Failure.RESET, "the connection broke"),
 )
 
@@ -343,8 +341,8 @@ def _message_of(body: bytes) -> str:
     try:
         status = msgspec.json.decode(body, type=_Status)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return repr(shown(body))
-    return shown(status.message or status.reason or "", 300) or repr(shown(body))
+        return shown(body) or "(no text)"
+    return shown(status.message or status.reason or "", 300) or shown(body)
 
 
 def _retry_after_s(value: str, now_s: float) -> float | None:
