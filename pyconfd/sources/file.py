@@ -16,7 +16,7 @@ from pyconfd.model.kubernetes import AnyObject, ObjectRef, Secret
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Resource, Snapshot
 
 # Objects are decoded by the same rules wherever they come from.
-from pyconfd.sources.kubernetes.decode import DROPPED_ANNOTATIONS, key_of, refusal_of
+from pyconfd.sources.kubernetes.decode import DROPPED_ANNOTATIONS, forget_annotations, key_of, refusal_of
 from pyconfd.sources.kubernetes.failures import shown
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF, CLUSTER_SCOPED
 
@@ -169,9 +169,7 @@ class _Reader:
             detail = "it has no metadata.name or no metadata.namespace"
             self.refusals.add(refusal_of(resource, Key(namespace, name) if name else None, self.cluster, detail))
             return
-        for dropped in DROPPED_ANNOTATIONS:
-            if record.metadata.annotations:
-                record.metadata.annotations.pop(dropped, None)
+        forget_annotations(record)
         key = key_of(record)
         if key in self.records[resource]:
             log.warning("snapshot.object_repeated", kind=KIND_OF[resource], namespace=namespace, name=name)

@@ -162,7 +162,7 @@ def decode_list(resource: Resource, body: bytes, cluster: str = "") -> ListPage:
     if len(named) != len(items):
         refusals += tuple(_nameless(resource, cluster) for item in items if not _is_named(resource, item))
     for item in named:
-        _forget_annotations(item)
+        forget_annotations(item)
     return ListPage(named, page.metadata.resource_version, page.metadata.continue_token or "", refusals)
 
 
@@ -196,7 +196,7 @@ def _upsertion(resource: Resource, raw: msgspec.Raw, cluster: str) -> Event:
         return _unreadable(resource, raw, cluster, str(error))
     if not _is_named(resource, record):
         return Unreadable(_nameless(resource, cluster), None, record.metadata.resource_version)
-    _forget_annotations(record)
+    forget_annotations(record)
     return Upserted(record)
 
 
@@ -206,6 +206,18 @@ def _deletion(resource: Resource, raw: msgspec.Raw, cluster: str) -> Event:
     if key is None:
         return Unreadable(_nameless(resource, cluster), None, resource_version)
     return Deleted(key, resource_version)
+
+
+def forget_annotations(record: AnyObject) -> None:
+    """Drop the annotations that nobody reads from a record that is not published yet."""
+    annotations = record.metadata.annotations
+    if not annotations:
+        return
+    for name in DROPPED_ANNOTATIONS:
+        annotations.pop(name, None)
+    if not annotations:
+        # None and {} mean the same and must not look like a change.
+        msgspec.structs.force_setattr(record.metadata, "annotations", None)
 
 
 def same_content(old: AnyObject | None, new: AnyObject) -> bool:
@@ -267,14 +279,6 @@ def _name_of(raw: msgspec.Raw) -> tuple[Key | None, str]:
 def _unreadable(resource: Resource, raw: msgspec.Raw, cluster: str, detail: str) -> Unreadable:
     key, resource_version = _name_of(raw)
     return Unreadable(refusal_of(resource, key, cluster, detail), key, resource_version)
-
-
-def _forget_annotations(record: AnyObject) -> None:
-    # The record is not published yet, so its dictionary may still be changed.
-    annotations = record.metadata.annotations
-    if annotations:
-        for name in DROPPED_ANNOTATIONS:
-            annotations.pop(name, None)
 
 
 def _not_a_list(resource: Resource, body: bytes, why: str) -> TransientError:

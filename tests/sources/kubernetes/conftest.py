@@ -4,7 +4,6 @@ from typing import Any, Protocol
 
 import pytest
 
-from pyconfd.model.kubernetes import EndpointSlice
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.source import KubernetesSource
@@ -29,8 +28,9 @@ def eventually(condition: Callable[[], object], *, what: Callable[[], object] = 
 def addresses(snapshot: Snapshot | None) -> set[str]:
     """Every endpoint address in the slices."""
     assert snapshot is not None
-    slices: Collection[EndpointSlice] = snapshot.endpointslices.values()
-    return {a for each in slices for endpoint in each.endpoints or () for a in endpoint.addresses}
+    return {
+        a for each in snapshot.endpointslices.values() for endpoint in each.endpoints or () for a in endpoint.addresses
+    }
 
 
 def shop(cluster: Cluster, *hosts: int) -> None:

@@ -80,7 +80,7 @@ def discovery(path: str) -> object:
 
 
 class Discovery(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:  # noqa: N802 - the base class's name
+    def do_GET(self) -> None:
         body = json.dumps(discovery(self.path.partition("?")[0])).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
