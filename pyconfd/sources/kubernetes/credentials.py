@@ -47,6 +47,7 @@ class Access:
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     configuration: Configuration
+    verify: bool
     ssl_context: ssl.SSLContext | None
     fingerprint: Mapping[str, str]
     tls_digest: str
@@ -117,7 +118,7 @@ class Credentials:
                 raise ApiError(Failure.CREDENTIALS, "credentials", self._problem)
             return Access(
                 url,
-                self._configuration_for(url, loaded.configuration),
+                self._configuration_for(url, loaded),
                 loaded.ssl_context if url.startswith("https:") else None,
                 self._authorization,
             )
@@ -183,11 +184,11 @@ class Credentials:
         if any(url.startswith("https:") for url in origin.urls):
             context = _ssl_context(verify=verify, ca_file=ca_file, cert_file=cert_file, key_file=key_file)
             self._say_insecure(verify=verify)
-        configuration.verify_ssl = verify
         states, certificate_end = self._expiries(configuration, cert_file, ca_file if verify else "")
         tls = [f"{verify}", *(f"{path}={fingerprint[path]}" for path in (ca_file, cert_file, key_file) if path)]
         return _Loaded(
             configuration,
+            verify,
             context,
             fingerprint,
             " ".join(tls),
@@ -217,20 +218,19 @@ class Credentials:
         if origin.exec_command and not configuration.api_key and not configuration.cert_file:
             message = f"the plugin {shown(origin.exec_command)} gave no credentials; run it by hand to see why"
             raise ApiError(Failure.CREDENTIALS, str(origin.kind), message)
-        if origin.overridden:
-            configuration.tls_server_name = None
         return configuration
 
-    def _configuration_for(self, url: str, loaded: Configuration) -> Configuration:
-        of_kubeconfig = loaded.proxy or None
+    def _configuration_for(self, url: str, loaded: _Loaded) -> Configuration:
+        of_kubeconfig = loaded.configuration.proxy or None
         from_environment = not of_kubeconfig and not self._settings.ignore_proxy_env
         configuration = (
             Configuration(host=url)
             if from_environment
             else Configuration(host=url, proxy=of_kubeconfig or "", no_proxy="")
         )
-        configuration.verify_ssl = loaded.verify_ssl
-        configuration.tls_server_name = loaded.tls_server_name
+        # The library sets a kubeconfig's values anew with each token, so what overrides them is not left to it.
+        configuration.verify_ssl = loaded.verify
+        configuration.tls_server_name = None if self._origin.overridden else loaded.configuration.tls_server_name
         return configuration
 
     def _trust(self, configuration: Configuration) -> tuple[bool, str]:
