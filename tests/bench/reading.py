@@ -87,6 +87,7 @@ def resync_memory() -> Iterator[Figure]:
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_growth, args=(kind, theirs))
         process.start()
+        theirs.close()  # so that a child that dies ends the wait
         grown[kind] = ours.recv()
         process.join()
     yield Figure("resync_memory_ratio", grown["pyconfd"] / grown["orjson"], "of orjson.loads", 0.6)
