@@ -13,7 +13,7 @@ import pytest
 
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
-from tests.world.exchange import TRANSCRIPTS, connect, fetch
+from tests.world.exchange import connect, fetch
 from tests.world.objects import EndpointSpec, PortSpec, SlicePort
 from tests.world.statuses import ApiError
 from tests.world.store import Obj
@@ -351,8 +351,6 @@ def test_many_writers_and_watchers_agree(cluster: Cluster, server: ApiServer) ->
 
 
 def test_as_a_process() -> None:
-    transcript = TRANSCRIPTS / "list-services.json"
-    assert transcript.is_file()
     argv = [sys.executable, "-m", "tests.world.apiserver", "--port", "0", "--port", "0", "--token", "t"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -383,3 +381,20 @@ def test_loading_a_file(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.load(source) == 2
     with pytest.raises(ApiError, match="cannot load apps/v1 Deployment"):
         cluster.load_object({"apiVersion": "apps/v1", "kind": "Deployment"})
+
+
+def test_a_dumped_cluster_can_be_served_by_a_process(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_service("demo", "a")
+    cluster.set_endpoints("demo", "a", [EndpointSpec("10.1.0.1")])
+    cluster.dump(tmp_path / "cluster.json")
+    argv = [sys.executable, "-m", "tests.world.apiserver", "--load", str(tmp_path / "cluster.json")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            url = process.stdout.readline().strip()
+            (served,) = fetch(url, "GET /apis/discovery.k8s.io/v1/endpointslices").body["items"]
+        finally:
+            process.kill()
+    (ours,) = _slices(cluster)
+    del ours["metadata"]["resourceVersion"], served["metadata"]["resourceVersion"]
+    assert served == ours
