@@ -27,12 +27,12 @@ class Declarations:
         """Everything declared so far, sorted by path."""
         return tuple(self._files[path] for path in sorted(self._files, key=str.encode))
 
-    def map_file(self, name: object, entries: Any, *, ordered: bool = False) -> str:
+    def map_file(self, name: object, entries: Any, *, ordered: bool = False, longest_first: bool = False) -> str:
         """Declare the map ``name`` and give its path, for ``map(...)`` and its relatives.
 
-        ``entries`` is a mapping or a list of pairs; they are sorted by key in byte order, or stay as they are if
-        ``ordered`` (the first match counts for ``map_beg``, ``map_end``, ``map_sub`` and ``map_reg``). A map may be
-        empty. Declaring the same content twice declares it once.
+        ``entries`` is a mapping or a list of pairs; they are sorted by key in byte order. Where the first match counts
+        (``map_beg``, ``map_end``, ``map_sub``, ``map_reg``), ``longest_first`` puts longer keys before shorter ones and
+        ``ordered`` keeps the order given. A map may be empty. Declaring the same content twice declares it once.
 
         Raises:
             InvalidValueError: a key is empty, has a space or begins with ``#``; a value is empty or more than one
@@ -42,6 +42,8 @@ class Declarations:
         pairs = entries.items() if isinstance(entries, Mapping) else entries
         values = _map_entries(str(name), pairs)
         keys = list(values) if ordered else sorted(values, key=lambda key: key.encode("utf-8", "surrogatepass"))
+        if longest_first:
+            keys.sort(key=len, reverse=True)
         return self._declare(FileKind.MAP, name, "".join(f"{key} {values[key]}\n" for key in keys))
 
     def certificate_file(self, name: object, pem: object) -> str:

@@ -16,6 +16,7 @@ from pyconfd.render import filters, lists
 from pyconfd.render.blame import runtime_problem, syntax_problem
 from pyconfd.render.declared import Declarations
 from pyconfd.render.invalid import InvalidValueError, shown
+from pyconfd.render.servers import servers
 from pyconfd.render.undefined import Lenient, Strict
 
 FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -24,6 +25,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "server_name": filters.server_name,
         "server_id": filters.server_id,
         "server_ids": filters.server_ids,
+        "servers": servers,
         "bracket": filters.bracket,
         "hostport": filters.hostport,
         "quote": filters.quote,

@@ -114,7 +114,7 @@ def server_ids(names: Iterable[object]) -> dict[str, int]:
 
 
 def bracket(address: object) -> str:
-    """Put square brackets around an IPv6 address; IPv4 addresses and names stay as they are.
+    """Put square brackets around an IPv6 address; IPv4 addresses, names and ``*`` stay as they are.
 
     Raises:
         InvalidValueError: it has characters that no address and no host name has.
@@ -123,7 +123,7 @@ def bracket(address: object) -> str:
     text = str(address)
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
-    if not _ADDRESS.fullmatch(text):
+    if text != "*" and not _ADDRESS.fullmatch(text):
         raise InvalidValueError(f"{shown(address)} is no address", "give an IPv4 or IPv6 address or a host name")
     return f"[{text}]" if ":" in text else text
 

@@ -305,6 +305,11 @@ class TestFiles:
         rendering = render({"1.tmpl": "{{ map_file('h', [('b', 1), ('a', 'x y')], ordered=true) }}"}).rendering
         assert rendering.files[0].content == "b 1\na x y\n"
 
+    def test_a_map_of_endings_has_the_longest_first(self) -> None:
+        entries = "{'.b': 1, '.a': 2, '.x.a': 3}"
+        rendering = render({"1.tmpl": f"{{{{ map_file('h', {entries}, longest_first=true) }}}}"}).rendering
+        assert rendering.files[0].content == ".x.a 3\n.a 2\n.b 1\n"
+
     def test_a_map_may_be_empty(self) -> None:
         assert render({"1.tmpl": "{{ map_file('h', []) }}"}).rendering.files[0].content == ""
 

@@ -151,7 +151,13 @@ def test_colliding_server_ids_are_resolved_in_any_order() -> None:
 
 @pytest.mark.parametrize(
     ("address", "expected"),
-    [("10.0.0.1", "10.0.0.1"), ("fd00::1", "[fd00::1]"), ("[fd00::1]", "[fd00::1]"), ("web.local", "web.local")],
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("fd00::1", "[fd00::1]"),
+        ("[fd00::1]", "[fd00::1]"),
+        ("web.local", "web.local"),
+        ("*", "*"),
+    ],
 )
 def test_bracket(address: str, expected: str) -> None:
     assert bracket(address) == expected
