@@ -74,7 +74,7 @@ def _drift(applied: Rendering, observed: Observation) -> Iterator[Change]:
 
 
 def _behind(desired: Rendering, applied: Rendering | None, observed: Observation) -> Iterator[Change]:
-    """A process that runs what was applied is no surprise when something else is desired."""
+    """Compare the process; that it runs what was applied is no surprise when something else is desired."""
     if isinstance(observed.running, NotRunning):
         yield ReloadReason.PROCESS_BEHIND, "haproxy is not running"
     elif isinstance(observed.running, Running) and applied is not None:

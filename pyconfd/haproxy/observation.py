@@ -45,5 +45,5 @@ class Observation:
     """
 
     installed_text: str | None = None
-    running: RunningState = Unknown()  # noqa: RUF009 - a frozen value
+    running: RunningState = Unknown()
     file_digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -42,9 +42,10 @@ _HEX_ESCAPE = re.compile(r"x([0-9a-fA-F]{2})")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line with words on it: ``number`` counts from 1, ``words`` are without quotes and escapes, ``raw`` is as written.
+    """A line with words on it; ``number`` counts from 1.
 
-    ``conditional`` is True between ``.if`` and ``.endif``.
+    ``words`` are without quotes and escapes, ``raw`` is as written; ``conditional`` is True between ``.if`` and
+    ``.endif``.
     """
 
     number: int
@@ -162,7 +163,7 @@ def _weakly_quoted(line: str, position: int) -> tuple[str, int]:
 def parse(text: str) -> tuple[Section, ...]:
     """Give the sections of ``text`` in order; a line that opens none belongs to the section before it."""
     sections: list[Section] = []
-    header = ("", "", 0, ())
+    header: tuple[str, str, int, tuple[str, ...]] = ("", "", 0, ())
     lines: list[Line] = []
     depth = 0
 
@@ -254,7 +255,7 @@ def _bind(proxy: str, line: Line, written: str) -> Bind:
     )
 
 
-def _address(host: str, prefers_v6: bool) -> str:  # noqa: FBT001 - the family written before the address
+def _address(host: str, prefers_v6: bool) -> str:
     host = host.removeprefix("[").removesuffix("]").partition("%")[0]
     if host in {"", "*"}:
         return "::" if prefers_v6 else "0.0.0.0"  # noqa: S104 - what the text means, nothing is bound here
