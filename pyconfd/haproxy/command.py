@@ -40,7 +40,7 @@ def run(
     timeout_s: float,
     env: Mapping[str, str] | None = None,
     user: str | None = None,
-    group: str | None = None,
+    group: str | int | None = None,
 ) -> CommandResult:
     """Run ``argv`` in ``/`` in a process group of its own; at the time limit the whole group is killed.
 

@@ -98,10 +98,10 @@ def _listening(ports: frozenset[int], ignore_pids: frozenset[int]) -> Iterator[L
     sockets = list(_from_inet_diag())
     owners = _owners({inode for _, inode in sockets if inode} if ports else set())
     for found, inode in sockets:
-        pid, name = owners.get(inode, (0, ""))
-        if found.port in ports and pid in ignore_pids:
+        holders = owners.get(inode, {}) if found.port in ports else {}
+        if holders.keys() & ignore_pids:
             continue
-        owner = f"{name} (pid {pid})" if pid and found.port in ports else ""
+        owner = next((f"{name} (pid {pid})" for pid, name in sorted(holders.items())), "")
         yield ListeningSocket(found.address, found.port, owner, found.v6only)
 
 
@@ -136,8 +136,9 @@ def _from_hex(text: str, family: int) -> str:
     return _normal(socket.inet_ntop(family, raw))
 
 
-def _owners(inodes: set[int]) -> dict[int, tuple[int, str]]:
-    found: dict[int, tuple[int, str]] = {}
+def _owners(inodes: set[int]) -> dict[int, dict[int, str]]:
+    """Give, for each socket, the numbers and names of the processes that hold it, as far as they may be seen."""
+    found: dict[int, dict[int, str]] = {}
     if not inodes:
         return found
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
@@ -147,7 +148,7 @@ def _owners(inodes: set[int]) -> dict[int, tuple[int, str]]:
                 with suppress(OSError):
                     inode = wanted.get(os.readlink(descriptor.path))  # noqa: PTH115 - text, not a path
                     if inode:
-                        found[inode] = (pid, Path(f"/proc/{pid}/comm").read_text().strip())
+                        found.setdefault(inode, {})[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
     return found
 
 

@@ -41,3 +41,8 @@ def _quoted(word: str) -> str:
     if word and not re.search(r"[\s\\\"'#]", word):
         return word
     return '"' + re.sub(r"([\\\"])", r"\\\1", word).replace("\n", r"\n").replace("\r", r"\r").replace("\t", r"\t") + '"'
+
+
+def digest_in(text: str) -> str | None:
+    """Give the digest of the marker in an installed ``text``, or None where it has none."""
+    return digest_of(" ".join(_description(text)))
