@@ -12,6 +12,7 @@ from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.command import CommandResult, run
 from pyconfd.haproxy.files import problem_of, remove_tree, temporary_beside, write_new
 from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.sections import parse
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
@@ -20,6 +21,12 @@ from pyconfd.settings import HaproxySettings
 _NOT_FOR_CHILDREN = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID"})
 _NOTHING_TO_DO = 2
 """Exit code of ``haproxy -c`` for a configuration without a listener. Source: management manual, 3 (``-c``)."""
+
+_NO_LISTENER = Problem(
+    "",
+    "the configuration has no section with a bind, so haproxy would listen nowhere",
+    "add a fragment with a frontend; is the template directory the right one?",
+)
 
 
 def check(rendering: Rendering, *, settings: HaproxySettings, unit: UnitFacts) -> None:
@@ -32,6 +39,8 @@ def check(rendering: Rendering, *, settings: HaproxySettings, unit: UnitFacts) -
         RejectedInput: HAProxy refuses it; each problem names fragment and line where HAProxy names a line.
         TransientError: the check could not be run, or did not end in time.
     """
+    if not has_listener(rendering.text):
+        raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
     user = check_user(settings, unit)
     with _staged_copy(rendering, settings.conf, user) as (path, true_paths):
         argv = [*_command(settings, unit), path]
@@ -46,6 +55,12 @@ def check(rendering: Rendering, *, settings: HaproxySettings, unit: UnitFacts) -
         for staged, true in true_paths.items():
             output = output.replace(staged, true)
     _judge(result, output, rendering, argv, settings)
+
+
+def has_listener(text: str) -> bool:
+    """Tell whether any section binds; with ``-W``, ``haproxy -c`` would accept one that listens nowhere."""
+    keywords = {"bind", "dgram-bind"}
+    return any(line.words[0] in keywords for section in parse(text) for line in section.lines)
 
 
 def check_user(settings: HaproxySettings, unit: UnitFacts) -> str:
@@ -162,14 +177,7 @@ def _judge(
             )
         )
     if result.exit_code == _NOTHING_TO_DO:
-        raise RejectedInput(
-            Problem(
-                "",
-                "the configuration has no frontend or listen section with a bind, so haproxy would not start",
-                "add a fragment with a frontend; the shipped ones begin with 02-http.tmpl",
-            ),
-            step=Step.CHECK,
-        )
+        raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
     problems = explain_check_output(output, rendering, settings.conf)
     if not problems:
         how = f"ended by signal {-result.exit_code}" if result.exit_code < 0 else f"ended with {result.exit_code}"
