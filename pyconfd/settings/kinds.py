@@ -295,7 +295,7 @@ class Listen(Kind):
             return ""
         if not isinstance(value, str) or unprintable(value):
             raise NotAcceptedError(expected, value)
-        match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", value)
+        match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9._-]+):([0-9]{1,5})", value)
         if not match or int(match[2]) > 65535:
             raise NotAcceptedError(expected, value)
         return value

@@ -94,7 +94,7 @@ _LEVELS = Choice(
 )
 _ADDRESS_TYPES = one_of("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 _NAMESPACE = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "the name of a namespace")
-_PRESET = matching(r"[a-z][a-z0-9_-]*", "the name of a preset, like domains")
+_PRESET = one_of("domains")
 
 
 @dataclass(frozen=True, slots=True)
