@@ -25,6 +25,9 @@ REQUEST_TIMEOUT_S = 5.0
 MAX_CONNECTIONS = 64
 
 _STOP_TIMEOUT_S = 10.0
+_ACCEPT_PAUSE_S = 0.1
+_DRAIN_LIMIT_BYTES = 1024 * 1024
+_END = b"\r\n\r\n"
 
 
 class StatusServer:
@@ -48,7 +51,7 @@ class StatusServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._running = threading.Event()
-        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._connections: dict[asyncio.Task[None], socket.socket] = {}
         self.address = ""
         """``host:port`` with the real port, "" while stopped."""
 
@@ -92,51 +95,58 @@ class StatusServer:
 
     async def _serve(self, listener: socket.socket) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._connected, sock=listener, limit=HEAD_LIMIT_BYTES)
-        self._running.set()
-        async with server:
+        with listener:
+            self._listen_again(listener)
+            self._running.set()
             await self._stopping.wait()
-        open_tasks = list(self._connections)
-        for task in open_tasks:
-            task.cancel()
-        await asyncio.gather(*open_tasks, return_exceptions=True)
+            self._loop.remove_reader(listener)
+            tasks = list(self._connections)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None:  # asyncio runs this function as a task
+    def _listen_again(self, listener: socket.socket) -> None:
+        if self._loop and self._stopping and not self._stopping.is_set():
+            self._loop.add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Take one connection; a callback and no coroutine, since cancelling that one could lose what it took."""
+        loop = asyncio.get_running_loop()
+        try:
+            client, _ = listener.accept()
+        except BlockingIOError:
             return
+        except OSError:  # the client is already gone, or no file descriptor is left
+            loop.remove_reader(listener)
+            loop.call_later(_ACCEPT_PAUSE_S, self._listen_again, listener)
+            return
+        client.setblocking(False)
         if len(self._connections) >= MAX_CONNECTIONS:
-            oldest = next(iter(self._connections))
-            self._connections.pop(oldest).transport.abort()
-            oldest.cancel()
-        self._connections[task] = writer
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                answer, with_body = await self._answer(reader)
-                writer.write(answer.head() + (answer.body if with_body else b""))
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError):
-            pass  # the client went away, or is too slow to be told anything
-        except asyncio.CancelledError:
-            if self._stopping is None or not (self._stopping.is_set() or task not in self._connections):
-                raise
-        finally:
-            self._connections.pop(task, None)
-            writer.transport.abort()
+            next(iter(self._connections)).cancel()
+        task = loop.create_task(self._talk(client))
+        self._connections[task] = client
+        task.add_done_callback(self._close)
 
-    async def _answer(self, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
-        """Give the answer and whether its body is wanted."""
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
-            return plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large"), True
-        except asyncio.IncompleteReadError as error:
-            raise ConnectionAbortedError("no whole request came") from error
-        return self._routed(head)
+    def _close(self, task: asyncio.Task[None]) -> None:
+        """Close a connection whose task ended, also one that was cancelled before its first step."""
+        self._connections.pop(task).close()
+
+    async def _talk(self, client: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError, TimeoutError):  # the client went away, or is too slow to be told anything
+            async with asyncio.timeout(self._timeout_s):
+                head = await _head(client)
+                if not head:
+                    return
+                answer, with_body = self._routed(head)
+                await loop.sock_sendall(client, answer.head() + (answer.body if with_body else b""))
+                client.shutdown(socket.SHUT_WR)
+                await _drain(client)
 
     def _routed(self, head: bytes) -> tuple[Answer, bool]:
+        """Give the answer and whether its body is wanted."""
+        if len(head) > HEAD_LIMIT_BYTES:
+            return plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large"), True
         first, *lines = head.decode("latin-1").split("\r\n")
         words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -161,3 +171,24 @@ class StatusServer:
         if name.strip("[]") in {"localhost", "127.0.0.1", "::1", self._listen.host.lower()}:
             return None
         return plain(HTTPStatus.FORBIDDEN, "this page answers only to localhost, 127.0.0.1 and [::1]")
+
+
+async def _head(client: socket.socket) -> bytes:
+    """Give the request up to its empty line; more than the limit where it is too long; nothing if it never ends."""
+    loop = asyncio.get_running_loop()
+    got = b""
+    while _END not in got and len(got) <= HEAD_LIMIT_BYTES:
+        chunk = await loop.sock_recv(client, HEAD_LIMIT_BYTES)
+        if not chunk:
+            return b""
+        got += chunk
+    head, end, _ = got.partition(_END)
+    return head if end else got
+
+
+async def _drain(client: socket.socket) -> None:
+    """Read what the client still sends: closing over unread bytes would take the answer away from it."""
+    loop = asyncio.get_running_loop()
+    left = _DRAIN_LIMIT_BYTES
+    while left > 0 and (chunk := await loop.sock_recv(client, 65536)):
+        left -= len(chunk)
