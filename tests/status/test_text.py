@@ -85,7 +85,7 @@ def test_reloads_by_reason_the_most_frequent_first(make_status: Callable[..., St
 
 
 def test_text_from_strangers_cannot_drive_the_terminal(make_status: Callable[..., Status]) -> None:
-    text = shown(make_status(problems=("\033]0;owned\a\033[2J\r\x9b2J‮",)))
+    text = shown(make_status(problems=("\033]0;owned\a\033[2J\r\x9b2J\u202e",)))
     assert all(char.isprintable() or char == "\n" for char in text)
 
 
