@@ -12,7 +12,6 @@ from pyconfd.daemon.mailbox import Mailbox
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.errors import PyconfdError
-from pyconfd.haproxy import diff
 from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Noop
 from pyconfd.model.status import Phase, Status
@@ -60,14 +59,14 @@ class Daemon:
         self._next_tick = self._next_drift = 0.0
         started = world.clock.now()
         self._boot_ends = world.clock.monotonic() + apply.boot_wait_s
-        applied = world.balancer.applied()
+        applied = world.balancer.last_good()
         self._status = Status(
             now=started,
             version=settings.version,
             pid=settings.pid,
             started_at=started,
             heartbeat_at=started,
-            generation=applied[0] if applied else None,
+            generation=applied.generation if applied else None,
         )
 
     def status(self) -> Status:
@@ -136,8 +135,8 @@ class Daemon:
             self._note_change(at_once=True)
         if now >= self._next_drift and self._status.phase is Phase.SERVING:
             self._next_drift = now + DRIFT_S
-            applied = self._world.balancer.applied()
-            if applied and not isinstance(diff.plan(applied[1], applied[1], self._world.balancer.observe()), Noop):
+            last = self._world.balancer.last_good()
+            if last and not isinstance(self._world.balancer.plan(last.rendering), Noop):
                 self._note_change(at_once=True)
 
     def _attempt(self) -> None:
@@ -186,6 +185,8 @@ class Daemon:
         else:
             self._last = None
             self._backoff.reset()
+            if isinstance(done.outcome, Applied):
+                self._world.forget_holds()
         self._conclude(done.outcome)
 
     def _conclude(self, outcome: Outcome) -> None:

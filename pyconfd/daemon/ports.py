@@ -45,7 +45,7 @@ class Source(Protocol):
 class RestoringBalancer(Balancer, Protocol):
     """A balancer that can serve the last good generation where nothing else can be had."""
 
-    def restore_last_good(self, *, now: float) -> Outcome | None:
+    def restore_last_good(self, now: float) -> Outcome | None:
         """Make the last good generation serve unless it does; None where there is none."""
         ...
 
@@ -53,13 +53,11 @@ class RestoringBalancer(Balancer, Protocol):
 class Notifier(Protocol):
     """The service manager."""
 
-    watchdog_interval_s: float | None
-
-    def ready(self, status: str) -> None:
+    def ready(self, status: str = "") -> None:
         """Say that start-up is decided."""
         ...
 
-    def status(self, status: str) -> None:
+    def status(self, text: str) -> None:
         """Say what is going on, in one line."""
         ...
 
@@ -67,7 +65,7 @@ class Notifier(Protocol):
         """Say that progress was made."""
         ...
 
-    def stopping(self) -> None:
+    def stopping(self, status: str = "") -> None:
         """Say that the end was asked for."""
         ...
 
@@ -100,4 +98,5 @@ class World:
     make_renderer: Callable[[FragmentSet], Renderer]
     preset_options: Callable[[Renderer], PresetOptions]
     allowed_holds: Callable[[], frozenset[str]]
-    publish: Callable[[Status], None]
+    forget_holds: Callable[[], None]
+    publish: Callable[[Status], object]

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from pyconfd.errors import Problem
 from pyconfd.model.context import Census
 from pyconfd.model.plan import Reload
+from pyconfd.model.rendering import Rendering
 
 
 class Step(StrEnum):
@@ -35,6 +37,13 @@ class Generation:
     curdate: str = ""
     reasons: tuple[str, ...] = ()
     census: Census = field(default_factory=Census)
+
+
+class Stored(NamedTuple):
+    """A generation with the rendering that it was made of."""
+
+    generation: Generation
+    rendering: Rendering
 
 
 @dataclass(frozen=True, slots=True)

@@ -378,3 +378,18 @@ def one_of(*words: str) -> Callable[[str], str]:
 def matching(pattern: str, what: str) -> Callable[[str], str]:
     """Give the check of an item of a list against a pattern, described by ``what``."""
     return Text(what=what, pattern=pattern).parse
+
+
+def port_range(text: str) -> str:
+    """Give an inclusive range of ports, ``FIRST-LAST``; a single port is a range of itself.
+
+    Raises:
+        NotAcceptedError: it is none.
+    """
+    first, _, last = text.partition("-")
+    last = last or first
+    if not (first.isascii() and first.isdigit() and last.isascii() and last.isdigit()):
+        raise NotAcceptedError("a range of ports, like 1024-32767", text)
+    if not 1 <= int(first) <= int(last) <= 65535:
+        raise NotAcceptedError("a range of ports from 1 to 65535, the smaller one first", text)
+    return f"{int(first)}-{int(last)}"

@@ -23,6 +23,7 @@ from pyconfd.settings.kinds import (
     choice_of,
     matching,
     one_of,
+    port_range,
 )
 
 
@@ -211,6 +212,11 @@ class PresetSettings:
         tuple[str, ...],
         Setting("kinds of node addresses to use, best first", Listing(_ADDRESS_TYPES, metavar="TYPE,...")),
     ] = ("InternalIP",)
+    listen_ports: Annotated[
+        tuple[str, ...],
+        Setting("ports that an annotation may ask to be bound", Listing(port_range, metavar="FIRST-LAST,...")),
+    ] = ("1024-32767",)
+    """Above the privileged ports and below Linux's ephemeral ones (net.ipv4.ip_local_port_range)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,13 @@ class Figure:
 
     def show(self) -> None:
         """Print the figure as one line of JSON."""
-        fields = {"name": self.name, "value": round(self.value, 4), "unit": self.unit, "goal": self.goal, "met": self.met}
+        fields = {
+            "name": self.name,
+            "value": round(self.value, 4),
+            "unit": self.unit,
+            "goal": self.goal,
+            "met": self.met,
+        }
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
 

@@ -18,7 +18,12 @@ def endpointslices(services: int, endpoints: int) -> list[dict[str, Any]]:
 def whole_list(items: list[dict[str, Any]]) -> bytes:
     """Give an EndpointSliceList as the API server would answer it."""
     return orjson.dumps(
-        {"kind": "EndpointSliceList", "apiVersion": "discovery.k8s.io/v1", "metadata": {"resourceVersion": "9"}, "items": items}
+        {
+            "kind": "EndpointSliceList",
+            "apiVersion": "discovery.k8s.io/v1",
+            "metadata": {"resourceVersion": "9"},
+            "items": items,
+        }
     )
 
 
@@ -87,7 +92,9 @@ def _slice(rng: random.Random, number: int, count: int) -> dict[str, Any]:
             ],
         },
         "addressType": "IPv4",
-        "endpoints": [_endpoint(rng, number * count + index, f"{name}-{replica_set}", namespace) for index in range(count)],
+        "endpoints": [
+            _endpoint(rng, number * count + index, f"{name}-{replica_set}", namespace) for index in range(count)
+        ],
         "ports": [{"name": "web", "protocol": "TCP", "port": 8080}],
     }
 
