@@ -1,9 +1,10 @@
 """What became of one reconciliation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pyconfd.errors import Problem
+from pyconfd.model.context import Census
 from pyconfd.model.plan import Reload
 
 
@@ -23,13 +24,17 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A rendering that was checked and applied. ``applied_at`` is seconds since the epoch."""
+    """A rendering that was checked and applied.
+
+    ``applied_at`` is seconds since the epoch; ``census`` is what the guard compares the next change with.
+    """
 
     number: int
     digest: str
     applied_at: float
     curdate: str = ""
     reasons: tuple[str, ...] = ()
+    census: Census = field(default_factory=Census)
 
 
 @dataclass(frozen=True, slots=True)
