@@ -108,7 +108,7 @@ def _toml_row(row: Row, value: Any, origin: Origin) -> Iterator[str]:
 _PREFACE = f"""\
 # Settings
 
-This page is written by `pyconfd settings --markdown`; `make settings-docs` writes it anew.
+This page is written by `pyconfd settings --markdown`; `make docs` writes it anew.
 
 A setting comes from a flag, else from the environment, else from the TOML file, else it has its default. They can be
 mixed freely. `pyconfd settings` shows each value and where it comes from; `pyconfd settings --toml` writes a commented
@@ -137,6 +137,8 @@ All eleven options have their old flags, environment names and meanings. What di
 - Changes are watched, so `--interval` matters only with `--kubernetes-mode poll`.
 - The default of `haproxy.conf` is `{Settings().haproxy.conf}`, which pyconfd's own user can write;
   `--haproxy-conf /etc/haproxy/haproxy.cfg` is the old place.
+- Without `--haproxy-reload-cmd` pyconfd finds out how to reload (`haproxy.reload_method`); the old program ran
+  `/etc/init.d/haproxy reload`. Without `--haproxy-chk-cmd` it checks as haproxy's own unit would run.
 - `--api-servers` without a value is an error that says so.
 """
 

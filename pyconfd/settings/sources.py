@@ -199,7 +199,7 @@ def _unknown(place: str, name: str, siblings: list[str], section: str) -> Proble
     """Give the problem of an unknown key, with the setting that was most likely meant."""
     meant = SPELLINGS.get(folded(f"{section}_{name}")) or SPELLINGS.get(folded(name))
     close = difflib.get_close_matches(name.lower(), siblings, n=1, cutoff=0.6)
-    if meant and (not close or TABLE[meant].section == section):
+    if meant:
         row = TABLE[meant]
         here = row.section == section
         remedy = f"did you mean {row.key}?" if here else f"did you mean {row.key} in {_section(row.section)}?"
