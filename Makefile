@@ -32,6 +32,9 @@ $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+docs: venv ## write the generated references anew
+	$(BIN)/pyconfd settings --markdown > docs/settings.md
+
 lint: venv ## lint, types and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

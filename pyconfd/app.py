@@ -176,8 +176,14 @@ def _status_page(settings: Settings, daemon: Daemon) -> Iterator[None]:
         server.stop()
 
 
+def _log_for_command() -> None:
+    """Let a command that prints something say only what is wrong, and not on standard output."""
+    configure("WARNING", "text")
+
+
 def render_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Rendered:
     """Render; from the cluster where no file is named."""
+    _log_for_command()
     once = wiring.render_once(settings, snapshot_files, None)
     rendering = once.rendered.rendering
     return Rendered(rendering.text, rendering.pieces, rendering.files, once.refused, once.notes)
@@ -185,6 +191,7 @@ def render_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Rendered
 
 def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> CheckReport:
     """Render and let HAProxy check."""
+    _log_for_command()
     once = wiring.render_once(settings, snapshot_files, None)
     Balancer(settings.haproxy, settings.apply, settings.state_dir).check(once.rendered.rendering)
     return CheckReport(once.refused, once.notes, haproxy_version(settings.haproxy.binary))
@@ -192,6 +199,7 @@ def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> CheckRepo
 
 def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport:
     """Render, check and compare with what is applied."""
+    _log_for_command()
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
     last = balancer.last_good()
     once = wiring.render_once(settings, snapshot_files, last.generation.curdate if last else None)
@@ -213,6 +221,7 @@ def record(settings: Settings, path: str) -> str:
     Raises:
         RejectedInput: the file cannot be written.
     """
+    _log_for_command()
     snapshot, refused = wiring.snapshot_once(settings, ())
     try:
         with open(path, "w", encoding="utf-8", opener=_private) as file:

@@ -41,7 +41,7 @@ def _resync(body: list[bytes], cache: Cache) -> object:
 
 
 def resync_cpu() -> Iterator[Figure]:
-    """Compare decode + index + diff with ``orjson.loads`` of the same bytes; collector as Python starts it, then off."""
+    """Compare decode + index + diff with ``orjson.loads`` of the same bytes; garbage collector on, then off."""
     items = slices.endpointslices(SERVICES, ENDPOINTS)
     whole, body = slices.whole_list(items), slices.pages(items)
     del items
@@ -101,7 +101,7 @@ class _Lines:
     def __init__(self, lines: list[bytes]) -> None:
         self._lines = lines
 
-    def stream(self, amt: int | None = None, decode_content: bool | None = None) -> Iterator[bytes]:  # noqa: ARG002
+    def stream(self, amt: int | None = None, decode_content: bool | None = None) -> Iterator[bytes]:
         yield from self._lines
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ def watch_event_cpu() -> Iterator[Figure]:
             return _Lines(lines)
 
         watcher = watch.Watch(return_type="V1EndpointSlice")
-        watcher._api_client = api  # noqa: SLF001 - the yardstick needs no connection
+        watcher._api_client = api
         for count, _ in enumerate(watcher.stream(list_slices), 1):
             if count == len(lines):
                 watcher.stop()
