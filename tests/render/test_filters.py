@@ -1,3 +1,4 @@
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from pyconfd.render.filters import (
 )
 from pyconfd.render.invalid import InvalidValueError
 
-HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
+HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
 HAPROXY_NAME = re.compile(r"[A-Za-z0-9_.:-]+")
 text = st.text(st.characters(codec="utf-8"), max_size=12) | st.text("_2a*./:", max_size=6)
 
