@@ -44,6 +44,9 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Stay quiet: a worker that stops resets its idle connections to servers."""
+
 
 @contextmanager
 def slow_backend() -> Iterator[int]:
