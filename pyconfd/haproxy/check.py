@@ -12,6 +12,7 @@ from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.command import CommandResult, run
 from pyconfd.haproxy.files import problem_of, remove_tree, temporary_beside, write_new
 from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.removed import find_removed
 from pyconfd.haproxy.sections import parse
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.outcome import Step
@@ -41,6 +42,9 @@ def check(rendering: Rendering, *, settings: HaproxySettings, unit: UnitFacts) -
     """
     if not has_listener(rendering.text):
         raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
+    removed = find_removed(rendering)
+    if removed:
+        raise RejectedInput(*removed, step=Step.CHECK)
     user = check_user(settings, unit)
     with _staged_copy(rendering, settings.conf, user) as (path, true_paths):
         argv = [*_command(settings, unit), path]
