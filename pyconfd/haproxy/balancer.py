@@ -16,7 +16,7 @@ from pyconfd.haproxy import binds, diff, host
 from pyconfd.haproxy import unit as systemd
 from pyconfd.haproxy.check import check
 from pyconfd.haproxy.files import Installation, remove_stale
-from pyconfd.haproxy.generations import GenerationStore, PreparedGeneration, Stored
+from pyconfd.haproxy.generations import GenerationStore, PreparedGeneration
 from pyconfd.haproxy.layout import Layout
 from pyconfd.haproxy.lock import StateLock
 from pyconfd.haproxy.marker import digest_in, mark
@@ -24,8 +24,9 @@ from pyconfd.haproxy.observation import NotRunning, Observation, Running, Runnin
 from pyconfd.haproxy.process import HaproxyProcess
 from pyconfd.haproxy.sections import Bind
 from pyconfd.haproxy.sections import binds as binds_of
+from pyconfd.model.context import Census
 from pyconfd.model.host import HostFacts
-from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Unchanged
+from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload
 from pyconfd.model.rendering import OutputFile, Rendering
 from pyconfd.settings import ApplySettings, HaproxySettings
@@ -112,7 +113,9 @@ class Balancer:
         """
         check(rendering, settings=self._settings, unit=self._unit)
 
-    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, now: float) -> Applied:
+    def apply(
+        self, rendering: Rendering, plan: Reload, *, curdate: str, now: float, census: Census | None = None
+    ) -> Applied:
         """Make ``rendering`` serve, as one transaction; ``now`` is seconds since the epoch.
 
         Raises:
@@ -125,17 +128,10 @@ class Balancer:
             applied_at=now,
             curdate=curdate,
             reasons=tuple(reason.value for reason in plan.reasons),
+            census=census or Census(),
         )
         verified = self._keeping_rejected(rendering, generation)
         self._last_good = Stored(generation, rendering)
-        log.info(
-            "generation.applied",
-            number=generation.number,
-            digest=generation.digest[:12],
-            reasons=generation.reasons,
-            details=plan.details,
-            verified=verified,
-        )
         return Applied(generation, plan, verified)
 
     def restore_last_good(self, now: float) -> Outcome | None:

@@ -61,6 +61,17 @@ def check(rendering: Rendering, *, settings: HaproxySettings, unit: UnitFacts) -
     _judge(result, output, rendering, argv, settings)
 
 
+def haproxy_version(binary: str) -> str:
+    """Give the version of the haproxy program, "" where it does not say.
+
+    Raises:
+        TransientError: it cannot be run.
+    """
+    answer = run([binary, "-v"], timeout_s=10.0, env=_environment({}))
+    found = re.search(r"version (\S+)", answer.output)
+    return found.group(1) if found else ""
+
+
 def has_listener(text: str) -> bool:
     """Tell whether any section binds; with ``-W``, ``haproxy -c`` would accept one that listens nowhere."""
     keywords = {"bind", "dgram-bind"}

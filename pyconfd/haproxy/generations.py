@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
@@ -23,7 +23,8 @@ from pyconfd.haproxy.files import (
     temporary_beside,
     write_new,
 )
-from pyconfd.model.outcome import Generation
+from pyconfd.model.context import Census
+from pyconfd.model.outcome import Generation, Stored
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
 log = structlog.get_logger(__name__)
@@ -41,13 +42,6 @@ class PreparedGeneration:
 
     staged: Path
     path: Path
-
-
-class Stored(NamedTuple):
-    """A generation read back. Certificates have "" as content where the file at their path is another one by now."""
-
-    generation: Generation
-    rendering: Rendering
 
 
 class GenerationStore:
@@ -225,7 +219,12 @@ def _read(path: Path) -> Stored:
     rendering = Rendering(tuple(pieces), tuple(files))
     raw = meta["generation"]
     generation = Generation(
-        int(raw["number"]), str(raw["digest"]), float(raw["applied_at"]), str(raw["curdate"]), tuple(raw["reasons"])
+        number=int(raw["number"]),
+        digest=str(raw["digest"]),
+        applied_at=float(raw["applied_at"]),
+        curdate=str(raw["curdate"]),
+        reasons=tuple(raw["reasons"]),
+        census=Census(int(raw["census"]["claimed"]), int(raw["census"]["total"])),
     )
     if position != len(text):
         raise ValueError("its pieces do not add up to its text")

@@ -46,12 +46,11 @@ def test_any_line_has_words(line: str) -> None:
 @given(lines=st.lists(st.text(st.sampled_from("ab1 .\\\"'#$"), max_size=12), min_size=30, max_size=60))
 @settings(max_examples=8, deadline=None)
 def test_haproxy_reads_the_same_words(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
-    # Variables are the one thing that is not expanded here.
-    kept = [f"<{line}>" for line in lines if line.count("'") % 2 == 0 and '"' not in line]
-    kept = [line for line in kept if len(split_words(line)) == 1 and not line.endswith("\\>")]
+    # Without variables, which are not expanded here, and without unmatched quotes, at which HAProxy gives up.
+    kept = [f"<{line}>" for line in lines if line.count("'") % 2 == 0 and '"' not in line and "\\'" not in line]
+    kept = [line for line in kept if len(split_words(line)) == 1 and "'" not in line.partition("#")[2]]
     path = tmp_path_factory.mktemp("words") / "t.cfg"
     path.write_text("".join(f".notice {line}\n" for line in kept))
     done = subprocess.run([HAPROXY, "-c", "-f", str(path)], capture_output=True, check=False, text=True)
     for number, line in enumerate(kept, 1):
-        if f"[{path}:{number}]: unmatched quote" not in done.stderr:
-            assert f"[{path}:{number}]: '{split_words(line)[0].value}'.\n" in done.stderr
+        assert f"[{path}:{number}]: '{split_words(line)[0].value}'.\n" in done.stderr

@@ -1,0 +1,217 @@
+"""Snapshots in files: what ``kubectl get -o yaml|json`` prints, and what ``pyconfd record`` wrote."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import msgspec
+import structlog
+import yaml
+
+from pyconfd.errors import ConfigurationError, Problem
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import AnyObject, ObjectRef, Secret
+from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Resource, Snapshot
+
+# Objects are decoded by the same rules wherever they come from.
+from pyconfd.sources.kubernetes.decode import DROPPED_ANNOTATIONS, forget_annotations, key_of, refusal_of
+from pyconfd.sources.kubernetes.failures import shown
+from pyconfd.sources.kubernetes.resources import API_VERSION_OF, CLUSTER_SCOPED
+
+STDIN = "-"
+REDACTED = "REDACTED"
+_CLUSTER_FIELD = "pyconfd.io/cluster"
+_RESOURCE_OF = {(API_VERSION_OF[resource], kind): resource for resource, kind in KIND_OF.items()}
+_REMEDY = "give what this prints: kubectl get services,endpoints,endpointslices,nodes -A -o yaml"
+
+log = structlog.get_logger(__name__)
+
+
+# The pure Python loader is ten times slower, but there is no libyaml everywhere.
+_BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BaseDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Loader(_BaseLoader):  # type: ignore[misc]
+    """Leaves times as the text they are in the API."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _BaseLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Dumper(_BaseDumper):  # type: ignore[misc]
+    """Writes no anchors: the same text twice is no reference."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
+        return True
+
+
+def read_snapshot(
+    paths: str | Path | Sequence[str | Path], stdin: TextIO | None = None
+) -> tuple[Snapshot, tuple[Refusal, ...]]:
+    """Read one or more files ("-" is the standard input, or ``stdin``) into one Snapshot.
+
+    Lists, single objects and several documents may be mixed; kinds that pyconfd does not use are passed over. An
+    object that does not have the shape of its kind is refused and the others stay. The same object in a later place
+    replaces the former one.
+
+    Raises:
+        ConfigurationError: a file cannot be read, is empty, or holds no Kubernetes objects; with the line if known.
+    """
+    reader = _Reader()
+    for path in (paths,) if isinstance(paths, str | Path) else paths:
+        place = "the standard input" if str(path) == STDIN else str(path)
+        reader.read(place, _text_of(str(path), place, stdin or sys.stdin))
+    if reader.ignored:
+        log.info("snapshot.kinds_ignored", **dict(reader.ignored))
+    return reader.snapshot(), tuple(sorted(reader.refusals))
+
+
+def write_snapshot(snapshot: Snapshot) -> str:
+    """Give a YAML List that :func:`read_snapshot` reads back to an equal Snapshot, apart from the Secrets' data.
+
+    Private keys stay where they are: every value of a Secret is replaced by ``REDACTED``.
+    """
+    items = [
+        {"apiVersion": API_VERSION_OF[resource], "kind": KIND_OF[resource], **_plain(record)}
+        for resource in Resource
+        for _, record in sorted(_part(snapshot, resource).items())
+    ]
+    metadata = {_CLUSTER_FIELD: snapshot.cluster} if snapshot.cluster else {}
+    whole = {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items}
+    return yaml.dump(whole, Dumper=_Dumper, sort_keys=False, width=120)
+
+
+def _part(snapshot: Snapshot, resource: Resource) -> Mapping[Key, AnyObject]:
+    return cast("Mapping[Key, AnyObject]", getattr(snapshot, resource.value))
+
+
+def _plain(record: AnyObject) -> dict[str, Any]:
+    if isinstance(record, Secret) and record.data is not None:
+        record = msgspec.structs.replace(record, data=dict.fromkeys(record.data, REDACTED))
+    plain: dict[str, Any] = msgspec.to_builtins(record)
+    annotations = plain["metadata"].get("annotations", {})
+    for name in DROPPED_ANNOTATIONS:
+        annotations.pop(name, None)
+    return plain
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.records: dict[Resource, dict[Key, AnyObject]] = {resource: {} for resource in Resource}
+        self.refusals: set[Refusal] = set()
+        self.ignored: Counter[str] = Counter()
+        self.cluster = ""
+
+    def read(self, place: str, text: str) -> None:
+        if not text.strip():
+            raise ConfigurationError(Problem(place, "the file is empty", _REMEDY))
+        found = False
+        for document in _documents(place, text):
+            if document is None:
+                continue
+            found = True
+            if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+                raise ConfigurationError(Problem(place, f"no Kubernetes object: {shown(str(document))!r}", _REMEDY))
+            if document["kind"].endswith("List") and not isinstance(document.get("items", ""), list | None):
+                raise ConfigurationError(Problem(place, f"a {shown(document['kind'])} without items", _REMEDY))
+            self._take(document, "")
+        if not found:
+            raise ConfigurationError(Problem(place, "the file holds nothing but empty documents", _REMEDY))
+
+    def snapshot(self) -> Snapshot:
+        parts: dict[str, Any] = {resource.value: records for resource, records in self.records.items()}
+        return Snapshot(self.cluster, **parts)
+
+    def _take(self, document: Any, list_kind: str) -> None:
+        if not isinstance(document, dict):
+            self._refuse("?", f"an item of the list is no object: {shown(str(document))!r}")
+            return
+        # Items of a typed list (ServiceList) do not repeat their kind.
+        kind = document.get("kind") or list_kind.removesuffix("List")
+        version = document.get("apiVersion") or ("v1" if list_kind else "")
+        if isinstance(kind, str) and kind.endswith("List") and isinstance(document.get("items", ""), list | None):
+            self._take_list(document, kind)
+            return
+        if not isinstance(kind, str) or not isinstance(version, str):
+            self._refuse("?", "an item has no kind, or one that is no text")
+            return
+        resource = _RESOURCE_OF.get((version, kind))
+        if resource is None:
+            self.ignored[shown(kind)] += 1
+            return
+        self._take_object(resource, document)
+
+    def _take_list(self, document: dict[str, Any], kind: str) -> None:
+        metadata = document.get("metadata")
+        if isinstance(metadata, dict) and isinstance(metadata.get(_CLUSTER_FIELD), str):
+            self.cluster = metadata[_CLUSTER_FIELD]
+        version = document.get("apiVersion")
+        for item in document.get("items") or ():
+            if isinstance(item, dict) and kind != "List":
+                item = {"apiVersion": version, **item}  # noqa: PLW2901 - completed, not replaced
+            self._take(item, kind)
+
+    def _take_object(self, resource: Resource, document: dict[str, Any]) -> None:
+        metadata = document.get("metadata")
+        name, namespace = ("", "")
+        if isinstance(metadata, dict):
+            name, namespace = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
+        try:
+            record = msgspec.convert(document, RECORD_OF[resource])
+        except (msgspec.ValidationError, RecursionError, OverflowError) as error:
+            self.refusals.add(refusal_of(resource, Key(namespace, name) if name else None, self.cluster, str(error)))
+            return
+        if not name or not (namespace or resource in CLUSTER_SCOPED):
+            detail = "it has no metadata.name or no metadata.namespace"
+            self.refusals.add(refusal_of(resource, Key(namespace, name) if name else None, self.cluster, detail))
+            return
+        forget_annotations(record)
+        key = key_of(record)
+        if key in self.records[resource]:
+            log.warning("snapshot.object_repeated", kind=KIND_OF[resource], namespace=namespace, name=name)
+        self.records[resource][key] = record
+
+    def _refuse(self, kind: str, detail: str) -> None:
+        ref = ObjectRef(kind, "", "(no name)", self.cluster)
+        self.refusals.add(Refusal(ref, "", "", RefusalReason.UNREADABLE, detail))
+
+
+def _text_of(path: str, place: str, stdin: TextIO) -> str:
+    try:
+        return stdin.read() if path == STDIN else Path(path).read_text("utf-8")
+    except OSError as error:
+        raise ConfigurationError(Problem(place, f"cannot be read: {error.strerror}", "look at --snapshot")) from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(Problem(place, f"this is no text: {error.reason}", _REMEDY)) from None
+
+
+def _documents(place: str, text: str) -> Iterator[Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            yield msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # YAML's reader names the line, and reads several JSON documents.
+            pass
+        else:
+            return
+    try:
+        yield from yaml.load_all(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(Problem(_place_of(place, error), _reason_of(error), _REMEDY)) from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(Problem(place, f"cannot be read as YAML: {shown(str(error))}", _REMEDY)) from None
+
+
+def _place_of(place: str, error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f"{place} line {mark.line + 1}" if mark is not None else place
+
+
+def _reason_of(error: yaml.YAMLError) -> str:
+    return f"neither YAML nor JSON: {shown(getattr(error, 'problem', None) or str(error), 200)}"

@@ -1,0 +1,101 @@
+"""The records of one resource, brought up to date by lists and events."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import assert_never
+
+from pyconfd.model.context import Refusal
+from pyconfd.model.kubernetes import AnyObject
+from pyconfd.model.snapshot import Key
+from pyconfd.sources.kubernetes.decode import (
+    Bookmark,
+    Deleted,
+    Event,
+    Unknown,
+    Unreadable,
+    Upserted,
+    WatchError,
+    key_of,
+    same_content,
+)
+
+
+class Cache:
+    """What one list and its events amount to.
+
+    ``version`` grows with each change that somebody could see: an object that came again with nothing new but its
+    resourceVersion is no change, and the record that is already there stays.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._records: dict[Key, AnyObject] = {}
+        self._refusals: dict[Key | None, Refusal] = {}
+        self._view: Mapping[Key, AnyObject] = MappingProxyType({})
+        self._view_version = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def replace(self, items: Iterable[AnyObject], refusals: Iterable[Refusal]) -> bool:
+        """Take over a whole list and tell whether anything changed; what is not in it is deleted."""
+        records: dict[Key, AnyObject] = {}
+        changed = False
+        for item in items:
+            key = key_of(item)
+            old = self._records.get(key)
+            if old is not None and same_content(old, item):
+                records[key] = old
+            else:
+                records[key] = item
+                changed = True
+        refused = {_key_of_refusal(refusal): refusal for refusal in refusals}
+        changed = changed or len(records) != len(self._records) or refused != self._refusals
+        self._records = records
+        self._refusals = refused
+        if changed:
+            self.version += 1
+        return changed
+
+    def apply(self, event: Event) -> bool:
+        """Take over one event and tell whether anything changed."""
+        match event:
+            case Upserted(record):
+                changed = self._upsert(record)
+            case Deleted(key, _):
+                dropped = self._records.pop(key, None)
+                changed = self._refusals.pop(key, None) is not None or dropped is not None
+            case Unreadable(refusal, key, _):
+                dropped = self._records.pop(key, None) if key is not None else None
+                changed = dropped is not None or self._refusals.get(key) != refusal
+                self._refusals[key] = refusal
+            case Bookmark() | WatchError() | Unknown():
+                changed = False
+            case _:
+                assert_never(event)
+        if changed:
+            self.version += 1
+        return changed
+
+    def view(self) -> Mapping[Key, AnyObject]:
+        """Give an immutable view; the same one again until something changes."""
+        if self._view_version != self.version:
+            self._view = MappingProxyType(dict(self._records))
+            self._view_version = self.version
+        return self._view
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Give the objects that could not be read, sorted."""
+        return tuple(sorted(self._refusals.values()))
+
+    def _upsert(self, record: AnyObject) -> bool:
+        key = key_of(record)
+        healed = self._refusals.pop(key, None) is not None
+        if same_content(self._records.get(key), record):
+            return healed
+        self._records[key] = record
+        return True
+
+
+def _key_of_refusal(refusal: Refusal) -> Key | None:
+    return Key(refusal.ref.namespace, refusal.ref.name) if refusal.ref.name != "(no name)" else None

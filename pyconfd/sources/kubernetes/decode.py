@@ -1,0 +1,286 @@
+"""Bytes of the API to records: whole lists in one call, object by object where one of them is bad."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from pyconfd.errors import Problem, TransientError
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import AnyObject, ObjectRef
+from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Resource
+from pyconfd.sources.kubernetes.failures import shown
+from pyconfd.sources.kubernetes.resources import CLUSTER_SCOPED
+
+DROPPED_ANNOTATIONS = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "control-plane.alpha.kubernetes.io/leader",
+)
+"""Annotations that nobody reads here: a whole copy of the object, and two that change every few seconds."""
+
+_BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class ListPage(NamedTuple):
+    """One page; ``continue_token`` is "" on the last one."""
+
+    items: tuple[AnyObject, ...]
+    resource_version: str
+    continue_token: str
+    refusals: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted:
+    """ADDED or MODIFIED; the two mean the same to a cache."""
+
+    record: AnyObject
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """DELETED, with the resourceVersion of the deletion."""
+
+    key: Key
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Nothing changed up to this resourceVersion."""
+
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchError:
+    """An ERROR event: the watch is over."""
+
+    code: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object that does not have the shape of its kind; ``key`` is None where not even its name could be read."""
+
+    refusal: Refusal
+    key: Key | None
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An event type of a later API; it says nothing to this version."""
+
+    type: str
+
+
+Event = Upserted | Deleted | Bookmark | WatchError | Unreadable | Unknown
+
+
+class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_token: str | None = msgspec.field(name="continue", default=None)
+
+
+class _RawList(msgspec.Struct, gc=False):
+    kind: str
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None
+
+
+class _RawEvent(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _OnlyMeta(msgspec.Struct, gc=False, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _OnlyMetadata(msgspec.Struct, gc=False):
+    metadata: _OnlyMeta
+
+
+class _Status(msgspec.Struct, gc=False):
+    code: int = 0
+    reason: str | None = None
+    message: str | None = None
+
+
+def _list_decoder(resource: Resource) -> msgspec.json.Decoder[Any]:
+    record: Any = RECORD_OF[resource]
+    items: Any = tuple.__class_getitem__((record, ...))
+    fields: list[tuple[str, Any]] = [("kind", str), ("metadata", _ListMeta), ("items", items | None)]
+    return msgspec.json.Decoder(msgspec.defstruct(f"{record.__name__}List", fields, gc=False))
+
+
+_LISTS: Mapping[Resource, msgspec.json.Decoder[Any]] = MappingProxyType({r: _list_decoder(r) for r in Resource})
+_OBJECTS: Mapping[Resource, msgspec.json.Decoder[AnyObject]] = MappingProxyType(
+    {r: cast("msgspec.json.Decoder[AnyObject]", msgspec.json.Decoder(RECORD_OF[r])) for r in Resource}
+)
+_RAW_LIST = msgspec.json.Decoder(_RawList)
+_RAW_EVENT = msgspec.json.Decoder(_RawEvent)
+_ONLY_METADATA = msgspec.json.Decoder(_OnlyMetadata)
+_STATUS = msgspec.json.Decoder(_Status)
+
+
+def key_of(record: AnyObject) -> Key:
+    """Give the key under which a record is kept."""
+    return Key(record.metadata.namespace, record.metadata.name)
+
+
+def decode_list(resource: Resource, body: bytes, cluster: str = "") -> ListPage:
+    """Decode one page of a list.
+
+    Raises:
+        TransientError: this is not a whole list of that kind (cut off, HTML, a Status object ...); an answer that
+            cannot be read is never an empty list.
+    """
+    items: tuple[AnyObject, ...]
+    refusals: tuple[Refusal, ...] = ()
+    try:
+        page = _LISTS[resource].decode(body)
+        items = page.items or ()
+    except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
+        page = _decode_raw_list(resource, body)
+        items, refusals = _decode_items(resource, page.items or (), cluster)
+    except msgspec.DecodeError as error:
+        raise _not_a_list(resource, body, str(error)) from None
+    if page.kind != f"{KIND_OF[resource]}List":
+        raise _not_a_list(resource, body, f"its kind is {shown(page.kind) or '(none)'}")
+    if not page.metadata.resource_version:
+        raise _not_a_list(resource, body, "it has no metadata.resourceVersion")
+    named = tuple(item for item in items if _is_named(resource, item))
+    if len(named) != len(items):
+        refusals += tuple(_nameless(resource, cluster) for item in items if not _is_named(resource, item))
+    for item in named:
+        forget_annotations(item)
+    return ListPage(named, page.metadata.resource_version, page.metadata.continue_token or "", refusals)
+
+
+def decode_event(resource: Resource, line: bytes, cluster: str = "") -> Event:
+    """Decode one line of a watch.
+
+    Raises:
+        TransientError: the line is not a watch event.
+    """
+    try:
+        event = _RAW_EVENT.decode(line)
+        if event.type == "ERROR":
+            status = _STATUS.decode(event.object)
+            return WatchError(status.code, shown(status.reason or ""), shown(status.message or "", 300))
+        if event.type == "BOOKMARK":
+            return Bookmark(_ONLY_METADATA.decode(event.object).metadata.resource_version)
+    except _BAD_JSON as error:
+        message = f"the watch sent what is not an event ({shown(str(error))}): {shown(line)}"
+        raise TransientError(Problem(f"watch of {resource}", message)) from None
+    if event.type == "DELETED":
+        return _deletion(resource, event.object, cluster)
+    if event.type in {"ADDED", "MODIFIED"}:
+        return _upsertion(resource, event.object, cluster)
+    return Unknown(shown(event.type))
+
+
+def _upsertion(resource: Resource, raw: msgspec.Raw, cluster: str) -> Event:
+    try:
+        record = _OBJECTS[resource].decode(raw)
+    except _BAD_JSON as error:
+        return _unreadable(resource, raw, cluster, str(error))
+    if not _is_named(resource, record):
+        return Unreadable(_nameless(resource, cluster), None, record.metadata.resource_version)
+    forget_annotations(record)
+    return Upserted(record)
+
+
+def _deletion(resource: Resource, raw: msgspec.Raw, cluster: str) -> Event:
+    # Only the name counts: an object that could not be read can still be deleted.
+    key, resource_version = _name_of(raw)
+    if key is None:
+        return Unreadable(_nameless(resource, cluster), None, resource_version)
+    return Deleted(key, resource_version)
+
+
+def forget_annotations(record: AnyObject) -> None:
+    """Drop the annotations that nobody reads from a record that is not published yet."""
+    annotations = record.metadata.annotations
+    if not annotations:
+        return
+    for name in DROPPED_ANNOTATIONS:
+        annotations.pop(name, None)
+    if not annotations:
+        # None and {} mean the same and must not look like a change.
+        msgspec.structs.force_setattr(record.metadata, "annotations", None)
+
+
+def same_content(old: AnyObject | None, new: AnyObject) -> bool:
+    """Tell whether two versions of an object differ in nothing but their resourceVersion."""
+    if old is None:
+        return False
+    if old == new:
+        return True
+    if old.metadata.resource_version == new.metadata.resource_version:
+        return False
+    metadata = msgspec.structs.replace(old.metadata, resource_version=new.metadata.resource_version)
+    return msgspec.structs.replace(old, metadata=metadata) == new
+
+
+def refusal_of(resource: Resource, key: Key | None, cluster: str, detail: str) -> Refusal:
+    """Describe an object that does not have the shape of its kind."""
+    namespace, name = key or Key("", "")
+    ref = ObjectRef(KIND_OF[resource], shown(namespace, 253), shown(name, 253) or "(no name)", cluster)
+    return Refusal(ref, "", "", RefusalReason.UNREADABLE, f"{shown(detail, 200)}; the object was left out")
+
+
+def _decode_raw_list(resource: Resource, body: bytes) -> _RawList:
+    try:
+        return _RAW_LIST.decode(body)
+    except _BAD_JSON as error:
+        raise _not_a_list(resource, body, str(error)) from None
+
+
+def _decode_items(
+    resource: Resource, items: list[msgspec.Raw] | tuple[()], cluster: str
+) -> tuple[tuple[AnyObject, ...], tuple[Refusal, ...]]:
+    good: list[AnyObject] = []
+    bad: list[Refusal] = []
+    decoder = _OBJECTS[resource]
+    for raw in items:
+        try:
+            good.append(decoder.decode(raw))
+        except _BAD_JSON as error:
+            bad.append(_unreadable(resource, raw, cluster, str(error)).refusal)
+    return tuple(good), tuple(bad)
+
+
+def _is_named(resource: Resource, record: AnyObject) -> bool:
+    return bool(record.metadata.name and (record.metadata.namespace or resource in CLUSTER_SCOPED))
+
+
+def _nameless(resource: Resource, cluster: str) -> Refusal:
+    return refusal_of(resource, None, cluster, "it has no metadata.name or no metadata.namespace")
+
+
+def _name_of(raw: msgspec.Raw) -> tuple[Key | None, str]:
+    try:
+        metadata = _ONLY_METADATA.decode(raw).metadata
+    except _BAD_JSON:
+        return None, ""
+    return (Key(metadata.namespace, metadata.name) if metadata.name else None), metadata.resource_version
+
+
+def _unreadable(resource: Resource, raw: msgspec.Raw, cluster: str, detail: str) -> Unreadable:
+    key, resource_version = _name_of(raw)
+    return Unreadable(refusal_of(resource, key, cluster, detail), key, resource_version)
+
+
+def _not_a_list(resource: Resource, body: bytes, why: str) -> TransientError:
+    message = f"the answer is not a whole list of {resource} ({shown(why)}): {len(body)} bytes, {shown(body)}"
+    return TransientError(Problem(f"list of {resource}", message))

@@ -1,0 +1,94 @@
+"""What can go wrong between pyconfd and an API server, as values that the policy decides on."""
+
+import string
+from enum import StrEnum
+
+from pyconfd.errors import Problem, TransientError
+
+_SHOWN_CHARACTERS = 80
+_PLAIN = frozenset(string.ascii_letters + string.digits + string.punctuation + " ")
+
+
+class Failure(StrEnum):
+    """One way for a request to fail."""
+
+    UNREACHABLE = "unreachable"
+    RESET = "reset"
+    TIMEOUT = "timeout"
+    TLS = "tls"
+    SERVER_ERROR = "server_error"
+    BAD_ANSWER = "bad_answer"
+    THROTTLED = "throttled"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    EXPIRED = "expired"
+    REFUSED = "refused"
+    CREDENTIALS = "credentials"
+    INTERRUPTED = "interrupted"
+
+
+NEXT_SERVER = frozenset(
+    {
+        Failure.UNREACHABLE,
+        Failure.RESET,
+        Failure.TIMEOUT,
+        Failure.TLS,
+        Failure.SERVER_ERROR,
+        Failure.BAD_ANSWER,
+    }
+)
+"""The failures after which another API server may do better; the others would be the same everywhere."""
+
+DENIED = frozenset({Failure.UNAUTHORIZED, Failure.FORBIDDEN})
+
+_OF_STATUS = {
+    401: Failure.UNAUTHORIZED,
+    403: Failure.FORBIDDEN,
+    404: Failure.NOT_FOUND,
+    410: Failure.EXPIRED,
+    429: Failure.THROTTLED,
+}
+
+_REMEDIES = {
+    Failure.UNREACHABLE: "is the API server up, and does the network (or a proxy) let this machine reach it?",
+    Failure.TIMEOUT: "is the server up, reachable from here, and neither overloaded nor hanging?",
+    Failure.TLS: "does kubernetes.ssl_ca hold the CA that signed this server's certificate, for this host name?",
+    Failure.BAD_ANSWER: "is this the address of a Kubernetes API server, and not of a proxy or a portal before it?",
+    Failure.UNAUTHORIZED: "the credentials are not accepted: look at the client certificate or the token",
+    Failure.FORBIDDEN: "give the account its rights: pyconfd rbac prints the manifest",
+    Failure.NOT_FOUND: "does this cluster serve that API? EndpointSlices need Kubernetes 1.21 or later",
+}
+
+
+class ApiError(TransientError):
+    """A request to one API server failed.
+
+    ``retry_after_s`` is what the server asked for, or None; ``status`` is the HTTP code, or 0 where none came.
+    """
+
+    def __init__(
+        self, kind: Failure, place: str, message: str, *, status: int = 0, retry_after_s: float | None = None
+    ) -> None:
+        self.kind = kind
+        self.status = status
+        self.retry_after_s = retry_after_s
+        super().__init__(Problem(place, message, _REMEDIES.get(kind, "")))
+
+
+def failure_of_status(status: int) -> Failure:
+    """Tell what an HTTP status (or the code of a Status object) that is no success means."""
+    if status in _OF_STATUS:
+        return _OF_STATUS[status]
+    if 500 <= status <= 599:
+        return Failure.SERVER_ERROR
+    return Failure.REFUSED if 400 <= status <= 499 else Failure.BAD_ANSWER
+
+
+def shown(text: bytes | str, limit: int = _SHOWN_CHARACTERS) -> str:
+    """Give the beginning of a stranger's text on one line, with everything but printable ASCII escaped."""
+    if isinstance(text, bytes):
+        text = text[: limit * 4].decode("utf-8", "backslashreplace")
+    begin = text[:limit]
+    plain = "".join(c if c in _PLAIN else c.encode("unicode_escape", "backslashreplace").decode() for c in begin)
+    return plain + ("..." if len(text) > limit else "")

@@ -1,0 +1,95 @@
+"""The rights pyconfd needs, as a manifest: list and watch on what is read, and nothing else."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import yaml
+
+from pyconfd.model.snapshot import Resource
+from pyconfd.sources.kubernetes.resources import group_of
+
+_VERBS = ("list", "watch")
+_EXISTING_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+
+_HEAD = """\
+# What pyconfd may read: list and watch on {what}, and nothing else.
+#
+#   pyconfd rbac | kubectl apply -f -
+#
+# Then give its token and the cluster's CA to the machine that runs pyconfd:
+#
+#   kubectl -n {namespace} get secret {account}-token -o jsonpath='{{.data.token}}' | base64 -d > /etc/pyconfd/token
+#   kubectl -n {namespace} get secret {account}-token -o jsonpath='{{.data.ca\\.crt}}' | base64 -d > /etc/pyconfd/ca.pem
+#   chmod 0640 /etc/pyconfd/token && chgrp pyconfd /etc/pyconfd/token
+#
+# and name them in pyconfd.toml: kubernetes.token_file = "/etc/pyconfd/token" (ca.pem there is found by itself).
+# This token does not expire; to withdraw it, delete the Secret {account}-token. pyconfd reads the file again when it
+# changes, so a token that expires (kubectl create token) works as well where something renews the file.
+"""
+
+
+def manifest(
+    resources: Collection[Resource],
+    secret_namespaces: Sequence[str] = (),
+    *,
+    service_account: str = "pyconfd",
+    namespace: str = "pyconfd",
+) -> str:
+    """Give the YAML of a ServiceAccount with its rights and a token.
+
+    Secrets are never readable in the whole cluster: each of ``secret_namespaces`` gets a Role of its own.
+    """
+    everywhere = [r for r in Resource if r in resources and r is not Resource.SECRETS]
+    documents: list[dict[str, Any]] = []
+    if namespace not in _EXISTING_NAMESPACES:
+        documents.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
+    documents.append(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service_account, "namespace": namespace}}
+    )
+    if everywhere:
+        documents += _granted("Cluster", {"name": service_account}, everywhere, subject)
+    if Resource.SECRETS in resources:
+        for each in sorted(set(secret_namespaces)):
+            metadata = {"name": f"{service_account}-secrets", "namespace": each}
+            documents += _granted("", metadata, [Resource.SECRETS], subject)
+    documents.append(_token(service_account, namespace))
+    named = [r.value for r in everywhere]
+    if Resource.SECRETS in resources and secret_namespaces:
+        named.append("secrets of " + ", ".join(sorted(set(secret_namespaces))))
+    head = _HEAD.format(what=", ".join(named) or "nothing", namespace=namespace, account=service_account)
+    return head + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
+
+
+def _granted(
+    prefix: str, metadata: dict[str, str], resources: Sequence[Resource], subject: dict[str, str]
+) -> list[dict[str, Any]]:
+    by_group: dict[str, list[str]] = {}
+    for resource in resources:
+        by_group.setdefault(group_of(resource), []).append(resource.value)
+    api = "rbac.authorization.k8s.io"
+    rules = [
+        {"apiGroups": [group], "resources": names, "verbs": list(_VERBS)} for group, names in sorted(by_group.items())
+    ]
+    role = {"apiVersion": f"{api}/v1", "kind": f"{prefix}Role", "metadata": dict(metadata), "rules": rules}
+    binding = {
+        "apiVersion": f"{api}/v1",
+        "kind": f"{prefix}RoleBinding",
+        "metadata": dict(metadata),
+        "roleRef": {"apiGroup": api, "kind": f"{prefix}Role", "name": metadata["name"]},
+        "subjects": [dict(subject)],
+    }
+    return [role, binding]
+
+
+def _token(service_account: str, namespace: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": f"{service_account}-token",
+            "namespace": namespace,
+            "annotations": {"kubernetes.io/service-account.name": service_account},
+        },
+        "type": "kubernetes.io/service-account-token",
+    }

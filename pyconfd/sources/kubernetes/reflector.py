@@ -1,0 +1,288 @@
+"""Keeps the cache of one resource equal to the cluster, by list and watch or by listing again and again."""
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import assert_never
+
+import structlog
+
+from pyconfd.errors import TransientError, first_line
+from pyconfd.model.context import Refusal
+from pyconfd.model.kubernetes import AnyObject
+from pyconfd.model.snapshot import Key, Resource
+from pyconfd.model.status import ResourceState
+from pyconfd.sources.kubernetes.api_servers import ApiServers, Lease
+from pyconfd.sources.kubernetes.cache import Cache
+from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.cycle import (
+    Cycle,
+    Failed,
+    Interrupted,
+    List,
+    Listed,
+    Outcome,
+    Pause,
+    Watch,
+    WatchEnded,
+    WatchSilent,
+)
+from pyconfd.sources.kubernetes.decode import (
+    Bookmark,
+    Deleted,
+    Event,
+    ListPage,
+    Unknown,
+    Unreadable,
+    Upserted,
+    WatchError,
+    decode_event,
+    decode_list,
+)
+from pyconfd.sources.kubernetes.failures import ApiError, Failure, failure_of_status
+from pyconfd.sources.kubernetes.transport import SilenceError
+
+log = structlog.get_logger(__name__)
+
+
+class _Stage(IntEnum):
+    """How far the last attempt came before it failed; only what comes farther proves that all is well again."""
+
+    LIST = 1
+    WATCH = 2
+    STREAM = 3
+
+
+class Reflector:
+    """One resource, in one namespace or in all; :meth:`run` is the body of a thread."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        *,
+        path: str,
+        params: Mapping[str, str],
+        cluster: str,
+        servers: ApiServers,
+        cycle: Cycle,
+        clock: Clock,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.resource = resource
+        self.bug: BaseException | None = None
+        self._path = path
+        self._params = dict(params)
+        self._cluster = cluster
+        self._servers = servers
+        self._cycle = cycle
+        self._clock = clock
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._relist_wanted = False
+        self._listed_at: int | None = None
+        self._cache = Cache()
+        self._synced = False
+        self._last_sync_at = 0.0
+        self._problem = ""
+        self._problem_kind: Failure | None = None
+        self._problem_stage = _Stage.LIST
+        self._progress = False
+        self.events_total = 0
+
+    @property
+    def synced(self) -> bool:
+        """Whether the whole list has come at least once."""
+        return self._synced
+
+    @property
+    def problem_kind(self) -> Failure | None:
+        """The kind of the problem at present, or None."""
+        return self._problem_kind
+
+    def view(self) -> tuple[int, Mapping[Key, AnyObject]]:
+        """Give the version of the cache and an immutable view of it."""
+        with self._lock:
+            return self._cache.version, self._cache.view()
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Give the objects that could not be read."""
+        with self._lock:
+            return self._cache.refusals()
+
+    def state(self) -> ResourceState:
+        """Give what the status shows."""
+        with self._lock:
+            return ResourceState(self.resource, self._synced, len(self._cache), self._last_sync_at, self._problem)
+
+    def stop(self) -> None:
+        """Let :meth:`run` end; requests in flight are cut off by closing the API servers."""
+        self._stopping = True
+        self._wake.set()
+
+    def relist(self) -> None:
+        """List again soon; a request in flight has to be interrupted as well."""
+        self._relist_wanted = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Reflect until :meth:`stop`."""
+        try:
+            while not self._stopping:
+                self._once()
+        finally:
+            # Whoever asks for a snapshot must learn of a bug here, instead of serving a cache that stands still.
+            self.bug = sys.exception()
+            if self.bug is not None:
+                self._on_change()
+
+    def _once(self) -> None:
+        step = self._cycle.step
+        match step:
+            case Pause(delay_s, _):
+                if self._clock.wait(self._wake, delay_s):
+                    self._wake.clear()
+                self._cycle.passed()
+            case List(limit):
+                self._cycle.after(self._list(limit))
+            case Watch():
+                self._cycle.after(self._watch(step))
+            case _:
+                assert_never(step)
+
+    def _list(self, limit: int) -> Outcome:
+        self._relist_wanted = False
+        lease = None
+        try:
+            lease = self._servers.lease()
+            pages = self._pages(lease, limit)
+        except TransientError as error:
+            return self._failed(lease, error)
+        self._listed_at = lease.index
+        self._servers.succeeded(lease)
+        with self._lock:
+            changed = self._cache.replace(
+                (item for page in pages for item in page.items),
+                (refusal for page in pages for refusal in page.refusals),
+            )
+            first = not self._synced
+            self._synced = True
+            self._last_sync_at = self._clock.time()
+            objects = len(self._cache)
+        self._came_through(_Stage.LIST)
+        if first:
+            log.info("resource.synced", resource=self.resource.value, path=self._path, objects=objects)
+        if first or changed:
+            self._on_change()
+        return Listed(pages[0].resource_version)
+
+    def _pages(self, lease: Lease, limit: int) -> list[ListPage]:
+        pages: list[ListPage] = []
+        token = ""
+        while True:
+            params: dict[str, str | int] = dict(self._params)
+            if limit:
+                params["limit"] = limit
+            if token:
+                params["continue"] = token
+            page = decode_list(self.resource, lease.connection.list_page(self._path, params), self._cluster)
+            pages.append(page)
+            if not page.continue_token:
+                return pages
+            if page.continue_token == token:
+                raise ApiError(Failure.BAD_ANSWER, self._path, "the list has no end: its continue token came twice")
+            token = page.continue_token
+
+    def _watch(self, step: Watch) -> Outcome:
+        started_s = self._clock.monotonic()
+        self._progress = False
+        lease = None
+        try:
+            lease = self._servers.lease()
+            if self._relist_wanted or lease.index != self._listed_at:
+                return Interrupted(relist=True)
+            params: dict[str, str | int] = {
+                **self._params,
+                "watch": 1,
+                "allowWatchBookmarks": "true",
+                "resourceVersion": step.resource_version,
+                "timeoutSeconds": step.timeout_s,
+            }
+            with lease.connection.watch(self._path, params) as arrivals:
+                self._servers.succeeded(lease)
+                self._came_through(_Stage.WATCH)
+                for lines in arrivals:
+                    for line in lines:
+                        self._take(decode_event(self.resource, line, self._cluster))
+                    self._servers.succeeded(lease)
+        except SilenceError:
+            return WatchSilent(self._progress)
+        except TransientError as error:
+            return self._failed(lease, error)
+        return WatchEnded(self._progress, self._clock.monotonic() - started_s)
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, WatchError):
+            raise _BrokenWatchError(failure_of_status(event.code), self._path, f"ERROR {event.code}: {event.message}")
+        self._progress = True
+        self._came_through(_Stage.STREAM)
+        if not isinstance(event, Bookmark | Unknown):
+            self.events_total += 1
+        with self._lock:
+            changed = self._cache.apply(event)
+            self._last_sync_at = self._clock.time()
+        match event:
+            case Upserted(record):
+                self._cycle.advance(record.metadata.resource_version)
+            case Bookmark(resource_version) | Deleted(_, resource_version) | Unreadable(_, _, resource_version):
+                self._cycle.advance(resource_version)
+            case Unknown(type_):
+                log.debug("watch_event.ignored", resource=self.resource.value, type=type_)
+            case _:
+                assert_never(event)
+        if changed:
+            self._on_change()
+
+    def _failed(self, lease: Lease | None, error: TransientError) -> Outcome:
+        failure = error if isinstance(error, ApiError) else _broken(self._path, error)
+        if failure.kind is Failure.INTERRUPTED:
+            moved = self._servers.current != self._listed_at
+            return Interrupted(relist=self._relist_wanted or moved)
+        moved = self._servers.failed(lease, failure) if lease is not None else False
+        is_watch = isinstance(self._cycle.step, Watch)
+        broken = isinstance(failure, _BrokenWatchError)
+        if failure.kind is not Failure.EXPIRED:
+            stage = (_Stage.STREAM if broken else _Stage.WATCH) if is_watch else _Stage.LIST
+            self._show_problem(failure, stage)
+        return Failed(failure.kind, failure.retry_after_s, moved=moved, broken=broken)
+
+    def _show_problem(self, failure: ApiError, stage: _Stage) -> None:
+        message = first_line(failure.problems)
+        self._problem_stage = stage
+        if stage is not _Stage.LIST and failure.kind is Failure.FORBIDDEN:
+            message = f"watching is denied, so changes come late, by listing again and again: {message}"
+        news = failure.kind is not self._problem_kind
+        self._problem_kind = failure.kind
+        with self._lock:
+            self._problem = message
+        if news:
+            log.warning("resource.failed", resource=self.resource.value, kind=failure.kind.value, error=message)
+
+    def _came_through(self, stage: _Stage) -> None:
+        if self._problem_kind is None or stage < self._problem_stage:
+            return
+        self._problem_kind = None
+        with self._lock:
+            self._problem = ""
+        log.info("resource.recovered", resource=self.resource.value)
+
+
+class _BrokenWatchError(ApiError):
+    """The stream itself said or showed that it cannot be continued from where it is."""
+
+
+def _broken(path: str, error: TransientError) -> ApiError:
+    problem = error.problems[0]
+    return _BrokenWatchError(Failure.BAD_ANSWER, f"{problem.place} {path}", problem.message)

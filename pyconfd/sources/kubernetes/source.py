@@ -1,0 +1,261 @@
+"""The source of Snapshots: one reflector for each resource, all at the same API server."""
+
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from pyconfd.errors import ConfigurationError, Problem, TransientError
+from pyconfd.model.context import Refusal
+from pyconfd.model.kubernetes import AnyObject
+from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.model.status import ResourceState, SourceHealth
+from pyconfd.settings import KubernetesSettings, ReadMode
+from pyconfd.sources.kubernetes.api_servers import TEND_EVERY_S, ApiServers
+from pyconfd.sources.kubernetes.clock import Clock, SystemClock
+from pyconfd.sources.kubernetes.credentials import Credentials
+from pyconfd.sources.kubernetes.cycle import Cycle, Uniform
+from pyconfd.sources.kubernetes.failures import DENIED, Failure, shown
+from pyconfd.sources.kubernetes.reflector import Reflector
+from pyconfd.sources.kubernetes.resources import TLS_SECRETS_ONLY, path_of
+
+STOP_TIMEOUT_S = 1.0
+HOPELESS = DENIED | {Failure.NOT_FOUND, Failure.CREDENTIALS}
+"""Failures that a person has to mend; waiting for them within one command is a waste of time."""
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+log = structlog.get_logger(__name__)
+
+
+class KubernetesSource:
+    """Watches one cluster.
+
+    ``notify`` (see :meth:`start`) is called from the reflectors' threads each time :meth:`snapshot` would give
+    something else; it must return at once.
+
+    Raises:
+        ConfigurationError: from the constructor: no API server is known, or an address or namespace is none.
+    """
+
+    def __init__(
+        self,
+        settings: KubernetesSettings,
+        resources: Collection[Resource],
+        *,
+        clock: Clock | None = None,
+        uniform: Uniform | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        _check_namespaces(settings.secret_namespaces)
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        # Jitter keeps many balancers apart; it is no secret.
+        self._uniform = uniform or random.Random().uniform  # noqa: S311 - jitter is no secret
+        self._servers = ApiServers(settings, credentials or Credentials(settings, self._clock), self._clock)
+        self._notify: Callable[[], None] = _nobody
+        self._reflectors = tuple(
+            self._reflector(resource, namespace)
+            for resource in Resource
+            if resource in resources
+            for namespace in (settings.secret_namespaces if resource is Resource.SECRETS else ("",))
+        )
+        self._threads: list[threading.Thread] = []
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._snapshot: Snapshot | None = None
+        self._versions: tuple[int, ...] = ()
+
+    def start(self, notify: Callable[[], None]) -> None:
+        """Start to read; the first snapshot comes when every resource was listed."""
+        self._notify = notify
+        for reflector in self._reflectors:
+            self._spawn(f"reflector-{reflector.resource.value}", reflector.run)
+        self._spawn("api-servers", self._tend)
+
+    def snapshot(self) -> Snapshot | None:
+        """Give the state of the cluster, or None until every resource is synced; the same one until it changes.
+
+        Raises:
+            RuntimeError: a reflector died of a bug, so what is in its cache would stay for ever.
+        """
+        for reflector in self._reflectors:
+            if reflector.bug is not None:
+                raise RuntimeError(f"the reflector of {reflector.resource} died") from reflector.bug
+        if not all(reflector.synced for reflector in self._reflectors):
+            return None
+        with self._lock:
+            views = [reflector.view() for reflector in self._reflectors]
+            versions = tuple(version for version, _ in views)
+            if self._snapshot is None or versions != self._versions:
+                self._snapshot = self._assemble([view for _, view in views])
+                self._versions = versions
+            return self._snapshot
+
+    def health(self) -> SourceHealth:
+        """Give the state of servers, resources and credentials; never waits for the network."""
+        resources = self._resource_states()
+        return SourceHealth(
+            synced=all(state.synced for state in resources),
+            last_sync_at=min((state.last_sync_at for state in resources), default=0.0),
+            api_servers=self._servers.states(),
+            resources=resources,
+            credentials=self._servers.credential_states(),
+        )
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Give the objects that could not be read, sorted; everything else went on."""
+        return tuple(sorted({refusal for reflector in self._reflectors for refusal in reflector.refusals()}))
+
+    @property
+    def events_total(self) -> int:
+        """How many changes the watches brought until now."""
+        return sum(reflector.events_total for reflector in self._reflectors)
+
+    def relist(self) -> None:
+        """Have every resource listed again soon; the caches stay meanwhile."""
+        for reflector in self._reflectors:
+            reflector.relist()
+        self._servers.interrupt()
+
+    def stop(self) -> None:
+        """End all threads; who is just connecting ends at its connect time limit."""
+        self._stopping.set()
+        for reflector in self._reflectors:
+            reflector.stop()
+        self._servers.close()
+        limit_s = time.monotonic() + STOP_TIMEOUT_S
+        for thread in self._threads:
+            thread.join(max(0.0, limit_s - time.monotonic()))
+        alive = [thread.name for thread in self._threads if thread.is_alive()]
+        if alive:
+            log.debug("source.threads_linger", threads=alive)
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+
+    def is_hopeless(self) -> bool:
+        """Tell whether a person has to do something before anything can come.
+
+        That is when a resource is denied or does not exist, or when each API server has failed.
+        """
+        if any(reflector.problem_kind in HOPELESS for reflector in self._reflectors if not reflector.synced):
+            return True
+        states = self._servers.states()
+        return all(state.last_error and not state.healthy for state in states)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Give what is wrong at present: with each API server, then with each resource, then with the credentials."""
+        servers = [Problem(state.url, state.last_error) for state in self._servers.states() if state.last_error]
+        resources = [Problem(str(state.resource), state.problem) for state in self._resource_states() if state.problem]
+        credentials = [Problem(c.name, c.problem) for c in self._servers.credential_states() if c.problem]
+        told = {problem.message for problem in servers}
+        return (*servers, *(problem for problem in resources if problem.message not in told), *credentials)
+
+    def _reflector(self, resource: Resource, namespace: str) -> Reflector:
+        settings = self._settings
+        cycle = Cycle(
+            mode=settings.mode,
+            interval_s=settings.interval_s,
+            page_size=settings.page_size,
+            servers=len(self._servers),
+            uniform=self._uniform,
+        )
+        return Reflector(
+            resource,
+            path=path_of(resource, namespace),
+            params=TLS_SECRETS_ONLY if resource is Resource.SECRETS else {},
+            cluster=settings.cluster,
+            servers=self._servers,
+            cycle=cycle,
+            clock=self._clock,
+            on_change=self._changed,
+        )
+
+    def _changed(self) -> None:
+        self._notify()
+
+    def _spawn(self, name: str, body: Callable[[], None]) -> None:
+        thread = threading.Thread(target=body, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _tend(self) -> None:
+        while not self._clock.wait(self._stopping, TEND_EVERY_S):
+            self._servers.tend()
+
+    def _assemble(self, views: list[Mapping[Key, AnyObject]]) -> Snapshot:
+        parts: dict[str, Mapping[Key, Any]] = {}
+        for reflector, view in zip(self._reflectors, views, strict=True):
+            name = reflector.resource.value
+            parts[name] = {**parts[name], **view} if name in parts else view
+        return Snapshot(self._settings.cluster, **parts)
+
+    def _resource_states(self) -> tuple[ResourceState, ...]:
+        by_resource: dict[Resource, list[ResourceState]] = {}
+        for reflector in self._reflectors:
+            by_resource.setdefault(reflector.resource, []).append(reflector.state())
+        return tuple(_merged(states) for states in by_resource.values())
+
+
+def read_once(
+    settings: KubernetesSettings,
+    resources: Collection[Resource],
+    timeout_s: float,
+    *,
+    clock: Clock | None = None,
+    credentials: Credentials | None = None,
+) -> tuple[Snapshot, tuple[Refusal, ...]]:
+    """Read a cluster once, for a command that prints something and ends.
+
+    Raises:
+        ConfigurationError: no API server is known.
+        TransientError: with what is wrong with each server and resource; before ``timeout_s`` where waiting is vain.
+    """
+    source = KubernetesSource(replace(settings, mode=ReadMode.POLL), resources, clock=clock, credentials=credentials)
+    changed = threading.Event()
+    ticking = clock or SystemClock()
+    deadline_s = ticking.monotonic() + timeout_s
+    source.start(changed.set)
+    try:
+        while True:
+            changed.clear()
+            snapshot = source.snapshot()
+            if snapshot is not None:
+                return snapshot, source.refusals()
+            if source.is_hopeless() or ticking.monotonic() >= deadline_s:
+                raise TransientError(*(source.problems() or (_no_answer(settings, timeout_s),)))
+            ticking.wait(changed, 0.05)
+    finally:
+        source.stop()
+
+
+def _nobody() -> None:
+    """Stand in for ``notify`` before the start."""
+
+
+def _no_answer(settings: KubernetesSettings, timeout_s: float) -> Problem:
+    servers = ", ".join(settings.api_servers) or settings.kubeconfig or "the API server"
+    return Problem(servers, f"no whole answer within {timeout_s:g} s", "is the server overloaded or hanging?")
+
+
+def _merged(states: list[ResourceState]) -> ResourceState:
+    return ResourceState(
+        resource=states[0].resource,
+        synced=all(state.synced for state in states),
+        objects=sum(state.objects for state in states),
+        last_sync_at=min(state.last_sync_at for state in states),
+        problem=next((state.problem for state in states if state.problem), ""),
+    )
+
+
+def _check_namespaces(namespaces: Collection[str]) -> None:
+    problems = [
+        Problem("kubernetes.secret_namespaces", f"{shown(name)!r} is no name of a namespace")
+        for name in namespaces
+        if not _NAMESPACE.fullmatch(name)
+    ]
+    if problems:
+        raise ConfigurationError(*problems)

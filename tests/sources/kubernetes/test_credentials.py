@@ -1,0 +1,380 @@
+import base64
+import json
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog.testing
+import yaml
+
+from pyconfd.errors import ConfigurationError
+from pyconfd.model.snapshot import Resource
+from pyconfd.settings import KubernetesSettings
+from pyconfd.sources.kubernetes.credentials import Credentials
+from pyconfd.sources.kubernetes.failures import ApiError, Failure
+from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
+from tests.sources.kubernetes.clocks import ScaledClock, StandingClock
+from tests.sources.kubernetes.conftest import Start, eventually
+from tests.world.apiserver import ApiServer, tls_context
+from tests.world.cluster import Cluster
+from tests.world.pki import CertificateAuthority, KeyPair
+
+NODES = [Resource.NODES]
+
+
+def jwt(claims: dict[str, Any]) -> str:
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{body}.c2ln"
+
+
+def kubeconfig(path: Path, server: str, user: dict[str, Any], **cluster: Any) -> str:
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "main",
+                "contexts": [
+                    {"name": "main", "context": {"cluster": "c", "user": "u"}},
+                    {"name": "lost", "context": {"cluster": "c", "user": "nobody"}},
+                ],
+                "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
+                "users": [{"name": "u", "user": user}],
+            }
+        )
+    )
+    return str(path)
+
+
+def credentials(settings: KubernetesSettings, tmp_path: Path, **environ: str) -> Credentials:
+    return Credentials(
+        settings,
+        StandingClock(),
+        environ={"HOME": str(tmp_path / "home"), **environ},
+        service_account_dir=str(tmp_path / "account"),
+        default_ca_file=str(tmp_path / "ca.pem"),
+    )
+
+
+def synced(source: KubernetesSource) -> None:
+    eventually(lambda: source.snapshot() is not None, what=source.problems)
+
+
+# --- where they come from ---------------------------------------------------------------------------------------------
+
+
+def test_nothing_given_says_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"kubernetes\.api_servers = .*kubernetes\.kubeconfig"):
+        credentials(KubernetesSettings(), tmp_path)
+
+
+def test_the_default_order(tmp_path: Path) -> None:
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text("t")
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert credentials(KubernetesSettings(), tmp_path, **environ).urls == ("https://[fd00::1]:443",)
+    (tmp_path / "home" / ".kube").mkdir(parents=True)
+    kubeconfig(tmp_path / "home" / ".kube" / "config", "https://home:6443/", {})
+    assert credentials(KubernetesSettings(), tmp_path, **environ).urls == ("https://home:6443",)
+    environ["KUBECONFIG"] = kubeconfig(tmp_path / "other", "https://other:6443", {})
+    assert credentials(KubernetesSettings(), tmp_path, **environ).urls == ("https://other:6443",)
+    given = KubernetesSettings(api_servers=(" https://a:6443/ ", "https://b:6443", "https://a:6443"))
+    assert credentials(given, tmp_path, **environ).urls == ("https://a:6443", "https://b:6443")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kubeconfig": "/absent/config"}, "there is no such file"),
+        ({"kubeconfig": "X", "context": "absent"}, "absent"),
+        ({"kubeconfig": "X", "in_cluster": True}, "exclude each other"),
+        ({"in_cluster": True}, "KUBERNETES_SERVICE_HOST"),
+        ({"api_servers": ("https://a",), "ssl_key": "/key"}, "a key without a certificate"),
+        ({"api_servers": ("a:6443", "ftp://b", "https://", "https://u:p@c", "https://d:99999", "https://e?q")}, "none"),
+    ],
+)
+def test_contradictions_are_errors_of_the_configuration(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", "https://a:6443", {})
+    if settings.get("kubeconfig") == "X":
+        settings = {**settings, "kubeconfig": path}
+    with pytest.raises(ConfigurationError) as caught:
+        credentials(KubernetesSettings(**settings), tmp_path)
+    if message == "none":
+        assert len(caught.value.problems) == 6
+    else:
+        assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[]", "a: b", "- [", "kind: Config", "", "clusters: 7\ncontexts: 8", "\x00"])
+def test_a_file_that_is_no_kubeconfig(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(text)
+    with pytest.raises(ConfigurationError, match="kubeconfig"):
+        credentials(KubernetesSettings(kubeconfig=str(tmp_path / "config")), tmp_path)
+
+
+def test_servers_of_the_settings_win_over_the_kubeconfig_and_keep_its_credentials(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", "https://a", {"token": "abc"}, **{"tls-server-name": "a.test"})
+    made = credentials(KubernetesSettings(kubeconfig=path, api_servers=("https://b", "https://c")), tmp_path)
+    assert made.urls == ("https://b", "https://c")
+    access = made.access("https://b")
+    assert access.authorization() == "Bearer abc"
+    assert access.configuration.tls_server_name is None
+
+
+# --- proxies ----------------------------------------------------------------------------------------------------------
+
+
+def test_proxies_of_the_environment_only_where_they_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8")
+    url = "https://192.0.2.1"
+    ignored = credentials(KubernetesSettings(api_servers=(url,)), tmp_path).access(url).configuration
+    assert not ignored.proxy
+    used = credentials(KubernetesSettings(api_servers=(url,), ignore_proxy_env=False), tmp_path).access(url)
+    assert used.configuration.proxy == "http://proxy:3128"
+    assert used.configuration.no_proxy == "10.0.0.0/8"
+    path = kubeconfig(tmp_path / "config", url, {}, **{"proxy-url": "http://named:1"})
+    named = credentials(KubernetesSettings(kubeconfig=path), tmp_path).access(url).configuration
+    assert named.proxy == "http://named:1"
+
+
+def test_a_proxy_in_the_environment_is_left_alone(
+    server: ApiServer, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    synced(start(server.url, resources=NODES))
+    proxied = start(server.url, resources=NODES, ignore_proxy_env=False)
+    eventually(lambda: "proxy" in str(proxied.problems()))
+
+
+# --- TLS and tokens against a server ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path / "pki")
+
+
+def copied(pair: KeyPair, folder: Path) -> KeyPair:
+    made = KeyPair(folder / "client.crt", folder / "client.key")
+    shutil.copy(pair.cert, made.cert)
+    shutil.copy(pair.key, made.key)
+    return made
+
+
+def test_client_certificates(cluster: Cluster, authority: CertificateAuthority, tmp_path: Path, start: Start) -> None:
+    pair = copied(authority.client(), tmp_path)
+    with ApiServer(cluster, tls=tls_context(authority.server(), authority.cert)) as server:
+        without = start(server.url, resources=NODES, ssl_ca=str(authority.cert))
+        eventually(without.problems)
+        assert without.snapshot() is None
+        without.stop()
+        source = start(
+            server.url, resources=NODES, ssl_ca=str(authority.cert), ssl_cert=str(pair.cert), ssl_key=str(pair.key)
+        )
+        synced(source)
+        states = {state.name: state.expires_at for state in source.health().credentials}
+        now = ScaledClock().time()
+        assert 360 < (states[f"client certificate {pair.cert}"] - now) / 86400 < 366
+        assert 3600 < (states[f"CA certificate {authority.cert}"] - now) / 86400 < 3651
+        source.stop()
+
+
+def test_a_client_certificate_that_changes_is_used_without_a_restart(
+    cluster: Cluster, authority: CertificateAuthority, tmp_path: Path, start: Start
+) -> None:
+    pair = copied(authority.client("first"), tmp_path)
+    with ApiServer(cluster, tls=tls_context(authority.server(), authority.cert)) as server:
+        source = start(
+            server.url, resources=NODES, ssl_ca=str(authority.cert), ssl_cert=str(pair.cert), ssl_key=str(pair.key)
+        )
+        synced(source)
+        server.wait_for_watches("nodes")
+        assert server.requests[-1].client_cn == "first"
+        lists = len(server.seen("nodes", "list"))
+        second = authority.client("second")
+        shutil.copy(second.cert, pair.cert)
+        eventually(lambda: any("together" in state.problem for state in source.health().credentials))
+        assert source.snapshot() is not None, "half a rotation leaves the former credentials in use"
+        shutil.copy(second.key, pair.key)
+        eventually(lambda: server.requests[-1].client_cn == "second")
+        server.wait_for_watches("nodes")
+        assert len(server.seen("nodes", "list")) == lists, "the watch goes on from where it was"
+        assert not any(state.problem for state in source.health().credentials)
+        source.stop()
+
+
+def test_a_token_file_that_changes_is_used_at_once(
+    cluster: Cluster, server: ApiServer, tmp_path: Path, start: Start
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    server.token = "one"
+    source = start(server.url, resources=NODES, token_file=str(token))
+    synced(source)
+    server.wait_for_watches("nodes")
+    server.token = "two"
+    server.cut_connections()
+    eventually(lambda: "HTTP 401" in str(source.health().resources[0].problem))
+    assert "HTTP 401" in source.health().api_servers[0].last_error
+    token.write_text(jwt({"exp": 2_000_000_000}))
+    server.token = token.read_text()
+    eventually(lambda: source.health().resources[0].problem == "")
+    eventually(lambda: source.health().credentials[0].expires_at == 2_000_000_000)
+    cluster.add_node("node-2", "192.0.2.2")
+    eventually(lambda: len(source.snapshot().nodes) == 2)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("content", [None, "", "two words", "line\nbreak", "ümlaut"])
+def test_a_bad_token_file_is_a_clear_problem_that_heals(
+    content: str | None, server: ApiServer, tmp_path: Path, start: Start
+) -> None:
+    token = tmp_path / "token"
+    if content is not None:
+        token.write_text(content)
+    source = start(server.url, resources=NODES, token_file=str(token))
+    eventually(source.problems)
+    assert str(token) in str(source.problems())
+    assert "ümlaut" not in str(source.problems())
+    assert server.requests == []
+    token.write_text("good")
+    synced(source)
+
+
+def test_a_token_file_that_vanishes_leaves_the_former_token_in_use(
+    cluster: Cluster, server: ApiServer, tmp_path: Path, start: Start
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("good")
+    server.token = "good"
+    source = start(server.url, resources=NODES, token_file=str(token))
+    synced(source)
+    token.unlink()
+    eventually(lambda: any(state.problem for state in source.health().credentials))
+    server.cut_connections()
+    cluster.add_node("node-2", "192.0.2.2")
+    eventually(lambda: len(source.snapshot().nodes) == 2)  # type: ignore[union-attr]
+
+
+def test_missing_and_mismatched_files_are_transient(authority: CertificateAuthority, tmp_path: Path) -> None:
+    one, other = authority.client("one"), authority.client("other")
+    url = "https://192.0.2.1"
+    for cert, key, ca, words in (
+        (str(tmp_path / "absent"), str(one.key), "", "absent: cannot be read: No such file"),
+        (str(one.cert), str(other.key), "", "cannot be used together"),
+        (str(one.key), str(one.key), "", "cannot be used together"),
+        (str(one.cert), str(one.key), str(one.key), "one.key"),
+        (str(one.cert), str(one.key), str(tmp_path), "Is a directory"),
+    ):
+        settings = KubernetesSettings(api_servers=(url,), ssl_cert=cert, ssl_key=key, ssl_ca=ca)
+        made = credentials(settings, tmp_path)
+        with pytest.raises(ApiError) as caught:
+            made.access(url)
+        assert caught.value.kind is Failure.CREDENTIALS
+        assert words in str(caught.value)
+        assert words in made.states()[-1].problem
+
+
+def test_no_verification_is_said_once(cluster: Cluster, authority: CertificateAuthority, tmp_path: Path) -> None:
+    with (
+        ApiServer(cluster, tls=tls_context(authority.server())) as server,
+        structlog.testing.capture_logs() as logs,
+    ):
+        settings = KubernetesSettings(api_servers=(server.url,), ssl_ca=False)
+        assert read_once(settings, NODES, 20)[0].nodes
+    assert [entry["event"] for entry in logs].count("api_server.verification_disabled") == 1
+
+
+def test_the_default_ca_file_is_used_where_it_exists(authority: CertificateAuthority, tmp_path: Path) -> None:
+    settings = KubernetesSettings(api_servers=("https://a",))
+    made = credentials(settings, tmp_path)
+    made.access("https://a")
+    assert made.states() == ()
+    shutil.copy(authority.cert, tmp_path / "ca.pem")
+    assert made.refresh()
+    assert [state.name for state in made.states()] == [f"CA certificate {tmp_path / 'ca.pem'}"]
+    assert not made.refresh()
+
+
+# --- kubeconfig and in-cluster ----------------------------------------------------------------------------------------
+
+
+def test_a_kubeconfig_with_inline_certificates(
+    cluster: Cluster, authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    pair = authority.client("inline")
+
+    def data(path: Path) -> str:
+        return base64.b64encode(path.read_bytes()).decode()
+
+    with ApiServer(cluster, tls=tls_context(authority.server(), authority.cert)) as server:
+        user = {"client-certificate-data": data(pair.cert), "client-key-data": data(pair.key)}
+        path = kubeconfig(tmp_path / "config", server.url, user, **{"certificate-authority-data": data(authority.cert)})
+        assert read_once(KubernetesSettings(kubeconfig=path), NODES, 20)[0].nodes
+        assert server.requests[-1].client_cn == "inline"
+
+
+def test_a_kubeconfigs_token_file_that_changes(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("one")
+    path = kubeconfig(tmp_path / "config", "http://a", {"tokenFile": "token"})
+    made = credentials(KubernetesSettings(kubeconfig=path), tmp_path)
+    access = made.access("http://a")
+    assert access.authorization() == "Bearer one"
+    (tmp_path / "token").write_text("two")
+    made.refresh()
+    assert access.authorization() == "Bearer two"
+
+
+PLUGIN = """
+import json, pathlib, sys
+counter = pathlib.Path(sys.argv[1])
+count = int(counter.read_text()) + 1 if counter.exists() else 1
+counter.write_text(str(count))
+print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+                  "status": {"token": f"token-{count}"} if count < 9 else {}}))
+"""
+
+
+def test_an_exec_plugin_is_run_again_after_a_401(cluster: Cluster, tmp_path: Path, start: Start) -> None:
+    (tmp_path / "plugin.py").write_text(textwrap.dedent(PLUGIN))
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": [str(tmp_path / "plugin.py"), str(tmp_path / "count")],
+    }
+    with ApiServer(cluster, token="token-2") as server:
+        source = start(kubeconfig=kubeconfig(tmp_path / "config", server.url, {"exec": plugin}), resources=NODES)
+        synced(source)
+        tokens = [request.headers["authorization"] for request in server.seen("nodes", "list")]
+        assert (tokens[0], tokens[-1]) == ("Bearer token-1", "Bearer token-2")
+        source.stop()
+
+
+def test_an_exec_plugin_that_fails_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/false"}
+    path = kubeconfig(tmp_path / "config", "http://a", {"exec": plugin})
+    made = credentials(KubernetesSettings(kubeconfig=path), tmp_path)
+    with pytest.raises(ApiError, match="the plugin /bin/false gave no credentials"):
+        made.access("http://a")
+    assert "process returned 1" in caplog.text
+
+
+def test_in_cluster(tmp_path: Path, authority: CertificateAuthority) -> None:
+    account = tmp_path / "account"
+    account.mkdir()
+    token = jwt({"exp": 1_900_000_000})
+    (account / "token").write_text(token)
+    shutil.copy(authority.cert, account / "ca.crt")
+    environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    made = credentials(KubernetesSettings(in_cluster=True), tmp_path, **environ)
+    access = made.access(made.urls[0])
+    assert access.authorization() == f"Bearer {token}"
+    assert {state.name: state.expires_at for state in made.states()}["token"] == 1_900_000_000
+    (account / "token").write_text("rotated")
+    made.refresh()
+    assert access.authorization() == "Bearer rotated"

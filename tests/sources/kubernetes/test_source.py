@@ -1,0 +1,396 @@
+"""The source against fake API servers: real sockets, time that runs fifty times as fast."""
+
+import threading
+
+import pytest
+
+from pyconfd.errors import ConfigurationError, TransientError
+from pyconfd.model.snapshot import Key, Resource
+from pyconfd.settings import KubernetesSettings, ReadMode
+from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
+from tests.sources.kubernetes.clocks import ScaledClock
+from tests.sources.kubernetes.conftest import ALL, Start, addresses, eventually, shop
+from tests.world.apiserver import ApiServer
+from tests.world.cluster import Cluster
+from tests.world.faults import Fault, FaultKind
+
+SHOP = Key("demo", "shop")
+
+
+def synced(source: KubernetesSource) -> None:
+    eventually(lambda: source.snapshot() is not None, what=source.problems)
+
+
+def problem_of(source: KubernetesSource, resource: Resource) -> str:
+    return next(state.problem for state in source.health().resources if state.resource is resource)
+
+
+def test_the_whole_cluster_is_seen_and_followed(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    source = start(server.url)
+    synced(source)
+    snapshot = source.snapshot()
+    assert snapshot is not None
+    assert list(snapshot.services) == [SHOP]
+    assert list(snapshot.nodes) == [Key("", "node-1")]
+    assert list(snapshot.endpoints) == [SHOP]
+    assert addresses(snapshot) == {"10.0.0.1", "10.0.0.2"}
+    shop(cluster, 2, 3)
+    cluster.add_service("demo", "new")
+    eventually(lambda: addresses(source.snapshot()) == {"10.0.0.2", "10.0.0.3"})
+    cluster.delete_service("demo", "new")
+    eventually(lambda: list(source.snapshot().services) == [SHOP])  # type: ignore[union-attr]
+    assert source.events_total >= 3
+    assert addresses(snapshot) == {"10.0.0.1", "10.0.0.2"}, "a snapshot never changes"
+
+
+def test_requests_are_the_documented_ones(server: ApiServer, start: Start) -> None:
+    synced(start(server.url))
+    server.wait_for_watches("services", "endpointslices", "endpoints", "nodes")
+    assert {request.path for request in server.requests} == {
+        "/api/v1/services",
+        "/api/v1/endpoints",
+        "/api/v1/nodes",
+        "/apis/discovery.k8s.io/v1/endpointslices",
+    }
+    assert all(request.query["limit"] == "500" for request in server.seen("", "list"))
+    for watch in server.seen("", "watch"):
+        assert watch.query["allowWatchBookmarks"] == "true"
+        assert 240 <= int(watch.query["timeoutSeconds"]) <= 480
+        assert "sendInitialEvents" not in watch.query
+
+
+def test_several_pages_are_one_list(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    for number in range(7):
+        cluster.add_service("demo", f"service-{number}")
+    source = start(server.url, page_size=3, resources=[Resource.SERVICES])
+    synced(source)
+    assert len(source.snapshot().services) == 8  # type: ignore[union-attr]
+    assert len(server.seen("services", "list")) == 3
+
+
+@pytest.mark.parametrize("late", ALL)
+def test_no_snapshot_before_every_resource_is_synced(
+    late: Resource, cluster: Cluster, server: ApiServer, start: Start
+) -> None:
+    held = server.faults.hold(late.value, "list")
+    source = start(server.url)
+    others = {resource for resource in ALL if resource is not late}
+    eventually(lambda: {state.resource for state in source.health().resources if state.synced} == others)
+    assert source.snapshot() is None
+    assert not source.health().synced
+    assert source.health().last_sync_at == 0
+    server.faults.remove(held)
+    synced(source)
+    assert source.health().synced
+
+
+@pytest.mark.parametrize("resource", ALL)
+def test_a_list_that_fails_gives_no_snapshot_and_heals(resource: Resource, server: ApiServer, start: Start) -> None:
+    fault = server.faults.answer(500, resource.value, "list")
+    source = start(server.url)
+    server.wait_for_request(resource.value, "list", count=4)
+    assert source.snapshot() is None
+    assert "HTTP 500" in problem_of(source, resource)
+    server.faults.remove(fault)
+    synced(source)
+    assert problem_of(source, resource) == ""
+
+
+def test_notify_comes_when_all_are_synced_and_with_each_change(cluster: Cluster, server: ApiServer) -> None:
+    called = threading.Event()
+    source = KubernetesSource(
+        KubernetesSettings(api_servers=(server.url,)), [Resource.SERVICES, Resource.NODES], clock=ScaledClock()
+    )
+    source.start(called.set)
+    try:
+        synced(source)
+        assert called.wait(20)
+        server.wait_for_watches("services", "nodes")
+        called.clear()
+        cluster.add_node("node-2", "192.0.2.2")
+        assert called.wait(20)
+    finally:
+        source.stop()
+
+
+def test_events_without_news_do_not_wake_anybody(cluster: Cluster, server: ApiServer) -> None:
+    calls: list[object] = []
+    source = KubernetesSource(KubernetesSettings(api_servers=(server.url,)), [Resource.NODES], clock=ScaledClock())
+    source.start(lambda: calls.append(None))
+    try:
+        synced(source)
+        server.wait_for_watches("nodes")
+        before, snapshot = len(calls), source.snapshot()
+        cluster.patch("nodes", "", "node-1", {"metadata": {"managedFields": [{"manager": "kubelet"}]}})
+        cluster.annotate("nodes", "", "node-1", {"kubectl.kubernetes.io/last-applied-configuration": "{}"})
+        eventually(lambda: source.events_total == 2)
+        assert len(calls) == before
+        assert source.snapshot() is snapshot
+        cluster.add_node("node-1", "192.0.2.99")
+        eventually(lambda: source.snapshot() is not snapshot)
+        assert len(calls) == before + 1
+    finally:
+        source.stop()
+
+
+def test_many_events_all_arrive(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    source = start(server.url)
+    synced(source)
+    for number in range(500):
+        shop(cluster, number % 250, 251)
+    shop(cluster, 252)
+    eventually(lambda: addresses(source.snapshot()) == {"10.0.0.252"})
+
+
+def test_one_object_that_cannot_be_read_is_refused_and_the_others_go_on(
+    cluster: Cluster, server: ApiServer, start: Start
+) -> None:
+    resource = "endpointslices"
+    cluster.put(resource, {"metadata": {"name": "bad", "namespace": "demo"}, "endpoints": "all of them"})
+    source = start(server.url)
+    synced(source)
+    assert addresses(source.snapshot()) == {"10.0.0.1", "10.0.0.2"}
+    assert [str(refusal.ref) for refusal in source.refusals()] == ["EndpointSlice demo/bad"]
+    server.wait_for_watches(resource)
+    cluster.put(resource, {"metadata": {"name": "worse", "namespace": "demo"}, "endpoints": [7]})
+    shop(cluster, 3)
+    eventually(lambda: addresses(source.snapshot()) == {"10.0.0.3"})
+    assert [str(refusal.ref) for refusal in source.refusals()] == ["EndpointSlice demo/bad", "EndpointSlice demo/worse"]
+    cluster.delete(resource, "demo", "worse")
+    cluster.delete(resource, "demo", "bad")
+    eventually(lambda: source.refusals() == ())
+
+
+def test_expired_while_watching_lists_again_and_forgets_what_is_gone(
+    cluster: Cluster, server: ApiServer, start: Start
+) -> None:
+    source = start(server.url, resources=[Resource.SERVICES])
+    synced(source)
+    server.wait_for_watches("services")
+    silence = server.faults.silence("services")
+    cluster.delete_service("demo", "shop")
+    cluster.add_service("demo", "new")
+    server.faults.watch_error(410, "services")
+    server.faults.remove(silence)
+    eventually(lambda: list(source.snapshot().services) == [Key("demo", "new")])  # type: ignore[union-attr]
+    assert len(server.seen("services", "list")) == 2
+    assert problem_of(source, Resource.SERVICES) == ""
+
+
+def test_http_410_of_a_watch_lists_again(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    server.faults.answer(410, "services", "watch", times=1)
+    source = start(server.url, resources=[Resource.SERVICES])
+    synced(source)
+    server.wait_for_request("services", "list", count=2)
+    server.wait_for_watches("services")
+    cluster.add_service("demo", "new")
+    eventually(lambda: len(source.snapshot().services) == 2)  # type: ignore[union-attr]
+
+
+def test_410_while_paging_lists_without_a_limit(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    for number in range(5):
+        cluster.add_service("demo", f"service-{number}")
+    server.faults.add(Fault(FaultKind.STATUS, "services", "list", times=1, code=410))
+    source = start(server.url, page_size=3, resources=[Resource.SERVICES])
+    synced(source)
+    assert "limit" in server.seen("services", "list")[0].query
+    assert "limit" not in server.seen("services", "list")[1].query
+    assert len(source.snapshot().services) == 6  # type: ignore[union-attr]
+
+
+def test_half_a_line_is_dropped_and_the_watch_goes_on_after_the_last_whole_one(
+    cluster: Cluster, server: ApiServer, start: Start
+) -> None:
+    source = start(server.url, resources=[Resource.SERVICES])
+    synced(source)
+    server.wait_for_watches("services")
+    server.faults.half_line("services", times=1)
+    cluster.add_service("demo", "new")
+    eventually(lambda: len(source.snapshot().services) == 2)  # type: ignore[union-attr]
+    assert len(server.seen("services", "list")) == 1
+    assert source.refusals() == ()
+
+
+def test_dripping_events_are_put_together(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    server.faults.drip("services", interval_s=0.001)
+    source = start(server.url, resources=[Resource.SERVICES])
+    synced(source)
+    server.wait_for_watches("services")
+    cluster.add_service("demo", "new")
+    eventually(lambda: len(source.snapshot().services) == 2)  # type: ignore[union-attr]
+
+
+def test_silence_means_reconnect_without_a_list(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    server.faults.silence("services")
+    source = start(server.url, resources=[Resource.SERVICES], read_timeout_s=0.3)
+    synced(source)
+    first = server.wait_for_request("services", "watch", count=1)
+    second = server.wait_for_request("services", "watch", count=2)
+    assert second.query["resourceVersion"] == first.query["resourceVersion"]
+    assert len(server.seen("services", "list")) == 1
+    server.faults.clear()
+    cluster.add_service("demo", "new")
+    eventually(lambda: len(source.snapshot().services) == 2)  # type: ignore[union-attr]
+
+
+def test_a_bookmark_confirms_the_cache_and_moves_the_watch_on(
+    cluster: Cluster, server: ApiServer, start: Start
+) -> None:
+    source = start(server.url, resources=[Resource.SERVICES])
+    synced(source)
+    server.wait_for_watches("services")
+    before = source.health().last_sync_at
+    cluster.add_node("node-9", "192.0.2.9")
+    server.send_bookmarks()
+    eventually(lambda: source.health().last_sync_at > before)
+    server.cut_connections()
+    watch = server.wait_for_request("services", "watch", count=2)
+    assert int(watch.query["resourceVersion"]) > int(server.seen("services", "watch")[0].query["resourceVersion"])
+
+
+@pytest.mark.parametrize("body", ["html", "half_body"])
+def test_answers_that_are_no_list_are_no_empty_list(body: str, server: ApiServer, start: Start) -> None:
+    source = start(server.url, resources=[Resource.SERVICES])
+    synced(source)
+    getattr(server.faults, body)("services", "list")
+    source.relist()
+    server.wait_for_request("services", "list", count=3)
+    eventually(lambda: problem_of(source, Resource.SERVICES))
+    assert list(source.snapshot().services) == [SHOP]  # type: ignore[union-attr]
+    server.faults.clear()
+    eventually(lambda: problem_of(source, Resource.SERVICES) == "")
+
+
+def test_html_is_shown_with_its_status_and_beginning(server: ApiServer, start: Start) -> None:
+    server.faults.html()
+    source = start(server.url, resources=[Resource.SERVICES])
+    eventually(lambda: problem_of(source, Resource.SERVICES))
+    text = problem_of(source, Resource.SERVICES)
+    assert "HTTP 200" in text
+    assert "text/html" in text
+    assert "<" in text
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_denied_is_shown_at_once_and_does_not_change_the_server(
+    code: int, servers: list[ApiServer], start: Start
+) -> None:
+    for server in servers:
+        server.faults.deny("services", code=code)
+    source = start(*(server.url for server in servers))
+    eventually(lambda: f"HTTP {code}" in problem_of(source, Resource.SERVICES))
+    servers[0].wait_for_request("services", "list", count=4)
+    assert source.snapshot() is None
+    assert servers[1].seen("services") == []
+    servers[0].faults.clear()
+    synced(source)
+
+
+def test_watch_denied_is_shown_and_the_resource_polled(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    server.faults.deny("services", "watch")
+    source = start(server.url, interval_s=10)
+    synced(source)
+    eventually(lambda: "watching is denied" in problem_of(source, Resource.SERVICES))
+    cluster.add_service("demo", "new")
+    eventually(lambda: len(source.snapshot().services) == 2)  # type: ignore[union-attr]
+    assert "watching is denied" in problem_of(source, Resource.SERVICES)
+    server.faults.clear()
+    eventually(lambda: problem_of(source, Resource.SERVICES) == "")
+
+
+def test_polling_gives_the_same_result(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    source = start(server.url, mode=ReadMode.POLL, interval_s=5, resources=[Resource.ENDPOINTSLICES])
+    synced(source)
+    shop(cluster, 7)
+    eventually(lambda: addresses(source.snapshot()) == {"10.0.0.7"})
+    assert server.seen("", "watch") == []
+    snapshot = source.snapshot()
+    count = len(server.seen("endpointslices", "list"))
+    server.wait_for_request("endpointslices", "list", count=count + 2)
+    assert source.snapshot() is snapshot, "a list without news changes nothing"
+
+
+def test_relist_brings_what_the_watch_has_not(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    source = start(server.url)
+    synced(source)
+    server.wait_for_watches("services", "endpointslices", "endpoints", "nodes")
+    server.faults.silence()
+    shop(cluster, 9)
+    source.relist()
+    eventually(lambda: addresses(source.snapshot()) == {"10.0.0.9"})
+
+
+def test_secrets_of_the_named_namespaces_only(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    for namespace in ("web", "shop", "private"):
+        cluster.add_namespace(namespace)
+        for name, kind in (("cert", "kubernetes.io/tls"), ("password", "Opaque")):
+            cluster.put(
+                "secrets", {"metadata": {"name": name, "namespace": namespace}, "type": kind, "data": {"a": "eA=="}}
+            )
+    source = start(server.url, resources=[Resource.SECRETS], secret_namespaces=("web", "shop"))
+    synced(source)
+    assert set(source.snapshot().secrets) == {Key("web", "cert"), Key("shop", "cert")}  # type: ignore[union-attr]
+    assert {request.path for request in server.requests} == {
+        "/api/v1/namespaces/web/secrets",
+        "/api/v1/namespaces/shop/secrets",
+    }
+    assert len(source.health().resources) == 1
+    assert source.health().resources[0].objects == 2
+
+
+def test_secrets_are_not_read_without_namespaces(server: ApiServer, start: Start) -> None:
+    source = start(server.url, resources=[Resource.SECRETS, Resource.NODES])
+    synced(source)
+    assert server.seen("secrets") == []
+
+
+def test_a_namespace_that_is_none() -> None:
+    settings = KubernetesSettings(api_servers=("http://127.0.0.1:1",), secret_namespaces=("ok", "../../nodes"))
+    with pytest.raises(ConfigurationError, match="is no name of a namespace"):
+        KubernetesSource(settings, [Resource.SECRETS])
+
+
+def test_stop_ends_every_thread_whatever_it_waits_for(servers: list[ApiServer]) -> None:
+    servers[0].faults.hang("services", "list")
+    servers[0].faults.silence("nodes")
+    servers[0].faults.deny("endpoints", "list")
+    source = KubernetesSource(KubernetesSettings(api_servers=(servers[0].url,)), ALL)
+    source.start(lambda: None)
+    servers[0].wait_for_request("services", "list")
+    servers[0].wait_for_watches("nodes", "endpointslices")
+    threads = list(source._threads)
+    assert len(threads) == 5
+    source.stop()
+    assert [thread.name for thread in threads if thread.is_alive()] == []
+
+
+def test_read_once(server: ApiServer) -> None:
+    snapshot, refusals = read_once(KubernetesSettings(api_servers=(server.url,)), ALL, 20)
+    assert addresses(snapshot) == {"10.0.0.1", "10.0.0.2"}
+    assert refusals == ()
+    assert server.seen("", "watch") == []
+
+
+def test_read_once_names_each_servers_error(servers: list[ApiServer]) -> None:
+    servers[0].refuse()
+    servers[1].faults.answer(500)
+    servers[2].faults.html()
+    with pytest.raises(TransientError) as caught:
+        read_once(KubernetesSettings(api_servers=tuple(server.url for server in servers)), ALL, 20)
+    text = str(caught.value)
+    assert all(server.url in text for server in servers)
+    assert "refused" in text
+    assert "HTTP 500" in text
+    assert "instead of JSON" in text
+
+
+def test_read_once_does_not_wait_for_what_a_person_must_mend(server: ApiServer) -> None:
+    server.faults.deny("nodes")
+    with pytest.raises(TransientError, match="HTTP 403"):
+        read_once(KubernetesSettings(api_servers=(server.url,)), ALL, 3600)
+
+
+def test_read_once_has_a_limit(server: ApiServer) -> None:
+    server.faults.hang("nodes")
+    with pytest.raises(TransientError, match="no whole answer within"):
+        read_once(KubernetesSettings(api_servers=(server.url,)), ALL, 0.3)

@@ -1,0 +1,102 @@
+"""Errors of the API as the API writes them: Status objects."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+Obj = dict[str, Any]
+
+REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    410: "Expired",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+CONTINUE_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+class ApiError(Exception):
+    """An answer that is a Status object with ``status: Failure``."""
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        reason: str = "",
+        details: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.reason = reason or REASONS.get(code, "")
+        self.details = details
+        self.metadata = metadata or {}
+
+    def status(self) -> Obj:
+        """The Status object, its keys in the order of the real server."""
+        body: Obj = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": dict(self.metadata),
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if self.details:
+            body["details"] = dict(self.details)
+        return body | {"code": self.code}
+
+    def body(self) -> bytes:
+        """The Status as JSON."""
+        return msgspec.json.encode(self.status())
+
+
+def not_found(resource: str, name: str, group: str = "") -> ApiError:
+    """404 for an object that does not exist."""
+    qualified = f"{resource}.{group}" if group else resource
+    details = {"name": name} | ({"group": group} if group else {}) | {"kind": resource}
+    return ApiError(404, f'{qualified} "{name}" not found', details=details)
+
+
+def no_such_path() -> ApiError:
+    """404 for a path the server does not know."""
+    return ApiError(404, "the server could not find the requested resource")
+
+
+def unauthorized() -> ApiError:
+    """401 as for a bad token."""
+    return ApiError(401, "Unauthorized")
+
+
+def forbidden(user: str, verb: str, resource: str, group: str, namespace: str, name: str) -> ApiError:
+    """403 as RBAC words it."""
+    scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    subject = f'{resource} "{name}"' if name else resource
+    message = (
+        f'{subject} is forbidden: User "{user}" cannot {verb} resource "{resource}" in API group "{group}" {scope}'
+    )
+    details = ({"name": name} if name else {}) | ({"group": group} if group else {}) | {"kind": resource}
+    return ApiError(403, message, details=details)
+
+
+def too_old(rv: int, oldest: int) -> ApiError:
+    """410 of a watch whose resourceVersion was compacted."""
+    return ApiError(410, f"too old resource version: {rv} ({oldest})")
