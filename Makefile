@@ -4,13 +4,27 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ONLY ?=
+KEEP ?=
 
-.PHONY: help venv lock test lint demo bench clean
+.PHONY: help venv packages-demo packages-test lock demo test lint docs bench reload-test clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: $(VENV)/.stamp ## build .venv from the hashed lock
+demo: packages-demo venv ## run the main job on an embedded cluster, under a minute (KEEP=1 stays up)
+	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep)
+
+test: packages-test venv ## the whole suite
+	$(BIN)/python -m pytest -n 2
+
+venv: packages-demo $(VENV)/.stamp ## build .venv from the hashed lock
+
+packages-demo:
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy
+
+packages-test:
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy kubectl=kubernetes-client systemd-analyze=systemd shellcheck=shellcheck
 
 $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,9 +32,8 @@ $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lock: ## write the hashed locks anew from pyproject.toml (needs uv)
-	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml -o requirements.lock
-	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group dev -o requirements-dev.lock
+docs: venv ## write the generated references anew
+	$(BIN)/pyconfd settings --markdown > docs/settings.md
 
 lint: venv ## lint, types and import contracts
 	$(BIN)/ruff check .
@@ -28,8 +41,12 @@ lint: venv ## lint, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: venv ## the whole suite
-	$(BIN)/pytest -n 2
+bench: packages-demo venv ## measure; one JSON object a line (ONLY=name for one figure)
+	@$(BIN)/python -m tests.bench $(ONLY)
+
+lock: ## write the hashed locks anew from pyproject.toml (needs uv)
+	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml -o requirements.lock
+	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group dev -o requirements-dev.lock
 
 clean: ## remove what make built
 	rm -rf $(VENV) .cache dist

@@ -50,7 +50,15 @@ class TransientError(PyconfdError):
 
 
 class RejectedInput(PyconfdError):  # noqa: N818 - it names what happened to the input
-    """Fragments or objects gave a configuration that cannot be used; nothing was changed."""
+    """Fragments or objects gave a configuration that cannot be used; nothing was changed.
+
+    ``step`` names the step that turned it away, a value of :class:`pyconfd.model.outcome.Step`; "" before the
+    transaction.
+    """
+
+    def __init__(self, *problems: Problem, step: str = "") -> None:
+        self.step = step
+        super().__init__(*problems)
 
 
 class ApplyError(PyconfdError):

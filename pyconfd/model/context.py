@@ -36,8 +36,17 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Census:
+    """How many ready endpoints there are: behind what the presets were asked to serve, and in the whole cluster."""
+
+    claimed: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """``names`` go to every template as they are; ``refused`` is sorted."""
 
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...] = ()
+    census: Census = Census()

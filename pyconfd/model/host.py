@@ -8,12 +8,13 @@ class ListeningSocket:
     """A TCP socket in state LISTEN.
 
     ``address`` is an IP address ("0.0.0.0" or "::" for any); ``owner`` is the process name and number where they may
-    be seen, else "".
+    be seen, else "". A socket on "::" takes IPv4 as well unless it is ``v6only``.
     """
 
     address: str
     port: int
     owner: str = ""
+    v6only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class HostFacts:
     """What pure code may know of the host.
 
     ``addresses`` are those of the interfaces, without prefix length or zone; ``ephemeral_ports`` is the inclusive
-    range of ``net.ipv4.ip_local_port_range``; the ``nonlocal_bind`` flags are the sysctls of that name.
+    range of ``net.ipv4.ip_local_port_range``; the ``nonlocal_bind`` flags are the sysctls of that name;
+    ``unprivileged_port_start`` is the first port that needs no capability.
     """
 
     addresses: frozenset[str] = frozenset()
@@ -29,3 +31,4 @@ class HostFacts:
     nonlocal_bind_v4: bool = False
     nonlocal_bind_v6: bool = False
     ephemeral_ports: tuple[int, int] = (32768, 60999)
+    unprivileged_port_start: int = 1024

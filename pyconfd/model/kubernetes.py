@@ -123,6 +123,7 @@ class ServiceSpec(_Record, frozen=True, gc=False):
     ports: tuple[ServicePort, ...] | None = None
     type: str = "ClusterIP"
     external_traffic_policy: str | None = None
+    ip_families: tuple[str, ...] | None = None
     load_balancer_ip: str | None = msgspec.field(name="loadBalancerIP", default=None)
 
 

@@ -1,10 +1,13 @@
 """What became of one reconciliation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from pyconfd.errors import Problem
+from pyconfd.model.context import Census
 from pyconfd.model.plan import Reload
+from pyconfd.model.rendering import Rendering
 
 
 class Step(StrEnum):
@@ -23,13 +26,24 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A rendering that was checked and applied. ``applied_at`` is seconds since the epoch."""
+    """A rendering that was checked and applied.
+
+    ``applied_at`` is seconds since the epoch; ``census`` is what the guard compares the next change with.
+    """
 
     number: int
     digest: str
     applied_at: float
     curdate: str = ""
     reasons: tuple[str, ...] = ()
+    census: Census = field(default_factory=Census)
+
+
+class Stored(NamedTuple):
+    """A generation with the rendering that it was made of."""
+
+    generation: Generation
+    rendering: Rendering
 
 
 @dataclass(frozen=True, slots=True)

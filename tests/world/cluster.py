@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from tests.world import objects
 from tests.world.objects import EndpointSpec, PortSpec, SlicePort
+from tests.world.patches import clone
 from tests.world.resources import KINDS, RESOURCES
-from tests.world.selectors import parse
 from tests.world.statuses import ApiError
 from tests.world.store import Obj, Store
 
@@ -112,8 +113,13 @@ class Cluster(Store):
                 super().delete("endpointslices", owner["metadata"]["namespace"], old["metadata"]["name"])
 
     def _slices(self, namespace: str, name: str) -> list[Obj]:
-        ours = parse(labels=f"{objects.SERVICE_NAME}={name},endpointslice.kubernetes.io/managed-by")
-        return self.objects("endpointslices", namespace, ours)
+        """Copies of the slices that the slice controller made for a Service; their names begin with the Service's."""
+        made = objects.SLICE_MANAGER | {objects.SERVICE_NAME: name}
+        return [
+            clone(stored.obj)
+            for stored in self.named("endpointslices", namespace, f"{name}-")
+            if (stored.obj["metadata"].get("labels") or {}).items() >= made.items()
+        ]
 
     @staticmethod
     def _target_ports(owner: Obj) -> list[SlicePort]:
@@ -153,10 +159,18 @@ class Cluster(Store):
         Raises:
             ApiError: for a kind that the fake does not serve.
         """
-        count = 0
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            count += self.load_object(document) if document else 0
-        return count
+        if path.suffix == ".json":
+            return self.load_object(msgspec.json.decode(path.read_bytes()))
+        documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        return sum(self.load_object(document) for document in documents if document)
+
+    def dump(self, path: Path) -> None:
+        """Write everything as one JSON List, as ``kubectl get ... -o json`` would; ``load`` reads it back."""
+        with self.changed:
+            stored = [each for resource in RESOURCES for each in self.page(resource).items]
+        path.write_bytes(
+            b'{"apiVersion":"v1","kind":"List","items":[' + b",".join(each.full for each in stored) + b"]}\n"
+        )
 
     def load_object(self, document: Mapping[str, Any]) -> int:
         """Put one object, or every item of a List; how many there were."""

@@ -1,6 +1,5 @@
 """Kubernetes objects as their controllers write them. Pure: specs in, plain dicts out."""
 
-import ipaddress
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ Obj = dict[str, Any]
 SERVICE_NAME = "kubernetes.io/service-name"
 SLICE_MANAGER = {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
 ENDPOINTS_MANAGER = {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}
+OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 SLICE_SIZE = 100
 ENDPOINTS_SIZE = 1000
 
@@ -56,7 +56,7 @@ class EndpointSpec:
     @property
     def family(self) -> str:
         """IPv4 or IPv6."""
-        return f"IPv{ipaddress.ip_address(self.address).version}"
+        return "IPv6" if ":" in self.address else "IPv4"
 
 
 def service(
@@ -248,7 +248,15 @@ def endpoints_object(
     metadata: Obj = dict(old["metadata"]) if old else {"name": name, "namespace": namespace}
     metadata["labels"] = (metadata.get("labels") or dict(owner["metadata"].get("labels") or {})) | ENDPOINTS_MANAGER
     groups: dict[tuple[SlicePort, ...], list[EndpointSpec]] = {}
-    for endpoint in [endpoint for endpoint in endpoints if not endpoint.terminating][:ENDPOINTS_SIZE]:
+    living = [endpoint for endpoint in endpoints if not endpoint.terminating]
+    annotations = {
+        key: value for key, value in (metadata.pop("annotations", None) or {}).items() if key != OVER_CAPACITY
+    }
+    if len(living) > ENDPOINTS_SIZE:
+        annotations[OVER_CAPACITY] = "truncated"
+    if annotations:
+        metadata["annotations"] = annotations
+    for endpoint in living[:ENDPOINTS_SIZE]:
         groups.setdefault(endpoint.ports or tuple(ports), []).append(endpoint)
     subsets = []
     for group, members in groups.items():

@@ -1,19 +1,29 @@
 """JSON merge patch (RFC 7386), JSON patch (RFC 6902) and the part of strategic merge patch that kubectl sends."""
 
-import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
+
+import msgspec
 
 from tests.world.statuses import ApiError
 
 Obj = dict[str, Any]
+_Value = TypeVar("_Value")
 _DIRECTIVES = ("$setElementOrder/", "$retainKeys", "$patch", "$deleteFromPrimitiveList/")
+
+
+def clone(value: _Value) -> _Value:
+    """A deep copy of JSON values; through JSON, which is several times faster than ``copy.deepcopy``.
+
+    Times, which YAML reads as such where they are not quoted, become text again.
+    """
+    return cast("_Value", msgspec.json.decode(msgspec.json.encode(value)))
 
 
 def merge(target: Any, patch: Any) -> Any:
     """The target changed by a JSON merge patch; neither argument is changed."""
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
+        return clone(patch)
     result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -24,14 +34,14 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def _merge_list(target: list[Any], patch: list[Any], key: str, merge_keys: Mapping[str, str]) -> list[Any]:
-    result = [copy.deepcopy(item) for item in target]
+    result = [clone(item) for item in target]
     for item in patch:
         at = next((i for i, old in enumerate(result) if old.get(key) == item.get(key)), None)
         if item.get("$patch") == "delete":
             if at is not None:
                 del result[at]
         elif at is None:
-            result.append(copy.deepcopy(item))
+            result.append(clone(item))
         else:
             result[at] = strategic(result[at], item, merge_keys)
     return result
@@ -40,7 +50,7 @@ def _merge_list(target: list[Any], patch: list[Any], key: str, merge_keys: Mappi
 def strategic(target: Any, patch: Any, merge_keys: Mapping[str, str]) -> Any:
     """As ``merge``, but the lists that ``merge_keys`` names are merged item by item."""
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
+        return clone(patch)
     result = dict(target) if isinstance(target, dict) and patch.get("$patch") != "replace" else {}
     for key, value in patch.items():
         if key.startswith(_DIRECTIVES):
@@ -60,7 +70,7 @@ def json_patch(target: Obj, operations: list[Obj]) -> Obj:
     Raises:
         ApiError: 422 where a path does not exist.
     """
-    result = copy.deepcopy(target)
+    result = clone(target)
     for operation in operations:
         steps = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]]
         node: Any = result

@@ -1,6 +1,6 @@
 """Certificates for tests: made fresh, of elliptic curve keys because those are quick to make."""
 
-import datetime
+import datetime as dt
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-DAY = datetime.timedelta(days=1)
+DAY = dt.timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class CertificateAuthority:
         self._folder = folder
         self._name = _name(name)
         self._key = ec.generate_private_key(ec.SECP256R1())
-        now = datetime.datetime.now(datetime.UTC)
+        now = dt.datetime.now(dt.UTC)
         usage = x509.KeyUsage(
             digital_signature=True,
             content_commitment=False,
@@ -67,7 +67,7 @@ class CertificateAuthority:
         self.cert.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def _builder(
-        self, subject: x509.Name, start: datetime.datetime, end: datetime.datetime, key: ec.EllipticCurvePublicKey
+        self, subject: x509.Name, start: dt.datetime, end: dt.datetime, key: ec.EllipticCurvePublicKey
     ) -> x509.CertificateBuilder:
         builder = x509.CertificateBuilder(issuer_name=self._name, subject_name=subject, public_key=key)
         return builder.serial_number(x509.random_serial_number()).not_valid_before(start).not_valid_after(end)
@@ -99,7 +99,7 @@ class CertificateAuthority:
         names: x509.SubjectAlternativeName | None = None,
     ) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
-        now = datetime.datetime.now(datetime.UTC)
+        now = dt.datetime.now(dt.UTC)
         start, end = (now - 30 * DAY, now - DAY) if expired else (now - DAY, now + 365 * DAY)
         builder = (
             self._builder(subject, start, end, key.public_key())

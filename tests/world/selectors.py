@@ -9,7 +9,7 @@ from tests.world.statuses import ApiError
 Obj = dict[str, Any]
 Match = Callable[[Obj], bool]
 _SET = re.compile(r"^\s*(?P<key>[^\s!=,()]+)\s+(?P<op>in|notin)\s+\((?P<values>[^)]*)\)\s*$")
-_EQUALITY = re.compile(r"^\s*(?P<key>[^\s!=]+)\s*(?P<op>==|=|!=)\s*(?P<value>\S*)\s*$")
+_EQUALITY = re.compile(r"^\s*(?P<key>[^\s!=]+)\s*(?P<op>==|=|!=)\s*(?P<value>[^\s=()]*)\s*$")
 _EXISTS = re.compile(r"^\s*(?P<not>!?)\s*(?P<key>[^\s!=()]+)\s*$")
 _FIELD_PATHS = {"type": ("type",), "reason": ("reason",)}
 

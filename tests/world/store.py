@@ -1,6 +1,5 @@
 """The store behind the fake API server: objects, one global resourceVersion, and a log of events."""
 
-import copy
 import threading
 import uuid
 from bisect import bisect_right
@@ -172,12 +171,19 @@ class Store:
         """A copy with kind and apiVersion. Raises: ApiError: 404."""
         found = self.stored(resource, namespace, name)
         head = {"kind": found.resource.kind, "apiVersion": found.resource.api_version}
-        return head | copy.deepcopy(found.obj)
+        return head | patches.clone(found.obj)
+
+    def named(self, resource: str, namespace: str, prefix: str) -> list[Stored]:
+        """The objects of one namespace whose names begin with ``prefix``, by name."""
+        with self.changed:
+            found = self._shelves[resource].objects
+            keys = sorted(key for key in found if key[0] == namespace and key[1].startswith(prefix))
+            return [found[key] for key in keys]
 
     def objects(self, resource: str, namespace: str = "", match: Match | None = None) -> list[Obj]:
         """Copies of all that match, by namespace and name."""
         items = self.page(resource, namespace=namespace, match=match).items
-        return [copy.deepcopy(stored.obj) for stored in items]
+        return [patches.clone(stored.obj) for stored in items]
 
     def page(
         self,
@@ -248,7 +254,7 @@ class Store:
     def _prepared(self, resource: str, obj: Mapping[str, Any]) -> tuple[Key, Obj]:
         """A copy of ``obj`` without kind and apiVersion, its metadata first and in the usual order."""
         kind = RESOURCES[resource]
-        source = copy.deepcopy(dict(obj))
+        source = patches.clone(dict(obj))
         metadata = source.pop("metadata", None) or {}
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + suffix(f"{self._rv}")
@@ -316,7 +322,7 @@ class Store:
     ) -> Obj:
         """Raises: ApiError: 404, 409 or 422."""
         with self.changed:
-            old = copy.deepcopy(self.stored(resource, namespace, name).obj)
+            old = patches.clone(self.stored(resource, namespace, name).obj)
             match patch_type:
                 case PatchType.JSON:
                     new = patches.json_patch(old, patch)

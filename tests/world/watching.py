@@ -13,7 +13,6 @@ from tests.world import requests, selectors
 from tests.world.cluster import Cluster
 from tests.world.faults import Fault, FaultKind, Faults
 from tests.world.requests import Target
-from tests.world.selectors import Match
 from tests.world.statuses import ApiError, too_old
 from tests.world.store import Event, EventType, Obj, Stored
 from tests.world.tables import table
@@ -61,7 +60,7 @@ class Watch:
         self._server, self._target, self._stream = server, target, stream
         self._cluster, self._faults = server.cluster, server.faults
         self._plural = target.resource.plural
-        self._match: Match | None = selectors.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        self._match = selectors.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""))
         self._rv = requests.integer(query, "resourceVersion")
         self._from_now = query.get("resourceVersion", "") in {"", "0"}
         self._refused = query.get("sendInitialEvents") in {"true", "1"}
@@ -139,7 +138,7 @@ class Watch:
         return not over
 
     def _translated(self, event: Event) -> bytes:
-        """The line this watch sees of an event, b"" where it sees none: a selector turns changes into comings and goings."""
+        """The line this watch sees of an event, b"" for none: a selector turns changes into comings and goings."""
         namespace = self._target.namespace
         if namespace and event.key[0] != namespace:
             return b""

@@ -1,0 +1,5 @@
+"""``python -m pyconfd``."""
+
+from pyconfd.cli.main import main
+
+main()

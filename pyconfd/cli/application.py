@@ -1,0 +1,163 @@
+"""What the commands call: the composition root as they see it, loaded only when a command needs it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyconfd.settings.sources import ReadText, read_text
+
+if TYPE_CHECKING:  # these take a third of the time that --version needs
+    from collections.abc import Callable, Mapping
+
+    from pyconfd.model.context import Refusal
+    from pyconfd.model.plan import Plan
+    from pyconfd.model.rendering import OutputFile, Piece
+    from pyconfd.settings import Resolved, Settings
+
+
+class Rendered(Protocol):
+    """A rendering: the text, the pieces that it is made of, the files beside it."""
+
+    @property
+    def text(self) -> str:
+        """The whole configuration."""
+        ...
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """What each fragment gave, in order."""
+        ...
+
+    @property
+    def files(self) -> tuple[OutputFile, ...]:
+        """Maps and certificates."""
+        ...
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """What was left out."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the person who reads the rendering."""
+        ...
+
+
+class CheckReport(Protocol):
+    """A rendering that HAProxy accepts."""
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """What was left out."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the person who checks."""
+        ...
+
+    @property
+    def haproxy_version(self) -> str:
+        """The version that judged."""
+        ...
+
+
+class PlanReport(Protocol):
+    """What would be done to make the rendering serve."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan itself."""
+        ...
+
+    @property
+    def diff(self) -> str:
+        """A unified diff from what is applied to what would be; "" for none."""
+        ...
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """What was left out."""
+        ...
+
+
+class StatusReport(Protocol):
+    """What the daemon says of itself, or what a dead one left behind."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether a daemon answers for these values now."""
+        ...
+
+    @property
+    def status(self) -> Mapping[str, Any] | None:
+        """The values, ready for JSON."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The same for a person; may be coloured, colours are taken out where they cannot be seen."""
+        ...
+
+    @property
+    def exit_code(self) -> int:
+        """0 serving and fresh, 1 a problem, 3 no daemon."""
+        ...
+
+
+class Application(Protocol):
+    """The calls of :mod:`pyconfd.app`. All raise the classes of :mod:`pyconfd.errors`."""
+
+    def run(self, settings: Resolved) -> int:
+        """Run the daemon until it is asked to stop; give the exit code."""
+        ...
+
+    def render_once(self, settings: Settings, snapshot_files: tuple[str, ...]) -> Rendered:
+        """Render; from the cluster where no file is named."""
+        ...
+
+    def check_once(self, settings: Settings, snapshot_files: tuple[str, ...]) -> CheckReport:
+        """Render and let HAProxy check."""
+        ...
+
+    def plan_once(self, settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport:
+        """Render, check and compare with what is applied."""
+        ...
+
+    def record(self, settings: Settings, path: str) -> str:
+        """Write what the cluster holds to a file; give a sentence about it."""
+        ...
+
+    def rbac(self, settings: Settings) -> str:
+        """Give the manifest of the permissions that these settings need."""
+        ...
+
+    def status(self, settings: Settings) -> StatusReport:
+        """Ask the daemon, or read what it left."""
+        ...
+
+    def allow(self, settings: Settings, hold_id: str) -> str:
+        """Let a held change through once; give a sentence about it."""
+        ...
+
+    def fragments_dir(self) -> str:
+        """Give the directory of the shipped fragments."""
+        ...
+
+
+def _composition_root() -> Application:
+    from pyconfd import app  # noqa: PLC0415 - --help, --version and completion must not wait for it
+
+    return app
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Everything that the commands reach beyond their arguments."""
+
+    app: Callable[[], Application] = _composition_root
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    read: ReadText = read_text

@@ -1,0 +1,77 @@
+"""The exit codes. Those from 64 on are of ``sysexits.h``, so that no one of them is taken for another."""
+
+import sys
+import traceback
+from enum import IntEnum
+from types import TracebackType
+
+import click
+
+from pyconfd.errors import ConfigurationError, Problem, PyconfdError, TransientError
+
+
+class Exit(IntEnum):
+    """What the program ends with."""
+
+    OK = 0
+    FAILED = 1
+    CHANGES = 2
+    """Only of ``plan``."""
+    NOT_RUNNING = 3
+    """Only of ``status``."""
+    USAGE = 64
+    BUG = 70
+    TEMPORARY = 75
+    CONFIGURATION = 78
+    INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
+
+
+def exit_code_of(error: PyconfdError) -> Exit:
+    """Give the exit code that says what may help: other settings, another try, or other input."""
+    if isinstance(error, ConfigurationError):
+        return Exit.CONFIGURATION
+    return Exit.TEMPORARY if isinstance(error, TransientError) else Exit.FAILED
+
+
+_HEADINGS = {
+    Exit.CONFIGURATION: "pyconfd cannot use its settings",
+    Exit.TEMPORARY: "something did not answer; trying again may help",
+    Exit.FAILED: "it did not work; what served still serves",
+}
+
+
+def _show(error: PyconfdError, code: Exit) -> None:
+    count = len(error.problems)
+    heading = _HEADINGS[code] + (f" ({count} problems):" if count > 1 else ":")
+    click.echo(click.style(heading, fg="red", bold=True), err=True)
+    for problem in error.problems or (Problem("", str(error) or type(error).__name__),):
+        place = click.style(problem.place, bold=True) + ": " if problem.place else ""
+        click.echo(f"  {place}{problem.message}", err=True)
+        if problem.remedy:
+            click.echo(f"      -> {problem.remedy}", err=True)
+
+
+class Boundary:
+    """The outermost block of the program: what leaves it becomes a message and an exit code."""
+
+    def __enter__(self) -> None:
+        """Enter."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, PyconfdError):
+            code = exit_code_of(error)
+            _show(error, code)
+            raise SystemExit(int(code)) from None
+        if isinstance(error, click.Abort | KeyboardInterrupt):
+            raise SystemExit(int(Exit.INTERRUPTED)) from None
+        if isinstance(error, click.ClickException):
+            error.show()
+            is_usage = isinstance(error, click.UsageError)
+            raise SystemExit(int(Exit.USAGE if is_usage else error.exit_code)) from None
+        if isinstance(error, Exception):
+            traceback.print_exception(error)
+            sys.stderr.write("This is a bug in pyconfd; please report it with the lines above.\n")
+            raise SystemExit(int(Exit.BUG)) from None

@@ -1,0 +1,87 @@
+"""The options of the command line, made from the table of settings."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from pyconfd.settings.kinds import FALSE_WORDS, TRUE_WORDS, Boolean, Kind, PathText
+from pyconfd.settings.table import CONFIG_ENV, CONFIG_FLAG, DEFAULT_CONFIG, SECTIONS, TABLE, Row, rows_of
+
+_CONFIG_PARAMETER = "config"
+
+
+def _parameter(row: Row) -> str:
+    return row.path.replace(".", "__")
+
+
+def _complete(kind: Kind, incomplete: str) -> list[CompletionItem]:
+    """Offer the words of a kind, or leave paths to the shell."""
+    if isinstance(kind, PathText):
+        return [CompletionItem(incomplete, type="dir" if kind.directory else "file")]
+    return [CompletionItem(word) for word in kind.words if word.lower().startswith(incomplete.lower())]
+
+
+def _option(row: Row) -> click.Option:
+    def complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return _complete(row.kind, incomplete)
+
+    default = row.text(row.default).strip("()") if row.kind.text(row.default) else row.empty
+    return click.Option(
+        [_parameter(row), *row.flags],
+        metavar=row.kind.metavar,
+        multiple=row.kind.repeatable,
+        default=None,
+        shell_complete=complete,
+        help=f"{row.about}. [{', '.join(row.envs)}; default: {default}]",
+    )
+
+
+CONFIG_OPTION = click.Option(
+    [_CONFIG_PARAMETER, CONFIG_FLAG],
+    metavar="FILE",
+    shell_complete=lambda _ctx, _parameter, incomplete: [CompletionItem(incomplete, type="file")],
+    help=f"TOML file with settings. [{CONFIG_ENV}; default: {DEFAULT_CONFIG} if it exists]",
+)
+
+OPTIONS: Mapping[str, click.Option] = {row.path: _option(row) for row in TABLE.values()}
+"""The option of each setting by its path; options have no state, so all commands share them."""
+
+COMMON: tuple[str, ...] = tuple(row.path for row in TABLE.values() if row.old_env)
+"""The settings that the help of the whole program shows: those that python-confd had."""
+
+_BOOLEAN_FLAGS = frozenset(flag for row in TABLE.values() if isinstance(row.kind, Boolean) for flag in row.flags)
+
+
+def with_values_for_booleans(arguments: Iterable[str]) -> list[str]:
+    """Give the arguments with ``=true`` behind each boolean flag that no true or false follows."""
+    given = list(arguments)
+    end = given.index("--") if "--" in given else len(given)
+    words = TRUE_WORDS | FALSE_WORDS
+    result = []
+    for argument, following in itertools.pairwise([*given[:end], ""]):
+        bare = argument in _BOOLEAN_FLAGS and following.lower() not in words
+        result.append(f"{argument}=true" if bare else argument)
+    return result + given[end:]
+
+
+def flags_of(ctx: click.Context) -> dict[str, Any]:
+    """Give what was set on the command line by path; behind the command's name wins over before it."""
+    flags: dict[str, Any] = {}
+    for parameters in (ctx.find_root().params, ctx.params):
+        if parameters.get(_CONFIG_PARAMETER) is not None:
+            flags["config"] = parameters[_CONFIG_PARAMETER]
+        for row in TABLE.values():
+            value = parameters.get(_parameter(row))
+            if value is not None and value != ():
+                flags[row.path] = value
+    return flags
+
+
+def option_groups() -> Iterator[tuple[str, list[click.Option]]]:
+    """Give a heading and the options of each section."""
+    for section, about in SECTIONS.items():
+        heading = f"{section}: {about}" if section else about.capitalize()
+        yield heading, [OPTIONS[row.path] for row in rows_of(section)]

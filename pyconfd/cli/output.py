@@ -1,0 +1,137 @@
+"""Printing: text, refused objects, a plan and its diff, for people or as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, assert_never
+
+import click
+
+from pyconfd.cli.exits import Exit
+from pyconfd.model.plan import Noop, Plan, Reload
+from pyconfd.model.rendering import FileKind, OutputFile
+
+if TYPE_CHECKING:  # msgspec, behind the model of Kubernetes, would be loaded for --version
+    from collections.abc import Mapping, Sequence
+
+    from pyconfd.cli.application import PlanReport
+    from pyconfd.model.context import Refusal
+
+
+def _discard_output() -> None:
+    """Point standard output to nowhere, so that the interpreter does not fail a second time on its way out."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_text(text: str, *, newline: bool = True) -> None:
+    """Print to standard output; a reader that has gone away (``| head``) ends the program quietly."""
+    colour = False if os.environ.get("NO_COLOR") else None
+    try:
+        click.echo(text, nl=newline, color=colour)
+    except BrokenPipeError:
+        _discard_output()
+        raise click.exceptions.Exit(Exit.OUTPUT_CLOSED) from None
+    except OSError as error:
+        _discard_output()
+        raise click.ClickException(f"the output cannot be written: {error.strerror or error}") from error
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document."""
+    print_text(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Print notes to standard error."""
+    for note in notes:
+        click.echo(f"{click.style('note:', fg='yellow')} {note}", err=True)
+
+
+def print_refused(refused: Sequence[Refusal]) -> None:
+    """Print to standard error what was left out, and why."""
+    if not refused:
+        return
+    count = "1 object was" if len(refused) == 1 else f"{len(refused)} objects or values were"
+    click.echo(click.style(f"{count} left out; everything else went on:", fg="yellow"), err=True)
+    for item in refused:
+        value = f" {item.value}" if item.value else ""
+        click.echo(f"  {_place(item)}{value}: {item.detail} [{item.reason.value}]", err=True)
+
+
+def _place(item: Refusal) -> str:
+    return f"{item.ref} {item.field}".rstrip()
+
+
+def refused_as_json(refused: Sequence[Refusal]) -> list[dict[str, str]]:
+    """Give refusals for JSON."""
+    return [
+        {
+            "object": str(item.ref),
+            "field": item.field,
+            "value": item.value,
+            "reason": item.reason.value,
+            "detail": item.detail,
+        }
+        for item in refused
+    ]
+
+
+def print_files(files: Sequence[OutputFile]) -> None:
+    """Print the files beside a configuration; of certificates only that they are there."""
+    for file in files:
+        print_text("")
+        if file.kind is FileKind.CERTIFICATE:
+            print_text(f"# --- {file.path} (certificate, {len(file.content.encode())} bytes, not shown)")
+        else:
+            print_text(f"# --- {file.path}")
+            print_text(file.content, newline=not file.content.endswith("\n"))
+
+
+def _diff_line(line: str) -> str:
+    if line.startswith(("+++", "---")):
+        return click.style(line, bold=True)
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    return click.style(line, fg=colours[line[0]]) if line[:1] in colours else line
+
+
+def _plan_as_json(plan: Plan) -> Mapping[str, Any]:
+    match plan:
+        case Noop():
+            return {"kind": "noop", "reasons": [], "details": []}
+        case Reload():
+            reasons = [reason.value for reason in plan.reasons]
+            return {"kind": "reload", "reasons": reasons, "details": list(plan.details)}
+    assert_never(plan)
+
+
+def print_plan(report: PlanReport, *, as_json: bool) -> Exit:
+    """Print a plan (how, why, and the diff) and give the exit code that says whether there is anything to do."""
+    code = Exit.OK if isinstance(report.plan, Noop) else Exit.CHANGES
+    if as_json:
+        print_json(
+            {
+                "changes": code is Exit.CHANGES,
+                "plan": _plan_as_json(report.plan),
+                "diff": report.diff,
+                "refused": refused_as_json(report.refused),
+            }
+        )
+        return code
+    print_refused(report.refused)
+    match report.plan:
+        case Noop():
+            print_text("Nothing to do: what is applied is what the cluster and the fragments ask for.")
+        case Reload(reasons, details):
+            reason = ", ".join(item.value.replace("_", " ") for item in reasons)
+            print_text(click.style(f"HAProxy would be reloaded: {reason}", bold=True))
+            for detail in details:
+                print_text(f"  {detail}")
+            if report.diff:
+                print_text("")
+                for line in report.diff.splitlines():
+                    print_text(_diff_line(line))
+    return code

@@ -1,0 +1,67 @@
+"""Says each thing once: a problem when it appears and when it is gone, an object when it is refused and taken again."""
+
+import structlog
+
+from pyconfd.errors import Problem
+from pyconfd.model.context import Refusal
+from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Unchanged
+
+log = structlog.get_logger(__name__)
+
+
+class Journal:
+    """Remembers what was said, so that retries stay silent."""
+
+    def __init__(self) -> None:
+        self._problems: tuple[Problem, ...] = ()
+        self._refused: frozenset[Refusal] = frozenset()
+
+    def outcome(self, outcome: Outcome, *, duration_s: float, endpoints: int) -> None:
+        """Log one canonical line for a generation, and a failure when it is not the same as before."""
+        match outcome:
+            case Applied(generation, plan, verified):
+                log.info(
+                    "generation.applied",
+                    number=generation.number,
+                    digest=generation.digest[:12],
+                    reasons=[reason.value for reason in plan.reasons],
+                    changes=list(plan.details[:8]),
+                    more_changes=max(0, len(plan.details) - 8),
+                    verified=verified,
+                    endpoints=endpoints,
+                    duration_s=round(duration_s, 3),
+                )
+                self._say("generation", ())
+            case Unchanged():
+                self._say("generation", ())
+            case Held(_, problem):
+                self._say("generation.held", (problem,))
+            case Rejected(step, problems):
+                self._say("generation.rejected", problems, step=step.value)
+            case Failed(step, problems):
+                self._say("generation.failed", problems, step=step.value)
+
+    def _say(self, event: str, problems: tuple[Problem, ...], **fields: str) -> None:
+        if problems == self._problems:
+            return
+        if self._problems and not problems:
+            log.info("problem.cleared", problem=self._problems[0].message)
+        self._problems = problems
+        for problem in problems:
+            log.error(event, place=problem.place, problem=problem.message, remedy=problem.remedy, **fields)
+
+    def refused(self, refused: tuple[Refusal, ...]) -> None:
+        """Log objects that were refused or taken since the last call."""
+        current = frozenset(refused)
+        for item in sorted(current - self._refused):
+            log.warning(
+                "object.refused",
+                object=str(item.ref),
+                field=item.field,
+                value=item.value,
+                reason=item.reason.value,
+                detail=item.detail,
+            )
+        for item in sorted(self._refused - current):
+            log.info("refusal.cleared", object=str(item.ref), field=item.field)
+        self._refused = current

@@ -1,0 +1,98 @@
+"""Tell systemd how the daemon fares (the protocol of sd_notify); silent where systemd did not start it.
+
+Source: sd_notify(3), sd_watchdog_enabled(3).
+"""
+
+import os
+import socket
+import time
+from collections.abc import MutableMapping
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+_SEND_TIMEOUT_S = 1.0
+
+
+class SystemdNotifier:
+    """Sends to the socket that systemd named in the environment.
+
+    Takes ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID`` out of ``environ`` (default: the process's), so
+    that no child process speaks in this one's name. A message that cannot be delivered is logged once and dropped:
+    telling systemd never stops the daemon.
+    """
+
+    def __init__(self, environ: MutableMapping[str, str] | None = None) -> None:
+        environment = os.environ if environ is None else environ
+        self._address = _address(environment.pop("NOTIFY_SOCKET", ""))
+        usec, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
+        self.watchdog_interval_s = _interval_s(usec, pid) if self._address else 0.0
+        """Call :meth:`watchdog` at least this often: half of the unit's WatchdogSec; 0.0 without a watchdog."""
+        self._socket: socket.socket | None = None
+        self._deaf = False
+
+    @property
+    def enabled(self) -> bool:
+        """True where systemd listens."""
+        return bool(self._address)
+
+    def ready(self, status: str = "") -> None:
+        """Say that it is decided what serves; also ends a reload of the settings."""
+        self._send("READY=1", *_status(status))
+
+    def status(self, text: str) -> None:
+        """Set the line that ``systemctl status`` shows."""
+        self._send(*_status(text))
+
+    def watchdog(self) -> None:
+        """Say that the loop made progress."""
+        self._send("WATCHDOG=1")
+
+    def reloading(self, status: str = "") -> None:
+        """Say that the settings are read again; :meth:`ready` must follow."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", *_status(status))
+
+    def stopping(self, status: str = "") -> None:
+        """Say that the daemon goes down on purpose."""
+        self._send("STOPPING=1", *_status(status))
+
+    def close(self) -> None:
+        """Give the socket back; the next message opens it again."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _send(self, *lines: str) -> None:
+        if not self._address or not lines:
+            return
+        try:
+            if self._socket is None:
+                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+                self._socket.settimeout(_SEND_TIMEOUT_S)
+            self._socket.sendto("\n".join(lines).encode(), socket.MSG_NOSIGNAL, self._address)
+        except OSError as error:
+            if not self._deaf:
+                log.warning("systemd.unreachable", error=str(error))
+            self._deaf = True
+            self.close()
+        else:
+            self._deaf = False
+
+
+def _address(name: str) -> str:
+    """Give the socket address: a path, or an abstract name with its leading NUL; "" for any other kind."""
+    if name.startswith("@"):
+        return "\0" + name[1:]
+    return name if name.startswith("/") else ""
+
+
+def _interval_s(usec: str, pid: str) -> float:
+    if pid and pid != str(os.getpid()):
+        return 0.0
+    return int(usec) / 2_000_000 if usec.isascii() and usec.isdigit() else 0.0
+
+
+def _status(text: str) -> tuple[str, ...]:
+    line = " ".join(text.split())
+    return (f"STATUS={line}",) if line else ()

@@ -1,0 +1,102 @@
+"""What the loop needs from the world; the composition root fills it in, tests use fakes of the same contracts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyconfd.daemon.reconcile import Balancer
+from pyconfd.model.context import Refusal
+from pyconfd.model.outcome import Outcome
+from pyconfd.model.rendering import FragmentSet
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.status import SourceHealth, Status
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.engine import Renderer
+
+
+class Source(Protocol):
+    """Reads a cluster."""
+
+    def start(self, notify: Callable[[], None]) -> None:
+        """Begin to read; call ``notify`` from any thread whenever a new Snapshot may be had."""
+        ...
+
+    def snapshot(self) -> Snapshot | None:
+        """Give the newest Snapshot, or None until everything has been read once."""
+        ...
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Give the objects that could not be decoded."""
+        ...
+
+    def health(self) -> SourceHealth:
+        """Say how the API servers and the reads do."""
+        ...
+
+    def relist(self) -> None:
+        """Ask for full lists soon."""
+        ...
+
+    def stop(self) -> None:
+        """End all threads."""
+        ...
+
+
+class RestoringBalancer(Balancer, Protocol):
+    """A balancer that can serve the last good generation where nothing else can be had."""
+
+    def restore_last_good(self, now: float) -> Outcome | None:
+        """Make the last good generation serve unless it does; None where there is none."""
+        ...
+
+
+class Notifier(Protocol):
+    """The service manager."""
+
+    def ready(self, status: str = "") -> None:
+        """Say that start-up is decided."""
+        ...
+
+    def status(self, text: str) -> None:
+        """Say what is going on, in one line."""
+        ...
+
+    def watchdog(self) -> None:
+        """Say that progress was made."""
+        ...
+
+    def stopping(self, status: str = "") -> None:
+        """Say that the end was asked for."""
+        ...
+
+
+class Clock(Protocol):
+    """Both clocks, in seconds."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never jump."""
+        ...
+
+    def date(self, now: float) -> str:
+        """Give ``now`` in the form of ``str(datetime.now())``, for ``extra.curdate``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything outside the loop."""
+
+    source: Source
+    balancer: RestoringBalancer
+    notifier: Notifier
+    clock: Clock
+    read_fragments: Callable[[], FragmentSet]
+    make_renderer: Callable[[FragmentSet], Renderer]
+    preset_options: Callable[[Renderer], PresetOptions]
+    allowed_holds: Callable[[], frozenset[str]]
+    forget_holds: Callable[[], None]
+    publish: Callable[[Status], object]

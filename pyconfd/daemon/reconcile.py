@@ -1,0 +1,109 @@
+"""The main job, once: translate, render, guard, plan, check, apply. Read this first."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyconfd import guard
+from pyconfd.errors import ApplyError, RejectedInput, TransientError
+from pyconfd.model.context import Census, Context
+from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
+from pyconfd.model.rendering import Rendering
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets import registry
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.engine import Renderer
+
+
+class Balancer(Protocol):
+    """The load balancer: what it runs, and how to change that."""
+
+    def last_good(self) -> Stored | None:
+        """Give the newest generation that was proven good, with its rendering."""
+        ...
+
+    def plan(self, rendering: Rendering) -> Plan:
+        """Compare a rendering with what was applied, what is installed and what runs."""
+        ...
+
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+        """Check and make it serve; raises RejectedInput or ApplyError after it put the former state back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An outcome that is not repeated for the same rendering before ``retry_at`` (seconds since the epoch)."""
+
+    digest: str
+    outcome: Outcome
+    retry_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text."""
+
+    snapshot: Snapshot
+    renderer: Renderer
+    presets: tuple[str, ...]
+    options: PresetOptions
+    now: float
+    curdate: str
+    guarded: bool = True
+    allowed: frozenset[str] = frozenset()
+    last: Attempt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What became of it; ``digest`` is that of the rendering ("" if there was none)."""
+
+    outcome: Outcome
+    context: Context
+    digest: str = ""
+
+
+def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
+    """Bring the balancer to what the Snapshot and the fragments ask for, or say why that cannot be."""
+    context = registry.translate(inputs.snapshot, inputs.presets, inputs.options)
+    last = balancer.last_good()
+    serving = last.generation if last else None
+    try:
+        # With the date of what serves, so that the date alone never makes a difference.
+        rendered = inputs.renderer.render(context, curdate=serving.curdate if serving else inputs.curdate)
+        digest = rendered.rendering.digest
+        if inputs.last and inputs.last.digest == digest and inputs.now < inputs.last.retry_at:
+            return Reconciled(inputs.last.outcome, context, digest)
+        before = serving.census if serving and inputs.guarded else None
+        held = guard.judge(before, context.census, digest=digest, allowed=inputs.allowed)
+        if held:
+            return Reconciled(held, context, digest)
+        curdate = inputs.curdate
+        if serving and serving.digest == digest:
+            curdate = serving.curdate
+        elif rendered.used_curdate:
+            rendered = inputs.renderer.render(context, curdate=curdate)
+    except RejectedInput as error:
+        return Reconciled(Rejected(Step.RENDER, error.problems), context)
+    outcome = _apply(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
+    return Reconciled(outcome, context, digest)
+
+
+def _apply(
+    rendering: Rendering, serving: Generation | None, balancer: Balancer, *, curdate: str, census: Census, now: float
+) -> Outcome:
+    """Apply what differs; an error means that what served before serves still."""
+    try:
+        plan = balancer.plan(rendering)
+        if serving and isinstance(plan, Noop):
+            return Unchanged(serving)
+        if isinstance(plan, Noop):
+            plan = Reload((ReloadReason.FIRST_CONFIGURATION,))
+        return balancer.apply(rendering, plan, curdate=curdate, census=census, now=now)
+    except RejectedInput as error:
+        return Rejected(Step(error.step or Step.CHECK), error.problems)
+    except ApplyError as error:
+        return Failed(Step(error.step), error.problems)
+    except TransientError as error:
+        return Failed(Step.CHECK, error.problems)

@@ -1,0 +1,201 @@
+"""``haproxy -c`` on a candidate, as HAProxy itself would read it: same flags, environment and identity."""
+
+import os
+import pwd
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyconfd.errors import Problem, RejectedInput, TransientError
+from pyconfd.haproxy.command import CommandResult, run
+from pyconfd.haproxy.explain import explain_check_output
+from pyconfd.haproxy.files import problem_of, remove_tree, temporary_beside, write_new
+from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.removed import find_removed
+from pyconfd.haproxy.sections import parse
+from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.model.outcome import Step
+from pyconfd.model.rendering import FileKind, OutputFile, Rendering
+from pyconfd.settings import HaproxySettings
+
+_NOT_FOR_CHILDREN = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID"})
+_NOTHING_TO_DO = 2
+"""Exit code of ``haproxy -c`` for a configuration without a listener. Source: management manual, 3 (``-c``)."""
+
+_NO_LISTENER = Problem(
+    "",
+    "the configuration has no section with a bind, so haproxy would listen nowhere",
+    "add a fragment with a frontend; is the template directory the right one?",
+)
+
+
+def check(rendering: Rendering, *, settings: HaproxySettings, unit: UnitFacts) -> None:
+    """Let HAProxy judge the rendering; nothing that is installed is touched.
+
+    A copy is checked in which the declared files, and only those, are read from beside it, since they are not
+    installed yet. A certificate whose content is not known ("") is read from where it is.
+
+    Raises:
+        RejectedInput: HAProxy refuses it; each problem names fragment and line where HAProxy names a line.
+        TransientError: the check could not be run, or did not end in time.
+    """
+    if not has_listener(rendering.text):
+        raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
+    removed = find_removed(rendering)
+    if removed:
+        raise RejectedInput(*removed, step=Step.CHECK)
+    user = check_user(settings, unit)
+    with _staged_copy(rendering, settings.conf, user) as (path, true_paths):
+        argv = [*_command(settings, unit), path]
+        result = run(
+            argv,
+            timeout_s=settings.check_timeout_s,
+            env=_environment(unit.environment),
+            user=user or None,
+            group=(unit.group or _primary_group(user)) if user else None,
+        )
+        output = result.output
+        for staged, true in true_paths.items():
+            output = output.replace(staged, true)
+    _judge(result, output, rendering, argv, settings)
+
+
+def haproxy_version(binary: str) -> str:
+    """Give the version of the haproxy program, "" where it does not say.
+
+    Raises:
+        TransientError: it cannot be run.
+    """
+    answer = run([binary, "-v"], timeout_s=10.0, env=_environment({}))
+    found = re.search(r"version (\S+)", answer.output)
+    return found.group(1) if found else ""
+
+
+def has_listener(text: str) -> bool:
+    """Tell whether any section binds; with ``-W``, ``haproxy -c`` would accept one that listens nowhere."""
+    keywords = {"bind", "dgram-bind"}
+    return any(line.words[0] in keywords for section in parse(text) for line in section.lines)
+
+
+def check_user(settings: HaproxySettings, unit: UnitFacts) -> str:
+    """Give the user to check as: "" for pyconfd's own, the only choice where it is not root."""
+    if os.geteuid() != 0:
+        return ""
+    user = settings.check_user or unit.user
+    return "" if user == "root" else user
+
+
+def usable_files(rendering: Rendering) -> tuple[OutputFile, ...]:
+    """Give the declared files whose content is known; a certificate out of the history may have none."""
+    return tuple(file for file in rendering.files if file.content or file.kind is not FileKind.CERTIFICATE)
+
+
+def _command(settings: HaproxySettings, unit: UnitFacts) -> list[str]:
+    if settings.chk_cmd:
+        return list(settings.chk_cmd)
+    return [settings.binary, unit.master_worker_flag or "-W", "-c", "-f"]
+
+
+def _environment(of_unit: Mapping[str, str]) -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_CHILDREN}
+    return own | dict(of_unit)
+
+
+def _primary_group(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_gid
+    except KeyError:
+        return None
+
+
+@contextmanager
+def _staged_copy(rendering: Rendering, conf: str, user: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give the path of the copy and, for each staged path, the true one.
+
+    It stands beside the installed configuration, as ``default-path config`` is relative to it; where pyconfd may
+    not write there (``pyconfd check`` by any user), in a directory of its own.
+    """
+    directory = Path(os.path.realpath(conf)).parent
+    if not os.access(directory, os.W_OK):
+        directory = Path(tempfile.gettempdir())
+    staging = Path(temporary_beside(str(directory / "x")))
+    path = staging.with_name(f"{staging.name}.cfg")
+    files = usable_files(rendering)
+    parents = sorted({str(Path(file.path).parent) for file in files})
+    staged_paths = {
+        file.path: str(staging / str(parents.index(str(Path(file.path).parent))) / Path(file.path).name)
+        for file in files
+    }
+    try:
+        try:
+            if files:
+                _write_files(staging, files, staged_paths)
+            text = mark(_repointed(rendering.text, staged_paths), rendering.digest)
+            write_new(str(path), text.encode(), mode=0o600, flush=False)
+            if user:
+                _give(user, path, staging)
+        except OSError as error:
+            raise TransientError(problem_of(str(directory), error)) from error
+        yield str(path), {str(path): conf} | {staged: true for true, staged in staged_paths.items()}
+    finally:
+        for leftover in (path, staging):
+            if leftover.exists():
+                remove_tree(leftover)
+
+
+def _write_files(staging: Path, files: tuple[OutputFile, ...], staged_paths: Mapping[str, str]) -> None:
+    staging.mkdir(mode=0o700)
+    for directory in sorted({Path(path).parent for path in staged_paths.values()}):
+        directory.mkdir(mode=0o700)
+    for file in files:
+        write_new(staged_paths[file.path], file.content.encode(), mode=0o600, flush=False)
+
+
+def _give(user: str, *paths: Path) -> None:
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        return
+    for path in paths:
+        if path.exists():
+            os.chown(path, entry.pw_uid, entry.pw_gid)
+            if path.is_dir():
+                _give(user, *path.iterdir())
+
+
+def _repointed(text: str, staged_paths: Mapping[str, str]) -> str:
+    """Replace declared paths, and the directories that hold them where one stands alone (``crt /dir/``)."""
+    wanted = dict(staged_paths)
+    for true, staged in staged_paths.items():
+        wanted.setdefault(str(Path(true).parent), str(Path(staged).parent))
+    if not wanted:
+        return text
+    longest_first = sorted(wanted, key=len, reverse=True)
+    pattern = re.compile(
+        rf"(?<![\w./@-])({'|'.join(map(re.escape, longest_first))})(?=/?(?:[\s\"',)]|$))", re.MULTILINE
+    )
+    return pattern.sub(lambda found: wanted[found[1]], text)
+
+
+def _judge(
+    result: CommandResult, output: str, rendering: Rendering, argv: list[str], settings: HaproxySettings
+) -> None:
+    if result.ok:
+        return
+    if result.timed_out:
+        raise TransientError(
+            Problem(
+                "haproxy.check_timeout_s",
+                f"the check did not end within {settings.check_timeout_s:g} s and was killed: {' '.join(argv)}",
+                "run it by hand to see what it waits for, or raise haproxy.check_timeout_s",
+            )
+        )
+    if result.exit_code == _NOTHING_TO_DO:
+        raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
+    problems = explain_check_output(output, rendering, settings.conf, warnings=False)
+    if not problems:
+        how = f"ended by signal {-result.exit_code}" if result.exit_code < 0 else f"ended with {result.exit_code}"
+        problems = (Problem("haproxy -c", f"{how}: {output.strip()[-2000:] or 'it printed nothing'}"),)
+    raise RejectedInput(*problems, step=Step.CHECK)

@@ -1,0 +1,268 @@
+"""Files that are replaced whole or not at all.
+
+Everything is written and flushed beside its target before the first rename, so a full disk is met while nothing has
+changed; the former files stay reachable by hard links, so putting them back needs no space.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from pyconfd.errors import Problem, TransientError
+
+log = structlog.get_logger(__name__)
+
+PREFIX = ".pyconfd-"
+"""Begins the name of every temporary file; HAProxy skips names with a leading dot when it loads a directory."""
+
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full: free some space there",
+    errno.EDQUOT: "the disk quota is used up: raise it or free some space",
+    errno.EROFS: "the file system is read-only: list it in ReadWritePaths= of pyconfd.service, or remount it",
+    errno.EACCES: "let the user that pyconfd runs as write to that directory, or choose another path in the settings",
+    errno.EPERM: "let the user that pyconfd runs as write to that directory, or choose another path in the settings",
+    errno.ENOTDIR: "a part of the path is a file: correct the path in the settings",
+    errno.ENOENT: "create the directory, or correct the path in the settings",
+    errno.EISDIR: "a directory is where the file belongs: remove it, or choose another path in the settings",
+    errno.ENAMETOOLONG: "choose a shorter path in the settings",
+    errno.EIO: "the disk reports errors: look at `dmesg`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """What to install at ``path``; ``mode`` and ``group`` (None: as the directory gives) count for new files only."""
+
+    path: str
+    content: bytes
+    mode: int = 0o640
+    group: int | None = None
+
+
+@dataclass(slots=True)
+class _Staged:
+    target: str
+    temporary: str | None = None
+    former: str | None = None
+    former_content: bytes | None = None
+    former_status: os.stat_result | None = None
+    installed: bool = False
+
+
+def problem_of(path: str, error: OSError) -> Problem:
+    """Put an error of the file system into words, with what to do."""
+    reason = error.strerror or str(error)
+    return Problem(path, f"cannot be written: {reason}", _REMEDIES.get(error.errno or 0, ""))
+
+
+def temporary_beside(path: str) -> str:
+    """Give an unpredictable name for a temporary file in the directory of ``path``."""
+    return str(Path(path).parent / f"{PREFIX}{secrets.token_hex(8)}")
+
+
+def flush_directory(path: str) -> None:
+    """Make renames in the directory ``path`` survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_new(path: str, content: bytes, *, mode: int, flush: bool = True) -> None:
+    """Create ``path``, which must not exist; its mode is set before its content.
+
+    Raises:
+        OSError: it could not be written; then it is not there.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(descriptor, mode)
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if flush:
+            os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(path)  # noqa: PTH108 - bytes and descriptors here, as in the rest of the function
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def remove_stale(directories: Iterable[str]) -> int:
+    """Remove the temporary files and directories that a killed pyconfd left in ``directories``; give their number."""
+    removed = 0
+    for directory in directories:
+        with suppress(OSError):
+            for entry in sorted(Path(directory).iterdir()):
+                if entry.name.startswith(PREFIX):
+                    removed += remove_tree(entry)
+    if removed:
+        log.info("stale_files.removed", count=removed)
+    return removed
+
+
+def remove_tree(path: Path) -> bool:
+    """Remove a file, link or directory of files; False where it could not be."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            for entry in path.iterdir():
+                remove_tree(entry)
+            path.rmdir()
+        else:
+            path.unlink()
+    except OSError as error:
+        log.warning("stale_file.kept", path=str(path), error=str(error))
+        return False
+    return True
+
+
+class Installation:
+    """A set of files that replaces what is installed, and can be taken back until :meth:`finish`.
+
+    A target that is a symbolic link stays one: the file that it points at is replaced.
+    """
+
+    def __init__(self, files: Sequence[NewFile]) -> None:
+        self._files = files
+        self._staged: list[_Staged] = []
+
+    def stage(self) -> None:
+        """Write every file beside its target, flushed, with the owner, group, mode and labels of what is there.
+
+        Raises:
+            TransientError: one of them could not be written; nothing is left behind.
+        """
+        for file in self._files:
+            staged = _Staged(os.path.realpath(file.path))
+            self._staged.append(staged)
+            try:
+                _stage(file, staged)
+            except OSError as error:
+                self.discard()
+                raise TransientError(problem_of(file.path, error)) from error
+
+    def install(self) -> None:
+        """Rename every file into place, in the order given.
+
+        Raises:
+            TransientError: a rename failed; what was renamed before is back.
+        """
+        for staged in self._staged:
+            try:
+                if staged.temporary is None:
+                    continue
+                os.rename(staged.temporary, staged.target)  # noqa: PTH104 - one call, one effect
+                staged.installed = True
+                staged.temporary = None
+                flush_directory(str(Path(staged.target).parent))
+            except OSError as error:
+                problem = problem_of(staged.target, error)
+                raise TransientError(problem, *self.roll_back()) from error
+
+    def roll_back(self) -> tuple[Problem, ...]:
+        """Put the former files back in reverse order, and remove those that were not there before."""
+        problems = []
+        for staged in reversed(self._staged):
+            if staged.installed:
+                try:
+                    _restore(staged)
+                except OSError as error:
+                    problems.append(problem_of(staged.target, error))
+        self.discard()
+        return tuple(problems)
+
+    def former_content(self, path: str) -> bytes | None:
+        """Give what was at ``path`` before :meth:`install`, None where there was nothing."""
+        target = os.path.realpath(path)
+        for staged in self._staged:
+            if staged.target == target:
+                if staged.former is not None:
+                    return Path(staged.former).read_bytes()
+                return staged.former_content
+        return None
+
+    def discard(self) -> None:
+        """Remove what is staged and the links to the former files; what is installed stays."""
+        for staged in self._staged:
+            for path in (staged.temporary, staged.former):
+                if path is not None:
+                    with suppress(OSError):
+                        Path(path).unlink(missing_ok=True)
+            staged.temporary = staged.former = None
+
+    finish = discard
+
+
+def _stage(file: NewFile, staged: _Staged) -> None:
+    status: os.stat_result | None = None
+    with suppress(FileNotFoundError):
+        status = os.stat(staged.target)  # noqa: PTH116 - the whole result is kept
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        number = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
+        raise OSError(number, "it is a directory" if stat.S_ISDIR(status.st_mode) else "it is not a regular file")
+    if status is not None:
+        _keep_former(staged, status)
+    temporary = temporary_beside(staged.target)
+    mode = file.mode if status is None else stat.S_IMODE(status.st_mode)
+    write_new(temporary, file.content, mode=mode)
+    staged.temporary = temporary
+    if status is not None:
+        _copy_ownership(staged.target, status, temporary)
+    elif file.group is not None:
+        with suppress(OSError):
+            os.chown(temporary, -1, file.group)
+
+
+def _keep_former(staged: _Staged, status: os.stat_result) -> None:
+    staged.former_status = status
+    link = temporary_beside(staged.target)
+    try:
+        os.link(staged.target, link, follow_symlinks=False)
+        staged.former = link
+    except OSError as error:
+        if error.errno not in {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}:
+            raise
+        staged.former_content = Path(staged.target).read_bytes()
+
+
+def _copy_ownership(source: str, status: os.stat_result, target: str) -> None:
+    """Keep owner and group as far as this user may; access lists and security labels come along."""
+    own = os.stat(target)  # noqa: PTH116 - compared with another result
+    if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
+        try:
+            os.chown(target, status.st_uid, status.st_gid)
+        except PermissionError:
+            with suppress(PermissionError):
+                os.chown(target, -1, status.st_gid)
+        # A change of owner clears set-user-id bits, and a new group must not gain what the old one had not.
+        os.chmod(target, stat.S_IMODE(status.st_mode))  # noqa: PTH101 - beside the other calls on this path
+    with suppress(OSError):
+        for name in os.listxattr(source):
+            with suppress(OSError):
+                os.setxattr(target, name, os.getxattr(source, name))
+
+
+def _restore(staged: _Staged) -> None:
+    directory = str(Path(staged.target).parent)
+    if staged.former is not None:
+        os.rename(staged.former, staged.target)  # noqa: PTH104 - one call, one effect
+        staged.former = None
+    elif staged.former_content is not None and staged.former_status is not None:
+        temporary = temporary_beside(staged.target)
+        write_new(temporary, staged.former_content, mode=stat.S_IMODE(staged.former_status.st_mode))
+        _copy_ownership(staged.target, staged.former_status, temporary)
+        os.rename(temporary, staged.target)  # noqa: PTH104 - one call, one effect
+    else:
+        Path(staged.target).unlink(missing_ok=True)
+    staged.installed = False
+    flush_directory(directory)

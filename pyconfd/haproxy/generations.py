@@ -1,0 +1,239 @@
+"""The history on disk: what was applied and what was turned away.
+
+A generation is a directory ``generations/NNNNNN`` with ``haproxy.cfg``, the maps and ``meta.json``. It appears by one
+rename, so it is there whole or not at all. The content of certificates is never stored: path and SHA-256 only.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from pyconfd.errors import TransientError
+from pyconfd.haproxy.files import (
+    flush_directory,
+    problem_of,
+    remove_stale,
+    remove_tree,
+    temporary_beside,
+    write_new,
+)
+from pyconfd.model.context import Census
+from pyconfd.model.outcome import Generation, Stored
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+
+log = structlog.get_logger(__name__)
+
+CONFIGURATION = "haproxy.cfg"
+META = "meta.json"
+FORMAT = 1
+KEEP_REJECTED = 5
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedGeneration:
+    """A generation that is written but has no name yet."""
+
+    staged: Path
+    path: Path
+
+
+class GenerationStore:
+    """The generations below ``state_dir``; the newest ``keep`` of them stay."""
+
+    def __init__(self, state_dir: str, keep: int) -> None:
+        self._root = Path(state_dir) / "generations"
+        self._rejected = Path(state_dir) / "rejected"
+        self._keep = max(keep, 1)
+        self._skipped: set[str] = set()
+
+    def clean(self) -> None:
+        """Remove what a killed process left half-written."""
+        remove_stale([str(self._root), str(self._rejected)])
+
+    def next_number(self) -> int:
+        """Give the number after the highest one that was ever used here and is still on disk."""
+        return max(self._numbers(), default=0) + 1
+
+    def record(self, rendering: Rendering, generation: Generation) -> None:
+        """Write ``generation`` and prune the oldest.
+
+        Raises:
+            TransientError: it could not be written; the history is as it was.
+        """
+        self.commit(self.prepare(rendering, generation))
+
+    def prepare(self, rendering: Rendering, generation: Generation) -> PreparedGeneration:
+        """Write everything but the name, so that a full disk is met before the reload and not after it.
+
+        Raises:
+            TransientError: it could not be written; nothing is left behind.
+        """
+        maps = [file for file in rendering.files if file.kind is FileKind.MAP]
+        contents = {CONFIGURATION: rendering.text.encode(), META: _meta(rendering, generation)}
+        contents |= {f"map-{number}": file.content.encode() for number, file in enumerate(maps)}
+        path = self._root / f"{generation.number:0{_DIGITS}}"
+        return PreparedGeneration(_stage_directory(path, contents), path)
+
+    def commit(self, prepared: PreparedGeneration) -> None:
+        """Give a prepared generation its name, and prune the oldest.
+
+        Raises:
+            TransientError: it could not be renamed; the history is as it was.
+        """
+        _rename_directory(prepared.staged, prepared.path)
+        self._prune()
+
+    def discard(self, prepared: PreparedGeneration) -> None:
+        """Forget a prepared generation that did not come to serve."""
+        if prepared.staged.exists():
+            remove_tree(prepared.staged)
+
+    def last_good(self) -> Stored | None:
+        """Give the newest generation that can be read, or None."""
+        return next(self._newest_first(), None)
+
+    def read(self, number: int) -> Stored | None:
+        """Give generation ``number``, None where it is missing or damaged (which is logged once)."""
+        path = self._root / f"{number:0{_DIGITS}}"
+        try:
+            return _read(path)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if path.name not in self._skipped and path.exists():
+                self._skipped.add(path.name)
+                log.warning("generation.skipped", number=number, path=str(path), error=str(error))
+            return None
+
+    def history(self) -> tuple[Generation, ...]:
+        """Give the readable generations, newest first."""
+        return tuple(stored.generation for stored in self._newest_first())
+
+    def declared_paths(self) -> frozenset[str]:
+        """Give the path of every file that a generation on disk declared."""
+        found: set[str] = set()
+        for number in self._numbers():
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                meta = json.loads((self._root / f"{number:0{_DIGITS}}" / META).read_bytes())
+                found |= {str(entry["path"]) for entry in meta["files"]}
+        return frozenset(found)
+
+    def reject(self, rendering: Rendering, reason: str) -> str:
+        """Keep a candidate that failed and why, for the operator; give its directory, "" where it cannot be written."""
+        path = self._rejected / rendering.digest[:16]
+        contents = {CONFIGURATION: rendering.text.encode(), "reason.txt": reason.encode() + b"\n"}
+        with suppress(OSError, TransientError):
+            if path.exists():
+                if (path / "reason.txt").read_bytes() == contents["reason.txt"]:
+                    return str(path)
+                remove_tree(path)
+            _rename_directory(_stage_directory(path, contents), path)
+            kept = sorted(self._rejected.iterdir(), key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
+            for old in kept[KEEP_REJECTED:]:
+                remove_tree(old)
+            return str(path)
+        return ""
+
+    def _numbers(self) -> list[int]:
+        with suppress(OSError):
+            return sorted(int(entry.name) for entry in self._root.iterdir() if entry.name.isdigit())
+        return []
+
+    def _newest_first(self) -> Iterator[Stored]:
+        for number in reversed(self._numbers()):
+            if stored := self.read(number):
+                yield stored
+
+    def _prune(self) -> None:
+        for number in self._numbers()[: -self._keep]:
+            remove_tree(self._root / f"{number:0{_DIGITS}}")
+
+
+def _meta(rendering: Rendering, generation: Generation) -> bytes:
+    files = [
+        {"kind": file.kind.value, "path": file.path, "sha256": sha256(file.content.encode()).hexdigest()}
+        for file in rendering.files
+    ]
+    pieces = [{"fragment": piece.fragment, "characters": len(piece.text)} for piece in rendering.pieces]
+    meta = {
+        "format": FORMAT,
+        "generation": asdict(generation),
+        "text_sha256": sha256(rendering.text.encode()).hexdigest(),
+        "pieces": pieces,
+        "files": files,
+    }
+    return json.dumps(meta, indent=1).encode() + b"\n"
+
+
+def _stage_directory(path: Path, contents: dict[str, bytes]) -> Path:
+    staged = Path(temporary_beside(str(path)))
+    try:
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        staged.mkdir(mode=0o750)
+        for name, content in contents.items():
+            write_new(str(staged / name), content, mode=0o640)
+        flush_directory(str(staged))
+    except OSError as error:
+        if staged.exists():
+            remove_tree(staged)
+        raise TransientError(problem_of(str(path), error)) from error
+    return staged
+
+
+def _rename_directory(staged: Path, path: Path) -> None:
+    try:
+        staged.rename(path)
+        flush_directory(str(path.parent))
+    except OSError as error:
+        remove_tree(staged)
+        raise TransientError(problem_of(str(path), error)) from error
+
+
+def _read(path: Path) -> Stored:
+    meta: dict[str, Any] = json.loads((path / META).read_bytes())
+    if meta["format"] != FORMAT:
+        raise ValueError(f"format {meta['format']} is not {FORMAT}")
+    text = _if_same(path / CONFIGURATION, meta["text_sha256"])
+    if text is None:
+        raise ValueError("its text is not the one that was recorded")
+    pieces, position = [], 0
+    for piece in meta["pieces"]:
+        pieces.append(Piece(piece["fragment"], text[position : position + piece["characters"]]))
+        position += piece["characters"]
+    files, maps = [], 0
+    for entry in meta["files"]:
+        kind = FileKind(entry["kind"])
+        if kind is FileKind.MAP:
+            content: str | None = _if_same(path / f"map-{maps}", entry["sha256"])
+            maps += 1
+            if content is None:
+                raise ValueError(f"the copy of {entry['path']} is damaged")
+        else:
+            content = _if_same(Path(entry["path"]), entry["sha256"])
+        files.append(OutputFile(kind, entry["path"], content or ""))
+    rendering = Rendering(tuple(pieces), tuple(files))
+    raw = meta["generation"]
+    generation = Generation(
+        number=int(raw["number"]),
+        digest=str(raw["digest"]),
+        applied_at=float(raw["applied_at"]),
+        curdate=str(raw["curdate"]),
+        reasons=tuple(raw["reasons"]),
+        census=Census(int(raw["census"]["claimed"]), int(raw["census"]["total"])),
+    )
+    if position != len(text):
+        raise ValueError("its pieces do not add up to its text")
+    return Stored(generation, rendering)
+
+
+def _if_same(path: Path, digest: str) -> str | None:
+    with suppress(OSError, UnicodeDecodeError):
+        content = path.read_bytes()
+        if sha256(content).hexdigest() == digest:
+            return content.decode()
+    return None

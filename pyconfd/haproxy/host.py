@@ -1,0 +1,170 @@
+"""Facts about this host, gathered without privileges: addresses, listening sockets, sysctls."""
+
+import ipaddress
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+from pyroute2 import DiagSocket, IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from pyconfd.model.host import HostFacts, ListeningSocket
+
+_LISTEN = 10
+"""``TCP_LISTEN``. Source: include/net/tcp_states.h of Linux."""
+_CAP_NET_BIND_SERVICE = 10
+"""Source: capabilities(7), include/uapi/linux/capability.h."""
+
+
+def gather(
+    *,
+    ports: frozenset[int] = frozenset(),
+    probe: Iterable[str] = (),
+    ignore_pids: frozenset[int] = frozenset(),
+) -> HostFacts:
+    """Give the facts of this host.
+
+    Who owns a socket is looked up for ``ports`` only, since it means reading the descriptors of every process;
+    sockets of ``ignore_pids`` are left out. Each address of ``probe`` counts as present if a socket can be bound to
+    it, whatever the interfaces say (local routes make more addresses usable than they list).
+    """
+    addresses = _interface_addresses()
+    addresses |= {address for address in probe if address not in addresses and _can_bind(address)}
+    return HostFacts(
+        addresses=frozenset(addresses),
+        listening=tuple(sorted(_listening(ports, ignore_pids))),
+        nonlocal_bind_v4=_sysctl("ipv4/ip_nonlocal_bind") == "1",
+        nonlocal_bind_v6=_sysctl("ipv6/ip_nonlocal_bind") == "1",
+        ephemeral_ports=_port_range(_sysctl("ipv4/ip_local_port_range")),
+        unprivileged_port_start=int(_sysctl("ipv4/ip_unprivileged_port_start") or 1024),
+    )
+
+
+def may_bind_low_ports(pid: int) -> bool | None:
+    """Tell whether the process ``pid`` holds CAP_NET_BIND_SERVICE; None where that cannot be read."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("CapEff:"):
+                return bool(int(line.split()[1], 16) >> _CAP_NET_BIND_SERVICE & 1)
+    return None
+
+
+def haproxy_pids(conf: str, binary: str) -> frozenset[int]:
+    """Give the masters and workers whose command line loads ``conf``, or the directory that holds it."""
+    wanted = {conf, os.path.realpath(conf), str(Path(conf).parent), str(Path(os.path.realpath(conf)).parent)}
+    names = {Path(binary).name, "haproxy"}
+    found = set()
+    for process in psutil.process_iter(["name", "cmdline"]):
+        argv = [argument.rstrip("/") for argument in process.info["cmdline"] or ()]
+        if process.info["name"] in names and wanted & {value for flag, value in _pairs(argv) if flag == "-f"}:
+            found.add(process.pid)
+    return frozenset(found)
+
+
+def _pairs(argv: list[str]) -> Iterator[tuple[str, str]]:
+    """Pair each option with every word up to the next one: ``-f`` takes several files after ``--``."""
+    option = ""
+    for word in argv[1:]:
+        if word.startswith("-"):
+            option = "-f" if word == "--" else word
+        else:
+            yield option, word
+
+
+def _interface_addresses() -> set[str]:
+    found: set[str] = set()
+    with suppress(OSError, NetlinkError), IPRoute() as route:
+        for message in route.get_addr():
+            for name in ("IFA_ADDRESS", "IFA_LOCAL"):
+                if value := message.get_attr(name):
+                    found.add(_normal(value))
+    return found
+
+
+def _can_bind(address: str) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _listening(ports: frozenset[int], ignore_pids: frozenset[int]) -> Iterator[ListeningSocket]:
+    sockets = list(_from_inet_diag())
+    owners = _owners({inode for _, inode in sockets if inode} if ports else set())
+    for found, inode in sockets:
+        holders = owners.get(inode, {}) if found.port in ports else {}
+        if holders.keys() & ignore_pids:
+            continue
+        owner = next((f"{name} (pid {pid})" for pid, name in sorted(holders.items())), "")
+        yield ListeningSocket(found.address, found.port, owner, found.v6only)
+
+
+def _from_inet_diag() -> Iterator[tuple[ListeningSocket, int]]:
+    """Ask the kernel for listening sockets only; /proc/net/tcp would list every connection of a busy balancer."""
+    try:
+        with DiagSocket() as diag:
+            diag.bind()
+            for family in (socket.AF_INET, socket.AF_INET6):
+                for message in diag.get_sock_stats(family=family, states=1 << _LISTEN):
+                    v6only = bool(message.get_attr("INET_DIAG_SKV6ONLY"))
+                    address = _normal(message["idiag_src"])
+                    yield ListeningSocket(address, message["idiag_sport"], "", v6only), message["idiag_inode"]
+    except (OSError, NetlinkError):
+        yield from _from_proc()
+
+
+def _from_proc() -> Iterator[tuple[ListeningSocket, int]]:
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        with suppress(OSError), Path(f"/proc/net/{name}").open() as table:
+            next(table, None)
+            for line in table:
+                fields = line.split()
+                if fields[3] == "0A":
+                    address, port = fields[1].split(":")
+                    yield ListeningSocket(_from_hex(address, family), int(port, 16)), int(fields[9])
+
+
+def _from_hex(text: str, family: int) -> str:
+    """Decode an address of /proc/net/tcp: 32-bit words in the order of the processor."""
+    raw = b"".join(bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8))
+    return _normal(socket.inet_ntop(family, raw))
+
+
+def _owners(inodes: set[int]) -> dict[int, dict[int, str]]:
+    """Give, for each socket, the numbers and names of the processes that hold it, as far as they may be seen."""
+    found: dict[int, dict[int, str]] = {}
+    if not inodes:
+        return found
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    for pid in psutil.pids():
+        with suppress(OSError):
+            for descriptor in os.scandir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    inode = wanted.get(os.readlink(descriptor.path))  # noqa: PTH115 - text, not a path
+                    if inode:
+                        found.setdefault(inode, {})[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
+    return found
+
+
+def _sysctl(name: str) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/sys/net/{name}").read_text().strip()
+    return ""
+
+
+def _port_range(text: str) -> tuple[int, int]:
+    words = text.split()
+    return (int(words[0]), int(words[1])) if len(words) == 2 else HostFacts().ephemeral_ports
+
+
+def _normal(address: str) -> str:
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address

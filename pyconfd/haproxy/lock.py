@@ -1,0 +1,53 @@
+"""One pyconfd for each state directory."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from pyconfd.errors import Problem, TransientError
+from pyconfd.haproxy.files import problem_of
+
+
+class StateLock:
+    """An advisory lock that the kernel gives back when its holder ends, however it ends."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._path = Path(state_dir) / "lock"
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock, unless this object holds it already.
+
+        Raises:
+            TransientError: another process holds it (the message names it), or the directory cannot be written.
+        """
+        if self._descriptor is not None:
+            return
+        try:
+            self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        except OSError as error:
+            raise TransientError(problem_of(str(self._path), error)) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            problem = Problem(
+                str(self._path.parent),
+                f"another pyconfd (pid {holder}) writes the configuration with this state directory",
+                f"stop it (`systemctl stop pyconfd`, or `kill {holder}`), or give this one another state_dir",
+            )
+            raise TransientError(problem) from error
+        except OSError as error:
+            os.close(descriptor)
+            raise TransientError(problem_of(str(self._path), error)) from error
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

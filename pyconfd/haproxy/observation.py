@@ -1,0 +1,49 @@
+"""What is installed and what runs, as values; adapters gather them, :mod:`pyconfd.haproxy.diff` judges by them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class NotRunning:
+    """No HAProxy that loads the configuration was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """HAProxy runs, or seems to, but no socket tells which text; ``why`` says what to open for pyconfd."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The newest worker answered. ``digest`` is None where its text carries no marker of pyconfd.
+
+    ``reloads`` and ``failed_reloads`` are counted by the master since its start (failures since the last success);
+    both are 0 where only a worker could be asked.
+    """
+
+    digest: str | None
+    worker_pid: int
+    version: str = ""
+    master_pid: int = 0
+    old_workers: int = 0
+    reloads: int = 0
+    failed_reloads: int = 0
+
+
+RunningState = NotRunning | Unknown | Running
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """``installed_text`` is the whole installed configuration, marker included; None where there is none.
+
+    ``file_digests`` gives the SHA-256 of each declared file by its path; a missing file is left out.
+    """
+
+    installed_text: str | None = None
+    running: RunningState = Unknown()
+    file_digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,0 +1,222 @@
+"""HAProxy configuration text to sections, lines, words and binds. Pure; never raises on any text.
+
+Source: the configuration manual of HAProxy, 2.1 (format), 2.2 (quoting and escaping), 2.4 (conditional blocks),
+4.2 ``bind``.
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pyconfd.haproxy.words import split_words
+
+SECTION_KEYWORDS = frozenset(
+    {
+        "acme",
+        "backend",
+        "cache",
+        "crt-store",
+        "defaults",
+        "fcgi-app",
+        "frontend",
+        "global",
+        "http-errors",
+        "listen",
+        "log-forward",
+        "log-profile",
+        "mailers",
+        "peers",
+        "program",
+        "resolvers",
+        "ring",
+        "traces",
+        "userlist",
+    }
+)
+"""Words that open a section when they begin a line. Source: ``REGISTER_CONFIG_SECTION`` in HAProxy 2.6 to 3.4."""
+
+_SPECIAL = re.compile(r"[\\\"'#]")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line with words on it; ``number`` counts from 1.
+
+    ``words`` are without quotes and escapes, ``raw`` is as written; ``conditional`` is True between ``.if`` and
+    ``.endif``.
+    """
+
+    number: int
+    words: tuple[str, ...]
+    raw: str
+    conditional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """``keyword`` and ``name`` of the header, its line number and the lines below it.
+
+    Lines above the first header form a section whose keyword is "" at line 0. ``options`` are the words after the
+    name (``from NAME``).
+    """
+
+    keyword: str
+    name: str
+    number: int
+    lines: tuple[Line, ...]
+    options: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """``backend be_shop``, or ``global``."""
+        return f"{self.keyword} {self.name}".strip() or "the lines above the first section"
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """One address and port range that a frontend or listen section accepts TCP connections on.
+
+    ``address`` is an IP literal without brackets and zone, or a host name; "0.0.0.0" and "::" mean any.
+    ``dual_stack`` is True for an IPv6 bind that takes IPv4 as well. ``judged`` is False for what cannot be told from
+    the text alone: UNIX and abstract sockets, inherited descriptors, QUIC, other namespaces, variables.
+    """
+
+    proxy: str
+    number: int
+    text: str
+    address: str = ""
+    first_port: int = 0
+    last_port: int = 0
+    dual_stack: bool = False
+    interface: str = ""
+    transparent: bool = False
+    judged: bool = True
+
+    @property
+    def identity(self) -> tuple[str, int, int, str]:
+        """What two binds have in common when they ask the kernel for the same socket."""
+        return self.address, self.first_port, self.last_port, self.interface
+
+
+def words(line: str) -> tuple[str, ...]:
+    r"""Split one line as HAProxy does: blanks separate, ``\`` escapes, quotes join, ``#`` outside them ends the line.
+
+    Variables stay as they are. A quote that is not closed ends with the line.
+    """
+    if not _SPECIAL.search(line):
+        return tuple(line.split())
+    return tuple(word.value for word in split_words(line.rstrip("\r")))
+
+
+@lru_cache(maxsize=4)
+def parse(text: str) -> tuple[Section, ...]:
+    """Give the sections of ``text`` in order; a line that opens none belongs to the section before it."""
+    sections: list[Section] = []
+    header: tuple[str, str, int, tuple[str, ...]] = ("", "", 0, ())
+    lines: list[Line] = []
+    depth = 0
+
+    def close() -> None:
+        keyword, name, number, options = header
+        if keyword or lines:
+            sections.append(Section(keyword, name, number, tuple(lines), options))
+
+    for number, raw in enumerate(text.split("\n"), start=1):
+        found = words(raw)
+        if not found:
+            continue
+        if found[0] in SECTION_KEYWORDS:
+            close()
+            name, options = _name(found)
+            header, lines = (found[0], name, number, options), []
+            continue
+        depth += (found[0] == ".if") - (found[0] == ".endif")
+        lines.append(Line(number, found, raw, depth > 0))
+    close()
+    return tuple(sections)
+
+
+def _name(found: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    if len(found) > 1 and not (found[0] == "defaults" and found[1] == "from"):
+        return found[1], found[2:]
+    return "", found[1:]
+
+
+def binds(text: str) -> tuple[Bind, ...]:
+    """Give every bind of the frontends and listens of ``text``, one for each address of a comma-separated list."""
+    found: list[Bind] = []
+    for section in parse(text):
+        if section.keyword not in {"frontend", "listen"}:
+            continue
+        for line in section.lines:
+            if line.words[0] == "bind" and len(line.words) > 1:
+                found += [_bind(section.title, line, address) for address in line.words[1].split(",") if address]
+    return tuple(found)
+
+
+def stats_sockets(text: str) -> tuple[str, ...]:
+    """Give the paths of the UNIX sockets that ``stats socket`` opens in the global sections, outside ``.if``."""
+    return tuple(
+        line.words[2].removeprefix("unix@")
+        for section in parse(text)
+        if section.keyword == "global"
+        for line in section.lines
+        if line.words[:2] == ("stats", "socket")
+        and len(line.words) > 2
+        and not line.conditional
+        and line.words[2].removeprefix("unix@").startswith("/")
+        and "$" not in line.words[2]
+    )
+
+
+_PORTS = re.compile(r"(?:(\d+)(?:-(\d+))?)")
+_NOT_TCP = ("unix@", "abns@", "abnsz@", "fd@", "sockpair@", "quic", "udp", "uxst@", "uxdg@", "uxsts@", "mptcp", "/")
+
+
+def _bind(proxy: str, line: Line, written: str) -> Bind:
+    text = f"bind {written}"
+    unjudged = Bind(proxy, line.number, text, written, judged=False)
+    options = line.words[2:]
+    if "$" in written or written.startswith(_NOT_TCP) or "namespace" in options or line.conditional:
+        return unjudged
+    family, _, rest = written.rpartition("@")
+    if family not in {"", "ipv4", "ipv6", "tcp", "tcp4", "tcp6"}:
+        return unjudged
+    host, colon, port_text = rest.rpartition(":")
+    ports = _PORTS.fullmatch(port_text)
+    if not colon or ports is None:
+        return unjudged
+    address = _address(host, family.endswith("6"))
+    first = int(ports[1])
+    last = int(ports[2]) if ports[2] else first
+    if not 0 < first <= last <= 65535:
+        return unjudged
+    return Bind(
+        proxy,
+        line.number,
+        text,
+        address,
+        first,
+        last,
+        dual_stack=address == "::" and "v6only" not in options,
+        interface=_value_after("interface", options),
+        transparent="transparent" in options,
+    )
+
+
+def _address(host: str, prefers_v6: bool) -> str:
+    host = host.removeprefix("[").removesuffix("]").partition("%")[0]
+    if host in {"", "*"}:
+        return "::" if prefers_v6 else "0.0.0.0"  # noqa: S104 - what the text means, nothing is bound here
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host
+
+
+def _value_after(keyword: str, options: tuple[str, ...]) -> str:
+    for position, word in enumerate(options[:-1]):
+        if word == keyword:
+            return options[position + 1]
+    return ""

@@ -1,0 +1,206 @@
+"""Joins a Service with its EndpointSlices: which address answers for which port, in which state."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import (
+    SERVICE_NAME_LABEL,
+    Endpoint,
+    EndpointAddress,
+    EndpointConditions,
+    EndpointPort,
+    Endpoints,
+    EndpointSlice,
+    ObjectMeta,
+    ObjectRef,
+    Service,
+    ServicePort,
+)
+from pyconfd.model.snapshot import Key
+from pyconfd.presets import values
+from pyconfd.presets.views import EndpointView, PortView
+
+_PROTOCOLS = frozenset({"TCP", "UDP", "SCTP"})
+"""Source: core/v1 ``Protocol``."""
+
+_STATE_RANK = {"ready": 0, "draining": 1, "down": 2}
+
+
+def slices_by_service(slices: Mapping[Key, EndpointSlice]) -> dict[Key, list[EndpointSlice]]:
+    """Group slices by the Service they belong to, each group in order of the slices' names."""
+    groups: dict[Key, list[EndpointSlice]] = {}
+    for key in sorted(slices):
+        owner = (slices[key].metadata.labels or {}).get(SERVICE_NAME_LABEL)
+        if owner:
+            groups.setdefault(Key(key.namespace, owner), []).append(slices[key])
+    return groups
+
+
+def slices_of_endpoints(endpoints: Endpoints) -> list[EndpointSlice]:
+    """Give an Endpoints object as the slices that would say the same, one for each subset and address family."""
+    slices = []
+    for subset in endpoints.subsets or ():
+        for family in ("IPv4", "IPv6"):
+            members = tuple(_members(subset.addresses, family=family, ready=True)) + tuple(
+                _members(subset.not_ready_addresses, family=family, ready=False)
+            )
+            if members:
+                slices.append(
+                    EndpointSlice(
+                        metadata=ObjectMeta(name=endpoints.metadata.name, namespace=endpoints.metadata.namespace),
+                        address_type=family,
+                        endpoints=members,
+                        ports=subset.ports,
+                    )
+                )
+    return slices
+
+
+def _members(addresses: Iterable[EndpointAddress] | None, *, family: str, ready: bool) -> Iterator[Endpoint]:
+    conditions = None if ready else EndpointConditions(ready=False)
+    for item in addresses or ():
+        if (":" in item.ip) == (family == "IPv6"):
+            yield Endpoint((item.ip,), conditions, item.node_name, item.target_ref)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The ports of one service with their endpoints, and what had to be left out."""
+
+    ports: tuple[PortView, ...]
+    refused: tuple[Refusal, ...]
+
+
+def join(service: Service | None, slices: list[EndpointSlice], *, cluster: str) -> Join:
+    """Give every port of the service with its endpoints.
+
+    Without a Service object (hand-made Endpoints) the ports are those of the slices. A port of the service is matched
+    with a slice's port by name and protocol; its number may differ between slices where the target port is a name.
+    """
+    refused: list[Refusal] = []
+    by_port: dict[tuple[str, str], dict[tuple[str, int], EndpointView]] = {}
+    numbers: dict[tuple[str, str], int] = {}
+    for item in slices:
+        views = _endpoint_views(item, cluster=cluster, refused=refused)
+        for of_slice in item.ports or ():
+            if of_slice.port:
+                key = (of_slice.name or "", of_slice.protocol or "TCP")
+                numbers.setdefault(key, of_slice.port)
+                _collect(by_port.setdefault(key, {}), views, of_slice.port)
+    wanted = (service.spec.ports or ()) if service else tuple(_ports_of_slices(slices))
+    ports = []
+    for port in wanted:
+        key = (port.name or "", port.protocol or "TCP")
+        target = numbers.get(key) or (port.target_port if isinstance(port.target_port, int) else 0) or port.port
+        endpoints = tuple(sorted(by_port.get(key, {}).values(), key=_endpoint_order))
+        protocol = key[1] if key[1] in _PROTOCOLS else ""
+        ports.append(
+            PortView(_known_name(key[0]), port.port, protocol, port.node_port, target, _with_fallback(endpoints))
+        )
+    return Join(tuple(ports), tuple(refused))
+
+
+def _collect(known: dict[tuple[str, int], EndpointView], views: Iterable[EndpointView], port: int) -> None:
+    for view in views:
+        entry = EndpointView(
+            view.address, port, view.state, view.family, view.pod, view.node, view.zone, view.ready, view.serving,
+            view.terminating,
+        )  # fmt: skip
+        former = known.get((view.address, port))
+        if former is None or _STATE_RANK[entry.state] < _STATE_RANK[former.state]:
+            known[view.address, port] = entry
+
+
+def _ports_of_slices(slices: Iterable[EndpointSlice]) -> Iterator[ServicePort]:
+    seen = set()
+    for item in slices:
+        for port in item.ports or ():
+            key = (port.name or "", port.protocol or "TCP")
+            if port.port and key not in seen:
+                seen.add(key)
+                yield _service_port(port)
+
+
+def _service_port(port: EndpointPort) -> ServicePort:
+    return ServicePort(name=port.name, port=port.port or 0, target_port=port.port, protocol=port.protocol)
+
+
+def _endpoint_views(item: EndpointSlice, *, cluster: str, refused: list[Refusal]) -> list[EndpointView]:
+    ref = ObjectRef("EndpointSlice", item.metadata.namespace, item.metadata.name, cluster)
+    views = []
+    for endpoint in item.endpoints or ():
+        text = endpoint.addresses[0] if endpoint.addresses else ""
+        address = values.address(text)
+        if address is None:
+            detail = "not an IP address (slices of type FQDN are not served)"
+            refused.append(Refusal(ref, "endpoints.addresses", values.shown(text), RefusalReason.INVALID_VALUE, detail))
+            continue
+        pod = endpoint.target_ref.name if endpoint.target_ref and endpoint.target_ref.kind == "Pod" else ""
+        ready, serving, terminating = _conditions(endpoint)
+        views.append(
+            EndpointView(
+                address=str(address),
+                port=0,
+                state=_state(ready=ready, serving=serving, terminating=terminating),
+                family="ipv4" if address.version == 4 else "ipv6",
+                pod=_known_name(pod),
+                node=_known_name(endpoint.node_name),
+                zone=_known_name(endpoint.zone),
+                ready=ready,
+                serving=serving,
+                terminating=terminating,
+            )
+        )
+    return views
+
+
+def _known_name(value: str | None) -> str:
+    """Give a name that only serves to recognise something, or "" where it is no name that Kubernetes would give."""
+    return value if value and values.is_object_name(value) else ""
+
+
+def _conditions(endpoint: Endpoint) -> tuple[bool, bool, bool]:
+    conditions = endpoint.conditions or EndpointConditions()
+    ready = conditions.ready is not False
+    serving = ready if conditions.serving is None else conditions.serving
+    return ready, serving, bool(conditions.terminating)
+
+
+def _state(*, ready: bool, serving: bool, terminating: bool) -> str:
+    if terminating:
+        return "draining" if serving or ready else "down"
+    return "ready" if ready else "down"
+
+
+def _with_fallback(endpoints: tuple[EndpointView, ...]) -> tuple[EndpointView, ...]:
+    """Where nothing is ready, send traffic to what terminates but still serves, as kube-proxy does (KEP-1669)."""
+    states = {endpoint.state for endpoint in endpoints}
+    if "ready" in states or "draining" not in states:
+        return endpoints
+    return tuple(
+        EndpointView(e.address, e.port, "ready", e.family, e.pod, e.node, e.zone, e.ready, e.serving, e.terminating)
+        if e.state == "draining"
+        else e
+        for e in endpoints
+    )
+
+
+def _endpoint_order(endpoint: EndpointView) -> tuple[str, bytes, int]:
+    parsed = values.address(endpoint.address)
+    return endpoint.family, parsed.packed if parsed else b"", endpoint.port
+
+
+def in_one_family(endpoints: tuple[EndpointView, ...], families: tuple[str, ...]) -> tuple[EndpointView, ...]:
+    """Keep one address family, so that a dual-stack pod counts once: the service's first one that has a ready endpoint.
+
+    ``families`` are the Service's ``ipFamilies`` ("IPv4", "IPv6").
+    """
+    present = {endpoint.family for endpoint in endpoints}
+    if len(present) < 2:
+        return endpoints
+    order = [family.lower() for family in families] or ["ipv4"]
+    order += [family for family in ("ipv4", "ipv6") if family not in order]
+    with_ready = {endpoint.family for endpoint in endpoints if endpoint.state == "ready"}
+    chosen = next((family for family in order if family in with_ready), order[0])
+    return tuple(endpoint for endpoint in endpoints if endpoint.family == chosen)

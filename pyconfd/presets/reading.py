@@ -1,0 +1,41 @@
+"""What every preset takes and gives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyconfd.model.context import Refusal
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets.cluster import Translated
+
+
+@dataclass(frozen=True, slots=True)
+class PresetOptions:
+    """The settings that presets obey.
+
+    ``node_ports``: send traffic to node ports instead of pods. ``node_address_types``: which address of a node, first
+    match wins. ``listen_ports``: inclusive ranges that an annotation may ask for. ``reserved_ports``: ports that the
+    fragments bind by themselves.
+    """
+
+    node_ports: bool = False
+    node_address_types: tuple[str, ...] = ("InternalIP",)
+    listen_ports: tuple[tuple[int, int], ...] = ((1024, 32767),)
+    reserved_ports: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The names for templates, what was refused, and the number of ready endpoints behind what was claimed."""
+
+    names: Mapping[str, Any]
+    refused: tuple[Refusal, ...]
+    claimed: int
+
+
+class Preset(Protocol):
+    """Reads one predecessor's annotations from a Snapshot; pure, never raises."""
+
+    def __call__(self, snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+        """Give the reading."""
+        ...

@@ -1,0 +1,49 @@
+"""The presets by name, and the reading of one Snapshot by several of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pyconfd.model.context import Census, Context, Refusal
+from pyconfd.model.snapshot import Resource, Snapshot
+from pyconfd.presets import cluster, domains
+from pyconfd.presets.reading import Preset, PresetOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A preset and the resources it needs; nothing else is read from the cluster."""
+
+    read: Preset
+    resources: frozenset[Resource]
+
+
+_CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
+
+PRESETS: Mapping[str, Entry] = MappingProxyType({"domains": Entry(domains.read, _CLUSTER_VIEW)})
+
+
+def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
+    """Give what has to be read for these presets; TLS Secrets only where namespaces are named for them."""
+    needed = frozenset[Resource]().union(*(PRESETS[name].resources for name in names))
+    return needed | {Resource.SECRETS} if secrets else needed
+
+
+def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) -> Context:
+    """Give the names for the templates, and all refusals sorted. Never raises."""
+    translated = cluster.translate(snapshot)
+    given: dict[str, object] = {"cluster": translated.view}
+    refused: list[Refusal] = list(translated.refused)
+    claimed = 0
+    for name in reversed(names):
+        reading = PRESETS[name].read(snapshot, translated, options)
+        given.update(reading.names)
+        refused.extend(reading.refused)
+        claimed += reading.claimed
+    total = sum(
+        endpoint.state == "ready"
+        for service in translated.view.services
+        for port in service.ports
+        for endpoint in port.endpoints
+    )
+    return Context(MappingProxyType(given), tuple(sorted(set(refused))), Census(claimed, total))

@@ -1,0 +1,85 @@
+"""Reads the values that strangers set: each is parsed into what it must be, or refused with the reason.
+
+Nothing that passes here can add a word, a quote, a condition, a variable or a line to haproxy.cfg.
+"""
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+SHOWN_CHARACTERS = 80
+"""How much of a refused value is repeated to the operator."""
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.ASCII)
+_PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}", re.ASCII)
+_OBJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?", re.ASCII)
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:@%+=,-]{1,253}", re.ASCII)
+
+
+def host_name(value: str) -> str:
+    """Give ``value`` as a lower-case host name, wildcard (``*.example.com``) or address, without a trailing dot.
+
+    Raises:
+        ValueError: It is none of these; the message says what was expected.
+    """
+    name = value.strip().lower().removesuffix(".")
+    try:
+        return str(ip_address(name.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        pass
+    if len(name) > 253 or not _HOST_NAME.fullmatch(name) or name.replace(".", "").isdigit():
+        raise ValueError("not a host name: expected letters, digits, '-' and '.', for example shop.example.com")
+    return name
+
+
+def protocol(value: str) -> str:
+    """Give ``value`` as the keyword that templates compare with, for example ``http`` or ``redis``.
+
+    Raises:
+        ValueError: It is not one word of letters, digits, '_', '.' and '-'.
+    """
+    word = value.strip()
+    if not _PROTOCOL.fullmatch(word):
+        raise ValueError("not a protocol: expected one word such as http, https or redis")
+    return word
+
+
+def port_number(value: str) -> int:
+    """Give ``value`` as a port number from 1 to 65535.
+
+    Raises:
+        ValueError: It is not.
+    """
+    text = value.strip()
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65535):
+        raise ValueError("not a port: expected a number from 1 to 65535")
+    return int(text)
+
+
+def address(value: str) -> IPv4Address | IPv6Address | None:
+    """Give ``value`` as an address without a zone, or None where it is no address."""
+    try:
+        parsed = ip_address(value)
+    except ValueError:
+        return None
+    return None if isinstance(parsed, IPv6Address) and parsed.scope_id else parsed
+
+
+def is_object_name(value: str) -> bool:
+    """Say whether ``value`` could be the name of a Kubernetes object, or of a node's zone."""
+    return bool(_OBJECT_NAME.fullmatch(value))
+
+
+def plain_words(values: dict[str, str] | None) -> dict[str, str]:
+    """Keep those labels or annotations whose key and value are plain words; a template may print them as they are."""
+    return {
+        key: value
+        for key, value in sorted((values or {}).items())
+        if _PLAIN_WORD.fullmatch(key) and _PLAIN_WORD.fullmatch(value)
+    }
+
+
+def shown(value: str) -> str:
+    """Give ``value`` shortened and escaped, fit to be printed in one line."""
+    escaped = value.encode("unicode_escape").decode("ascii")
+    return escaped if len(escaped) <= SHOWN_CHARACTERS else f"{escaped[:SHOWN_CHARACTERS]}..."

@@ -1,0 +1,103 @@
+"""What templates see of the cluster: services, ports, endpoints and nodes as attributes."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+
+class EndpointView(msgspec.Struct, frozen=True, gc=False):
+    """One address that can answer for one port.
+
+    ``state`` is "ready" (send traffic), "draining" (terminating but serving: keep its sessions, send no new ones) or
+    "down". ``family`` is "ipv4" or "ipv6". ``pod``, ``node`` and ``zone`` are "" where unknown.
+    """
+
+    address: str
+    port: int
+    state: str
+    family: str
+    pod: str = ""
+    node: str = ""
+    zone: str = ""
+    ready: bool = True
+    serving: bool = True
+    terminating: bool = False
+
+
+class PortView(msgspec.Struct, frozen=True, gc=False):
+    """One port of a service. ``name`` is "" for an unnamed port; ``node_port`` is 0 where there is none.
+
+    ``endpoints`` are sorted by family and address and hold every state.
+    """
+
+    name: str
+    port: int
+    protocol: str
+    node_port: int
+    target_port: int
+    endpoints: tuple[EndpointView, ...]
+
+    @property
+    def ready(self) -> tuple[EndpointView, ...]:
+        """The endpoints to send traffic to."""
+        return tuple(endpoint for endpoint in self.endpoints if endpoint.state == "ready")
+
+
+class ServiceView(msgspec.Struct, frozen=True, gc=False):
+    """One service. ``labels`` and ``annotations`` hold only values that are plain words."""
+
+    cluster: str
+    namespace: str
+    name: str
+    type: str
+    ports: tuple[PortView, ...]
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+    def port(self, wanted: str | int) -> PortView | None:
+        """Give the port with this name or number, or None."""
+        return next((port for port in self.ports if wanted in {port.name, port.port}), None)
+
+
+class NodeView(msgspec.Struct, frozen=True, gc=False):
+    """One node. ``addresses`` are (type, address) pairs; ``eligible`` if node port traffic may be sent to it."""
+
+    name: str
+    zone: str
+    addresses: tuple[tuple[str, str], ...]
+    ready: bool
+    schedulable: bool
+    eligible: bool
+
+    def address(self, kind: str) -> str | None:
+        """Give the first address of this type (``InternalIP``, ``ExternalIP`` ...), or None."""
+        return next((address for type_, address in self.addresses if type_ == kind), None)
+
+
+class CertificateView(msgspec.Struct, frozen=True, gc=False):
+    """A TLS Secret: ``pem`` is the key and the chain in the form HAProxy loads; give it to ``certificate_file``."""
+
+    namespace: str
+    name: str
+    pem: str
+
+    def __repr__(self) -> str:
+        """Leave out the key."""
+        return f"CertificateView({self.namespace}/{self.name})"
+
+
+class ClusterView(msgspec.Struct, frozen=True, gc=False):
+    """Everything in order of namespace and name."""
+
+    name: str
+    services: tuple[ServiceView, ...]
+    nodes: tuple[NodeView, ...]
+    certificates: tuple[CertificateView, ...]
+
+    def service(self, namespace: str, name: str) -> ServiceView | None:
+        """Give the service of this name, or None."""
+        return next((s for s in self.services if s.namespace == namespace and s.name == name), None)
+
+    def in_namespace(self, namespace: str) -> Iterator[ServiceView]:
+        """Give the services of one namespace."""
+        return (service for service in self.services if service.namespace == namespace)

@@ -1,0 +1,113 @@
+"""The files that templates declare: maps and certificates, installed before the configuration that names them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyconfd.model.rendering import FileKind, OutputFile
+from pyconfd.render.invalid import InvalidValueError, shown
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_PATH = re.compile(r"/[A-Za-z0-9._/@+=-]*")
+"""A path with other characters would need quotes, which differ inside ``map(...)`` and outside of it."""
+_ENDING = {FileKind.MAP: ".map", FileKind.CERTIFICATE: ".pem"}
+_KEY = re.compile(r"[^\s#\x00-\x20\x7f][^\s\x00-\x20\x7f]*")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class Declarations:
+    """What one rendering declares below ``files_dir``; its methods are the functions of that name in templates."""
+
+    def __init__(self, files_dir: str) -> None:
+        self._files_dir = files_dir.rstrip("/")
+        self._files: dict[str, OutputFile] = {}
+
+    @property
+    def files(self) -> tuple[OutputFile, ...]:
+        """Everything declared so far, sorted by path."""
+        return tuple(self._files[path] for path in sorted(self._files, key=str.encode))
+
+    def map_file(self, name: object, entries: Any, *, ordered: bool = False, longest_first: bool = False) -> str:
+        """Declare the map ``name`` and give its path, for ``map(...)`` and its relatives.
+
+        ``entries`` is a mapping or a list of pairs; they are sorted by key in byte order. Where the first match counts
+        (``map_beg``, ``map_end``, ``map_sub``, ``map_reg``), ``longest_first`` puts longer keys before shorter ones and
+        ``ordered`` keeps the order given. A map may be empty. Declaring the same content twice declares it once.
+
+        Raises:
+            InvalidValueError: a key is empty, has a space or begins with ``#``; a value is empty or more than one
+                line; one key has two values; the name is unfit or has other content already.
+
+        """
+        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        values = _map_entries(str(name), pairs)
+        keys = list(values) if ordered else sorted(values, key=lambda key: key.encode("utf-8", "surrogatepass"))
+        if longest_first:
+            keys.sort(key=len, reverse=True)
+        return self._declare(FileKind.MAP, name, "".join(f"{key} {values[key]}\n" for key in keys))
+
+    def certificate_file(self, name: object, pem: object) -> str:
+        """Declare the certificate ``name`` (certificates and private key in PEM) and give its path, for ``crt``.
+
+        Blank lines and carriage returns go: a blank line would end a payload on HAProxy's runtime socket.
+
+        Raises:
+            InvalidValueError: it is no PEM text; the name is unfit or has other content already.
+
+        """
+        # Never show the content: it may be a private key.
+        lines = [line.strip() for line in str(pem).replace("\r", "\n").split("\n")]
+        content = "".join(f"{line}\n" for line in lines if line)
+        if "-----BEGIN " not in content or "-----END " not in content:
+            raise InvalidValueError(
+                f"certificate {shown(name)} is no PEM text",
+                "give the certificate, its chain and its private key in PEM, one after the other",
+            )
+        if "\0" in content:
+            raise InvalidValueError(f"certificate {shown(name)} has a NUL character", "give PEM text")
+        return self._declare(FileKind.CERTIFICATE, name, content)
+
+    def _declare(self, kind: FileKind, name: object, content: str) -> str:
+        if not _NAME.fullmatch(str(name)):
+            raise InvalidValueError(
+                f"{shown(name)} cannot name a file", "use letters, digits, '.', '_' and '-', and no '.' at the start"
+            )
+        path = f"{self._files_dir}/{kind.value}/{name}{_ENDING[kind]}"
+        if not _PATH.fullmatch(path):
+            raise InvalidValueError(
+                f"the path {shown(path)} has characters that need quotes in haproxy.cfg",
+                "set haproxy.files_dir to an absolute path of letters, digits and . _ - / @ + =",
+            )
+        known = self._files.setdefault(path, OutputFile(kind, path, content))
+        if known.content != content:
+            raise InvalidValueError(
+                f"{kind.name.lower()} {shown(name)} is declared twice with different content",
+                "give one of them another name",
+            )
+        return path
+
+
+def _map_entries(name: str, pairs: Iterable[Any]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for number, pair in enumerate(pairs, 1):
+        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise InvalidValueError(
+                f"entry {number} of map {shown(name)} is no pair: {shown(pair)}", "give a mapping or (key, value) pairs"
+            )
+        key, value = str(pair[0]), str(pair[1])
+        if not _KEY.fullmatch(key):
+            raise InvalidValueError(
+                f"entry {number} of map {shown(name)} has the key {shown(key)}",
+                "a key is one word that does not begin with '#'",
+            )
+        if not value.strip() or value != value.strip() or _UNPRINTABLE.search(value):
+            raise InvalidValueError(
+                f"key {shown(key)} of map {shown(name)} has the value {shown(value)}",
+                "a value is one line, not empty, without spaces at its ends",
+            )
+        if values.setdefault(key, value) != value:
+            raise InvalidValueError(
+                f"key {shown(key)} of map {shown(name)} has two values: {shown(values[key])} and {shown(value)}",
+                "decide for one of them in the template",
+            )
+    return values

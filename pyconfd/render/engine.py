@@ -1,0 +1,225 @@
+"""Fragments, compiled once, and a Context for each rendering."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from jinja2 import DictLoader, Environment, Template, TemplateError, TemplateSyntaxError, Undefined
+from jinja2.runtime import new_context
+
+from pyconfd.errors import Problem, RejectedInput
+from pyconfd.model.context import Context
+from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
+from pyconfd.render import filters, lists
+from pyconfd.render.blame import runtime_problem, syntax_problem
+from pyconfd.render.declared import Declarations
+from pyconfd.render.invalid import InvalidValueError, shown
+from pyconfd.render.servers import servers
+from pyconfd.render.undefined import Lenient, Strict
+
+FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "identifier": filters.identifier,
+        "server_name": filters.server_name,
+        "server_id": filters.server_id,
+        "server_ids": filters.server_ids,
+        "servers": servers,
+        "bracket": filters.bracket,
+        "hostport": filters.hostport,
+        "quote": filters.quote,
+        "format_quote": filters.format_quote,
+        "natsort": lists.natsort,
+        "unique_by": lists.unique_by,
+        "group_by": lists.group_by,
+        "port_named": lists.port_named,
+    }
+)
+"""Beside Jinja's own filters; ``random`` is missing, because the same Snapshot gives the same bytes."""
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {"server_ids": filters.server_ids, "hostport": filters.hostport, "port_named": lists.port_named}
+)
+
+_TEMPLATE_FAULTS = (
+    TemplateError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What an expression in a template can raise."""
+
+_MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
+_REFUSED = re.compile("[\0\r\ud800-\udfff]")
+_REFUSED_NAMES = {"\0": "a NUL character", "\r": "a carriage return"}
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    """``files_dir`` (absolute) holds the declared files, ``variables`` are the operator's, as ``vars`` in templates.
+
+    ``lenient`` makes undefined names print as nothing; ``trim_blocks`` drops the newline after a ``{% %}`` tag.
+    """
+
+    files_dir: str
+    lenient: bool = False
+    trim_blocks: bool = True
+    variables: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """``used_curdate`` tells that a template read ``extra.curdate``: then the text changes with the time of day."""
+
+    rendering: Rendering
+    used_curdate: bool
+
+
+class Renderer:
+    """Fragments compiled under options, to be rendered as often as the cluster changes.
+
+    Raises:
+        RejectedInput: templates do not parse; carries one problem for each of them.
+
+    """
+
+    def __init__(self, fragments: FragmentSet, options: RenderOptions) -> None:
+        self._options = options
+        self._fragments = fragments.fragments
+        self._environment = _environment(fragments, options)
+        self._templates: dict[str, Template] = {}
+        problems = []
+        for fragment in self._fragments:
+            if fragment.is_template:
+                try:
+                    self._templates[fragment.name] = self._environment.get_template(fragment.name)
+                except TemplateSyntaxError as error:
+                    problems.append(syntax_problem(error, self._environment, fragment.name))
+        if problems:
+            raise RejectedInput(*problems)
+
+    def render(self, context: Context, *, curdate: str) -> Rendered:
+        """Render every fragment.
+
+        A piece ends with exactly one newline, or is empty. Templates see the names of ``context``, ``vars``,
+        ``extra.curdate`` (the text ``curdate``), ``map_file``, ``certificate_file``, FILTERS and FUNCTIONS.
+
+        Raises:
+            RejectedInput: templates fail; carries one problem for each of them.
+
+        """
+        declarations = Declarations(self._options.files_dir)
+        extra = _Extra({**context.names.get("extra", {}), "curdate": curdate})
+        names = {
+            **context.names,
+            "extra": extra,
+            "vars": self._options.variables,
+            "map_file": declarations.map_file,
+            "certificate_file": declarations.certificate_file,
+        }
+        pieces, problems = [], []
+        for fragment in self._fragments:
+            try:
+                text = self._text(fragment, names)
+            except _TEMPLATE_FAULTS as error:
+                known = names.keys() | self._environment.globals.keys()
+                problem = runtime_problem(error, fragment.name, self._environment, known)
+                if problem is None:
+                    raise
+                problems.append(problem)
+                continue
+            problems.extend(_refused(fragment, text))
+            pieces.append(Piece(fragment.name, text))
+        if problems:
+            raise RejectedInput(*problems)
+        return Rendered(Rendering(tuple(pieces), declarations.files), extra.curdate_was_read)
+
+    def _text(self, fragment: Fragment, names: dict[str, Any]) -> str:
+        if fragment.is_template:
+            template = self._templates[fragment.name]
+            # As globals rather than variables the names are also seen by macros of imported files.
+            scope = new_context(
+                self._environment, fragment.name, template.blocks, {}, False, {**template.globals, **names}, None
+            )
+            # Not template.render(): that rewrites the traceback that blame reads.
+            text = "".join(template.root_render_func(scope))
+        else:
+            text = fragment.text.replace("\r\n", "\n")
+        stripped = text.rstrip("\n")
+        return f"{stripped}\n" if stripped.strip() else ""
+
+
+def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
+    texts = {fragment.name: fragment.text for fragment in (*fragments.includable, *fragments.fragments)}
+    environment = Environment(
+        loader=DictLoader(texts),
+        autoescape=False,  # noqa: S701 - haproxy.cfg is not HTML
+        auto_reload=False,
+        cache_size=-1,
+        extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
+        finalize=_printable,
+        trim_blocks=options.trim_blocks,
+        undefined=Lenient if options.lenient else Strict,
+    )
+    environment.filters.update(FILTERS)
+    environment.globals.update(FUNCTIONS)
+    del environment.filters["random"]
+    del environment.globals["lipsum"]
+    return environment
+
+
+def _printable(value: Any) -> Any:
+    """Refuse what would print as an accident: a function, a generator, a set."""
+    if type(value) is str or isinstance(value, Undefined):
+        return value
+    if isinstance(value, set | frozenset):
+        raise InvalidValueError(f"{shown(value)} has no order", "write | sort | join(' ') after it")
+    if callable(value) or _MEMORY_ADDRESS.search(str(value)):
+        raise InvalidValueError(
+            f"this prints a {type(value).__name__}, not a text",
+            "call it with (), or write | list or | join(' ') after it",
+        )
+    return value
+
+
+def _refused(fragment: Fragment, text: str) -> Iterator[Problem]:
+    if found := _REFUSED.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        what = _REFUSED_NAMES.get(found[0], "half of a surrogate pair")
+        content = text[text.rfind("\n", 0, found.start()) + 1 :].split("\n", 1)[0]
+        yield Problem(
+            f"{fragment.name} {'rendered ' if fragment.is_template else ''}line {line}",
+            f"{what} cannot stand in haproxy.cfg: {shown(content)}",
+            "remove it from the value that holds it" if fragment.is_template else "remove it from the fragment",
+        )
+
+
+class _Extra(Mapping[str, Any]):
+    """What python-confd called ``extra``; it notes whether the time of day was read."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self.curdate_was_read = False
+
+    def __getitem__(self, key: str) -> Any:
+        self.curdate_was_read |= key == "curdate"
+        return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __str__(self) -> str:
+        return str(dict(self))

@@ -1,0 +1,191 @@
+"""Filters that make values fit for haproxy.cfg: names, addresses, quoting.
+
+What they give for the same input never changes between runs, and where two different inputs must stay different
+(names of backends and servers), they do.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyconfd.render.invalid import InvalidValueError, did_you_mean, shown
+
+SERVER_NAME_LIMIT = 60
+"""Longest server name; longer ones are cut and end in a hash. It keeps the log lines and ``show servers`` readable."""
+
+_NOT_IN_NAMES = re.compile(rb"[^A-Za-z0-9.:-]")
+_NOT_IN_POD = re.compile(rb"[^A-Za-z0-9.-]")
+_NEEDS_ESCAPE = re.compile(r"[^A-Za-z0-9.:-]")
+_HASH_DIGITS = 16
+_MAX_SERVER_ID = 2**31 - 1
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_.:/@+=,-]+")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]+")
+_CONDITION_WORDS = frozenset({"{", "}", "||", "or", "if", "unless", "!"})
+
+
+def _escaped(value: object, kept: re.Pattern[bytes]) -> str:
+    text = str(value)
+    if not _NEEDS_ESCAPE.search(text) and (kept is _NOT_IN_NAMES or ":" not in text):
+        return text
+
+    def escape(found: re.Match[bytes]) -> bytes:
+        return b"__" if found[0] == b"_" else b"_%02x" % found[0][0]
+
+    return kept.sub(escape, text.encode("utf-8", "surrogatepass")).decode()
+
+
+def identifier(value: object) -> str:
+    """Give a name for a section, ACL or server that HAProxy accepts; different values give different names.
+
+    Letters, digits and ``. : -`` stay; ``_`` becomes ``__``; any other byte of the UTF-8 text becomes ``_`` and two
+    hexadecimal digits; nothing at all becomes ``_``. So ``shop.example.com`` stays as it is, ``*.example.com`` gives
+    ``_2a.example.com``. Put a prefix before it: frontends and backends share one set of names since HAProxy 3.3.
+
+    Source: HAProxy configuration manual, section 2 (names: upper and lower case letters, digits, ``- _ . :``).
+    """
+    return _escaped(value, _NOT_IN_NAMES) or "_"
+
+
+def field_of(value: Any, name: str) -> Any:
+    """Give the item or attribute ``name`` of a mapping or an object.
+
+    Raises:
+        InvalidValueError: it has none; the remedy names what it has.
+
+    """
+    # Asking for the abstract Mapping first would take a third of the time of a rendering.
+    if not isinstance(value, dict):
+        try:
+            return getattr(value, name)
+        except AttributeError:
+            if not isinstance(value, Mapping):
+                known = [one for one in dir(value) if not one.startswith("_")]
+                raise InvalidValueError(f"{shown(value)} has no {name!r}", did_you_mean(name, known)) from None
+    if name in value:
+        return value[name]
+    raise InvalidValueError(f"{shown(value)} has no {name!r}", did_you_mean(name, value))
+
+
+def server_name(endpoint: Any) -> str:
+    """Give the name of the server line for an endpoint with ``pod``, ``address`` and ``port``.
+
+    ``pod:address:port``, or ``address:port`` without a pod: a pod that moved is another server, so that a server
+    that carried traffic is never given another address. Injective in the three; names over 60 characters are cut
+    and end in ``_`` and 16 digits of their SHA-256.
+    """
+    address = _escaped(field_of(endpoint, "address"), _NOT_IN_NAMES)
+    port = _escaped(field_of(endpoint, "port"), _NOT_IN_POD)
+    if pod := field_of(endpoint, "pod") or "":
+        full = f"{_escaped(pod, _NOT_IN_POD)}:{address}:{port}"
+    else:
+        # "_" alone is no escape, so no pod is called that; without it "fd00::1:80" could be a pod named fd00.
+        full = f"_:{address}:{port}" if ":" in address else f"{address}:{port}"
+    if len(full) <= SERVER_NAME_LIMIT:
+        return full
+    # No uncut name ends like this: after its last colon it has a port.
+    digest = hashlib.sha256(full.encode()).hexdigest()[:_HASH_DIGITS]
+    return f"{full[: SERVER_NAME_LIMIT - _HASH_DIGITS - 1]}_{digest}"
+
+
+def server_id(name: object) -> int:
+    """Give the ``id`` of a server from its name alone, 1 to 2147483647.
+
+    With ``hash-type consistent`` the id places the server on the ring; HAProxy's own ids come from the position, so
+    that one more server moves nearly all keys. Ids must differ within one backend: two of 1,000 names share one in
+    one of 4,300 backends, so use :func:`server_ids`, which resolves that.
+    """
+    digest = hashlib.sha256(str(name).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") % _MAX_SERVER_ID + 1
+
+
+def server_ids(names: Iterable[object]) -> dict[str, int]:
+    """Give every name of one backend its ``id``, all different and independent of the order of ``names``.
+
+    A name has its :func:`server_id`. Of several with the same one, the first in byte order keeps it, the others take
+    the id of their name with ``#1``, ``#2``, ... after it: only in such a pair can one name change another one's id.
+    """
+    taken: set[int] = set()
+    found: dict[str, int] = {}
+    for name in sorted({str(one) for one in names}):
+        candidate, attempt = server_id(name), 0
+        while candidate in taken:
+            attempt += 1
+            candidate = server_id(f"{name}#{attempt}")
+        taken.add(candidate)
+        found[name] = candidate
+    return found
+
+
+def bracket(address: object) -> str:
+    """Put square brackets around an IPv6 address; IPv4 addresses, names and ``*`` stay as they are.
+
+    Raises:
+        InvalidValueError: it has characters that no address and no host name has.
+
+    """
+    text = str(address)
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    if text != "*" and not _ADDRESS.fullmatch(text):
+        raise InvalidValueError(f"{shown(address)} is no address", "give an IPv4 or IPv6 address or a host name")
+    return f"[{text}]" if ":" in text else text
+
+
+def hostport(address: object, port: object) -> str:
+    """Give ``address:port`` with brackets around an IPv6 address.
+
+    Raises:
+        InvalidValueError: the address or the port is none.
+
+    """
+    text = str(port)
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
+        raise InvalidValueError(f"{shown(port)} is no port for {shown(address)}", "give a number from 1 to 65535")
+    return f"{bracket(address)}:{int(text)}"
+
+
+def quote(value: object) -> str:
+    """Write ``value`` so that HAProxy reads exactly one word, the value itself.
+
+    Plain words stay as they are, others come in single quotes, or in double quotes with backslashes if the value
+    has a single quote. Nothing in it is taken for a comment, an escape or ``${VARIABLE}``.
+
+    Raises:
+        InvalidValueError: it is empty (HAProxy takes an empty word for the end of the line), has control characters,
+            or is one of ``{ } ! || or if unless``, which keep their meaning in conditions even in quotes.
+
+    Source: HAProxy configuration manual, section 2.2.
+    """
+    text = str(value)
+    if not text:
+        raise InvalidValueError(
+            "an empty value cannot be quoted: HAProxy takes it for the end of the line",
+            "leave the directive out with {% if ... %}, or give a default",
+        )
+    if text in _CONDITION_WORDS:
+        raise InvalidValueError(
+            f"{shown(text)} keeps its meaning in a condition even in quotes", "give another value for it"
+        )
+    if found := _UNPRINTABLE.search(text):
+        raise InvalidValueError(f"{shown(text)} has the control character {found[0]!r}", "remove it from the value")
+    if _PLAIN_WORD.fullmatch(text):
+        return text
+    if "'" not in text:
+        return f"'{text}'"
+    escaped = re.sub(r'([\\"$])', r"\\\1", text)
+    return f'"{escaped}"'
+
+
+def format_quote(value: object) -> str:
+    """Write ``value`` as :func:`quote` does for a place where HAProxy reads a format (``http-request set-header``).
+
+    There ``%`` begins a variable or an expression; it is doubled, so that it stays a percent sign.
+
+    Raises:
+        InvalidValueError: as :func:`quote`.
+
+    Source: HAProxy configuration manual, section 8.2.4 (8.2.6 since 3.0).
+    """
+    return quote(str(value).replace("%", "%%"))

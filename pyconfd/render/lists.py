@@ -1,0 +1,112 @@
+"""Filters over lists of mappings or objects; none fails on None, none depends on the order of a hash."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from pyconfd.render.filters import field_of
+from pyconfd.render.invalid import InvalidValueError, did_you_mean, shown
+from pyconfd.render.order import natural_order
+
+
+class Group(NamedTuple):
+    """What :func:`group_by` gives; unpacks in ``{% for key, items in ... %}``, or use ``.grouper`` and ``.list``."""
+
+    grouper: Any
+    list: list[Any]
+
+
+def _value(item: Any, attribute: str | None) -> Any:
+    for name in attribute.split(".") if attribute else ():
+        item = field_of(item, name)
+    return item
+
+
+def _ranks(values: Iterable[Any]) -> dict[str, int]:
+    texts = {str(value) for value in values if _kind(value) == 2}
+    return {text: rank for rank, text in enumerate(natural_order(texts))}
+
+
+def _kind(value: Any) -> int:
+    """None first, then numbers, then text."""
+    if value is None:
+        return 0
+    return 1 if isinstance(value, int | float) else 2
+
+
+def _rank(value: Any, ranks: dict[str, int]) -> tuple[int, float]:
+    kind = _kind(value)
+    return kind, (0, value, ranks.get(str(value), 0))[kind]
+
+
+def natsort(values: Iterable[Any], attribute: str | None = None, *, reverse: bool = False) -> list[Any]:
+    """Sort naturally (``pod-9`` before ``pod-10``) by the values or by ``attribute`` (may be dotted).
+
+    None comes first, then numbers, then texts; equal ones keep their order.
+
+    Raises:
+        InvalidValueError: an item has no such attribute.
+
+    """
+    items = list(values)
+    keys = [_value(item, attribute) for item in items]
+    ranks = _ranks(keys)
+    order = sorted(range(len(items)), key=lambda index: _rank(keys[index], ranks), reverse=reverse)
+    return [items[index] for index in order]
+
+
+def unique_by(values: Iterable[Any], attribute: str | None = None) -> list[Any]:
+    """Keep the first item of each value (or of each value of ``attribute``), in the order given.
+
+    Raises:
+        InvalidValueError: an item has no such attribute.
+
+    """
+    seen: set[tuple[int, str]] = set()
+    kept = []
+    for item in values:
+        value = _value(item, attribute)
+        key = (_kind(value), str(value))
+        if key not in seen:
+            seen.add(key)
+            kept.append(item)
+    return kept
+
+
+def group_by(values: Iterable[Any], attribute: str) -> list[Group]:
+    """Group items by ``attribute``: groups sorted as by :func:`natsort`, items in the order given.
+
+    Raises:
+        InvalidValueError: an item has no such attribute.
+
+    """
+    groups: dict[tuple[int, str], Group] = {}
+    for item in values:
+        value = _value(item, attribute)
+        groups.setdefault((_kind(value), str(value)), Group(value, [])).list.append(item)
+    return natsort(groups.values(), "grouper")
+
+
+def port_named(ports: Iterable[Any], name: object) -> int:
+    """Give the number of the port that is called ``name``, or has that number, in a list with ``name`` and ``port``.
+
+    Raises:
+        InvalidValueError: there is none, or several; the remedy lists the ports.
+
+    """
+    listed = list(ports)
+    wanted = str(name)
+    found = {
+        int(field_of(port, "port"))
+        for port in listed
+        if wanted in (str(field_of(port, "name") or ""), str(field_of(port, "port")))
+    }
+    if len(found) == 1:
+        return found.pop()
+    known = [f"{field_of(port, 'name') or '(unnamed)'}={field_of(port, 'port')}" for port in listed]
+    if found:
+        raise InvalidValueError(f"several ports are called {shown(name)}", f"there is: {', '.join(known)}")
+    names = [str(field_of(port, "name") or field_of(port, "port")) for port in listed]
+    remedy = f"there is: {', '.join(known)}" if known else "there is no port at all"
+    if (hint := did_you_mean(wanted, names)).startswith("did"):
+        remedy = f"{hint} {remedy}"
+    raise InvalidValueError(f"no port is called {shown(name)}", remedy)

@@ -1,0 +1,40 @@
+"""One typed tree of settings: flag > environment > file > default; all that is known of them stands in the tree."""
+
+from pyconfd.settings.resolve import Resolved, resolve, resolve_again
+from pyconfd.settings.sources import Origin, Source
+from pyconfd.settings.tree import (
+    ApplySettings,
+    BackendTarget,
+    HaproxySettings,
+    KubernetesSettings,
+    LogSettings,
+    PresetSettings,
+    ReadMode,
+    ReloadMethod,
+    Settings,
+    StatusSettings,
+    TemplateSettings,
+    TotalLoss,
+    UndefinedMode,
+)
+
+__all__ = [
+    "ApplySettings",
+    "BackendTarget",
+    "HaproxySettings",
+    "KubernetesSettings",
+    "LogSettings",
+    "Origin",
+    "PresetSettings",
+    "ReadMode",
+    "ReloadMethod",
+    "Resolved",
+    "Settings",
+    "Source",
+    "StatusSettings",
+    "TemplateSettings",
+    "TotalLoss",
+    "UndefinedMode",
+    "resolve",
+    "resolve_again",
+]

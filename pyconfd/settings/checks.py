@@ -1,0 +1,114 @@
+"""What must hold between settings, and what is worth saying about a combination that works."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyconfd.errors import Problem
+from pyconfd.settings.sources import Origin, ReadText, Source
+from pyconfd.settings.table import TABLE
+from pyconfd.settings.tree import ReadMode, ReloadMethod
+
+_MANY_CERTIFICATES = 8
+"""More than any client certificate brings as its chain: a bundle of authorities."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sound:
+    """The values that are fine by themselves, and where they come from."""
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, Origin]
+
+    def get(self, *paths: str) -> tuple[Any, ...] | None:
+        """Give the values of settings, None if one of them is not fine."""
+        return tuple(self.values[path] for path in paths) if all(path in self.values for path in paths) else None
+
+    def is_given(self, path: str) -> bool:
+        return self.origins[path].source is not Source.DEFAULT
+
+    def problem(self, path: str, message: str, remedy: str) -> Problem:
+        return Problem(self.origins[path].place if self.is_given(path) else path, message, remedy)
+
+
+def contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin], read: ReadText) -> Iterator[Problem]:
+    """Give what is wrong between settings that are each fine; ``values`` lacks those that are not."""
+    sound = _Sound(values, origins)
+    yield from _reversed_bounds(sound)
+    yield from _half_a_client_certificate(sound, read)
+    if sound.get("kubernetes.in_cluster") == (True,) and (sound.get("kubernetes.kubeconfig") or ("",))[0]:
+        yield sound.problem("kubernetes.kubeconfig", "kubeconfig and in_cluster exclude each other", "leave one out")
+    if sound.get("haproxy.reload_method", "haproxy.reload_cmd") == (ReloadMethod.COMMAND, ()):
+        message = "the reload method is command, and there is no command"
+        yield sound.problem("haproxy.reload_method", message, _set("haproxy.reload_cmd"))
+    for path, usual in (("presets.use", "domains"), ("presets.node_address_types", "InternalIP")):
+        if sound.get(path) == ((),):
+            yield sound.problem(path, "at least one is needed", f"the usual one is {usual}")
+
+
+def _reversed_bounds(sound: _Sound) -> Iterator[Problem]:
+    for low, high in (("apply.quiet_s", "apply.cap_s"), ("apply.retry_min_s", "apply.retry_max_s")):
+        bounds = sound.get(low, high)
+        if bounds and bounds[1] < bounds[0]:
+            message = f"{high} ({bounds[1]:g} s) is below {low} ({bounds[0]:g} s)"
+            yield sound.problem(high if sound.is_given(high) else low, message, f"raise {high} or lower {low}")
+
+
+def _half_a_client_certificate(sound: _Sound, read: ReadText) -> Iterator[Problem]:
+    key, certificate = sound.get("kubernetes.ssl_key", "kubernetes.ssl_cert") or ("", "")
+    if key and not certificate:
+        yield sound.problem("kubernetes.ssl_key", "a client key without its certificate", _set("kubernetes.ssl_cert"))
+    if certificate and not key and _holds_key(certificate, read) is False:
+        remedy = f"{_set('kubernetes.ssl_key')}, or put the key into the same file"
+        yield sound.problem("kubernetes.ssl_cert", "a client certificate without its key", remedy)
+
+
+def remarks(values: Mapping[str, Any], origins: Mapping[str, Origin], read: ReadText) -> Iterator[str]:
+    """Give one sentence for each thing that works and may still not be what was meant."""
+    if values["kubernetes.ssl_ca"] is False:
+        yield f"{origins['kubernetes.ssl_ca']}: the API servers' certificates are not verified; anybody may answer"
+    interval = origins["kubernetes.interval_s"]
+    if interval.source is not Source.DEFAULT and values["kubernetes.mode"] is ReadMode.WATCH:
+        yield (
+            f"{interval}: has no effect, since changes are watched as they happen;"
+            f" to poll instead, set {TABLE['kubernetes.mode'].env}=poll"
+        )
+    certificate = origins["kubernetes.ssl_cert"]
+    if certificate.place == "environment SSL_CERT_FILE":
+        why = _no_client_certificate(values["kubernetes.ssl_cert"], read)
+        if why:
+            yield (
+                f"{certificate}: used as the client certificate, as python-confd did, but {why};"
+                " OpenSSL reads a CA bundle from the same variable; prefer PYCONFD_SSL_CERT"
+            )
+
+
+def _set(path: str) -> str:
+    row = TABLE[path]
+    return f"set {row.flags[0]} or {row.env}"
+
+
+def _holds_key(path: str, read: ReadText) -> bool | None:
+    """Tell whether a file has a private key; None where it cannot be read now."""
+    try:
+        return "PRIVATE KEY-----" in read(path)
+    except (OSError, ValueError):
+        return None
+
+
+def holds_key(path: str, read: ReadText) -> bool:
+    """Tell whether a file certainly has a private key."""
+    return _holds_key(path, read) is True
+
+
+def _no_client_certificate(path: str, read: ReadText) -> str:
+    """Say why a file does not look like a client certificate; "" where it does."""
+    try:
+        count = read(path).count("-----BEGIN CERTIFICATE-----")
+    except OSError as error:
+        return f"the file cannot be read ({error.strerror or 'unknown error'})"
+    except ValueError:
+        return "the file is not PEM"
+    if count > _MANY_CERTIFICATES:
+        return f"the file has {count} certificates, like a CA bundle"
+    return "" if count else "the file has no certificate in PEM"

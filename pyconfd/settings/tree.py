@@ -1,0 +1,323 @@
+"""The tree of settings. Each field says all that is known of it; flags, environment, TOML and documents follow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pyconfd.settings.kinds import (
+    Boolean,
+    CaFile,
+    Choice,
+    Command,
+    Count,
+    Kind,
+    Listen,
+    Listing,
+    PathText,
+    Seconds,
+    Text,
+    Variables,
+    api_server,
+    choice_of,
+    matching,
+    one_of,
+    port_range,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known of one field of the tree, put into its annotation.
+
+    ``name`` replaces SECTION_FIELD in the flag and in ``PYCONFD_...``; only the options of python-confd have one.
+    ``old_env`` is the environment name that python-confd read; ``short`` a further flag; ``empty`` says what an empty
+    value stands for.
+    """
+
+    about: str
+    kind: Kind
+    name: str = ""
+    old_env: str = ""
+    short: str = ""
+    empty: str = ""
+
+
+class ReadMode(StrEnum):
+    """How objects are kept current."""
+
+    WATCH = "watch"
+    POLL = "poll"
+
+
+class UndefinedMode(StrEnum):
+    """What an undefined name in a template does."""
+
+    STRICT = "strict"
+    LENIENT = "lenient"
+
+
+class ReloadMethod(StrEnum):
+    """How HAProxy is told to load a new configuration.
+
+    AUTO takes the first of COMMAND (if set), MASTER, SYSTEMD, SIGNAL that can be used.
+    """
+
+    AUTO = "auto"
+    MASTER = "master"
+    SYSTEMD = "systemd"
+    SIGNAL = "signal"
+    COMMAND = "command"
+
+
+class BackendTarget(StrEnum):
+    """Where traffic goes: straight to pods, or to a node port on each eligible node."""
+
+    POD = "pod"
+    NODE = "node"
+
+
+class TotalLoss(StrEnum):
+    """What to do when every endpoint is gone at once."""
+
+    HOLD = "hold"
+    APPLY = "apply"
+
+
+_FILE = PathText()
+_REQUIRED = PathText(optional=False)
+_DIRECTORY = PathText(optional=False, directory=True)
+_WAIT = Seconds()
+_LEVELS = Choice(
+    words=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+    aliases=MappingProxyType({"warn": "WARNING", "fatal": "CRITICAL", "notset": "DEBUG"}),
+)
+_ADDRESS_TYPES = one_of("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
+_NAMESPACE = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "the name of a namespace")
+_PRESET = one_of("domains")
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """``[kubernetes]``: which API servers, with which credentials, read how."""
+
+    api_servers: Annotated[
+        tuple[str, ...],
+        Setting(
+            "URLs of the API servers, tried in order; the first that answers is used",
+            Listing(api_server, metavar="URL,..."),
+            name="api_servers",
+            old_env="APISERVERS",
+            empty="from the kubeconfig or the pod",
+        ),
+    ] = ()
+    kubeconfig: Annotated[
+        str, Setting("kubeconfig with servers and credentials", _FILE, short="--kubeconfig", empty="none")
+    ] = ""
+    context: Annotated[
+        str, Setting("context of the kubeconfig", Text(), short="--context", empty="its current one")
+    ] = ""
+    in_cluster: Annotated[
+        bool,
+        Setting("take server, CA and token from the pod that pyconfd runs in", Boolean(), short="--in-cluster"),
+    ] = False
+    ssl_key: Annotated[
+        str,
+        Setting("key of the client certificate", _FILE, name="ssl_key", old_env="SSL_KEY_FILE", empty="none"),
+    ] = ""
+    ssl_cert: Annotated[
+        str,
+        Setting(
+            "client certificate; OpenSSL gives the old name SSL_CERT_FILE another meaning, so prefer PYCONFD_SSL_CERT",
+            _FILE,
+            name="ssl_cert",
+            old_env="SSL_CERT_FILE",
+            empty="none",
+        ),
+    ] = ""
+    ssl_ca: Annotated[
+        str | bool,
+        Setting(
+            "CA file that the API servers' certificates are verified with; false switches verification off",
+            CaFile(),
+            name="ssl_ca",
+            old_env="SSL_CA_FILE",
+            empty="/etc/pyconfd/ca.pem if there, else the system's",
+        ),
+    ] = ""
+    """A file; "" for /etc/pyconfd/ca.pem where it exists, else the system's; False switches verification off."""
+    token_file: Annotated[
+        str, Setting("file with a bearer token; read again when it changes", _FILE, short="--token-file", empty="none")
+    ] = ""
+    ignore_proxy_env: Annotated[
+        bool,
+        Setting(
+            "reach API servers directly, whatever http_proxy and its like say",
+            Boolean(),
+            name="ignore_proxy_env",
+            old_env="IGNORE_PROXY_ENV",
+        ),
+    ] = True
+    mode: Annotated[
+        ReadMode, Setting("watch: changes arrive as they happen; poll: lists each interval_s", choice_of(ReadMode))
+    ] = ReadMode.WATCH
+    interval_s: Annotated[
+        float,
+        Setting("pause between two lists when mode is poll", _WAIT, name="interval", old_env="REFRESH_INTERVAL"),
+    ] = 30.0
+    connect_timeout_s: Annotated[float, Setting("longest wait for a connection to an API server", _WAIT)] = 2.0
+    read_timeout_s: Annotated[float, Setting("longest silence of an API server before it counts as dead", _WAIT)] = 75.0
+    failback_s: Annotated[float, Setting("how often a better-placed API server is tried again", _WAIT)] = 300.0
+    page_size: Annotated[int, Setting("objects asked for in one page of a list", Count(1, 100_000))] = 500
+    cluster: Annotated[str, Setting("name of the cluster, for templates and logs", Text(), empty="none")] = ""
+    secret_namespaces: Annotated[
+        tuple[str, ...],
+        Setting("namespaces whose Secrets may be read", Listing(_NAMESPACE, metavar="NAME,..."), empty="none"),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSettings:
+    """``[templates]``: the fragments and how they are rendered; ``vars`` are the operator's own, as ``vars.NAME``."""
+
+    dir: Annotated[
+        str,
+        Setting("directory of the fragments (*.conf, *.tmpl)", _DIRECTORY, name="template_dir", old_env="TEMPLATE_DIR"),
+    ] = "/etc/pyconfd"
+    undefined: Annotated[
+        UndefinedMode,
+        Setting("an undefined name in a template: an error (strict) or nothing (lenient)", choice_of(UndefinedMode)),
+    ] = UndefinedMode.STRICT
+    trim_blocks: Annotated[bool, Setting("drop the line break behind a template tag", Boolean())] = True
+    vars: Annotated[
+        Mapping[str, Any],
+        Setting(
+            "your own values, for templates as vars.NAME; sources are merged", Variables(), short="--var", empty="none"
+        ),
+    ] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class PresetSettings:
+    """``[presets]``: which readings of the cluster, first one first."""
+
+    use: Annotated[
+        tuple[str, ...], Setting("readings of the cluster's annotations", Listing(_PRESET, metavar="NAME,..."))
+    ] = ("domains",)
+    backend_target: Annotated[
+        BackendTarget, Setting("where traffic goes: pod addresses or node ports", choice_of(BackendTarget))
+    ] = BackendTarget.POD
+    node_address_types: Annotated[
+        tuple[str, ...],
+        Setting("kinds of node addresses to use, best first", Listing(_ADDRESS_TYPES, metavar="TYPE,...")),
+    ] = ("InternalIP",)
+    listen_ports: Annotated[
+        tuple[str, ...],
+        Setting("ports that an annotation may ask to be bound", Listing(port_range, metavar="FIRST-LAST,...")),
+    ] = ("1024-32767",)
+    """Above the privileged ports and below Linux's ephemeral ones (net.ipv4.ip_local_port_range)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HaproxySettings:
+    """``[haproxy]``: what is written where, how it is checked and loaded."""
+
+    conf: Annotated[str, Setting("file to generate", _REQUIRED, old_env="HAPROXY_CONF")] = (
+        "/etc/haproxy/generated/haproxy.cfg"
+    )
+    files_dir: Annotated[
+        str,
+        Setting("directory of maps and certificates", PathText(directory=True), empty="the folder files beside conf"),
+    ] = ""
+    """"" is the folder ``files`` beside ``conf``."""
+    binary: Annotated[str, Setting("the haproxy program", _REQUIRED)] = "/usr/sbin/haproxy"
+    chk_cmd: Annotated[
+        tuple[str, ...],
+        Setting(
+            "command that checks a configuration; the file's path is appended, no shell",
+            Command(),
+            old_env="HAPROXY_CHECK_CMD",
+            empty="binary with the flags of unit, -c -f",
+        ),
+    ] = ()
+    """Empty: ``binary`` with the flags of ``unit``, ``-c -f``. The path of the candidate is appended."""
+    check_timeout_s: Annotated[float, Setting("longest time a check may take", _WAIT)] = 60.0
+    check_user: Annotated[
+        str, Setting("user that runs the check", Text(), empty="unit's user if pyconfd is root, else pyconfd's own")
+    ] = ""
+    """"" is the unit's user when pyconfd is root, else pyconfd's own."""
+    reload_method: Annotated[
+        ReloadMethod,
+        Setting(
+            "how haproxy is told to load; auto: the first of command, master, systemd, signal that can be used",
+            choice_of(ReloadMethod),
+        ),
+    ] = ReloadMethod.AUTO
+    reload_cmd: Annotated[
+        tuple[str, ...],
+        Setting("command that reloads haproxy; no shell", Command(), old_env="HAPROXY_RELOAD_CMD", empty="none"),
+    ] = ()
+    reload_timeout_s: Annotated[float, Setting("longest time a reload may take", _WAIT)] = 30.0
+    master_socket: Annotated[str, Setting("socket of haproxy's master process", _FILE, empty="none")] = (
+        "/run/haproxy-master.sock"
+    )
+    pid_file: Annotated[str, Setting("file with the number of haproxy's process", _FILE, empty="none")] = (
+        "/run/haproxy.pid"
+    )
+    unit: Annotated[str, Setting("systemd unit of haproxy", Text(), empty="none")] = "haproxy.service"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySettings:
+    """``[apply]``: when changes are applied and what is kept."""
+
+    quiet_s: Annotated[
+        float, Setting("a change is applied when nothing more came for so long", Seconds(above=False))
+    ] = 0.2
+    cap_s: Annotated[float, Setting("a change is applied after so long at the latest", Seconds(above=False))] = 2.0
+    retry_min_s: Annotated[float, Setting("first pause before a failed change is tried again", _WAIT)] = 1.0
+    retry_max_s: Annotated[float, Setting("longest pause between tries", _WAIT)] = 60.0
+    boot_wait_s: Annotated[
+        float, Setting("wait for the cluster at start before the last good one serves", Seconds(above=False))
+    ] = 5.0
+    keep_generations: Annotated[int, Setting("applied configurations kept on disk", Count(1, 10_000))] = 20
+    total_loss: Annotated[
+        TotalLoss, Setting("when every endpoint is gone at once: hold the change, or apply it", choice_of(TotalLoss))
+    ] = TotalLoss.HOLD
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSettings:
+    """``[status]``: the HTTP server for metrics and health; an empty ``listen`` switches it off."""
+
+    listen: Annotated[
+        str, Setting("address of the HTTP server for metrics and health", Listen(), empty="switched off")
+    ] = "127.0.0.1:9101"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """``[log]``: ``format`` is "text" or "json"."""
+
+    level: Annotated[str, Setting("least level that is logged", _LEVELS, old_env="LOGLEVEL")] = "INFO"
+    format: Annotated[str, Setting("text for people, json for machines", Choice(("text", "json")))] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The whole tree. ``state_dir`` survives a reboot, ``runtime_dir`` does not."""
+
+    kubernetes: Annotated[KubernetesSettings, "which API servers, with which credentials, read how"] = (
+        KubernetesSettings()
+    )
+    templates: Annotated[TemplateSettings, "the fragments and how they are rendered"] = TemplateSettings()
+    presets: Annotated[PresetSettings, "which readings of the cluster, first one first"] = PresetSettings()
+    haproxy: Annotated[HaproxySettings, "what is written where, how it is checked and loaded"] = HaproxySettings()
+    apply: Annotated[ApplySettings, "when changes are applied and what is kept"] = ApplySettings()
+    status: Annotated[StatusSettings, "metrics and health over HTTP"] = StatusSettings()
+    log: Annotated[LogSettings, "what is logged, and how"] = LogSettings()
+    state_dir: Annotated[str, Setting("history and last good configuration; survives a reboot", _DIRECTORY)] = (
+        "/var/lib/pyconfd"
+    )
+    runtime_dir: Annotated[str, Setting("status and locks of the running daemon", _DIRECTORY)] = "/run/pyconfd"

@@ -1,0 +1,232 @@
+"""A status for a person: aligned, a screenful, the worst first."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.status import ApiServerState, CredentialState, Phase, ResourceState, Status
+from pyconfd.status.durations import DAY_S, long, short
+from pyconfd.status.health import STALE_AFTER_S, liveness, sync_age_s
+from pyconfd.status.redaction import public_status
+from pyconfd.status.report import Freshness, StatusReport
+
+EXPIRY_WARNING_S = 30 * DAY_S
+EXPIRY_CRITICAL_S = 7 * DAY_S
+REFUSED_SHOWN = 10
+PROBLEM_WIDTH = 80
+
+_GOOD, _WARNING, _BAD, _FAINT, _BOLD = "32", "33", "31", "2", "1"
+_PHASE_COLOUR = {
+    Phase.SERVING: _GOOD,
+    Phase.STARTING: _WARNING,
+    Phase.WAITING: _WARNING,
+    Phase.SERVING_LAST_GOOD: _WARNING,
+    Phase.HELD: _WARNING,
+    Phase.REJECTED: _BAD,
+    Phase.FAILED: _BAD,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Pen:
+    colour: bool
+
+    def __call__(self, code: str, text: str) -> str:
+        return f"\033[{code}m{text}\033[0m" if self.colour and text else text
+
+
+def render_text(report: StatusReport, *, colour: bool = False) -> str:
+    """Give ``report`` as lines that end with a newline; ANSI colours only with ``colour``."""
+    pen = _Pen(colour)
+    lines = list(_headline(report, pen))
+    if report.status is not None:
+        status = public_status(report.status)
+        lines += _problems(report, status, pen)
+        lines += _source(report, status, pen)
+        lines += _refused(status.refused, pen)
+        lines += _counts(status, pen)
+    else:
+        lines += _section("Problems", (str(problem).splitlines() for problem in report.problems), pen)
+    return "\n".join(lines) + "\n"
+
+
+def clean(text: str) -> str:
+    """Give ``text`` with every control character escaped: it comes from strangers and goes to a terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _headline(report: StatusReport, pen: _Pen) -> Iterator[str]:
+    status = report.status
+    if status is None:
+        yield pen(_BAD, "NOT RUNNING") + "  there is neither a pyconfd that answers nor a status that it left behind"
+        return
+    words = status.phase.value.upper().replace("_", " ")
+    about = f"pyconfd {clean(status.version)}, pid {status.pid}"
+    if report.freshness is Freshness.LAST_KNOWN:
+        age = report.now - status.now
+        when = f"last known, {long(age)} ago" if age >= -1 else "last known (the clock was set back since)"
+        yield f"{pen(_BAD, 'NOT RUNNING')}  {about} does not answer; all below is {pen(_BOLD, when)}"
+        yield f"was {words}  {_generation(status, report.now)}"
+        return
+    yield f"{pen(_PHASE_COLOUR[status.phase], words)}  {_generation(status, report.now)}"
+    asked = "" if report.freshness is Freshness.LIVE else f"; from its file, {short(report.now - status.now)} old"
+    yield pen(_FAINT, f"{about}, up {short(report.now - status.started_at)}{asked}")
+
+
+def _generation(status: Status, now: float) -> str:
+    generation = status.generation
+    if generation is None:
+        return "nothing applied yet"
+    parts = [
+        f"generation {generation.number}",
+        f"applied {short(now - generation.applied_at)} ago",
+        "verified" if status.verified else "not verified",
+    ]
+    if status.pending_since:
+        parts.append(f"a change waits since {short(now - status.pending_since)}")
+    return ", ".join(parts)
+
+
+def _problems(report: StatusReport, status: Status, pen: _Pen) -> list[str]:
+    found = [str(problem) for problem in report.problems] + list(status.problems)
+    if report.running:
+        found += _ages(report, status)
+    if status.hold_id:
+        found.append(f"a change is held back\n    -> look at it, then: pyconfd allow {status.hold_id}")
+    blocks = []
+    for problem in found:
+        first, *rest = problem.splitlines() or [""]
+        blocks.append([f"{pen(_BAD, '!')} {clean(first)}", *(f"    {clean(line.strip())}" for line in rest)])
+    return _section("Problems", blocks, pen)
+
+
+def _ages(report: StatusReport, status: Status) -> Iterator[str]:
+    alive = liveness(replace(status, now=report.now))
+    if not alive.good:
+        yield alive.reason
+    age = sync_age_s(status, report.now)
+    if age == float("inf"):
+        if status.phase is not Phase.STARTING:
+            yield "no API server has given the whole data yet: what serves is the last good configuration, or nothing"
+    elif age >= STALE_AFTER_S:
+        yield f"the data is {short(age)} old: no API server confirms it (limit {short(STALE_AFTER_S)})"
+
+
+def _source(report: StatusReport, status: Status, pen: _Pen) -> Iterator[str]:
+    now, was = report.now, "" if report.running else "was "
+    servers = [_server(server, now, was, pen) for server in status.source.api_servers]
+    remedies = [_remedy(server.last_error) for server in status.source.api_servers]
+    lines = ([line, *remedy] for line, remedy in zip(_aligned(servers), remedies, strict=True))
+    yield from _section("API servers", lines, pen)
+    credentials = [_credential(credential, now, pen) for credential in status.source.credentials]
+    yield from _section("Credentials", ([line] for line in _aligned(credentials)), pen)
+    reachable = any(server.healthy for server in status.source.api_servers)
+    resources = [_resource(resource, now, pen, say_problem=reachable) for resource in status.source.resources]
+    yield from _section("Resources", ([line] for line in _aligned(resources)), pen)
+
+
+def _server(server: ApiServerState, now: float, was: str, pen: _Pen) -> list[str]:
+    up = pen(_GOOD, f"{was}up") if server.healthy else pen(_BAD, f"{was}down")
+    use = f"{was}in use" if server.in_use else ""
+    if server.last_error:
+        said = f"{_brief(server.last_error, server.url)} ({_ago(server.last_error_at, now)})"
+    else:
+        said = f"answered {_ago(server.last_ok_at, now)}" if server.last_ok_at else "not asked yet"
+    return [clean(server.url), up, use, said]
+
+
+def _credential(credential: CredentialState, now: float, pen: _Pen) -> list[str]:
+    left = credential.expires_at - now
+    if not credential.expires_at:
+        expiry = "no known expiry"
+    elif left <= 0:
+        expiry = pen(_BAD, f"EXPIRED {short(-left)} ago")
+    elif left < EXPIRY_CRITICAL_S:
+        expiry = pen(_BAD, f"CRITICAL: expires in {short(left)}")
+    elif left < EXPIRY_WARNING_S:
+        expiry = pen(_WARNING, f"WARNING: expires in {short(left)}")
+    else:
+        expiry = f"expires in {short(left)}"
+    return [clean(credential.name), expiry, pen(_BAD, clean(credential.problem))]
+
+
+def _resource(resource: ResourceState, now: float, pen: _Pen, *, say_problem: bool) -> list[str]:
+    """Give one row; that no API server can be reached is said once, above."""
+    problem = _brief(resource.problem) if say_problem else ""
+    confirmed = f"confirmed {_ago(resource.last_sync_at, now)}" if resource.synced else pen(_BAD, "not listed yet")
+    return [resource.resource.value, f"{resource.objects:,} objects", confirmed, pen(_BAD, problem)]
+
+
+def _refused(refused: Sequence[Refusal], pen: _Pen) -> list[str]:
+    if not refused:
+        return []
+    groups: dict[RefusalReason, list[Refusal]] = defaultdict(list)
+    for refusal in sorted(refused):
+        groups[refusal.reason].append(refusal)
+    ranked = sorted((rank, reason) for reason, members in groups.items() for rank in range(len(members)))
+    shown: dict[RefusalReason, int] = defaultdict(int)
+    for _, reason in ranked[:REFUSED_SHOWN]:
+        shown[reason] += 1
+    blocks = []
+    for reason, members in sorted(groups.items()):
+        lines = [f"{reason.value} ({len(members)})"]
+        for refusal in members[: shown[reason]]:
+            value = f' "{clean(refusal.value)}"' if refusal.value else ""
+            lines.append(f"    {clean(str(refusal.ref))}  {clean(refusal.field)}{value}: {clean(refusal.detail)}")
+        blocks.append(lines)
+    if len(refused) > REFUSED_SHOWN:
+        blocks.append([f"... and {len(refused) - REFUSED_SHOWN} more, all of them in /status.json"])
+    return _section(f"Left out ({len(refused)})", blocks, pen)
+
+
+def _counts(status: Status, pen: _Pen) -> list[str]:
+    rows = [
+        ["reloads", _tally(status.reloads_by_reason)],
+        ["failures", _tally(status.failures_by_step)],
+        ["seen", f"{status.events_total:,} events, {status.reconciliations_total:,} reconciliations"],
+    ]
+    return _section("Since the start", ([line] for line in _aligned(rows)), pen)
+
+
+def _tally(counts: Mapping[str, int]) -> str:
+    pairs = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{clean(name)} {count:,}" for name, count in pairs if count) or "none"
+
+
+def _section(title: str, blocks: Iterable[Sequence[str]], pen: _Pen) -> list[str]:
+    lines = [f"  {line}" for block in blocks for line in block]
+    return ["", pen(_BOLD, title), *lines] if lines else []
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Give the rows with their columns under each other; what only colours takes no room."""
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)] if rows else []
+    lines = []
+    for row in rows:
+        cells = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cell for cell, width in zip(cells, widths, strict=True) if width).rstrip())
+    return lines
+
+
+def _width(cell: str) -> int:
+    if not cell.startswith("\033["):
+        return len(cell)
+    return len(cell) - len(cell.split("m", 1)[0]) - 1 - len("\033[0m")
+
+
+def _brief(problem: str, known: str = "") -> str:
+    """Give the problem without its remedy and without the URL that stands beside it, on one short line."""
+    text = clean(" ".join(problem.partition("->")[0].split()))
+    if known and text.startswith(known):
+        text = text.removeprefix(known).lstrip(": ")
+    return text if len(text) <= PROBLEM_WIDTH else f"{text[: PROBLEM_WIDTH - 3]}..."
+
+
+def _remedy(problem: str) -> list[str]:
+    remedy = clean(" ".join(problem.partition("->")[2].split()))
+    return [f"  -> {remedy}"] if remedy else []
+
+
+def _ago(at: float, now: float) -> str:
+    return f"{short(now - at)} ago" if at else "never"

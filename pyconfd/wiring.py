@@ -1,0 +1,141 @@
+"""Turns settings into the parts that the daemon and the commands are made of; part of the composition root."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pyconfd.errors import PyconfdError
+from pyconfd.haproxy.sections import binds
+from pyconfd.model.context import Context, Refusal
+from pyconfd.model.rendering import FragmentSet
+from pyconfd.model.snapshot import Resource, Snapshot
+from pyconfd.presets import registry
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.engine import Rendered, Renderer, RenderOptions
+from pyconfd.render.order import order_differs
+from pyconfd.settings import BackendTarget, Settings, UndefinedMode
+from pyconfd.sources.file import read_snapshot
+from pyconfd.sources.fragments import read_fragments
+from pyconfd.sources.kubernetes.source import read_once
+
+ONCE_TIMEOUT_S = 30.0
+"""How long a command waits for a whole view of the cluster."""
+
+
+class SystemClock:
+    """The real clocks."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds that never jump."""
+        return time.monotonic()
+
+    def date(self, now: float) -> str:
+        """Give the local time as python-confd printed it, always with microseconds."""
+        return datetime.fromtimestamp(now).strftime("%Y-%m-%d %H:%M:%S.%f")  # noqa: DTZ006 - local, as it was
+
+
+def resources(settings: Settings) -> frozenset[Resource]:
+    """Give what has to be read from the cluster, and may be: nothing else."""
+    return registry.resources_of(settings.presets.use, secrets=bool(settings.kubernetes.secret_namespaces))
+
+
+def fragments(settings: Settings) -> FragmentSet:
+    """Read the template directory; raises TransientError."""
+    return read_fragments(settings.templates.dir)
+
+
+def renderer(settings: Settings, found: FragmentSet) -> Renderer:
+    """Compile the fragments; raises RejectedInput."""
+    options = RenderOptions(
+        files_dir=settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files"),
+        lenient=settings.templates.undefined is UndefinedMode.LENIENT,
+        trim_blocks=settings.templates.trim_blocks,
+        variables=settings.templates.vars,
+    )
+    return Renderer(found, options)
+
+
+def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
+    """Give the options of the presets; the ports that the fragments bind for an empty cluster are the operator's."""
+    ranges = [text.partition("-") for text in settings.presets.listen_ports]
+    options = PresetOptions(
+        node_ports=settings.presets.backend_target is BackendTarget.NODE,
+        node_address_types=settings.presets.node_address_types,
+        listen_ports=tuple((int(first), int(last)) for first, _, last in ranges),
+    )
+    try:
+        empty = registry.translate(Snapshot(), settings.presets.use, options)
+        text = compiled.render(empty, curdate="").rendering.text
+    except PyconfdError:
+        return options  # fragments that need objects bind nothing by themselves; the bind check remains
+    reserved = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
+    return PresetOptions(options.node_ports, options.node_address_types, options.listen_ports, reserved)
+
+
+def order_note(found: FragmentSet) -> str:
+    """Say where the natural order of the fragments differs from python-confd's order by bytes, or ""."""
+    names = [fragment.name for fragment in found.fragments]
+    if not order_differs(names):
+        return ""
+    return f"fragments are taken in natural order ({', '.join(names)}); python-confd took them by bytes: " + ", ".join(
+        sorted(names)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """One rendering for a command: from the cluster or from files."""
+
+    snapshot: Snapshot
+    context: Context
+    rendered: Rendered
+    refused: tuple[Refusal, ...]
+    notes: tuple[str, ...]
+
+
+def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[Snapshot, tuple[Refusal, ...]]:
+    """Read files, or the cluster; raises ConfigurationError or TransientError."""
+    if snapshot_files:
+        return read_snapshot(snapshot_files)
+    return read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S)
+
+
+def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None) -> Once:
+    """Render once; ``curdate`` None is now. Raises any of the error tree."""
+    found = fragments(settings)
+    compiled = renderer(settings, found)
+    snapshot, unreadable = snapshot_once(settings, snapshot_files)
+    context = registry.translate(snapshot, settings.presets.use, preset_options(settings, compiled))
+    clock = SystemClock()
+    rendered = compiled.render(context, curdate=clock.date(clock.now()) if curdate is None else curdate)
+    notes = tuple(note for note in (order_note(found),) if note)
+    return Once(snapshot, context, rendered, tuple(sorted({*context.refused, *unreadable})), notes)
+
+
+class Holds:
+    """What operators let through: one empty file for each hold, named by its id."""
+
+    def __init__(self, runtime_dir: str) -> None:
+        self._folder = Path(runtime_dir) / "allowed"
+
+    def allow(self, hold_id: str) -> None:
+        """Let this hold through; raises OSError."""
+        self._folder.mkdir(mode=0o770, parents=True, exist_ok=True)
+        (self._folder / hold_id).touch()
+
+    def allowed(self) -> frozenset[str]:
+        """Give the holds that were let through."""
+        try:
+            return frozenset(entry.name for entry in self._folder.iterdir())
+        except OSError:
+            return frozenset()
+
+    def forget(self) -> None:
+        """Take all permissions back: each is for one change."""
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,35 @@
+"""``python -m tests.bench [NAME]``: all benchmarks, or those whose function or figure name holds NAME."""
+
+import sys
+
+from pyconfd.status.logging import configure
+from tests.bench import reading, starting
+from tests.bench.figures import Benchmark
+
+BENCHMARKS: tuple[Benchmark, ...] = (
+    reading.resync_cpu,
+    reading.resync_memory,
+    reading.watch_event_cpu,
+    starting.first_configuration,
+)
+
+
+def main(only: str) -> int:
+    """Run and print; give 1 where a goal was missed, 2 where no benchmark has that name."""
+    configure("WARNING", "text")
+    chosen = [b for b in BENCHMARKS if only in b.__name__] or (list(BENCHMARKS) if only else [])
+    shown, missed = 0, False
+    for benchmark in chosen:
+        for figure in benchmark():
+            if only in figure.name or only in benchmark.__name__:
+                figure.show()
+                shown += 1
+                missed = missed or figure.met is False
+    if not shown:
+        sys.stderr.write(f"no benchmark is named {only}; there are: {', '.join(b.__name__ for b in BENCHMARKS)}\n")
+        return 2
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))

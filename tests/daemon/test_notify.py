@@ -1,0 +1,118 @@
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyconfd.daemon.notify import SystemdNotifier
+
+
+class FakeSystemd:
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.settimeout(20)
+        self.socket.bind(address.replace("@", "\0", 1) if address.startswith("@") else address)
+
+    def heard(self) -> dict[str, str]:
+        return dict(line.split("=", 1) for line in self.socket.recv(65536).decode().splitlines())
+
+
+@pytest.fixture(params=["path", "abstract"])
+def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FakeSystemd]:
+    address = str(tmp_path / "notify") if request.param == "path" else f"@pyconfd-test-{uuid.uuid4()}"
+    fake = FakeSystemd(address)
+    yield fake
+    fake.socket.close()
+
+
+@pytest.fixture
+def notifier(systemd: FakeSystemd) -> Iterator[SystemdNotifier]:
+    it = SystemdNotifier({"NOTIFY_SOCKET": systemd.address})
+    yield it
+    it.close()
+
+
+def test_ready_with_its_line(systemd: FakeSystemd, notifier: SystemdNotifier) -> None:
+    assert notifier.enabled
+    notifier.ready("serving generation 12")
+    assert systemd.heard() == {"READY": "1", "STATUS": "serving generation 12"}
+
+
+def test_watchdog_status_and_stopping(systemd: FakeSystemd, notifier: SystemdNotifier) -> None:
+    notifier.watchdog()
+    notifier.status("waiting:\nno API server\tanswers")
+    notifier.stopping()
+    assert systemd.heard() == {"WATCHDOG": "1"}
+    assert systemd.heard() == {"STATUS": "waiting: no API server answers"}
+    assert systemd.heard() == {"STOPPING": "1"}
+
+
+def test_reloading_carries_the_monotonic_clock(systemd: FakeSystemd, notifier: SystemdNotifier) -> None:
+    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    notifier.reloading()
+    heard = systemd.heard()
+    assert heard["RELOADING"] == "1"
+    assert before <= int(heard["MONOTONIC_USEC"]) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+
+
+def test_a_status_cannot_smuggle_in_another_message(systemd: FakeSystemd, notifier: SystemdNotifier) -> None:
+    notifier.status("x\nMAINPID=1")
+    assert set(systemd.heard()) == {"STATUS"}
+
+
+def test_without_systemd_it_is_silent() -> None:
+    notifier = SystemdNotifier({})
+    notifier.ready("x")
+    notifier.watchdog()
+    assert not notifier.enabled
+    assert notifier.watchdog_interval_s == 0.0
+
+
+def test_child_processes_inherit_nothing_to_speak_with() -> None:
+    environ = {"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1", "PATH": "/bin"}
+    SystemdNotifier(environ)
+    assert environ == {"PATH": "/bin"}
+
+
+@pytest.mark.parametrize(
+    ("usec", "pid", "interval_s"),
+    [
+        ("30000000", "own", 15.0),
+        ("30000000", "", 15.0),
+        ("30000000", "1", 0.0),
+        ("", "", 0.0),
+        ("soon", "", 0.0),
+    ],
+)
+def test_the_watchdog_is_fed_twice_in_its_time(usec: str, pid: str, interval_s: float) -> None:
+    environ = {
+        "NOTIFY_SOCKET": "/nowhere",
+        "WATCHDOG_USEC": usec,
+        "WATCHDOG_PID": str(os.getpid()) if pid == "own" else pid,
+    }
+    assert SystemdNotifier(environ).watchdog_interval_s == interval_s
+
+
+def test_a_socket_that_is_gone_stops_nothing_and_a_new_one_is_found(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    notifier = SystemdNotifier({"NOTIFY_SOCKET": address})
+    notifier.watchdog()
+    fake = FakeSystemd(address)
+    notifier.ready()
+    assert fake.heard() == {"READY": "1"}
+    fake.socket.close()
+    Path(address).unlink()
+    notifier.watchdog()
+    again = FakeSystemd(address)
+    notifier.watchdog()
+    assert again.heard() == {"WATCHDOG": "1"}
+    again.socket.close()
+    notifier.close()
+
+
+def test_a_kind_of_address_that_it_does_not_know_is_as_none() -> None:
+    assert not SystemdNotifier({"NOTIFY_SOCKET": "vsock:2:1234"}).enabled

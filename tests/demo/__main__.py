@@ -1,0 +1,194 @@
+"""Plays the demo's scenes; each shows one promise and fails the demo where it does not hold."""
+
+import subprocess
+import sys
+import threading
+import time
+
+from pyconfd import __version__
+from tests.demo.clients import Crowd, ask, ping_redis
+from tests.demo.stage import DemoError, Stage, wait_for
+from tests.world.haproxy import BINARY
+
+COLOUR = sys.stdout.isatty()
+
+
+def _paint(code: str, text: str) -> str:
+    return f"\033[{code}m{text}\033[0m" if COLOUR else text
+
+
+def title(text: str) -> None:
+    """Begin a scene."""
+    sys.stdout.write(f"\n{_paint('1;36', text)}\n")
+    sys.stdout.flush()
+
+
+def line(text: str) -> None:
+    """Show something."""
+    sys.stdout.write(f"   {text}\n")
+    sys.stdout.flush()
+
+
+def good(text: str) -> None:
+    """Show that a promise held."""
+    line(f"{_paint('32', 'ok')} {text}")
+
+
+def require(condition: object, what: str) -> None:
+    """Fail the demo unless ``condition`` holds."""
+    if not condition:
+        raise DemoError(what)
+
+
+def first_configuration(stage: Stage) -> None:
+    """From nothing to a serving balancer."""
+    title("1  From an empty directory to a serving balancer")
+    began = time.monotonic()
+    stage.start()
+    wait_for(lambda: ask(stage.http, "shop.example.com").startswith("shop-"), "the first request is answered")
+    took_s = time.monotonic() - began
+    wait_for(lambda: stage.status().get("phase") == "serving", "pyconfd says that it serves")
+    status = stage.status()
+    line("shop.example.com   http    2 pods    demo/shop")
+    line("blog.example.com   http    1 pod     demo/blog")
+    line("cache.example.com  redis   1 pod     demo/cache")
+    for refusal in status["refused"]:
+        line(_paint("33", f"refused: {refusal['ref']['namespace']}/{refusal['ref']['name']}: {refusal['detail']}"))
+    require(len(status["refused"]) == 1, "the second claim of shop.example.com is refused")
+    good(
+        f"generation {status['generation']['number']}, checked, and verified in the running worker,"
+        f" {took_s:.1f} s after the start"
+    )
+
+
+def requests(stage: Stage) -> None:
+    """Names reach their pods."""
+    title(f"2  Requests through the balancer   http://127.0.0.1:{stage.http}")
+    answers = [ask(stage.http, "shop.example.com") for _ in range(4)]
+    line(f"shop.example.com     {'  '.join(answers)}")
+    require(set(answers) == {"shop-1", "shop-2"}, f"both pods of shop answer, not {answers}")
+    blog, unknown = ask(stage.http, "Blog.Example.com:80"), ask(stage.http, "unknown.example.com")
+    line(f"blog.example.com     {blog}")
+    line(f"unknown.example.com  {unknown}, with a page that says what to annotate")
+    wait_for(lambda: ping_redis(stage.redis) == "+PONG", "redis answers through the balancer")
+    line("redis PING           +PONG")
+    require((blog, unknown) == ("blog-1", "503"), "blog and the landing page answer")
+    good("routing by host name in any case, with or without a port, and by port for redis")
+
+
+def scale_up(stage: Stage) -> None:
+    """A new pod answers, and nobody notices."""
+    title("3  A service is scaled up under load")
+    crowd = Crowd(stage.http, "shop.example.com")
+    began = time.monotonic()
+    pod = stage.scale_up("shop", "127.18.10.3")
+    wait_for(lambda: crowd.seen()[pod] > 3, f"{pod} answers")
+    took_s = time.monotonic() - began
+    answers = crowd.stop()
+    line("  ".join(f"{name} x{count}" for name, count in sorted(answers.items())))
+    require(all(answer.startswith("shop-") for answer in answers), f"no request fails, not {dict(answers)}")
+    good(f"{pod} answers {took_s:.2f} s after the event; {answers.total()} requests, none failed")
+
+
+def drain(stage: Stage) -> None:
+    """A pod that terminates ends what it began."""
+    title("4  A pod terminates and is drained")
+    pod = "shop-1"
+    backend = stage.pods.pods[pod]
+    backend.delay_s = 1.5
+    slow: list[str] = []
+    asked = backend.accepted
+    threads = [
+        threading.Thread(target=lambda: slow.append(ask(stage.http, "shop.example.com")), daemon=True) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: backend.accepted > asked, "a slow request is on its way")
+    stage.terminate("shop", pod)
+    before = stage.status().get("generation", {}).get("number", 0)
+    wait_for(
+        lambda: stage.status().get("pending_since") == 0 and "weight 0" in stage.haproxy.conf.read_text(), "drained"
+    )
+    answers = [ask(stage.http, "shop.example.com") for _ in range(12)]
+    for thread in threads:
+        thread.join()
+    line(f"new requests         {'  '.join(sorted(set(answers)))}")
+    line(f"begun before         {'  '.join(sorted(slow))}")
+    require(pod not in answers, f"no new request reaches {pod}")
+    require(pod in slow and not any("fail" in answer for answer in slow), f"{pod} ends its request, not {slow}")
+    stage.remove("shop", pod)
+    wait_for(
+        lambda: stage.status()["generation"]["number"] > before and pod not in stage.haproxy.conf.read_text(), "gone"
+    )
+    good(f"{pod} answered what it had begun, got nothing new, and left")
+
+
+def fail_over(stage: Stage) -> None:
+    """An API server dies, the next takes over."""
+    title("5  The first API server dies; then the service is scaled up again")
+    first, second = stage.servers
+    crowd = Crowd(stage.http, "shop.example.com")
+    first.refuse()
+    pod = stage.scale_up("shop", "127.18.10.4")
+    took_s = wait_for(lambda: crowd.seen()[pod] > 3, f"{pod} answers")
+    answers = crowd.stop()
+    servers = stage.status()["source"]["api_servers"]
+    for server in servers:
+        state = _paint("32", "in use") if server["in_use"] else _paint("31", server["last_error"][:90] or "down")
+        line(f"{server['url']}   {state}")
+    require([server["in_use"] for server in servers] == [False, True], "the second API server is in use")
+    require(second.watches() > 0, "the second API server is watched")
+    require(all(answer.startswith("shop-") for answer in answers), f"no request fails, not {dict(answers)}")
+    good(f"{pod} answers {took_s:.2f} s after that, through the second; {answers.total()} requests, none failed")
+
+
+def keep(stage: Stage) -> None:
+    """Stay up until interrupted, and say what to try."""
+    title("Everything stays up until Ctrl-C. Things to try:")
+    pyconfd = f"{sys.executable} -m pyconfd"
+    stage.servers[0].listen()
+    for what in (
+        f"curl -H 'Host: shop.example.com' http://127.0.0.1:{stage.http}/",
+        f"curl http://127.0.0.1:{stage.stats}/                   # HAProxy's statistics",
+        f"{pyconfd} status --config {stage.config}",
+        f"{pyconfd} plan --config {stage.config}",
+        f"kubectl --server {stage.servers[0].url} get services,endpointslices -A",
+        f"kubectl --server {stage.servers[0].url} annotate service thief -n demo domain=mine.example.com --overwrite",
+        f"curl http://127.0.0.1:{stage.page}/metrics",
+        f"cat {stage.haproxy.conf}",
+        f"tail -f {stage.log}",
+    ):
+        line(what)
+    threading.Event().wait()
+
+
+def main(arguments: list[str]) -> int:
+    """Play; 0 if every promise held."""
+    version = subprocess.run([BINARY, "-v"], capture_output=True, text=True, check=True).stdout.split()[2]
+    sys.stdout.write(_paint("1", f"pyconfd {__version__} with HAProxy {version}: a small cluster, all on loopback\n"))
+    began = time.monotonic()
+    try:
+        with Stage() as stage:
+            stage.populate()
+            try:
+                for scene in (first_configuration, requests, scale_up, drain, fail_over):
+                    scene(stage)
+                if "--keep" in arguments:
+                    keep(stage)
+            except DemoError as error:
+                sys.stdout.write(f"\n{_paint('1;31', 'FAILED')} {error}\n")
+                if stage.log.exists():
+                    sys.stdout.write("".join(f"   | {text}\n" for text in stage.log.read_text().splitlines()[-25:]))
+                return 1
+    except KeyboardInterrupt:
+        sys.stdout.write("\nEverything has been stopped.\n")
+        return 0
+    sys.stdout.write(
+        f"\n{_paint('1;32', 'All of it held.')} {time.monotonic() - began:.0f} s; nothing is left running. "
+    )
+    sys.stdout.write("make demo KEEP=1 stays up.\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,62 @@
+"""The demo's clients: what a user's browser or program would do."""
+
+import http.client
+import socket
+import threading
+from collections import Counter
+
+
+def ask(port: int, host: str, timeout_s: float = 10.0) -> str:
+    """Send one request on a connection of its own; give the pod that answered, or the status code."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
+    try:
+        connection.request("GET", "/", headers={"Host": host, "Connection": "close"})
+        answer = connection.getresponse()
+        body = answer.read().decode()
+        return body.strip() if answer.status == 200 else str(answer.status)
+    except (OSError, http.client.HTTPException) as error:
+        return f"failed: {type(error).__name__}"
+    finally:
+        connection.close()
+
+
+def ping_redis(port: int) -> str:
+    """Send PING; give the reply."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).decode().strip()
+    except OSError as error:
+        return f"failed: {type(error).__name__}"
+
+
+class Crowd:
+    """Clients that never stop asking; every answer is counted."""
+
+    def __init__(self, port: int, host: str, clients: int = 2) -> None:
+        self._port, self._host = port, host
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self.answers: Counter[str] = Counter()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(clients)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            answer = ask(self._port, self._host)
+            with self._lock:
+                self.answers[answer] += 1
+            self._stop.wait(0.004)
+
+    def seen(self) -> Counter[str]:
+        """Give a copy of what was answered so far."""
+        with self._lock:
+            return Counter(self.answers)
+
+    def stop(self) -> Counter[str]:
+        """End; give all answers."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        return self.answers

@@ -1,0 +1,53 @@
+"""Renders the shipped fragments from plain values and writes the files they declare."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyconfd.fragments import directory
+from pyconfd.model.context import Context
+from pyconfd.model.rendering import Rendering
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.sources.fragments import read_fragments
+
+HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
+GOLDEN = Path(__file__).parent.parent / "golden" / "domains"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What the preset ``domains`` puts into ``endpoints``."""
+
+    pod: str
+    node: str
+    zone: str
+    address: str
+    port: int
+    family: str
+    state: str
+
+
+def read_context(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give the domains and the operator's variables of a golden case."""
+    case = json.loads(path.read_text())
+    for items in case["domains"].values():
+        items["endpoints"] = [Endpoint(**endpoint) for endpoint in items["endpoints"]]
+    return case["domains"], case["vars"]
+
+
+def render_shipped(domains: Mapping[str, Any], variables: Mapping[str, Any], files_dir: str) -> Rendering:
+    renderer = Renderer(read_fragments(directory()), RenderOptions(files_dir, variables=variables))
+    rendered = renderer.render(Context({"domains": domains}), curdate="")
+    assert not rendered.used_curdate
+    return rendered.rendering
+
+
+def write_rendering(rendering: Rendering, conf: Path) -> None:
+    for file in rendering.files:
+        Path(file.path).parent.mkdir(parents=True, exist_ok=True)
+        Path(file.path).write_text(file.content)
+    conf.write_text(rendering.text)

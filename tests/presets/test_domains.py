@@ -1,0 +1,375 @@
+import pytest
+
+from pyconfd.model.context import RefusalReason
+from pyconfd.model.kubernetes import EndpointPort, EndpointSubset, ServicePort
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.views import EndpointView
+from tests.presets.objects import (
+    Named,
+    domains,
+    endpoint,
+    endpoints,
+    node,
+    read,
+    refused,
+    service,
+    slice_,
+    snapshot,
+    subset,
+)
+
+WEB = {"domain": "shop.example.com", "proto": "http"}
+
+
+def states(entry: dict[str, object]) -> dict[str, str]:
+    found = entry["endpoints"]
+    assert isinstance(found, list)
+    assert all(isinstance(item, EndpointView) for item in found)
+    return {item.address: item.state for item in found}
+
+
+class TestPredecessorsContract:
+    def test_annotated_endpoints_give_exactly_its_keys_and_values(self) -> None:
+        found = domains(endpoints("web", WEB, subset("10.244.5.164", "10.244.0.77", port=8443)))
+
+        entry = found["shop.example.com"]
+        assert entry["ips"] == ["10.244.0.77", "10.244.5.164"]
+        assert entry["port"] == 8443
+        assert entry["proto"] == "http"
+
+    def test_objects_without_annotations_are_left_alone(self) -> None:
+        context = read(endpoints("web", {}, subset("10.0.0.1")), endpoints("other", None, subset("10.0.0.2")))
+
+        assert context.names["domains"] == {}
+        assert context.refused == ()
+
+    def test_only_not_ready_addresses_give_an_entry_with_an_empty_list(self) -> None:
+        entry = domains(endpoints("web", WEB, subset(not_ready=["10.0.0.1"])))["shop.example.com"]
+
+        assert entry["ips"] == []
+
+    @pytest.mark.parametrize("empty", [(), None])
+    def test_annotated_endpoints_without_subsets_stop_nobody(self, empty: tuple[EndpointSubset, ...] | None) -> None:
+        poisoned = endpoints("bad", {"domain": "bad.example.com", "proto": "http"}, *(empty or ()))
+        context = read(poisoned, endpoints("web", WEB, subset("10.0.0.1")))
+
+        assert list(context.names["domains"]) == ["shop.example.com"]
+        assert [r.reason for r in context.refused] == [RefusalReason.NO_SUCH_PORT]
+
+    def test_slices_are_preferred_where_they_exist(self) -> None:
+        entry = domains(
+            endpoints("web", WEB, subset("10.0.0.1", name="web")),
+            service("web"),
+            slice_("web", endpoint("10.0.0.1"), endpoint("10.0.0.2")),
+        )["shop.example.com"]
+
+        assert entry["ips"] == ["10.0.0.1", "10.0.0.2"]
+
+
+class TestServices:
+    @pytest.mark.parametrize("prefix", ["", "pyconfd.io/"])
+    def test_annotations_on_the_service(self, prefix: str) -> None:
+        annotations = {f"{prefix}domain": "shop.example.com", f"{prefix}proto": "http"}
+        entry = domains(service("web", annotations), slice_("web", endpoint("10.0.0.1", pod="web-1", node="n1")))
+
+        first = entry["shop.example.com"]["endpoints"][0]  # type: ignore[index]
+        assert (first.pod, first.node, first.address, first.port, first.state) == (
+            "web-1",
+            "n1",
+            "10.0.0.1",
+            8080,
+            "ready",
+        )
+        assert entry["shop.example.com"]["namespace"] == "demo"
+        assert entry["shop.example.com"]["name"] == "web"
+
+    @pytest.mark.parametrize("wanted", ["admin", "8000", "9000"])
+    def test_port_is_chosen_by_name_or_number(self, wanted: str) -> None:
+        ports = [ServicePort("web", 80, "web"), ServicePort("admin", 8000, 9000)]
+        of_slice = [EndpointPort("web", 8080), EndpointPort("admin", 9000)]
+        found = domains(
+            service("web", {**WEB, "pyconfd.io/port": wanted}, ports=ports),
+            slice_("web", endpoint("10.0.0.1"), ports=of_slice),
+        )
+
+        assert found["shop.example.com"]["port"] == 9000
+
+    def test_unknown_port_is_refused_and_says_which_there_are(self) -> None:
+        (refusal,) = refused(service("web", {**WEB, "pyconfd.io/port": "nope"}), slice_("web", endpoint("10.0.0.1")))
+
+        assert refusal.reason is RefusalReason.NO_SUCH_PORT
+        assert "web 80" in refusal.detail
+
+    def test_several_slices_with_different_numbers_for_one_named_port(self) -> None:
+        entry = domains(
+            service("web", WEB),
+            slice_("web", endpoint("10.0.0.1"), suffix="a", ports=[EndpointPort("web", 8080)]),
+            slice_("web", endpoint("10.0.0.2"), suffix="b", ports=[EndpointPort("web", 9090)]),
+        )["shop.example.com"]
+
+        assert [(e.address, e.port) for e in entry["endpoints"]] == [("10.0.0.1", 8080), ("10.0.0.2", 9090)]  # type: ignore[attr-defined]
+
+    def test_tcp_and_udp_of_one_number_are_not_mixed(self) -> None:
+        ports = [ServicePort("dns-udp", 53, 53, protocol="UDP"), ServicePort("dns", 53, 53, protocol="TCP")]
+        entry = domains(
+            service("dns", {"domain": "dns.example.com", "proto": "dns"}, ports=ports),
+            slice_("dns", endpoint("10.0.0.1"), suffix="u", ports=[EndpointPort("dns-udp", 53, "UDP")]),
+            slice_("dns", endpoint("10.0.0.2"), suffix="t", ports=[EndpointPort("dns", 53, "TCP")]),
+        )["dns.example.com"]
+
+        assert entry["ips"] == ["10.0.0.2"]
+
+    def test_an_address_in_two_slices_counts_once(self) -> None:
+        entry = domains(
+            service("web", WEB),
+            slice_("web", endpoint("10.0.0.1", ready=False), suffix="a"),
+            slice_("web", endpoint("10.0.0.1"), suffix="b"),
+        )["shop.example.com"]
+
+        assert states(entry) == {"10.0.0.1": "ready"}
+
+
+class TestStates:
+    def test_serving_and_terminating_endpoints_drain_instead_of_vanishing(self) -> None:
+        entry = domains(
+            service("web", WEB),
+            slice_(
+                "web",
+                endpoint("10.0.0.1"),
+                endpoint("10.0.0.2", ready=False, serving=True, terminating=True),
+                endpoint("10.0.0.3", ready=False, serving=False, terminating=True),
+                endpoint("10.0.0.4", ready=False),
+            ),
+        )["shop.example.com"]
+
+        assert states(entry) == {"10.0.0.1": "ready", "10.0.0.2": "draining"}
+        assert entry["ips"] == ["10.0.0.1"]
+
+    def test_absent_conditions_mean_ready(self) -> None:
+        entry = domains(service("web", WEB), slice_("web", endpoint("10.0.0.1", ready=None)))
+
+        assert states(entry["shop.example.com"]) == {"10.0.0.1": "ready"}
+
+    def test_when_all_terminate_the_serving_ones_get_the_traffic(self) -> None:
+        entry = domains(
+            service("web", WEB), slice_("web", endpoint("10.0.0.1", ready=False, serving=True, terminating=True))
+        )
+
+        assert states(entry["shop.example.com"]) == {"10.0.0.1": "ready"}
+
+
+class TestFamilies:
+    def test_ipv6_only(self) -> None:
+        found = domains(service("web", WEB), slice_("web", endpoint("2001:db8::1"), family="IPv6"))
+
+        assert found["shop.example.com"]["ips"] == ["2001:db8::1"]
+
+    @pytest.mark.parametrize(
+        ("families", "expected"),
+        [(("IPv6", "IPv4"), "2001:db8::1"), (("IPv4", "IPv6"), "10.0.0.1"), (None, "10.0.0.1")],
+    )
+    def test_dual_stack_pods_count_once_in_the_services_first_family(
+        self, families: tuple[str, ...] | None, expected: str
+    ) -> None:
+        found = domains(
+            service("web", WEB, families=families),
+            slice_("web", endpoint("10.0.0.1", pod="p"), suffix="4"),
+            slice_("web", endpoint("2001:db8::1", pod="p"), suffix="6", family="IPv6"),
+        )
+
+        assert found["shop.example.com"]["ips"] == [expected]
+
+    def test_dual_stack_uses_the_other_family_when_the_first_has_nothing_ready(self) -> None:
+        found = domains(
+            service("web", WEB, families=("IPv4", "IPv6")),
+            slice_("web", endpoint("10.0.0.1", ready=False), suffix="4"),
+            slice_("web", endpoint("2001:db8::1"), suffix="6", family="IPv6"),
+        )
+
+        assert found["shop.example.com"]["ips"] == ["2001:db8::1"]
+
+
+class TestConflicts:
+    def test_the_older_object_keeps_the_name_in_any_order(self) -> None:
+        old = service("old", WEB, created="2025-01-01T00:00:00Z", namespace="z")
+        new = service("new", WEB, created="2026-01-01T00:00:00Z", namespace="a")
+        slices = (
+            slice_("old", endpoint("10.0.0.1"), namespace="z"),
+            slice_("new", endpoint("10.0.0.2"), namespace="a"),
+        )
+        for order in ((old, new), (new, old)):
+            context = read(*order, *slices)
+            assert context.names["domains"]["shop.example.com"]["name"] == "old"
+            (refusal,) = context.refused
+            assert refusal.reason is RefusalReason.NAME_TAKEN
+            assert (refusal.ref.name, "Service z/old" in refusal.detail) == ("new", True)
+
+    def test_names_differ_only_in_case_or_dot(self) -> None:
+        context = read(
+            service("a", {"domain": "Shop.Example.COM.", "proto": "http"}, created="2025-01-01T00:00:00Z"),
+            service("b", WEB),
+            slice_("a", endpoint("10.0.0.1")),
+            slice_("b", endpoint("10.0.0.2")),
+        )
+
+        assert list(context.names["domains"]) == ["shop.example.com"]
+        assert len(context.refused) == 1
+
+    def test_a_service_and_its_own_endpoints_are_one_claim(self) -> None:
+        assert refused(service("web", WEB), endpoints("web", WEB, subset("10.0.0.1", name="web"))) == ()
+
+    def test_two_services_on_one_listen_port(self) -> None:
+        redis = [ServicePort("redis", 6379, 6379)]
+        of_slice = [EndpointPort("redis", 6379)]
+        context = read(
+            service("a", {"domain": "a.example.com", "proto": "redis"}, ports=redis, created="2025-01-01T00:00:00Z"),
+            service("b", {"domain": "b.example.com", "proto": "redis"}, ports=redis),
+            slice_("a", endpoint("10.0.0.1"), ports=of_slice),
+            slice_("b", endpoint("10.0.0.2"), ports=of_slice),
+        )
+
+        assert {d: e["listen_port"] for d, e in context.names["domains"].items()} == {
+            "a.example.com": 6379,
+            "b.example.com": None,
+        }
+        assert [r.reason for r in context.refused] == [RefusalReason.PORT_TAKEN]
+
+    @pytest.mark.parametrize(
+        ("port", "reason"), [("80", RefusalReason.INVALID_VALUE), ("8404", RefusalReason.PORT_TAKEN)]
+    )
+    def test_ports_of_the_operator_cannot_be_claimed(self, port: str, reason: RefusalReason) -> None:
+        options = PresetOptions(reserved_ports=frozenset({8404}))
+        annotations = {"domain": "a.example.com", "proto": "redis", "pyconfd.io/listen-port": port}
+        (refusal,) = refused(service("a", annotations), slice_("a", endpoint("10.0.0.1")), options=options)
+
+        assert refusal.reason is reason
+
+
+class TestStrangersValues:
+    @pytest.mark.parametrize(
+        "domain",
+        [
+            "a.com\n    server evil 6.6.6.6:80",
+            "a.com } || { always_true",
+            "a.com b.com",
+            'a.com"',
+            "a.com#",
+            "${HOME}.com",
+            "a\\.com",
+            "%[env(HOME)]",
+            "a..com",
+            "-a.com",
+            "*",
+            "*.*.com",
+            "a" * 64 + ".com",
+            "1.2.3.4.5",
+            "\u2170.example.com",
+            "\u0000",
+        ],
+    )
+    def test_a_domain_that_is_no_host_name_is_refused_and_the_rest_goes_on(self, domain: str) -> None:
+        context = read(
+            service("bad", {"domain": domain, "proto": "http"}),
+            service("web", WEB),
+            slice_("bad", endpoint("10.0.0.1")),
+            slice_("web", endpoint("10.0.0.2")),
+        )
+
+        assert list(context.names["domains"]) == ["shop.example.com"]
+        (refusal,) = context.refused
+        assert (refusal.ref.name, refusal.field, refusal.reason) == (
+            "bad",
+            "annotation domain",
+            RefusalReason.INVALID_VALUE,
+        )
+        assert "\n" not in refusal.value
+
+    @pytest.mark.parametrize("proto", ["ht tp", "http\n", "http}", "", "{{x}}", "a" * 33])
+    def test_a_protocol_is_one_word(self, proto: str) -> None:
+        context = read(service("bad", {"domain": "a.com", "proto": proto}), slice_("bad", endpoint("10.0.0.1")))
+
+        if proto == "http\n":  # a trailing line break is trimmed, as kubectl users often leave one
+            assert context.names["domains"]["a.com"]["proto"] == "http"
+        else:
+            assert context.names["domains"] == {}
+            assert len(context.refused) == 1
+
+    def test_names_that_recognise_an_endpoint_are_blanked_where_they_are_no_names(self) -> None:
+        entry = domains(
+            service("web", WEB), slice_("web", endpoint("10.0.0.1", pod="x\n  evil", node="a b", zone="'"))
+        )["shop.example.com"]
+
+        first = entry["endpoints"][0]  # type: ignore[index]
+        assert (first.pod, first.node, first.zone) == ("", "", "")
+
+    def test_an_address_that_is_none_is_refused(self) -> None:
+        context = read(service("web", WEB), slice_("web", endpoint("evil.example.com"), endpoint("10.0.0.1")))
+
+        assert context.names["domains"]["shop.example.com"]["ips"] == ["10.0.0.1"]
+        assert [r.reason for r in context.refused] == [RefusalReason.INVALID_VALUE]
+
+    def test_labels_and_annotations_in_the_view_are_plain_words(self) -> None:
+        context = read(service("web", {"team": "red", "note": "two words", "evil": "a\nb"}))
+
+        assert context.names["cluster"].services[0].annotations == {"team": "red"}
+
+
+class TestNodePorts:
+    OPTIONS = PresetOptions(node_ports=True)
+
+    def test_each_eligible_node_gets_the_traffic(self) -> None:
+        exclude = {"node.kubernetes.io/exclude-from-external-load-balancers": ""}
+        found = domains(
+            service("web", WEB, ports=[ServicePort("web", 80, "web", 30080)], type_="NodePort"),
+            slice_("web", endpoint("10.0.0.1", node="n1")),
+            node("n1", "192.0.2.1"),
+            node("n2", "192.0.2.2"),
+            node("n3", "192.0.2.3", ready=False),
+            node("n4", "192.0.2.4", cordoned=True),
+            node("n5", "192.0.2.5", labels=exclude),
+            options=self.OPTIONS,
+        )["shop.example.com"]
+
+        assert found["ips"] == ["192.0.2.1", "192.0.2.2"]
+        assert found["port"] == 30080
+
+    def test_local_traffic_policy_keeps_nodes_with_a_ready_endpoint(self) -> None:
+        found = domains(
+            service("web", WEB, ports=[ServicePort("web", 80, "web", 30080)], type_="NodePort", policy="Local"),
+            slice_("web", endpoint("10.0.0.1", node="n1"), endpoint("10.0.0.2", node="n2", ready=False)),
+            node("n1", "192.0.2.1"),
+            node("n2", "192.0.2.2"),
+            options=self.OPTIONS,
+        )
+
+        assert found["shop.example.com"]["ips"] == ["192.0.2.1"]
+
+    def test_a_service_without_node_port_is_explained(self) -> None:
+        context = read(service("web", WEB), slice_("web", endpoint("10.0.0.1")), options=self.OPTIONS)
+
+        assert context.names["domains"]["shop.example.com"]["ips"] == []
+        assert [r.reason for r in context.refused] == [RefusalReason.NO_NODE_PORT]
+
+
+def test_the_order_of_the_api_does_not_matter() -> None:
+    objects: list[Named] = [
+        *(service(f"s{i}", {"domain": f"s{i}.example.com", "proto": "http"}) for i in range(5)),
+        *(slice_(f"s{i}", endpoint(f"10.0.0.{9 - i}"), endpoint(f"10.0.1.{i}")) for i in range(5)),
+    ]
+
+    forward, backward = read(*objects), read(*reversed(objects))
+
+    assert list(forward.names["domains"].items()) == list(backward.names["domains"].items())
+    assert forward.names["cluster"] == backward.names["cluster"]
+    assert snapshot(*objects).services.keys() == snapshot(*reversed(objects)).services.keys()
+
+
+def test_the_census_counts_what_is_ready() -> None:
+    context = read(
+        service("web", WEB),
+        service("other"),
+        slice_("web", endpoint("10.0.0.1"), endpoint("10.0.0.2", ready=False)),
+        slice_("other", endpoint("10.0.0.3"), endpoint("10.0.0.4")),
+    )
+
+    assert (context.census.claimed, context.census.total) == (1, 3)

@@ -1,0 +1,239 @@
+"""The TOML file, what may be wrong with it, and everything wrong at once."""
+
+from pathlib import Path
+
+import pytest
+
+from pyconfd.errors import ConfigurationError, Problem
+from pyconfd.settings import ReloadMethod, Settings, Source, resolve, resolve_again
+
+PATH = "/etc/pyconfd/pyconfd.toml"
+
+
+def problems_of(
+    text: str, flags: dict[str, object] | None = None, environ: dict[str, str] | None = None
+) -> tuple[Problem, ...]:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve(flags or {}, environ or {}, lambda _: text)
+    return caught.value.problems
+
+
+def test_everything_from_a_file() -> None:
+    text = """
+        state_dir = "/srv/state"
+        [kubernetes]
+        api_servers = ["https://a:6443/", "https://b:6443"]
+        ssl_ca = false
+        interval_s = 15
+        mode = "poll"
+        [templates.vars]
+        site = "berlin"
+        ports = [80, 443]
+        [haproxy]
+        chk_cmd = "haproxy -c -f"
+        reload_cmd = ["systemctl", "reload", "my haproxy"]
+        reload_method = "command"
+    """
+    resolved = resolve({}, {}, lambda _: text)
+    settings = resolved.settings
+    assert settings.state_dir == "/srv/state"
+    assert settings.kubernetes.api_servers == ("https://a:6443", "https://b:6443")
+    assert settings.kubernetes.ssl_ca is False
+    assert settings.kubernetes.interval_s == 15.0
+    assert settings.templates.vars == {"site": "berlin", "ports": [80, 443]}
+    assert settings.haproxy.chk_cmd == ("haproxy", "-c", "-f")
+    assert settings.haproxy.reload_cmd == ("systemctl", "reload", "my haproxy")
+    assert settings.haproxy.reload_method is ReloadMethod.COMMAND
+    assert resolved.config_found
+    assert resolved.origins["haproxy.chk_cmd"].place == f"{PATH}: [haproxy] chk_cmd"
+    assert resolved.origins["haproxy.unit"].source is Source.DEFAULT
+
+
+def test_every_problem_of_every_source_at_once() -> None:
+    text = """
+        stat_dir = "/x"
+        status = 3
+        [haproxy]
+        conff = "/x"
+        unit = 5
+        [haprxy]
+        conf = "/x"
+        [apply]
+        keep_generations = 0
+        quiet_s = true
+    """
+    environ = {"PYCONFD_INTERVL": "3", "REFRESH_INTERVAL": "often", "PYCONFD_KUBERNETES_API_SERVERS": "https://a"}
+    problems = problems_of(text, {"kubernetes.page_size": "many"}, environ)
+    found = {problem.place: (problem.message, problem.remedy) for problem in problems}
+    assert found == {
+        f"{PATH}: stat_dir": ("is not a setting", "did you mean state_dir?"),
+        f"{PATH}: status": ("expected a table, got 3", "begin the section with [status] on a line of its own"),
+        f"{PATH}: [haproxy] conff": ("is not a setting", "did you mean conf?"),
+        f"{PATH}: [haproxy] unit": ("expected text on one line, got 5", ""),
+        f"{PATH}: haprxy": ("is not a setting", "did you mean haproxy?"),
+        f"{PATH}: [apply] keep_generations": ("expected a whole number from 1 to 10000, got 0", ""),
+        f"{PATH}: [apply] quiet_s": (
+            "expected seconds of at least 0 and at most a year (30, 0.5, or with a unit: 500ms, 30s, 5m), got true",
+            "",
+        ),
+        "environment REFRESH_INTERVAL": (
+            'expected seconds above 0 and at most a year (30, 0.5, or with a unit: 500ms, 30s, 5m), got "often"',
+            "",
+        ),
+        "environment PYCONFD_INTERVL": ("is not a setting", "did you mean PYCONFD_INTERVAL?"),
+        "environment PYCONFD_KUBERNETES_API_SERVERS": ("is not a setting", "did you mean PYCONFD_API_SERVERS?"),
+        "--kubernetes-page-size": ('expected a whole number from 1 to 100000, got "many"', ""),
+    }  # fmt: skip
+    assert len(problems) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("[kubernetes]\ninterval = 3", "did you mean interval_s?"),
+        ("[kubernetes]\napi-servers = []", "did you mean api_servers?"),
+        ("[templates]\ntemplate_dir = '/x'", "did you mean dir?"),
+        ("[haproxy]\ninterval = 3", "did you mean interval_s in [kubernetes]?"),
+        ("APISERVERS = 'https://a'", "did you mean api_servers in [kubernetes]?"),
+        ("haproxy_conf = '/x'", "did you mean conf in [haproxy]?"),
+        ("[haproxy]\nstate_dir = '/x'", "did you mean state_dir in the top of the file?"),
+        ("zzz = 1", "`pyconfd settings` lists all settings"),
+        ("'' = 1", "`pyconfd settings` lists all settings"),
+    ],
+)
+def test_an_unknown_key_leads_to_the_one_that_was_meant(line: str, remedy: str) -> None:
+    [problem] = problems_of(line)
+    assert (problem.message, problem.remedy) == ("is not a setting", remedy)
+
+
+def test_a_syntax_error_has_its_line_and_hides_no_other_problem() -> None:
+    broken, other = problems_of("[haproxy]\nconf = /x\n", environ={"LOGLEVEL": "x"})
+    assert broken.place == f"{PATH}: line 2, column 8"
+    assert "is not TOML" in broken.message
+    assert other.place == "environment LOGLEVEL"
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "9" * 5000, "a = 2020-99-99"])
+def test_toml_that_breaks_the_parser_is_a_problem_too(text: str) -> None:
+    assert "is not TOML" in problems_of(text)[0].message
+
+
+def test_numbers_beyond_64_bits_are_refused() -> None:
+    big = "0x" + "f" * 5000
+    assert (
+        len(problems_of(f"[apply]\nquiet_s = {big}\nkeep_generations = {big}\n[templates]\nvars = {{ a = {big} }}"))
+        == 3
+    )
+
+
+def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.toml")
+    for flags, environ, place in (
+        ({"config": missing}, {}, "--config"),
+        ({}, {"PYCONFD_CONFIG": missing}, "environment PYCONFD_CONFIG"),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            resolve(flags, environ)
+        assert caught.value.problems[0].place == place
+    assert not resolve({}, {}, _absent).config_found
+
+
+def _absent(path: str) -> str:
+    raise FileNotFoundError(2, "No such file or directory", path)
+
+
+def _denied(path: str) -> str:
+    raise PermissionError(13, "Permission denied", path)
+
+
+def test_a_file_that_is_there_must_be_readable(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"pyconfd\.toml: cannot be read: Permission denied"):
+        resolve({}, {}, _denied)
+    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+        resolve({"config": str(tmp_path)}, {})
+    (tmp_path / "latin.toml").write_bytes(b'a = "\xe4"')
+    with pytest.raises(ConfigurationError, match=r"is not UTF-8 \(byte 5\)"):
+        resolve({"config": str(tmp_path / "latin.toml")}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("[apply]\ncap_s = 0.1", "[apply] cap_s", "apply.cap_s (0.1 s) is below apply.quiet_s (0.2 s)"),
+        ("[apply]\nquiet_s = 5", "[apply] quiet_s", "apply.cap_s (2 s) is below apply.quiet_s (5 s)"),
+        ("[apply]\nretry_min_s = 90", "[apply] retry_min_s",
+         "apply.retry_max_s (60 s) is below apply.retry_min_s (90 s)"),
+        ("[haproxy]\nreload_method = 'command'", "[haproxy] reload_method", "the reload method is command"),
+        ("[presets]\nuse = []", "[presets] use", "at least one is needed"),
+        ("[kubernetes]\nin_cluster = true\nkubeconfig = '/k'", "[kubernetes] kubeconfig", "exclude each other"),
+        ("[status]\nlisten = '9101'", "[status] listen", "expected HOST:PORT"),
+        ("[status]\nlisten = '::1:9101'", "[status] listen", "expected HOST:PORT"),
+        ("[status]\nlisten = 'localhost:70000'", "[status] listen", "expected HOST:PORT"),
+        ("[haproxy]\nconf = ''", "[haproxy] conf", "expected a path"),
+        ('[haproxy]\nunit = "a\\u0000b"', "[haproxy] unit", "expected text on one line"),
+        ("[presets]\nuse = ['domain']", "[presets] use", "expected one of domains"),
+        ("[kubernetes]\nsecret_namespaces = ['A_b']", "[kubernetes] secret_namespaces", "the name of a namespace"),
+    ],
+)  # fmt: skip
+def test_ranges_and_contradictions(text: str, place: str, message: str) -> None:
+    [problem] = problems_of(text)
+    assert problem.place == f"{PATH}: {place}"
+    assert message in problem.message
+
+
+@pytest.mark.parametrize("listen", ["", "127.0.0.1:0", "[::1]:9101", "[fe80::1%eth0]:9101", "localhost:65535"])
+def test_addresses_to_listen_on(listen: str) -> None:
+    text = f"[status]\nlisten = '{listen}'"
+    assert resolve({}, {}, lambda _: text).settings.status.listen == listen
+
+
+def test_flag_over_environment_over_file() -> None:
+    text = "[kubernetes]\npage_size = 1\n[apply]\nkeep_generations = 1\n[log]\nlevel = 'DEBUG'\n"
+    environ = {"PYCONFD_KUBERNETES_PAGE_SIZE": "2", "PYCONFD_APPLY_KEEP_GENERATIONS": "2"}
+    resolved = resolve({"kubernetes.page_size": "3"}, environ, lambda _: text)
+    settings = resolved.settings
+    assert (settings.kubernetes.page_size, settings.apply.keep_generations, settings.log.level) == (3, 2, "DEBUG")
+    sources = [
+        resolved.origins[path].source for path in ("kubernetes.page_size", "apply.keep_generations", "log.level")
+    ]
+    assert sources == [Source.FLAG, Source.ENVIRONMENT, Source.FILE]
+
+
+def test_variables_are_merged_by_name() -> None:
+    text = "[templates]\nvars = { a = 1, b = 2, c = 3 }"
+    environ = {"PYCONFD_TEMPLATES_VARS": "b=two 'd=x y'"}
+    resolved = resolve({"templates.vars": ("c=three", "e=it's")}, environ, lambda _: text)
+    assert resolved.settings.templates.vars == {"a": 1, "b": "two", "c": "three", "d": "x y", "e": "it's"}
+
+
+def test_a_variable_without_a_name() -> None:
+    [problem] = problems_of("", {"templates.vars": ("my password=hunter2",)})
+    assert problem.place == "--var"
+    assert "hunter2" not in str(problem)
+
+
+def test_home_is_expanded_in_paths_alone() -> None:
+    text = "[kubernetes]\nkubeconfig = '~/.kube/config'\ncluster = '~/x'"
+    kubernetes = resolve({}, {"HOME": "/root/"}, lambda _: text).settings.kubernetes
+    assert (kubernetes.kubeconfig, kubernetes.cluster) == ("/root/.kube/config", "~/x")
+
+
+def test_what_kubernetes_puts_into_a_pod_is_no_setting() -> None:
+    environ = {
+        "PYCONFD_SERVICE_HOST": "10.0.0.1",
+        "PYCONFD_SERVICE_PORT": "80",
+        "PYCONFD_SERVICE_PORT_METRICS": "80",
+        "PYCONFD_PORT": "tcp://10.0.0.1:80",
+        "PYCONFD_PORT_80_TCP": "tcp://10.0.0.1:80",
+        "PYCONFD_PORT_80_TCP_ADDR": "10.0.0.1",
+        "PYCONFD_STATUS_PAGE_SERVICE_HOST": "10.0.0.1",
+    }
+    assert resolve({}, environ, _absent).settings == Settings()
+
+
+def test_resolving_again_reads_the_file_anew_with_the_same_flags() -> None:
+    first = resolve({"log.level": "debug"}, {"PYCONFD_KUBERNETES_PAGE_SIZE": "7", "PATH": "/bin"}, _absent)
+    again = resolve_again(first, lambda _: "[log]\nlevel = 'ERROR'\n[apply]\nkeep_generations = 3")
+    settings = again.settings
+    assert (settings.log.level, settings.kubernetes.page_size, settings.apply.keep_generations) == ("DEBUG", 7, 3)
+    assert "PATH" not in first.environ

@@ -1,0 +1,133 @@
+"""Properties of resolution: nothing but ConfigurationError, precedence, a TOML file that gives what it was made of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyconfd.errors import ConfigurationError
+from pyconfd.settings import Settings, resolve, show
+from pyconfd.settings.kinds import Boolean, CaFile, Choice, Command, Count, Kind, Listen, Listing, Seconds
+from pyconfd.settings.sources import Findings, from_file
+from pyconfd.settings.table import DEFAULT_CONFIG, SECTIONS, TABLE, Row, value_of
+
+
+def _absent(path: str) -> str:
+    raise FileNotFoundError(2, "No such file or directory", path)
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates() | st.datetimes()
+_VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
+_KEYS = st.sampled_from(sorted({row.key for row in TABLE.values()})) | st.text()
+_SECTIONS = st.sampled_from(sorted(SECTIONS)) | st.text()
+_DOCUMENTS = st.dictionaries(_SECTIONS, st.dictionaries(_KEYS, _VALUES) | _VALUES)
+_ENV_NAMES = st.sampled_from([name for row in TABLE.values() for name in row.envs]) | st.text().map("PYCONFD_".__add__)
+_WORDS = st.text(st.characters()) | st.sampled_from(["false", "1", "30s", "https://a:1", "poll", "[::1]:1", "'", "a=b"])
+
+
+@given(_DOCUMENTS)
+def test_any_document_gives_values_or_problems(document: Mapping[str, object]) -> None:
+    found = Findings()
+    for candidate in from_file("f", document, found):
+        candidate.row.text(candidate.value)
+    assert all(problem.place and problem.message for problem in found.problems)
+
+
+@given(st.text(), st.dictionaries(_ENV_NAMES, _WORDS), st.dictionaries(st.sampled_from(list(TABLE)), _WORDS))
+def test_nothing_but_a_configuration_error(text: str, environ: dict[str, str], flags: dict[str, str]) -> None:
+    try:
+        said = "\n".join(show.as_text(resolve(flags, environ, lambda _: text)))
+    except ConfigurationError as error:
+        said = str(error)
+    assert said.encode()
+
+
+def _texts(kind: Kind) -> st.SearchStrategy[str]:
+    """Give texts that a kind accepts."""
+    match kind:
+        case Boolean():
+            return st.sampled_from(["true", "false", "no", "1"])
+        case Choice():
+            return st.sampled_from(kind.words)
+        case Seconds():
+            return st.floats(0.001, 86400).map(lambda number: f"{number:.3f}".rstrip("0") + "1")
+        case Count():
+            return st.integers(kind.least, kind.most).map(str)
+        case Listen():
+            return st.integers(0, 65535).map("127.0.0.1:{}".format)
+        case Command():
+            return st.lists(st.sampled_from(["a", "b c", '"', "é", "'"]), min_size=1).map(kind.text)
+        case CaFile():
+            return st.sampled_from(["False", "/ca.pem"])
+        case Listing():
+            samples = ["https://a:1", "https://b", "domains", "web", "lb", "ExternalIP", "Hostname", "1024-2047"]
+            fitting = [sample for sample in samples if _fits(kind, sample)]
+            return st.lists(st.sampled_from(fitting), min_size=1, max_size=3).map(", ".join)
+    return st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zs"]), min_size=1).map("/p{}".format)
+
+
+def _fits(kind: Kind, sample: str) -> bool:
+    try:
+        kind.parse(sample)
+    except ValueError:
+        return False
+    return True
+
+
+_ROWS = [row for row in TABLE.values() if row.path != "templates.vars"]
+
+
+@st.composite
+def _given(draw: st.DrawFn, rows: list[Row]) -> dict[str, str]:
+    chosen = draw(st.lists(st.sampled_from(rows), unique_by=lambda row: row.path))
+    return {row.path: draw(_texts(row.kind)) for row in chosen}
+
+
+def _resolved_or_none(flags: dict[str, str], environ: dict[str, str]) -> Any:
+    try:
+        return resolve(flags, environ, _absent)
+    except ConfigurationError as error:
+        problems = error.problems
+    # Only contradictions are left: bounds the wrong way round, half a client certificate.
+    assert not [problem for problem in problems if "expected" in problem.message]
+    return None
+
+
+@given(_given(_ROWS), _given(_ROWS))
+def test_a_flag_wins_over_the_environment_and_that_over_the_default(flags: dict[str, str], env: dict[str, str]) -> None:
+    resolved = _resolved_or_none(flags, {TABLE[path].env: text for path, text in env.items()})
+    if resolved is None:
+        return
+    for row in _ROWS:
+        text = flags.get(row.path, env.get(row.path))
+        expected = row.default if text is None else row.kind.parse(text.strip())
+        assert value_of(resolved.settings, row) == expected
+        place = resolved.origins[row.path].place
+        assert place == (
+            row.flags[0] if row.path in flags else f"environment {row.env}" if row.path in env else "default"
+        )
+
+
+@given(_given(_ROWS))
+def test_the_toml_file_gives_the_same_settings(flags: dict[str, str]) -> None:
+    resolved = _resolved_or_none(flags, {})
+    if resolved is not None:
+        text = "\n".join(show.as_toml(resolved))
+        assert (
+            resolve({}, {}, lambda path: text if path == DEFAULT_CONFIG else _absent(path)).settings
+            == resolved.settings
+        )
+
+
+def test_the_default_file_sets_nothing_and_says_all() -> None:
+    text = "\n".join(show.as_toml(show.defaults()))
+    assert resolve({}, {}, lambda _: text).settings == Settings()
+    assigned = "\n".join(
+        line.removeprefix("# ") if line.startswith("# ") and " = " in line and "NAME" not in line
+        else line if line.startswith("[") else ""
+        for line in text.splitlines()
+    )  # fmt: skip
+    everything = resolve({}, {}, lambda _: assigned)
+    assert everything.settings == Settings()
+    assert all(everything.origins[row.path].source == "file" for row in _ROWS)

@@ -1,0 +1,186 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from pyconfd.errors import Problem, TransientError
+from pyconfd.model.rendering import Fragment
+from pyconfd.sources.fragments import read_fragments
+
+as_root = os.geteuid() == 0
+
+
+def names(fragments: tuple[Fragment, ...]) -> list[str]:
+    return [fragment.name for fragment in fragments]
+
+
+def problems(directory: Path) -> tuple[Problem, ...]:
+    with pytest.raises(TransientError) as caught:
+        read_fragments(str(directory))
+    assert all(problem.place and problem.remedy for problem in caught.value.problems)
+    return caught.value.problems
+
+
+def config_map(mount: Path, generation: str, texts: dict[str, str]) -> None:
+    """Write what the kubelet does for a mounted ConfigMap, the first time and at each update."""
+    folder = mount / generation
+    folder.mkdir(parents=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+        if not (mount / name).is_symlink():
+            (mount / name).symlink_to(f"..data/{name}")
+    (mount / "..data_tmp").symlink_to(generation)
+    (mount / "..data_tmp").rename(mount / "..data")
+
+
+def test_fragments_come_in_natural_order_with_their_texts(tmp_path: Path) -> None:
+    (tmp_path / "10-stats.conf").write_text("ten\n")
+    (tmp_path / "9-tcp.tmpl").write_text("nine\n")
+    found = read_fragments(str(tmp_path))
+    assert found.fragments == (Fragment("9-tcp.tmpl", "nine\n"), Fragment("10-stats.conf", "ten\n"))
+    assert [fragment.is_template for fragment in found.fragments] == [True, False]
+
+
+def test_other_texts_below_the_directory_are_includable_by_relative_name(tmp_path: Path) -> None:
+    (tmp_path / "01.conf").write_text("")
+    (tmp_path / "macros.j2").write_text("{% macro m() %}{% endmacro %}")
+    (tmp_path / "lib" / "deep").mkdir(parents=True)
+    (tmp_path / "lib" / "deep" / "x.tmpl").write_text("x")
+    (tmp_path / "lib" / "y.conf").write_text("y")
+    found = read_fragments(str(tmp_path))
+    assert names(found.fragments) == ["01.conf"]
+    assert names(found.includable) == ["lib/deep/x.tmpl", "lib/y.conf", "macros.j2"]
+
+
+@pytest.mark.parametrize("name", ["tls.pem", "TLS.KEY", "ca.crt", "store.p12", "pyconfd.toml"])
+def test_secrets_and_settings_are_not_includable_under_any_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "01.conf").write_text("")
+    (tmp_path / name).write_text("secret")
+    (tmp_path / "innocent.txt").symlink_to(name)
+    assert read_fragments(str(tmp_path)).includable == ()
+
+
+@pytest.mark.parametrize("name", [".env", ".git/config", "#a#", "a~", "a.swp", "a.dpkg-old"])
+def test_hidden_files_and_backups_are_not_includable(tmp_path: Path, name: str) -> None:
+    (tmp_path / "01.conf").write_text("")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("left out")
+    assert read_fragments(str(tmp_path)).includable == ()
+
+
+def test_hidden_and_backup_fragments_are_no_fragments(tmp_path: Path) -> None:
+    for name in ("01.conf", ".#01.conf", ".01.conf.swp", "01.conf~", "01.conf.dpkg-new", "#01.conf"):
+        (tmp_path / name).write_text("")
+    assert names(read_fragments(str(tmp_path)).fragments) == ["01.conf"]
+
+
+def test_binary_and_large_files_are_not_includable(tmp_path: Path) -> None:
+    (tmp_path / "01.conf").write_text("")
+    (tmp_path / "logo.png").write_bytes(b"\x89PNG\xff")
+    (tmp_path / "large.txt").write_text("x" * (1024 * 1024 + 1))
+    (tmp_path / "fits.txt").write_text("x" * 1024 * 1024)
+    assert names(read_fragments(str(tmp_path)).includable) == ["fits.txt"]
+
+
+def test_a_config_map_mount_is_read_and_its_swap_is_seen(tmp_path: Path) -> None:
+    config_map(tmp_path, "..2026_01", {"01.conf": "old\n", "m.j2": "old"})
+    assert read_fragments(str(tmp_path)).fragments == (Fragment("01.conf", "old\n"),)
+    config_map(tmp_path, "..2026_02", {"01.conf": "new\n", "m.j2": "new"})
+    found = read_fragments(str(tmp_path))
+    assert found.fragments == (Fragment("01.conf", "new\n"),)
+    assert found.includable == (Fragment("m.j2", "new"),)
+
+
+def test_the_directory_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "releases-1").mkdir()
+    (tmp_path / "releases-1" / "01.conf").write_text("one\n")
+    (tmp_path / "current").symlink_to("releases-1")
+    assert read_fragments(str(tmp_path / "current")).fragments == (Fragment("01.conf", "one\n"),)
+
+
+def test_a_fragment_that_links_out_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("root:x:0:0\n")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "01.conf").symlink_to("../outside")
+    (found,) = problems(tmp_path / "t")
+    assert found.place == "01.conf"
+    assert str(tmp_path / "outside") in found.message
+
+
+def test_includables_that_link_out_of_the_directory_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text("secret")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "01.conf").write_text("")
+    (tmp_path / "t" / "dir").symlink_to("../outside")
+    (tmp_path / "t" / "file.txt").symlink_to("../outside/secret.txt")
+    (tmp_path / "t" / "prefix").symlink_to(tmp_path / "t-other")
+    assert read_fragments(str(tmp_path / "t")).includable == ()
+
+
+def test_loops_of_links_end(tmp_path: Path) -> None:
+    (tmp_path / "01.conf").write_text("")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.txt").write_text("x")
+    (tmp_path / "a" / "up").symlink_to("..")
+    (tmp_path / "a" / "self").symlink_to("self")
+    (tmp_path / "b").symlink_to("a")
+    assert names(read_fragments(str(tmp_path)).includable) == ["a/x.txt", "b/x.txt"]
+
+
+def test_a_byte_order_mark_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "01.conf").write_bytes(b"\xef\xbb\xbfglobal\n")
+    assert read_fragments(str(tmp_path)).fragments[0].text == "global\n"
+
+
+def test_a_missing_directory(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path / "gone")
+    assert found.place == str(tmp_path / "gone")
+    assert "does not exist" in found.message
+
+
+def test_it_heals_when_the_directory_comes_back(tmp_path: Path) -> None:
+    problems(tmp_path / "t")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "01.conf").write_text("")
+    assert names(read_fragments(str(tmp_path / "t")).fragments) == ["01.conf"]
+
+
+def test_a_file_as_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "is a file" in problems(tmp_path / "file")[0].message
+
+
+@pytest.mark.skipif(as_root, reason="root may read everything")
+def test_an_unreadable_directory(tmp_path: Path) -> None:
+    tmp_path.chmod(0)
+    try:
+        assert "permission" in problems(tmp_path)[0].remedy
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_no_fragment(tmp_path: Path) -> None:
+    (tmp_path / "README").write_text("")
+    assert "no fragment" in problems(tmp_path)[0].message
+
+
+def test_every_bad_fragment_is_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "01.conf").write_text("")
+    (tmp_path / "02.conf").write_bytes(b"global\n # caf\xe9\n")
+    (tmp_path / "03.conf").mkdir()
+    (tmp_path / "04.tmpl").symlink_to("gone")
+    os.mkfifo(tmp_path / "05.tmpl")
+    found = problems(tmp_path)
+    assert [problem.place for problem in found] == ["02.conf line 2", "03.conf", "04.tmpl", "05.tmpl"]
+    assert "0xe9" in found[0].message
+    assert "directory" in found[1].message
+    assert "does not exist" in found[2].message
+
+
+def test_a_tree_that_is_no_template_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "01.conf").write_text("")
+    for number in range(2001):
+        (tmp_path / f"{number}.txt").touch()
+    (found,) = problems(tmp_path)
+    assert "2000 files" in found.message

@@ -1,0 +1,172 @@
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from pyconfd.model.context import RefusalReason
+from pyconfd.model.outcome import Step
+from pyconfd.model.plan import ReloadReason
+from pyconfd.model.status import ApiServerState, Phase, SourceHealth, Status
+from pyconfd.status.metrics import exposition, registry_of
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+class Samples:
+    def __init__(self, status: Status) -> None:
+        self.text = exposition(registry_of(lambda: status)).decode()
+        self.families = list(text_string_to_metric_families(self.text))
+        self.samples = [sample for family in self.families for sample in family.samples]
+
+    def value(self, name: str, **labels: str) -> float:
+        found = [sample.value for sample in self.samples if sample.name == name and sample.labels == labels]
+        assert len(found) == 1, f"{name}{labels} is there {len(found)} times"
+        return float(found[0])
+
+    def names(self) -> set[str]:
+        return {sample.name for sample in self.samples}
+
+    def labels_of(self, name: str, label: str) -> set[str]:
+        return {sample.labels[label] for sample in self.samples if sample.name == name}
+
+
+@pytest.fixture
+def sample(make_status: Callable[..., Status]) -> Samples:
+    return Samples(make_status())
+
+
+def test_ages_count_from_the_moment_of_the_status(sample: Samples) -> None:
+    assert sample.value("pyconfd_last_sync_age_seconds") == 5
+    assert sample.value("pyconfd_last_apply_age_seconds") == 200
+    assert sample.value("pyconfd_heartbeat_age_seconds") == 1
+    assert sample.value("pyconfd_resource_sync_age_seconds", resource="services") == 5
+
+
+def test_every_scrape_asks_anew(make_status: Callable[..., Status]) -> None:
+    moments = iter([make_status(), make_status(now=1_700_000_060.0)])
+    registry = registry_of(lambda: next(moments))
+    assert b"pyconfd_last_sync_age_seconds 5.0" in exposition(registry)
+    assert b"pyconfd_last_sync_age_seconds 65.0" in exposition(registry)
+
+
+def test_never_is_infinite_so_that_an_alert_on_an_age_fires() -> None:
+    fresh = Samples(Status(now=10.0, version="1", pid=1, started_at=10.0, heartbeat_at=0.0))
+    assert fresh.value("pyconfd_last_sync_age_seconds") == float("inf")
+    assert fresh.value("pyconfd_last_apply_age_seconds") == float("inf")
+    assert fresh.value("pyconfd_generation") == 0
+    assert fresh.value("pyconfd_pending_seconds") == 0
+    assert fresh.value("pyconfd_heartbeat_age_seconds") == 0
+
+
+def test_a_clock_that_went_back_gives_no_negative_age(make_status: Callable[..., Status]) -> None:
+    assert Samples(make_status(now=1_600_000_000.0)).value("pyconfd_last_sync_age_seconds") == 0
+
+
+def test_the_phase_is_one_hot(make_status: Callable[..., Status]) -> None:
+    held = Samples(make_status(phase=Phase.HELD))
+    assert {phase: held.value("pyconfd_phase", phase=phase.value) for phase in Phase} == {
+        phase: float(phase is Phase.HELD) for phase in Phase
+    }
+    assert held.value("pyconfd_held") == 1
+
+
+def test_pending_seconds_while_a_change_waits(make_status: Callable[..., Status]) -> None:
+    assert Samples(make_status(pending_since=1_700_000_000.0 - 42)).value("pyconfd_pending_seconds") == 42
+
+
+def test_the_state_of_each_api_server(sample: Samples) -> None:
+    up, down = "https://10.0.0.1:6443", "https://10.0.0.2:6443"
+    assert (sample.value("pyconfd_api_server_up", server=up), sample.value("pyconfd_api_server_up", server=down)) == (
+        1,
+        0,
+    )
+    assert sample.value("pyconfd_api_server_in_use", server=up) == 1
+    assert sample.value("pyconfd_api_server_in_use", server=down) == 0
+
+
+def test_credentials_without_an_expiry_have_no_expiry_sample(sample: Samples) -> None:
+    name = "pyconfd_credential_expiry_timestamp_seconds"
+    assert sample.labels_of(name, "credential") == {"client certificate"}
+    assert sample.value(name, credential="client certificate") == 1_700_000_000 + 200 * 86400
+
+
+def test_every_reason_is_there_from_the_start(sample: Samples) -> None:
+    assert sample.labels_of("pyconfd_refused_objects", "reason") == {reason.value for reason in RefusalReason}
+    assert sample.labels_of("pyconfd_reloads_total", "reason") == {reason.value for reason in ReloadReason}
+    assert sample.labels_of("pyconfd_failures_total", "step") == {step.value for step in Step}
+    assert sample.value("pyconfd_refused_objects", reason="invalid_value") == 2
+    assert sample.value("pyconfd_refused_objects", reason="unreadable") == 0
+    assert sample.value("pyconfd_reloads_total", reason="servers_changed") == 9
+    assert sample.value("pyconfd_reloads_total", reason="maps_changed") == 0
+    assert sample.value("pyconfd_failures_total", step="check") == 2
+
+
+def test_two_bad_fields_of_one_object_are_one_refused_object(make_status: Callable[..., Status]) -> None:
+    first = make_status().refused[0]
+    doubled = Samples(make_status(refused=(first, type(first)(first.ref, "port", "x", first.reason, "no number"))))
+    assert doubled.value("pyconfd_refused_objects", reason="invalid_value") == 1
+
+
+def test_a_password_in_a_server_url_is_no_label() -> None:
+    source = SourceHealth(api_servers=(ApiServerState("https://me:hunter2@10.0.0.1:6443"),))
+    text = Samples(Status(now=1.0, version="1", pid=1, started_at=1.0, heartbeat_at=1.0, source=source)).text
+    assert "hunter2" not in text
+    assert "10.0.0.1:6443" in text
+
+
+def test_no_label_names_an_object_of_the_cluster(sample: Samples) -> None:
+    assert "shop" not in sample.text
+
+
+def test_two_registries_live_side_by_side(make_status: Callable[..., Status]) -> None:
+    assert Samples(make_status()).names() == Samples(make_status()).names()
+
+
+def test_the_process_is_measured(sample: Samples) -> None:
+    assert sample.value("process_resident_memory_bytes") > 0
+
+
+def test_counters_end_in_total_and_nothing_else_does(sample: Samples) -> None:
+    for family in sample.families:
+        for one in family.samples:
+            assert one.name.endswith("_total") == (family.type == "counter"), one.name
+
+
+def _rules() -> Iterator[dict[str, str]]:
+    document = yaml.safe_load((DOCS / "alerts" / "pyconfd.rules.yml").read_text())
+    for group in document["groups"]:
+        yield from group["rules"]
+
+
+def test_alert_rules_use_metrics_that_exist(sample: Samples) -> None:
+    rules = list(_rules())
+    assert len(rules) >= 12
+    for rule in rules:
+        used = set(re.findall(r"\bpyconfd_[a-z_]+", rule["expr"]))
+        assert used <= sample.names(), f"{rule['alert']}: {used - sample.names()}"
+        assert used | set(re.findall(r"\b(?:up|absent)\b", rule["expr"])), rule["alert"]
+
+
+def test_alert_rules_compare_labels_that_exist(sample: Samples) -> None:
+    for rule in _rules():
+        for name, label, value in re.findall(r'(pyconfd_[a-z_]+)\{(\w+)=~?"([^"]+)"\}', rule["expr"]):
+            assert set(value.split("|")) <= sample.labels_of(name, label), rule["alert"]
+
+
+def test_each_alert_says_what_it_means_and_what_to_do() -> None:
+    names = [rule["alert"] for rule in _rules()]
+    assert len(names) == len(set(names))
+    for rule in _rules():
+        annotations, labels = rule["annotations"], rule["labels"]
+        assert isinstance(annotations, dict)
+        assert isinstance(labels, dict)
+        assert set(annotations) >= {"summary", "description", "runbook"}, rule["alert"]
+        assert labels["severity"] in {"critical", "warning"}
+
+
+def test_the_list_of_metrics_is_complete(sample: Samples) -> None:
+    listed = set(re.findall(r"^\| `(pyconfd_[a-z_]+)", (DOCS / "metrics.md").read_text(), re.MULTILINE))
+    assert listed == {name for name in sample.names() if name.startswith("pyconfd_")}

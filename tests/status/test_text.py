@@ -1,0 +1,136 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pyconfd.errors import Problem
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.status import ApiServerState, CredentialState, Phase, Status
+from pyconfd.status import durations
+from pyconfd.status.report import Freshness, StatusReport
+from pyconfd.status.text import render_text
+
+DAY = 86400.0
+
+
+def shown(status: Status, *, colour: bool = False) -> str:
+    return render_text(StatusReport(Freshness.LIVE, status.now, status), colour=colour)
+
+
+def test_the_phase_comes_first(make_status: Callable[..., Status]) -> None:
+    assert shown(make_status()).splitlines()[0] == "SERVING  generation 12, applied 3 m ago, verified"
+
+
+def test_it_fits_a_screen(make_status: Callable[..., Status]) -> None:
+    assert len(shown(make_status()).splitlines()) <= 40
+
+
+def test_columns_stand_under_each_other_with_and_without_colour(make_status: Callable[..., Status]) -> None:
+    for colour in (False, True):
+        lines = shown(make_status(), colour=colour).splitlines()
+        first, second = (line for line in lines if "https://" in line)
+        assert first.replace("\033[32m", "").replace("\033[0m", "").index("in use") == len(
+            "  https://10.0.0.1:6443  down  "
+        )
+        assert "connection refused (40 s ago)" in second
+
+
+def test_colour_only_when_asked(make_status: Callable[..., Status]) -> None:
+    assert "\033[" not in shown(make_status())
+    assert shown(make_status(), colour=True).startswith("\033[32mSERVING\033[0m")
+
+
+def test_problems_come_with_their_remedy(make_status: Callable[..., Status]) -> None:
+    problem = str(Problem("02-http.tmpl line 3", "no such name", "spell it domains"))
+    lines = shown(make_status(phase=Phase.REJECTED, problems=(problem,))).splitlines()
+    at = lines.index("  ! 02-http.tmpl line 3: no such name")
+    assert lines[at + 1] == "      -> spell it domains"
+
+
+def test_a_held_change_names_the_command_that_lets_it_through(make_status: Callable[..., Status]) -> None:
+    assert "pyconfd allow h-7" in shown(make_status(phase=Phase.HELD, hold_id="h-7"))
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        (200 * DAY, "expires in 200 d"),
+        (29 * DAY, "WARNING: expires in 29 d"),
+        (3 * DAY, "CRITICAL: expires in 3 d"),
+        (-2 * DAY, "EXPIRED 2 d ago"),
+    ],
+)
+def test_credentials_near_their_end(make_status: Callable[..., Status], left: float, words: str) -> None:
+    status = make_status()
+    source = replace(status.source, credentials=(CredentialState("certificate", status.now + left),))
+    assert f"certificate  {words}\n" in shown(replace(status, source=source))
+
+
+def test_refused_objects_by_reason_the_first_ten_and_how_many_more(make_status: Callable[..., Status]) -> None:
+    def refusal(name: str, reason: RefusalReason) -> Refusal:
+        return Refusal(ObjectRef("Service", "demo", name), "domain", "x", reason, "is wrong")
+
+    many = tuple(refusal(f"bad-{index:03}", RefusalReason.INVALID_VALUE) for index in range(25))
+    text = shown(make_status(refused=(*many, refusal("rare", RefusalReason.PORT_TAKEN))))
+    assert "Left out (26)" in text
+    assert "invalid_value (25)" in text
+    assert 'Service demo/rare  domain "x": is wrong' in text  # a rare reason is not drowned by a common one
+    assert text.count(": is wrong") == 10
+    assert "... and 16 more" in text
+
+
+def test_reloads_by_reason_the_most_frequent_first(make_status: Callable[..., Status]) -> None:
+    assert "servers_changed 9, first_configuration 1\n" in shown(make_status())
+
+
+def test_text_from_strangers_cannot_drive_the_terminal(make_status: Callable[..., Status]) -> None:
+    text = shown(make_status(problems=("\033]0;owned\a\033[2J\r\x9b2J\u202e",)))
+    assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_starting_is_not_blamed_for_what_it_cannot_have_yet() -> None:
+    status = Status(now=100.0, version="1", pid=1, started_at=99.0, heartbeat_at=99.5)
+    text = shown(status)
+    assert text.startswith("STARTING  nothing applied yet")
+    assert "Problems" not in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "short", "long"),
+    [
+        (-1, "0 s", "0 seconds"),
+        (0.4, "0 s", "0 seconds"),
+        (1, "1 s", "1 second"),
+        (59.9, "59 s", "59 seconds"),
+        (60, "1 m", "1 minute"),
+        (720, "12 m", "12 minutes"),
+        (3600, "1 h", "1 hour"),
+        (7500, "2 h 5 m", "2 hours"),
+        (86400, "1 d", "1 day"),
+        (40 * 86400 + 5, "40 d", "40 days"),
+    ],
+)
+def test_durations_in_words(seconds: float, short: str, long: str) -> None:
+    assert durations.short(seconds) == short
+    assert durations.long(seconds) == long
+
+
+def test_an_unreachable_api_server_is_explained_once(make_status: Callable[..., Status]) -> None:
+    url = "https://10.0.0.1:6443"
+    error = f"{url}/api/v1/nodes: cannot connect: Connection refused -> does the network let this machine reach it?"
+    status = make_status()
+    source = replace(
+        status.source,
+        api_servers=(ApiServerState(url, last_error=error, last_error_at=status.now - 3),),
+        resources=tuple(replace(resource, problem=error) for resource in status.source.resources),
+    )
+    lines = shown(replace(status, source=source)).splitlines()
+    at = next(index for index, line in enumerate(lines) if url in line)
+    assert lines[at] == f"  {url}  down  /api/v1/nodes: cannot connect: Connection refused (3 s ago)"
+    assert lines[at + 1] == "    -> does the network let this machine reach it?"
+    assert sum("cannot connect" in line for line in lines) == 1
+
+
+def test_what_one_resource_lacks_is_said_beside_it(make_status: Callable[..., Status]) -> None:
+    assert any("nodes" in line and "403 Forbidden" in line for line in shown(make_status()).splitlines())

@@ -1,0 +1,264 @@
+"""Small HTTP and redis servers that stand in for pods, many of them in one thread.
+
+``with Backends() as pods: pods.add("app1-0", "127.1.0.1")``. Every pod has a loopback address of its own and, unless
+told otherwise, they share one port, as the pods of a Service do.
+``python -m tests.world.backends --port 8080 127.1.0.1 127.1.0.2`` serves until SIGTERM.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import Any, Self
+
+_HEAD_END = b"\r\n\r\n"
+_PATIENCE_S = 30.0
+_KEPT_HEADS = 100
+
+
+class Backend:
+    """One pod. The counters may be read from any thread; the rest is set through ``Backends``."""
+
+    def __init__(self, name: str, address: str, port: int, tls: ssl.SSLContext | None) -> None:
+        self.name, self.address, self.port = name, address, port
+        self.tls = tls
+        self.requests = 0
+        """Answered so far."""
+        self.accepted = 0
+        """Connections so far."""
+        self.heads: deque[bytes] = deque(maxlen=_KEPT_HEADS)
+        """The last request heads, as they came."""
+        self.delay_s = 0.0
+        """Wait this long before each answer; may be set while it runs."""
+        self.code = "200 OK"
+        """The status line's rest; may be set while it runs."""
+        self.open: set[asyncio.Transport] = set()
+        self.server: asyncio.Server | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self.open)
+
+    def answer(self, *, close: bool) -> bytes:
+        """The whole response: the pod's name as the body and in ``X-Pod``."""
+        body = f"{self.name}\n"
+        lines = [
+            f"HTTP/1.1 {self.code}",
+            "Content-Type: text/plain",
+            f"Content-Length: {len(body)}",
+            f"X-Pod: {self.name}",
+            *(["Connection: close"] if close else []),
+        ]
+        return "\r\n".join(lines).encode() + _HEAD_END + body.encode()
+
+
+class _Http(asyncio.Protocol):
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._buffer = b""
+        self._waiting: list[asyncio.TimerHandle] = []
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._backend.accepted += 1
+        self._backend.open.add(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._backend.open.discard(self._transport)
+        for handle in self._waiting:
+            handle.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while self._transport and _HEAD_END in self._buffer:
+            head, _, rest = self._buffer.partition(_HEAD_END)
+            length = _content_length(head)
+            if len(rest) < length:
+                return
+            self._buffer = rest[length:]
+            self._answer(head)
+
+    def _answer(self, head: bytes) -> None:
+        backend = self._backend
+        lowered = head.lower()
+        close = b"\r\nconnection: close" in lowered or b" http/1.0" in lowered.split(b"\r\n", 1)[0]
+        backend.heads.append(head)
+        if backend.delay_s:
+            loop = asyncio.get_running_loop()
+            self._waiting = [
+                handle for handle in self._waiting if not handle.cancelled() and handle.when() > loop.time()
+            ]
+            self._waiting.append(loop.call_later(backend.delay_s, self._send, close))
+        else:
+            self._send(close)
+
+    def _send(self, close: bool) -> None:
+        self._backend.requests += 1
+        self._transport.write(self._backend.answer(close=close))
+        if close:
+            self._transport.close()
+
+
+def _content_length(head: bytes) -> int:
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            return int(value)
+    return 0
+
+
+class _Redis(_Http):
+    """Answers PING, inline or as RESP, as ``tcp-check`` of a load balancer sends it; INFO says it is a master."""
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while b"\r\n" in self._buffer:
+            line, _, self._buffer = self._buffer.partition(b"\r\n")
+            word = line.strip().upper()
+            if word == b"PING":
+                self._reply(b"+PONG\r\n")
+            elif word.startswith(b"INFO"):
+                self._reply(b"$13\r\nrole:master\r\n\r\n")
+            elif word == b"QUIT":
+                self._reply(b"+OK\r\n")
+                self._transport.close()
+            elif word and not word.startswith((b"*", b"$")) and word != b"REPLICATION":
+                self._reply(b"-ERR unknown command\r\n")
+
+    def _reply(self, reply: bytes) -> None:
+        self._backend.requests += 1
+        self._transport.write(reply)
+
+
+class Backends:
+    """Pods on loopback addresses, served by one thread. ``close`` (or leaving the ``with``) ends them all."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.port = port
+        """The shared port; 0 until the first pod is added, then a free one."""
+        self.pods: dict[str, Backend] = {}
+        self._protocols: dict[str, type[_Http]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fake-pods", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(
+        self, name: str, address: str = "127.0.0.1", port: int | None = None, *, tls: ssl.SSLContext | None = None
+    ) -> Backend:
+        """A pod that answers HTTP (with ``tls`` HTTPS). Raises: OSError: where the address or port is not free."""
+        return self._add(name, address, port, tls, _Http)
+
+    def add_redis(self, name: str, address: str = "127.0.0.1", port: int | None = None) -> Backend:
+        """A pod that answers PING. Raises: OSError."""
+        return self._add(name, address, port, None, _Redis)
+
+    def _add(
+        self, name: str, address: str, port: int | None, tls: ssl.SSLContext | None, protocol: type[_Http]
+    ) -> Backend:
+        if name in self.pods:
+            raise ValueError(f"there is a pod {name} already")
+        backend = Backend(name, address, self.port if port is None else port, tls)
+        self._protocols[name] = protocol
+        self._run(self._open(backend))
+        if port is None:
+            self.port = backend.port
+        self.pods[name] = backend
+        return backend
+
+    def stop(self, name: str, *, graceful: bool = False) -> None:
+        """The pod refuses connections and its open ones are cut; graceful: those live on until their client ends."""
+        self._run(self._close(self.pods[name], graceful=graceful))
+
+    def start(self, name: str) -> None:
+        """A stopped pod serves again, at the same address and port."""
+        self._run(self._open(self.pods[name]))
+
+    def remove(self, name: str) -> None:
+        """Stop it and forget it."""
+        self.stop(name)
+        del self.pods[name]
+
+    def counts(self) -> dict[str, int]:
+        """Requests answered so far, by pod."""
+        return {name: pod.requests for name, pod in self.pods.items()}
+
+    def close(self) -> None:
+        """Stop all and end the thread."""
+        for pod in self.pods.values():
+            self._run(self._close(pod, graceful=False))
+        self._run(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_PATIENCE_S)
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
+
+    async def _open(self, backend: Backend) -> None:
+        if backend.server:
+            return
+        protocol = self._protocols[backend.name]
+        backend.server = await asyncio.get_running_loop().create_server(
+            lambda: protocol(backend), backend.address, backend.port, ssl=backend.tls, backlog=4096, reuse_address=True
+        )
+        backend.port = backend.server.sockets[0].getsockname()[1]
+
+    @staticmethod
+    async def _close(backend: Backend, *, graceful: bool) -> None:
+        if backend.server:
+            backend.server.close()
+            backend.server = None
+        if not graceful:
+            for transport in list(backend.open):
+                transport.abort()
+            # The loop calls connection_lost, which closes the sockets, in its next round.
+            for _ in range(2):
+                await asyncio.sleep(0)
+
+
+def free_port(address: str = "127.0.0.1") -> int:
+    """A port that was free a moment ago."""
+    with contextlib.closing(socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)) as sock:
+        sock.bind((address, 0))
+        port: int = sock.getsockname()[1]
+    return port
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; each pod is named after its address."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.world.backends", description="HTTP servers that name themselves."
+    )
+    parser.add_argument("--port", type=int, default=0, help="0: any; all addresses share it")
+    parser.add_argument("addresses", nargs="+", help="loopback addresses, each optionally as NAME=ADDRESS")
+    options = parser.parse_args(arguments)
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    with Backends(options.port) as pods:
+        for entry in options.addresses:
+            name, _, address = entry.rpartition("=")
+            pod = pods.add(name or address, address)
+            sys.stdout.write(f"{pod.name} {pod.address} {pod.port}\n")
+        sys.stdout.flush()
+        over.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,400 @@
+"""The parts of the API that no transcript shows: selectors, writes, several servers, the process."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.world.apiserver import ApiServer
+from tests.world.cluster import Cluster
+from tests.world.exchange import connect, fetch
+from tests.world.objects import EndpointSpec, PortSpec, SlicePort
+from tests.world.statuses import ApiError
+from tests.world.store import Obj
+
+MERGE = {"Content-Type": "application/merge-patch+json"}
+STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def server(cluster: Cluster) -> Iterator[ApiServer]:
+    with ApiServer(cluster) as api:
+        yield api
+
+
+def _names(body: Any) -> list[str]:
+    return [item["metadata"]["name"] for item in body["items"]]
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("tier=web", ["a", "b"]),
+        ("tier==web,stage=live", ["a"]),
+        ("tier!=web", ["c", "d"]),
+        ("stage in (live, test)", ["a", "b", "c"]),
+        ("tier in (web),stage notin (live)", ["b"]),
+        ("stage", ["a", "b", "c"]),
+        ("!stage", ["d"]),
+    ],
+)
+def test_label_selectors(cluster: Cluster, server: ApiServer, selector: str, names: list[str]) -> None:
+    labels = {"a": ("web", "live"), "b": ("web", "test"), "c": ("db", "live")}
+    for name, (tier, stage) in labels.items():
+        cluster.add_service("demo", name, labels={"tier": tier, "stage": stage})
+    cluster.add_service("demo", "d")
+    assert _names(fetch(server.url, f"GET /api/v1/services?labelSelector={quote(selector)}").body) == names
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("/api/v1/services?fieldSelector=metadata.name%3Da", ["a"]),
+        ("/api/v1/services?fieldSelector=metadata.namespace!%3Ddemo", ["b"]),
+        ("/api/v1/namespaces/other/services", ["b"]),
+        ("/api/v1/secrets?fieldSelector=type%3Dkubernetes.io%2Ftls", ["s1"]),
+        ("/api/v1/services?fieldSelector=spec.type%3DNodePort", ["b"]),
+    ],
+)
+def test_field_selectors_and_namespaces(cluster: Cluster, server: ApiServer, path: str, names: list[str]) -> None:
+    cluster.add_service("demo", "a")
+    cluster.add_service("other", "b", type="NodePort")
+    cluster.create("secrets", {"metadata": {"name": "s1", "namespace": "demo"}, "type": "kubernetes.io/tls"})
+    cluster.create("secrets", {"metadata": {"name": "s2", "namespace": "demo"}, "type": "Opaque"})
+    assert _names(fetch(server.url, f"GET {path}").body) == names
+
+
+def test_paging_walks_through_everything_at_one_moment(cluster: Cluster, server: ApiServer) -> None:
+    for number in range(7):
+        cluster.add_service("demo", f"app{number}")
+    seen, token = [], ""
+    while True:
+        page = fetch(server.url, f"GET /api/v1/services?limit=3&continue={token}").body
+        seen += _names(page)
+        if seen == ["app0", "app1", "app2"]:
+            cluster.delete_service("demo", "app4")
+            cluster.add_service("demo", "app3-late")
+        token = page["metadata"].get("continue", "")
+        if not token:
+            break
+    assert seen == [f"app{number}" for number in range(7)]
+    assert "app3-late" in _names(fetch(server.url, "GET /api/v1/services").body)
+
+
+def test_the_inconsistent_rest_after_an_expired_continue(cluster: Cluster, server: ApiServer) -> None:
+    for number in range(4):
+        cluster.add_node(f"node-{number}", "192.0.2.1")
+    token = fetch(server.url, "GET /api/v1/nodes?limit=2").body["metadata"]["continue"]
+    cluster.add_node("node-9", "192.0.2.9")
+    cluster.compact()
+    expired = fetch(server.url, f"GET /api/v1/nodes?limit=2&continue={token}")
+    assert expired.status == 410
+    rest = fetch(server.url, f"GET /api/v1/nodes?continue={expired.body['metadata']['continue']}")
+    assert _names(rest.body) == ["node-2", "node-3", "node-9"]
+
+
+@pytest.mark.parametrize("query", ["limit=x", "continue=%25", "continue=e30", "labelSelector=a%3D%3D%3D(b"])
+def test_bad_queries_are_bad_requests(server: ApiServer, query: str) -> None:
+    answer = fetch(server.url, f"GET /api/v1/services?{query}")
+    assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
+
+
+def test_a_list_at_an_exact_or_a_future_version(cluster: Cluster, server: ApiServer) -> None:
+    cluster.add_service("demo", "a")
+    then = cluster.rv
+    cluster.add_service("demo", "b")
+    exact = fetch(server.url, f"GET /api/v1/services?resourceVersion={then}&resourceVersionMatch=Exact").body
+    assert (_names(exact), exact["metadata"]["resourceVersion"]) == (["a"], str(then))
+    assert _names(fetch(server.url, "GET /api/v1/services?resourceVersion=0").body) == ["a", "b"]
+    future = fetch(server.url, "GET /api/v1/services?resourceVersion=999999")
+    assert (future.status, future.body["reason"]) == (504, "Timeout")
+
+
+def test_a_watch_without_a_version_begins_with_what_is_there(cluster: Cluster, server: ApiServer) -> None:
+    cluster.add_service("demo", "a")
+    cluster.add_service("other", "b")
+    stream = fetch(server.url, "GET /api/v1/namespaces/demo/services?watch=1&timeoutSeconds=1").stream
+    assert [(event["type"], event["object"]["metadata"]["name"]) for event in stream] == [("ADDED", "a")]
+
+
+def test_a_selecting_watch_sees_comings_and_goings(cluster: Cluster, server: ApiServer) -> None:
+    cluster.add_service("demo", "a")
+    then = cluster.rv
+    for labels in ({"x": "1"}, {"x": "1", "y": "1"}, {"x": None}, {"z": "1"}):
+        cluster.patch("services", "demo", "a", {"metadata": {"labels": labels}})
+    request = f"GET /api/v1/services?watch=1&resourceVersion={then}&labelSelector=x%3D1&timeoutSeconds=1"
+    assert [event["type"] for event in fetch(server.url, request).stream] == ["ADDED", "MODIFIED", "DELETED"]
+
+
+def test_history_is_bounded() -> None:
+    cluster = Cluster(history_limit=10)
+    cluster.add_service("demo", "a")
+    then = cluster.rv
+    for number in range(20):
+        cluster.annotate("services", "demo", "a", {"n": str(number)})
+    with pytest.raises(ApiError) as caught:
+        cluster.events_after("services", then)
+    assert caught.value.code == 410
+
+
+# Writes over HTTP
+
+
+def test_create_get_update_delete(server: ApiServer) -> None:
+    path = "/api/v1/namespaces/demo/configmaps"
+    made = fetch(server.url, f"POST {path}", body={"metadata": {"name": "c"}, "data": {"a": "1"}})
+    assert (made.status, made.body["kind"], made.body["apiVersion"]) == (201, "ConfigMap", "v1")
+    again = fetch(server.url, f"POST {path}", body={"metadata": {"name": "c"}})
+    assert (again.status, again.body["reason"]) == (409, "AlreadyExists")
+    changed = fetch(server.url, f"PUT {path}/c", body=made.body | {"data": {"a": "2"}})
+    assert (changed.status, changed.body["data"]) == (200, {"a": "2"})
+    conflict = fetch(server.url, f"PUT {path}/c", body=made.body)
+    assert (conflict.status, conflict.body["reason"]) == (409, "Conflict")
+    assert fetch(server.url, f"DELETE {path}/c").body["status"] == "Success"
+    assert fetch(server.url, f"GET {path}/c").status == 404
+
+
+@pytest.mark.parametrize("headers", [MERGE, STRATEGIC])
+def test_patching_annotations(cluster: Cluster, server: ApiServer, headers: dict[str, str]) -> None:
+    cluster.add_service("demo", "a", annotations={"keep": "1", "drop": "1"})
+    before = cluster.get("services", "demo", "a")
+    patch = {"metadata": {"annotations": {"drop": None, "new": "1"}}}
+    answer = fetch(server.url, "PATCH /api/v1/namespaces/demo/services/a", body=patch, headers=headers)
+    assert answer.body["metadata"]["annotations"] == {"keep": "1", "new": "1"}
+    assert answer.body["spec"] == before["spec"]
+    assert int(answer.body["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
+
+
+def test_a_strategic_patch_merges_ports_by_number(cluster: Cluster, server: ApiServer) -> None:
+    cluster.add_service("demo", "a", ports=[PortSpec("web", 80), PortSpec("admin", 81)])
+    patch = {"spec": {"ports": [{"port": 80, "name": "http"}, {"port": 81, "$patch": "delete"}]}}
+    answer = fetch(server.url, "PATCH /api/v1/namespaces/demo/services/a", body=patch, headers=STRATEGIC)
+    assert [(port["name"], port["port"]) for port in answer.body["spec"]["ports"]] == [("http", 80)]
+
+
+def test_a_json_patch(cluster: Cluster, server: ApiServer) -> None:
+    cluster.add_node("n", "192.0.2.1")
+    headers = {"Content-Type": "application/json-patch+json"}
+    patch = [{"op": "add", "path": "/spec/unschedulable", "value": True}]
+    assert fetch(server.url, "PATCH /api/v1/nodes/n", body=patch, headers=headers).body["spec"]["unschedulable"] is True
+    bad: list[Obj] = [{"op": "remove", "path": "/spec/absent"}]
+    assert fetch(server.url, "PATCH /api/v1/nodes/n", body=bad, headers=headers).status == 422
+
+
+def test_a_write_that_changes_nothing_is_no_event(cluster: Cluster) -> None:
+    cluster.add_service("demo", "a", annotations={"x": "1"})
+    before = cluster.rv
+    cluster.annotate("services", "demo", "a", {"x": "1"})
+    assert cluster.rv == before
+
+
+# What the controllers would write
+
+
+def _slices(cluster: Cluster) -> list[Obj]:
+    return cluster.objects("endpointslices")
+
+
+def test_more_than_a_hundred_endpoints_need_another_slice(cluster: Cluster) -> None:
+    cluster.add_service("demo", "a")
+    specs = [EndpointSpec(f"10.1.{number // 250}.{number % 250}") for number in range(250)]
+    cluster.set_endpoints("demo", "a", specs)
+    assert [len(each["endpoints"]) for each in _slices(cluster)].count(100) == 2
+    assert sum(len(each["endpoints"]) for each in _slices(cluster)) == 250
+    before = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in _slices(cluster)}
+    cluster.set_endpoints("demo", "a", [*specs[:-1], EndpointSpec(specs[-1].address, ready=False)])
+    changed = [
+        each for each in _slices(cluster) if each["metadata"]["resourceVersion"] != before[each["metadata"]["name"]]
+    ]
+    assert len(changed) == 1
+    cluster.set_endpoints("demo", "a", specs[:50])
+    assert [len(each["endpoints"]) for each in _slices(cluster)] == [50]
+
+
+def test_endpoints_are_cut_at_a_thousand(cluster: Cluster) -> None:
+    cluster.add_service("demo", "a")
+    cluster.set_endpoints("demo", "a", [EndpointSpec(f"10.1.{n // 250}.{n % 250}") for n in range(1001)])
+    (subset,) = cluster.get("endpoints", "demo", "a")["subsets"]
+    assert len(subset["addresses"]) == 1000
+    assert cluster.get("endpoints", "demo", "a")["metadata"]["annotations"] == {
+        "endpoints.kubernetes.io/over-capacity": "truncated"
+    }
+
+
+def test_dual_stack_has_slices_of_each_family(cluster: Cluster) -> None:
+    cluster.add_service("demo", "a", families=("IPv4", "IPv6"))
+    cluster.set_endpoints("demo", "a", [EndpointSpec("10.1.0.1"), EndpointSpec("2001:db8::1")])
+    cluster.set_endpoints("demo", "a", [EndpointSpec("2001:db8::2")], family="IPv6")
+    found = {each["addressType"]: each["endpoints"][0]["addresses"] for each in _slices(cluster)}
+    assert found == {"IPv4": ["10.1.0.1"], "IPv6": ["2001:db8::2"]}
+    (subset,) = cluster.get("endpoints", "demo", "a")["subsets"]
+    assert [address["ip"] for address in subset["addresses"]] == ["10.1.0.1"]
+
+
+def test_a_named_target_port_may_differ_between_pods(cluster: Cluster) -> None:
+    cluster.add_service("demo", "a", ports=[PortSpec("web", 80, "http")])
+    old, new = EndpointSpec("10.1.0.1"), EndpointSpec("10.1.0.2", ports=(SlicePort("web", 9090),))
+    cluster.set_endpoints("demo", "a", [old, new], ports=[SlicePort("web", 8080)])
+    assert sorted(each["ports"][0]["port"] for each in _slices(cluster)) == [8080, 9090]
+    assert len(cluster.get("endpoints", "demo", "a")["subsets"]) == 2
+
+
+def test_without_endpoints_an_empty_slice_stays(cluster: Cluster) -> None:
+    cluster.add_service("demo", "a")
+    cluster.set_endpoints("demo", "a", [EndpointSpec("10.1.0.1")])
+    cluster.annotate("endpoints", "demo", "a", {"domain": "a.example.test"})
+    cluster.set_endpoints("demo", "a", [])
+    (empty,) = _slices(cluster)
+    assert (empty["endpoints"], empty["ports"]) == (None, None)
+    endpoints = cluster.get("endpoints", "demo", "a")
+    assert "subsets" not in endpoints
+    assert endpoints["metadata"]["annotations"] == {"domain": "a.example.test"}
+
+
+def test_with_a_service_go_its_endpoints(cluster: Cluster) -> None:
+    for name in ("a", "b"):
+        cluster.add_service("demo", name)
+        cluster.set_endpoints("demo", name, [EndpointSpec("10.1.0.1")])
+    cluster.delete_service("demo", "a")
+    for resource in ("services", "endpoints"):
+        assert [each["metadata"]["name"] for each in cluster.objects(resource)] == ["b"]
+    assert [each["metadata"]["labels"]["kubernetes.io/service-name"] for each in _slices(cluster)] == ["b"]
+
+
+def test_node_ports_are_given_out(cluster: Cluster) -> None:
+    made = cluster.add_service("demo", "a", type="NodePort", spec={"externalTrafficPolicy": "Local"})
+    assert 30000 <= made["spec"]["ports"][0]["nodePort"] <= 32767
+    assert made["spec"]["externalTrafficPolicy"] == "Local"
+
+
+# Servers
+
+
+def test_two_servers_of_one_cluster(cluster: Cluster, server: ApiServer) -> None:
+    with ApiServer(cluster) as second:
+        fetch(second.url, "POST /api/v1/namespaces/demo/configmaps", body={"metadata": {"name": "c"}})
+        assert _names(fetch(server.url, "GET /api/v1/configmaps").body) == ["c"]
+        assert not server.seen("configmaps", "create")
+        assert len(second.seen("configmaps", "create")) == 1
+    with pytest.raises(ConnectionRefusedError):
+        fetch(second.url, "GET /api/v1/configmaps")
+    assert fetch(server.url, "GET /api/v1/configmaps").status == 200
+
+
+def test_one_connection_serves_lists_then_a_watch_then_lists(cluster: Cluster, server: ApiServer) -> None:
+    cluster.add_service("demo", "a")
+    client = connect(server.url)
+    for path in ("/api/v1/services", "/api/v1/services?watch=1&timeoutSeconds=1", "/api/v1/namespaces/x/pods/y"):
+        client.request("GET", path)
+        assert client.getresponse().read()
+    assert server.connections == 1
+    client.close()
+    assert server.wait_until(lambda: server.connections == 0, 30)
+
+
+def test_a_client_that_leaves_ends_its_watch(server: ApiServer) -> None:
+    client = connect(server.url)
+    client.request("GET", "/api/v1/services?watch=1&resourceVersion=100")
+    response = client.getresponse()
+    server.wait_for_watches("services")
+    response.close()
+    client.close()
+    assert server.wait_until(lambda: server.watches() == 0, 30)
+
+
+def test_ipv6(cluster: Cluster) -> None:
+    with ApiServer(cluster, host="::1") as server:
+        assert fetch(server.url, "GET /version").body["gitVersion"] == "v1.36.0"
+
+
+def test_requests_are_recorded(server: ApiServer) -> None:
+    fetch(server.url, "GET /api/v1/services?limit=5", headers={"User-Agent": "pyconfd/1"})
+    fetch(server.url, "GET /no/such/path")
+    recorded, unknown = server.requests
+    assert (recorded.method, recorded.path, dict(recorded.query)) == ("GET", "/api/v1/services", {"limit": "5"})
+    assert (recorded.resource, recorded.verb, recorded.headers["user-agent"]) == ("services", "list", "pyconfd/1")
+    assert (unknown.path, unknown.resource) == ("/no/such/path", "")
+    assert server.wait_for_request("services") is recorded
+    with pytest.raises(TimeoutError):
+        server.wait_for_request("nodes", timeout_s=0)
+
+
+def test_many_writers_and_watchers_agree(cluster: Cluster, server: ApiServer) -> None:
+    then = cluster.rv
+    cluster.add_namespace("demo")
+
+    def write(writer: int) -> None:
+        for number in range(50):
+            cluster.add_service("demo", f"w{writer}-{number}")
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in writers:
+        thread.start()
+    stream = fetch(server.url, f"GET /api/v1/services?watch=1&resourceVersion={then}&timeoutSeconds=2").stream
+    for thread in writers:
+        thread.join(30)
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in stream]
+    assert versions == sorted(set(versions))
+    rest = cluster.events_after("services", versions[-1] if versions else then)
+    assert len(versions) + len(rest) == 200
+
+
+def test_as_a_process() -> None:
+    argv = [sys.executable, "-m", "tests.world.apiserver", "--port", "0", "--port", "0", "--token", "t"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            urls = [process.stdout.readline().strip() for _ in range(2)]
+            headers = {"Authorization": "Bearer t"}
+            body = {"metadata": {"name": "c"}}
+            assert fetch(urls[0], "GET /api/v1/services").status == 401
+            fetch(urls[0], "POST /api/v1/namespaces/demo/configmaps", body=body, headers=headers)
+            assert _names(fetch(urls[1], "GET /api/v1/configmaps", headers=headers).body) == ["c"]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def test_loading_a_file(cluster: Cluster, tmp_path: Path) -> None:
+    source = tmp_path / "objects.yaml"
+    source.write_text(
+        "apiVersion: v1\nkind: List\nitems:\n"
+        "- {apiVersion: v1, kind: Service, metadata: {name: a, namespace: demo}, spec: {ports: [{port: 80}]}}\n"
+        "---\n"
+        "apiVersion: v1\nkind: NodeList\nitems:\n- metadata: {name: n, resourceVersion: '7'}\n"
+    )
+    assert cluster.load(source) == 2
+    assert cluster.get("services", "demo", "a")["spec"]["ports"] == [{"protocol": "TCP", "targetPort": 80, "port": 80}]
+    assert cluster.get("nodes", "", "n")["kind"] == "Node"
+    assert cluster.load(source) == 2
+    with pytest.raises(ApiError, match="cannot load apps/v1 Deployment"):
+        cluster.load_object({"apiVersion": "apps/v1", "kind": "Deployment"})
+
+
+def test_a_dumped_cluster_can_be_served_by_a_process(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_service("demo", "a")
+    cluster.set_endpoints("demo", "a", [EndpointSpec("10.1.0.1")])
+    cluster.dump(tmp_path / "cluster.json")
+    argv = [sys.executable, "-m", "tests.world.apiserver", "--load", str(tmp_path / "cluster.json")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            url = process.stdout.readline().strip()
+            (served,) = fetch(url, "GET /apis/discovery.k8s.io/v1/endpointslices").body["items"]
+        finally:
+            process.kill()
+    (ours,) = _slices(cluster)
+    del ours["metadata"]["resourceVersion"], served["metadata"]["resourceVersion"]
+    assert served == ours

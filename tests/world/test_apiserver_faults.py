@@ -1,0 +1,303 @@
+"""Each fault does what its name says, and its end ends it."""
+
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from tests.world.apiserver import ApiServer, tls_context
+from tests.world.cluster import Cluster
+from tests.world.exchange import connect, fetch
+from tests.world.objects import EndpointSpec
+from tests.world.pki import CertificateAuthority
+
+SERVICES = "GET /api/v1/services"
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    cluster = Cluster()
+    cluster.add_service("demo", "app")
+    cluster.set_endpoints("demo", "app", [EndpointSpec("10.1.0.1")])
+    with ApiServer(cluster) as api:
+        yield api
+
+
+class _Watcher:
+    """A client in the middle of a watch."""
+
+    def __init__(self, server: ApiServer, resource: str = "services", query: str = "&allowWatchBookmarks=true") -> None:
+        self.client = connect(server.url)
+        self.client.request("GET", f"/api/v1/{resource}?watch=1&resourceVersion={server.cluster.rv}{query}")
+        self.response = self.client.getresponse()
+        assert self.response.status == 200
+        server.wait_for_watches(resource)
+
+    def event(self) -> Any:
+        return json.loads(self.response.readline())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.response.close()
+        self.client.close()
+
+
+def _ask_in_vain(server: ApiServer) -> None:
+    """A request that gets no byte of an answer for a moment."""
+    client = http.client.HTTPConnection(server.host, server.port, timeout=0.3)
+    try:
+        client.request("GET", "/api/v1/services")
+        with pytest.raises(TimeoutError):
+            client.getresponse()
+    finally:
+        client.close()
+
+
+def test_refuse_and_listen_again(server: ApiServer) -> None:
+    server.refuse()
+    with pytest.raises(ConnectionRefusedError):
+        fetch(server.url, SERVICES)
+    server.listen()
+    assert fetch(server.url, SERVICES).status == 200
+
+
+def test_refusing_cuts_running_watches_of_this_server_only(server: ApiServer) -> None:
+    with ApiServer(server.cluster) as second, _Watcher(server) as first_watch, _Watcher(second) as second_watch:
+        server.refuse()
+        with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
+            first_watch.response.read()
+        assert server.wait_until(lambda: server.watches() == 0, PATIENCE_S)
+        server.cluster.annotate("services", "demo", "app", {"a": "b"})
+        assert second_watch.event()["type"] == "MODIFIED"
+
+
+def test_cut_connections_leaves_the_listener(server: ApiServer) -> None:
+    with _Watcher(server) as watcher:
+        server.cut_connections()
+        with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
+            watcher.response.read()
+    assert fetch(server.url, SERVICES).status == 200
+
+
+def test_hang_reads_and_never_answers(server: ApiServer) -> None:
+    fault = server.faults.hang("services")
+    _ask_in_vain(server)
+    assert server.seen("services", "list")
+    assert fetch(server.url, "GET /api/v1/nodes").status == 200
+    server.faults.remove(fault)
+    assert fetch(server.url, SERVICES).status == 200
+
+
+def test_hang_at_accept_does_not_even_shake_hands(server: ApiServer, tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    server.tls = tls_context(authority.server())
+    server.hang_at_accept()
+    with (
+        socket.create_connection((server.host, server.port), timeout=0.3) as raw,
+        pytest.raises(TimeoutError),
+    ):
+        ssl.create_default_context(cafile=str(authority.cert)).wrap_socket(raw, server_hostname="localhost")
+    server.listen()
+    trust = ssl.create_default_context(cafile=str(authority.cert))
+    assert fetch(server.url, SERVICES, context=trust).status == 200
+
+
+def test_blackhole_lets_connecting_time_out(server: ApiServer) -> None:
+    server.blackhole()
+    with pytest.raises(TimeoutError):
+        socket.create_connection((server.host, server.port), timeout=0.3)
+    server.listen()
+    assert fetch(server.url, SERVICES).status == 200
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable")]
+)
+def test_errors_with_retry_after(server: ApiServer, code: int, reason: str) -> None:
+    server.faults.answer(code, retry_after_s=7, times=2)
+    for _ in range(2):
+        answer = fetch(server.url, SERVICES)
+        assert (answer.status, answer.headers["Retry-After"], answer.body["reason"]) == (code, "7", reason)
+    assert fetch(server.url, SERVICES).status == 200
+
+
+def test_html_instead_of_json(server: ApiServer) -> None:
+    server.faults.html(times=1)
+    answer = fetch(server.url, SERVICES)
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert answer.body.startswith("<!DOCTYPE html>")
+    assert fetch(server.url, SERVICES).body["kind"] == "ServiceList"
+
+
+def test_half_a_body(server: ApiServer) -> None:
+    whole = len(json.dumps(fetch(server.url, SERVICES).body, separators=(",", ":")))
+    server.faults.half_body("services", times=1)
+    with pytest.raises(http.client.IncompleteRead) as caught:
+        fetch(server.url, SERVICES)
+    assert 0 < len(caught.value.partial) < whole
+    assert fetch(server.url, SERVICES).status == 200
+
+
+def test_an_empty_list_once(server: ApiServer) -> None:
+    server.faults.empty_list("services")
+    assert fetch(server.url, "GET /api/v1/endpoints").body["items"]
+    assert fetch(server.url, SERVICES).body["items"] == []
+    assert fetch(server.url, SERVICES).body["items"]
+
+
+def test_a_held_list_comes_when_released(server: ApiServer) -> None:
+    fault = server.faults.hold("services")
+    client = connect(server.url)
+    client.request("GET", "/api/v1/services")
+    server.wait_for_request("services", "list")
+    assert fetch(server.url, "GET /api/v1/endpoints").status == 200
+    server.cluster.add_service("demo", "second")
+    server.faults.remove(fault)
+    assert len(json.loads(client.getresponse().read())["items"]) == 2
+    client.close()
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_list_allowed_and_watch_denied(server: ApiServer, code: int) -> None:
+    server.faults.deny("services", "watch", code)
+    assert fetch(server.url, SERVICES).status == 200
+    denied = fetch(server.url, f"{SERVICES}?watch=1")
+    assert (denied.status, denied.body["code"]) == (code, code)
+    if code == 403:
+        assert 'cannot watch resource "services"' in denied.body["message"]
+
+
+def test_half_a_line_then_the_end(server: ApiServer) -> None:
+    with _Watcher(server) as watcher:
+        server.faults.half_line("services", times=1)
+        server.cluster.annotate("services", "demo", "app", {"a": "b"})
+        with pytest.raises((http.client.IncompleteRead, ConnectionResetError)) as caught:
+            watcher.response.read()
+        if isinstance(caught.value, http.client.IncompleteRead):
+            assert caught.value.partial.startswith(b'{"type":"MODIFIED"')
+            assert not caught.value.partial.endswith(b"\n")
+
+
+def test_silence_outlasts_the_timeout_and_what_was_missed_follows(server: ApiServer) -> None:
+    request = f"GET /api/v1/services?watch=1&resourceVersion={server.cluster.rv}&timeoutSeconds=1 HTTP/1.1\r\n\r\n"
+    with socket.create_connection((server.host, server.port), timeout=PATIENCE_S) as sock:
+        sock.sendall(request.encode())
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200 OK")
+        server.wait_for_watches("services")
+        fault = server.faults.silence("services")
+        server.cluster.annotate("services", "demo", "app", {"a": "b"})
+        sock.settimeout(1.5)
+        with pytest.raises(TimeoutError):
+            sock.recv(65536)
+        sock.settimeout(PATIENCE_S)
+        server.faults.remove(fault)
+        assert b'{"type":"MODIFIED"' in sock.recv(65536)
+
+
+def test_a_slow_drip_is_still_a_whole_event(server: ApiServer) -> None:
+    with _Watcher(server) as watcher:
+        server.faults.drip(interval_s=0.001)
+        server.cluster.annotate("services", "demo", "app", {"a": "b"})
+        first = watcher.response.read1()
+        assert len(first) <= 64
+        assert json.loads(first + watcher.response.readline())["type"] == "MODIFIED"
+
+
+@pytest.mark.parametrize(("code", "reason"), [(410, "Expired"), (500, "InternalError")])
+def test_error_events_end_a_watch(server: ApiServer, code: int, reason: str) -> None:
+    with _Watcher(server) as watcher:
+        server.faults.watch_error(code, "services")
+        event = watcher.event()
+        assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", code, reason)
+        assert watcher.response.read() == b""
+
+
+def test_bookmarks_on_demand_and_switched_off(server: ApiServer) -> None:
+    with _Watcher(server) as willing, _Watcher(server, "endpoints", query="") as unwilling:
+        version = server.cluster.advance(5)
+        server.send_bookmarks()
+        bookmark = willing.event()
+        assert (bookmark["type"], bookmark["object"]["metadata"]) == ("BOOKMARK", {"resourceVersion": str(version)})
+        server.faults.no_bookmarks()
+        server.send_bookmarks()
+        server.cluster.annotate("services", "demo", "app", {"a": "b"})
+        server.cluster.annotate("endpoints", "demo", "app", {"a": "b"})
+        assert willing.event()["type"] == "MODIFIED"
+        assert unwilling.event()["type"] == "MODIFIED"
+
+
+def test_a_frozen_server_knows_nothing_newer(server: ApiServer) -> None:
+    with ApiServer(server.cluster) as behind:
+        behind.freeze()
+        old = behind.cluster.rv
+        with _Watcher(behind) as watcher:
+            server.cluster.add_service("demo", "second")
+            stale, fresh = fetch(behind.url, SERVICES).body, fetch(server.url, SERVICES).body
+            assert (len(stale["items"]), stale["metadata"]["resourceVersion"]) == (1, str(old))
+            assert len(fresh["items"]) == 2
+            behind.thaw()
+            assert watcher.event()["object"]["metadata"]["name"] == "second"
+        assert len(fetch(behind.url, SERVICES).body["items"]) == 2
+
+
+def test_faults_end_with_clear(server: ApiServer) -> None:
+    faults = server.faults
+    added = [faults.answer(503), faults.html(), faults.hang()]
+    assert all(faults.active(fault) for fault in added)
+    faults.clear()
+    assert not any(faults.active(fault) for fault in added)
+    assert fetch(server.url, SERVICES).status == 200
+
+
+# TLS
+
+
+def _trust(authority: CertificateAuthority, pair: Any = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(authority.cert))
+    if pair:
+        context.load_cert_chain(pair.cert, pair.key)
+    return context
+
+
+def test_mutual_tls(tmp_path: Path) -> None:
+    authority, stranger = CertificateAuthority(tmp_path / "ours"), CertificateAuthority(tmp_path / "other", "other")
+    with ApiServer(tls=tls_context(authority.server(), authority.cert)) as server:
+        good = _trust(authority, authority.client("alice"))
+        assert fetch(server.url, SERVICES, context=good).status == 200
+        assert server.requests[-1].client_cn == "alice"
+        server.faults.deny("services")
+        assert 'User "alice"' in fetch(server.url, SERVICES, context=good).body["message"]
+        count = len(server.requests)
+        for pair in (None, stranger.client("eve"), authority.client("old", expired=True)):
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                fetch(server.url, SERVICES, context=_trust(authority, pair))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            fetch(server.url, SERVICES, context=_trust(stranger, authority.client("alice")))
+        assert len(server.requests) == count
+
+
+def test_an_expired_server_certificate_and_its_renewal(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    with ApiServer(tls=tls_context(authority.server("old", expired=True))) as server:
+        with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+            fetch(server.url, SERVICES, context=_trust(authority))
+        server.tls = tls_context(authority.server("new"))
+        assert fetch(server.url, SERVICES, context=_trust(authority)).status == 200
+
+
+def test_a_token_or_a_client_certificate_lets_in(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    optional = tls_context(authority.server(), authority.cert, require_client=False)
+    with ApiServer(tls=optional, token="t0ken") as server:
+        nobody, somebody = _trust(authority), _trust(authority, authority.client())
+        assert fetch(server.url, SERVICES, context=nobody).status == 401
+        assert fetch(server.url, SERVICES, context=nobody, headers={"Authorization": "Bearer t0ken"}).status == 200
+        assert fetch(server.url, SERVICES, context=somebody).status == 200
