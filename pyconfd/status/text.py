@@ -135,6 +135,8 @@ def _source(report: StatusReport, status: Status, pen: _Pen) -> Iterator[str]:
 
 def _server(server: ApiServerState, now: float, was: str, pen: _Pen) -> list[str]:
     up = pen(_GOOD, f"{was}up") if server.healthy else pen(_BAD, f"{was}down")
+    if not (server.last_error or server.last_ok_at):
+        up = "unknown"
     use = f"{was}in use" if server.in_use else ""
     if server.last_error:
         said = f"{_brief(server.last_error, server.url)} ({_ago(server.last_error_at, now)})"

@@ -68,6 +68,13 @@ def test_one_object_is_not_objects(make_status: Callable[..., Status]) -> None:
     assert "1 objects" not in text
 
 
+def test_a_spare_api_server_that_was_not_asked_yet_is_not_down(make_status: Callable[..., Status]) -> None:
+    servers = (ApiServerState("https://a", in_use=True, healthy=True, last_ok_at=1.0), ApiServerState("https://b"))
+    text = shown(make_status(source=SourceHealth(api_servers=servers)))
+    assert "https://b  unknown          not asked yet" in text
+    assert "down" not in text
+
+
 def test_a_change_that_waits_says_for_how_long(make_status: Callable[..., Status]) -> None:
     assert "a change has waited for 5 s" in shown(make_status(pending_since=make_status().now - 5))
 
