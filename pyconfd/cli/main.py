@@ -27,9 +27,9 @@ _snapshot = click.option(
     "snapshots",
     multiple=True,
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     help="Read objects from what `kubectl get ... -o yaml|json` or `pyconfd record` wrote, and not from the cluster;"
-    " may be repeated.",
+    " - is the standard input; may be repeated.",
 )
 _output = click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."

@@ -184,6 +184,12 @@ def test_render_prints_the_text_alone_to_standard_output(snapshot: str) -> None:
     assert "Service demo/shop annotation proto 'smtp': use http [invalid_value]" in result.stderr
 
 
+def test_objects_may_come_through_a_pipe() -> None:
+    app = FakeApp()
+    assert invoke("render", "--snapshot", "-", app=app).exit_code == 0
+    assert app.calls[0][2] == ("-",)
+
+
 def test_render_one_fragment() -> None:
     assert invoke("render", "--fragment", "02-http.tmpl").stdout == "frontend a\n"
     wrong = invoke("render", "--fragment", "02-http.tmp")
