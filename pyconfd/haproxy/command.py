@@ -84,9 +84,7 @@ def _not_started(argv: Sequence[str], error: Exception) -> Problem:
     return Problem(argv[0], f"cannot be executed: {reason}", remedy)
 
 
-def _read(
-    process: subprocess.Popen[bytes], deadline: float, progress: Callable[[], None]
-) -> tuple[bytes, bool]:
+def _read(process: subprocess.Popen[bytes], deadline: float, progress: Callable[[], None]) -> tuple[bytes, bool]:
     """Read until the process ends; what it left running may keep the pipe open and is not waited for."""
     output = bytearray()
     pipe = process.stdout.fileno() if process.stdout else -1

@@ -37,9 +37,7 @@ class HaproxyProcess:
     ``progress`` is called again and again while a reload is waited for.
     """
 
-    def __init__(
-        self, settings: HaproxySettings, unit: UnitFacts, progress: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, settings: HaproxySettings, unit: UnitFacts, progress: Callable[[], None] = lambda: None) -> None:
         self._progress = progress
         self._settings = settings
         self._unit = unit
