@@ -66,7 +66,8 @@ def test_changes_without_end_do_not_keep_the_start_from_being_decided() -> None:
     bed = Bed(boot_wait_s=5)
     for _ in range(60):
         bed.source.show(None)
-        bed.run_for(0.1)
+        bed.turn()
+        bed.clock.advance(0.1)
     assert bed.phase() is Phase.WAITING
 
 
@@ -381,6 +382,17 @@ def test_a_hold_while_new_fragments_are_refused_can_be_let_through() -> None:
     bed.settle()
     assert bed.phase() is Phase.REJECTED
     assert "192.0.2.10" not in bed.serves
+
+
+def test_new_fragments_that_came_with_a_loss_follow_when_it_is_let_through() -> None:
+    bed = serving()
+    bed.templates = {"02-part.tmpl": TEMPLATE + "# new\n"}
+    bed.source.show(cluster())
+    bed.settle()
+    bed.allowed.add(bed.status.hold_id)
+    bed.settle()
+    assert bed.phase() is Phase.SERVING
+    assert "# new" in bed.serves
 
 
 def test_refused_fragments_that_would_be_held_once_mended_do_not_spin() -> None:
