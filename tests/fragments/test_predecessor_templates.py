@@ -4,13 +4,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from shipped import HAPROXY, write_rendering
 
 from pyconfd.haproxy.explain import explain_check_output
 from pyconfd.haproxy.removed import find_removed
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.render.engine import Renderer, RenderOptions
+from tests.fragments.shipped import HAPROXY, write_rendering
 
 DOMAINS = {
     "grafana.k8s.cluster.com": {"proto": "http", "port": 3000, "ips": ["10.244.0.77", "10.244.1.12"]},

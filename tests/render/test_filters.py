@@ -5,7 +5,6 @@ import subprocess
 from dataclasses import dataclass
 
 import pytest
-from haproxy_words import words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from pyconfd.render.filters import (
     server_name,
 )
 from pyconfd.render.invalid import InvalidValueError
+from tests.render.haproxy_words import words
 
 HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
 HAPROXY_NAME = re.compile(r"[A-Za-z0-9_.:-]+")
