@@ -127,7 +127,7 @@ def test_a_check_is_haproxys_own_and_installs_nothing(settings: Settings, snapsh
     assert not Path(settings.haproxy.conf).exists()
     assert not Path(settings.state_dir).exists()
     _edit(settings, "    blance roundrobin\n")
-    with pytest.raises(RejectedInput, match=r"01-all.tmpl line \d+.*\n?.*blance"):
+    with pytest.raises(RejectedInput, match=r"01-all.tmpl rendered line \d+.*\n?.*blance"):
         app.check_once(settings, snapshot)
 
 
