@@ -1,4 +1,4 @@
-"""The demo's clients: what a user's browser or program would do."""
+"""Clients of the balancer: what a user's browser or program would do."""
 
 import http.client
 import socket
