@@ -43,6 +43,8 @@ class Appliance:
         self.config = folder / "pyconfd.toml"
         self.log = folder / "pyconfd.log"
         self.daemon: subprocess.Popen[bytes] | None = None
+        self.launcher: tuple[str, ...] = ()
+        """Put before the daemon's command line; it must end in ``exec``."""
         self.values = self._defaults()
         self._members: dict[str, list[EndpointSpec]] = {}
         self._started: dict[str, int] = {}
@@ -136,7 +138,7 @@ class Appliance:
     def spawn(self, *arguments: str, **environment: str) -> None:
         """Start pyconfd, by default as ``pyconfd run --config``, and do not wait."""
         self.write_settings()
-        argv = [sys.executable, "-m", "pyconfd", *(arguments or ("run", "--config", str(self.config)))]
+        argv = [*self.launcher, sys.executable, "-m", "pyconfd", *(arguments or ("run", "--config", str(self.config)))]
         with self.log.open("ab") as log:
             self.daemon = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(**environment)
