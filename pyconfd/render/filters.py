@@ -16,6 +16,7 @@ SERVER_NAME_LIMIT = 60
 
 _NOT_IN_NAMES = re.compile(rb"[^A-Za-z0-9.:-]")
 _NOT_IN_POD = re.compile(rb"[^A-Za-z0-9.-]")
+_NEEDS_ESCAPE = re.compile(r"[^A-Za-z0-9.:-]")
 _HASH_DIGITS = 16
 _MAX_SERVER_ID = 2**31 - 1
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_.:/@+=,-]+")
@@ -25,12 +26,14 @@ _CONDITION_WORDS = frozenset({"{", "}", "||", "or", "if", "unless", "!"})
 
 
 def _escaped(value: object, kept: re.Pattern[bytes]) -> str:
-    raw = str(value).encode("utf-8", "surrogatepass")
+    text = str(value)
+    if not _NEEDS_ESCAPE.search(text) and (kept is _NOT_IN_NAMES or ":" not in text):
+        return text
 
     def escape(found: re.Match[bytes]) -> bytes:
         return b"__" if found[0] == b"_" else b"_%02x" % found[0][0]
 
-    return kept.sub(escape, raw).decode()
+    return kept.sub(escape, text.encode("utf-8", "surrogatepass")).decode()
 
 
 def identifier(value: object) -> str:
@@ -52,15 +55,17 @@ def field_of(value: Any, name: str) -> Any:
         InvalidValueError: it has none; the remedy names what it has.
 
     """
-    if isinstance(value, Mapping):
-        if name in value:
-            return value[name]
-        raise InvalidValueError(f"{shown(value)} has no {name!r}", did_you_mean(name, value))
-    try:
-        return getattr(value, name)
-    except AttributeError:
-        known = [one for one in dir(value) if not one.startswith("_")]
-        raise InvalidValueError(f"{shown(value)} has no {name!r}", did_you_mean(name, known)) from None
+    # Asking for the abstract Mapping first would take a third of the time of a rendering.
+    if not isinstance(value, dict):
+        try:
+            return getattr(value, name)
+        except AttributeError:
+            if not isinstance(value, Mapping):
+                known = [one for one in dir(value) if not one.startswith("_")]
+                raise InvalidValueError(f"{shown(value)} has no {name!r}", did_you_mean(name, known)) from None
+    if name in value:
+        return value[name]
+    raise InvalidValueError(f"{shown(value)} has no {name!r}", did_you_mean(name, value))
 
 
 def server_name(endpoint: Any) -> str:

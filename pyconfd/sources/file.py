@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import msgspec
 import structlog
@@ -51,8 +51,10 @@ class _Dumper(_BaseDumper):  # type: ignore[misc]
         return True
 
 
-def read_snapshot(paths: str | Path | Sequence[str | Path]) -> tuple[Snapshot, tuple[Refusal, ...]]:
-    """Read one or more files ("-" is the standard input) into one Snapshot.
+def read_snapshot(
+    paths: str | Path | Sequence[str | Path], stdin: TextIO | None = None
+) -> tuple[Snapshot, tuple[Refusal, ...]]:
+    """Read one or more files ("-" is the standard input, or ``stdin``) into one Snapshot.
 
     Lists, single objects and several documents may be mixed; kinds that pyconfd does not use are passed over. An
     object that does not have the shape of its kind is refused and the others stay. The same object in a later place
@@ -64,7 +66,7 @@ def read_snapshot(paths: str | Path | Sequence[str | Path]) -> tuple[Snapshot, t
     reader = _Reader()
     for path in (paths,) if isinstance(paths, str | Path) else paths:
         place = "the standard input" if str(path) == STDIN else str(path)
-        reader.read(place, _text_of(str(path), place))
+        reader.read(place, _text_of(str(path), place, stdin or sys.stdin))
     if reader.ignored:
         log.info("snapshot.kinds_ignored", **dict(reader.ignored))
     return reader.snapshot(), tuple(sorted(reader.refusals))
@@ -180,9 +182,9 @@ class _Reader:
         self.refusals.add(Refusal(ref, "", "", RefusalReason.UNREADABLE, detail))
 
 
-def _text_of(path: str, place: str) -> str:
+def _text_of(path: str, place: str, stdin: TextIO) -> str:
     try:
-        return sys.stdin.read() if path == STDIN else Path(path).read_text("utf-8")
+        return stdin.read() if path == STDIN else Path(path).read_text("utf-8")
     except OSError as error:
         raise ConfigurationError(Problem(place, f"cannot be read: {error.strerror}", "look at --snapshot")) from None
     except UnicodeDecodeError as error:

@@ -6,8 +6,10 @@ from typing import assert_never
 from pyconfd.model.status import Phase, Status
 from pyconfd.status import durations
 
-HEARTBEAT_LIMIT_S = 30.0
-"""The loop beats at least each second; this many seconds without a beat mean that it hangs."""
+HEARTBEAT_LIMIT_S = 150.0
+"""The loop beats after each turn; the longest honest turn is a check (60 s), a reload (30 s) and the one that takes it
+back, so this many seconds without a beat mean that it hangs. The unit's WatchdogSec comes after it.
+"""
 
 STALE_AFTER_S = 180.0
 """An API server confirms a quiet watch by a bookmark about each minute; three missed ones mean old data."""

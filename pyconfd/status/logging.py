@@ -134,6 +134,8 @@ def _text_line(event: Mapping[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = ",".join(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if text and text.isprintable() and not any(char in ' "=' for char in text):
         return text

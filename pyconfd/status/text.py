@@ -14,6 +14,7 @@ from pyconfd.status.report import Freshness, StatusReport
 EXPIRY_WARNING_S = 30 * DAY_S
 EXPIRY_CRITICAL_S = 7 * DAY_S
 REFUSED_SHOWN = 10
+PROBLEM_WIDTH = 80
 
 _GOOD, _WARNING, _BAD, _FAINT, _BOLD = "32", "33", "31", "2", "1"
 _PHASE_COLOUR = {
@@ -115,10 +116,13 @@ def _ages(report: StatusReport, status: Status) -> Iterator[str]:
 def _source(report: StatusReport, status: Status, pen: _Pen) -> Iterator[str]:
     now, was = report.now, "" if report.running else "was "
     servers = [_server(server, now, was, pen) for server in status.source.api_servers]
-    yield from _section("API servers", ([line] for line in _aligned(servers)), pen)
+    remedies = [_remedy(server.last_error) for server in status.source.api_servers]
+    lines = ([line, *remedy] for line, remedy in zip(_aligned(servers), remedies, strict=True))
+    yield from _section("API servers", lines, pen)
     credentials = [_credential(credential, now, pen) for credential in status.source.credentials]
     yield from _section("Credentials", ([line] for line in _aligned(credentials)), pen)
-    resources = [_resource(resource, now, pen) for resource in status.source.resources]
+    reachable = any(server.healthy for server in status.source.api_servers)
+    resources = [_resource(resource, now, pen, say_problem=reachable) for resource in status.source.resources]
     yield from _section("Resources", ([line] for line in _aligned(resources)), pen)
 
 
@@ -126,7 +130,7 @@ def _server(server: ApiServerState, now: float, was: str, pen: _Pen) -> list[str
     up = pen(_GOOD, f"{was}up") if server.healthy else pen(_BAD, f"{was}down")
     use = f"{was}in use" if server.in_use else ""
     if server.last_error:
-        said = f"{clean(server.last_error)} ({_ago(server.last_error_at, now)})"
+        said = f"{_brief(server.last_error, server.url)} ({_ago(server.last_error_at, now)})"
     else:
         said = f"answered {_ago(server.last_ok_at, now)}" if server.last_ok_at else "not asked yet"
     return [clean(server.url), up, use, said]
@@ -147,9 +151,11 @@ def _credential(credential: CredentialState, now: float, pen: _Pen) -> list[str]
     return [clean(credential.name), expiry, pen(_BAD, clean(credential.problem))]
 
 
-def _resource(resource: ResourceState, now: float, pen: _Pen) -> list[str]:
+def _resource(resource: ResourceState, now: float, pen: _Pen, *, say_problem: bool) -> list[str]:
+    """Give one row; that no API server can be reached is said once, above."""
+    problem = _brief(resource.problem) if say_problem else ""
     confirmed = f"confirmed {_ago(resource.last_sync_at, now)}" if resource.synced else pen(_BAD, "not listed yet")
-    return [resource.resource.value, f"{resource.objects:,} objects", confirmed, pen(_BAD, clean(resource.problem))]
+    return [resource.resource.value, f"{resource.objects:,} objects", confirmed, pen(_BAD, problem)]
 
 
 def _refused(refused: Sequence[Refusal], pen: _Pen) -> list[str]:
@@ -207,6 +213,19 @@ def _width(cell: str) -> int:
     if not cell.startswith("\033["):
         return len(cell)
     return len(cell) - len(cell.split("m", 1)[0]) - 1 - len("\033[0m")
+
+
+def _brief(problem: str, known: str = "") -> str:
+    """Give the problem without its remedy and without the URL that stands beside it, on one short line."""
+    text = clean(" ".join(problem.partition("->")[0].split()))
+    if known and text.startswith(known):
+        text = text.removeprefix(known).lstrip(": ")
+    return text if len(text) <= PROBLEM_WIDTH else f"{text[: PROBLEM_WIDTH - 3]}..."
+
+
+def _remedy(problem: str) -> list[str]:
+    remedy = clean(" ".join(problem.partition("->")[2].split()))
+    return [f"  -> {remedy}"] if remedy else []
 
 
 def _ago(at: float, now: float) -> str:

@@ -3,20 +3,23 @@
 import gc
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 from kubernetes import client, watch
 
-from pyconfd.model.snapshot import Resource
+from pyconfd.model.snapshot import Key, Resource
 from pyconfd.presets.endpoints import slices_by_service
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import decode_event, decode_list
 from tests.bench import slices
 from tests.bench.figures import Figure, median
+
+if TYPE_CHECKING:
+    from pyconfd.model.kubernetes import EndpointSlice
 
 SERVICES, ENDPOINTS = 10_000, 10
 ROUNDS = 7
@@ -37,7 +40,7 @@ def _resync(body: list[bytes], cache: Cache) -> object:
     """Decode every page, compare with what is cached, and group by service: what a relist costs."""
     items = [item for page in body for item in decode_list(Resource.ENDPOINTSLICES, page).items]
     cache.replace(items, ())
-    return slices_by_service(cache.view())  # type: ignore[arg-type] - a cache of one resource holds its records only
+    return slices_by_service(cast("Mapping[Key, EndpointSlice]", cache.view()))
 
 
 def resync_cpu() -> Iterator[Figure]:

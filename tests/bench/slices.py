@@ -57,7 +57,7 @@ def _slice(rng: random.Random, number: int, count: int) -> dict[str, Any]:
         "kubernetes.io/service-name": name,
     }
     owner = {"apiVersion": "v1", "blockOwnerDeletion": True, "controller": True, "kind": "Service", "name": name}
-    fields = {
+    fields: dict[str, Any] = {
         "f:addressType": {},
         "f:endpoints": {},
         "f:metadata": {

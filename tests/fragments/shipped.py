@@ -1,6 +1,7 @@
 """Renders the shipped fragments from plain values and writes the files they declare."""
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pyconfd.model.rendering import Rendering
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 
-HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
+HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
 GOLDEN = Path(__file__).parent.parent / "golden" / "domains"
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shipped import GOLDEN, HAPROXY, Endpoint, read_context, render_shipped, write_rendering
 
 from pyconfd.fragments import directory
 from pyconfd.render.filters import identifier
 from pyconfd.render.order import order_differs
 from pyconfd.sources.fragments import read_fragments
+from tests.fragments.shipped import GOLDEN, HAPROXY, Endpoint, read_context, render_shipped, write_rendering
 
 FILES_DIR = "/etc/haproxy/generated/files"
 CASES = sorted(path.name for path in GOLDEN.iterdir())

@@ -19,9 +19,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from shipped import HAPROXY, Endpoint, render_shipped, write_rendering
 
 from pyconfd.render.filters import identifier
+from tests.fragments.shipped import HAPROXY, Endpoint, render_shipped, write_rendering
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")]
 PATIENCE_S = 30.0

@@ -5,6 +5,7 @@ from pyconfd.model.kubernetes import EndpointPort, EndpointSubset, ServicePort
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.presets.views import EndpointView
 from tests.presets.objects import (
+    Named,
     domains,
     endpoint,
     endpoints,
@@ -351,7 +352,7 @@ class TestNodePorts:
 
 
 def test_the_order_of_the_api_does_not_matter() -> None:
-    objects = [
+    objects: list[Named] = [
         *(service(f"s{i}", {"domain": f"s{i}.example.com", "proto": "http"}) for i in range(5)),
         *(slice_(f"s{i}", endpoint(f"10.0.0.{9 - i}"), endpoint(f"10.0.1.{i}")) for i in range(5)),
     ]

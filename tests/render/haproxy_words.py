@@ -5,11 +5,11 @@ import re
 PART = re.compile(
     r"""'(?P<strong>[^']*)'|"(?P<weak>(?:[^"\\$]|\\.)*)"|\\(?P<escaped>.)|(?P<plain>[^'"\\# \t])""", re.DOTALL
 )
-ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+ESCAPES = {"n": "\n", "r": "\r", "t": "\t"} | {char: char for char in " \\#\"'$"}
 
 
 def unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: ESCAPES.get(found[1], found[1]), text, flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda found: ESCAPES.get(found[1], found[0]), text, flags=re.DOTALL)
 
 
 def words(line: str) -> list[str]:

@@ -1,10 +1,10 @@
+import os
 import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 
 import pytest
-from haproxy_words import words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +19,9 @@ from pyconfd.render.filters import (
     server_name,
 )
 from pyconfd.render.invalid import InvalidValueError
+from tests.render.haproxy_words import words
 
-HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
+HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
 HAPROXY_NAME = re.compile(r"[A-Za-z0-9_.:-]+")
 text = st.text(st.characters(codec="utf-8"), max_size=12) | st.text("_2a*./:", max_size=6)
 

@@ -61,7 +61,7 @@ def _texts(kind: Kind) -> st.SearchStrategy[str]:
         case CaFile():
             return st.sampled_from(["False", "/ca.pem"])
         case Listing():
-            samples = ["https://a:1", "https://b", "domains", "web", "lb", "ExternalIP", "Hostname"]
+            samples = ["https://a:1", "https://b", "domains", "web", "lb", "ExternalIP", "Hostname", "1024-2047"]
             fitting = [sample for sample in samples if _fits(kind, sample)]
             return st.lists(st.sampled_from(fitting), min_size=1, max_size=3).map(", ".join)
     return st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zs"]), min_size=1).map("/p{}".format)

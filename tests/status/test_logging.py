@@ -41,9 +41,9 @@ def log() -> Any:
 
 def test_text_is_one_line_with_its_fields() -> None:
     stream = text_of()
-    log().info("generation.applied", generation=12, why="servers changed", path="/etc/x")
+    log().info("generation.applied", generation=12, why="servers changed", path="/etc/x", reasons=("a_b", "c"))
     line = stream.getvalue()
-    assert line.endswith(' INFO    generation.applied generation=12 why="servers changed" path=/etc/x\n')
+    assert line.endswith(' INFO    generation.applied generation=12 why="servers changed" path=/etc/x reasons=a_b,c\n')
     assert line[:4].isdigit()
 
 

@@ -158,9 +158,9 @@ def test_old_data_is_a_problem_though_the_phase_says_serving(status: Status) -> 
 
 
 def test_a_loop_that_hangs_behind_a_living_page_is_a_problem(status: Status) -> None:
-    report = StatusReport(Freshness.LIVE, NOW, replace(status, heartbeat_at=NOW - 90))
+    report = StatusReport(Freshness.LIVE, NOW, replace(status, heartbeat_at=NOW - 240))
     assert report.exit_code == 1
-    assert "no progress for 1 m" in render_text(report)
+    assert "no progress for 4 m" in render_text(report)
 
 
 def test_the_file_is_for_the_group_and_whole(tmp_path: Path, status: Status) -> None:

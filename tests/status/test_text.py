@@ -6,7 +6,7 @@ import pytest
 from pyconfd.errors import Problem
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.status import CredentialState, Phase, Status
+from pyconfd.model.status import ApiServerState, CredentialState, Phase, Status
 from pyconfd.status import durations
 from pyconfd.status.report import Freshness, StatusReport
 from pyconfd.status.text import render_text
@@ -114,3 +114,23 @@ def test_starting_is_not_blamed_for_what_it_cannot_have_yet() -> None:
 def test_durations_in_words(seconds: float, short: str, long: str) -> None:
     assert durations.short(seconds) == short
     assert durations.long(seconds) == long
+
+
+def test_an_unreachable_api_server_is_explained_once(make_status: Callable[..., Status]) -> None:
+    url = "https://10.0.0.1:6443"
+    error = f"{url}/api/v1/nodes: cannot connect: Connection refused -> does the network let this machine reach it?"
+    status = make_status()
+    source = replace(
+        status.source,
+        api_servers=(ApiServerState(url, last_error=error, last_error_at=status.now - 3),),
+        resources=tuple(replace(resource, problem=error) for resource in status.source.resources),
+    )
+    lines = shown(replace(status, source=source)).splitlines()
+    at = next(index for index, line in enumerate(lines) if url in line)
+    assert lines[at] == f"  {url}  down  /api/v1/nodes: cannot connect: Connection refused (3 s ago)"
+    assert lines[at + 1] == "    -> does the network let this machine reach it?"
+    assert sum("cannot connect" in line for line in lines) == 1
+
+
+def test_what_one_resource_lacks_is_said_beside_it(make_status: Callable[..., Status]) -> None:
+    assert any("nodes" in line and "403 Forbidden" in line for line in shown(make_status()).splitlines())

@@ -154,6 +154,8 @@ class Credentials:
         return True
 
     def _load(self) -> None:
+        # Taken before anything is read: what changes meanwhile is seen by the next refresh.
+        tried = _fingerprint(self._loaded.fingerprint) if self._loaded is not None else {}
         try:
             loaded = self._read()
         except ApiError as failure:
@@ -161,8 +163,7 @@ class Credentials:
             if problem != self._problem:
                 log.warning("credentials.refused", problem=problem, kept=self._loaded is not None)
             self._problem = problem
-            if self._loaded is not None:
-                self._tried = _fingerprint(self._loaded.fingerprint)
+            self._tried = tried
             return
         if self._loaded is not None and loaded.fingerprint != self._loaded.fingerprint:
             log.info("credentials.changed", files=sorted(_changed(self._loaded.fingerprint, loaded.fingerprint)))

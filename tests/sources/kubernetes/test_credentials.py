@@ -171,7 +171,7 @@ def test_client_certificates(cluster: Cluster, authority: CertificateAuthority, 
     pair = copied(authority.client(), tmp_path)
     with ApiServer(cluster, tls=tls_context(authority.server(), authority.cert)) as server:
         without = start(server.url, resources=NODES, ssl_ca=str(authority.cert))
-        eventually(lambda: without.problems())
+        eventually(without.problems)
         assert without.snapshot() is None
         without.stop()
         source = start(

@@ -299,14 +299,14 @@ def test_watch_denied_is_shown_and_the_resource_polled(cluster: Cluster, server:
 
 
 def test_polling_gives_the_same_result(cluster: Cluster, server: ApiServer, start: Start) -> None:
-    source = start(server.url, mode=ReadMode.POLL, interval_s=5)
+    source = start(server.url, mode=ReadMode.POLL, interval_s=5, resources=[Resource.ENDPOINTSLICES])
     synced(source)
     shop(cluster, 7)
     eventually(lambda: addresses(source.snapshot()) == {"10.0.0.7"})
     assert server.seen("", "watch") == []
     snapshot = source.snapshot()
-    count = len(server.seen("services", "list"))
-    server.wait_for_request("services", "list", count=count + 2)
+    count = len(server.seen("endpointslices", "list"))
+    server.wait_for_request("endpointslices", "list", count=count + 2)
     assert source.snapshot() is snapshot, "a list without news changes nothing"
 
 

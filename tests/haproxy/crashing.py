@@ -1,0 +1,129 @@
+"""A child that applies and dies before its n-th effect: no clean-up, no exception, as by `kill -9`.
+
+Reads one JSON object a line: where everything is, which rendering to apply, and ``die_before``. Each is applied in a
+fork of its own; the answer is ``died`` or ``done``. Every call into C is seen by the interpreter's profiling hook, so
+the product needs no seam for it.
+"""
+
+import json
+import logging
+import os
+import sys
+from types import FrameType
+from typing import Any
+
+import structlog
+
+from pyconfd.errors import PyconfdError
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.model.plan import Reload
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.settings import ApplySettings, HaproxySettings, ReloadMethod
+
+EFFECTS = frozenset(
+    {
+        "chmod",
+        "chown",
+        "connect",
+        "fchmod",
+        "fchown",
+        "flock",
+        "fork_exec",
+        "fsync",
+        "ftruncate",
+        "kill",
+        "killpg",
+        "link",
+        "mkdir",
+        "pwrite",
+        "remove",
+        "rename",
+        "replace",
+        "rmdir",
+        "sendall",
+        "setxattr",
+        "shutdown",
+        "unlink",
+        "write",
+    }
+)
+"""Calls that change a file, a socket or a process; opening a file for writing is seen by the audit hook."""
+
+_DIED = 99
+
+
+def rendering_from(request: dict[str, Any]) -> Rendering:
+    pieces = tuple(Piece(name, text) for name, text in request["pieces"])
+    return Rendering(pieces, tuple(OutputFile(FileKind(kind), path, text) for kind, path, text in request["files"]))
+
+
+def request_for(desired: Rendering, settings: HaproxySettings, state_dir: str, die_before: int) -> str:
+    """Give the line that asks a child to apply ``desired``."""
+    return json.dumps(
+        {
+            "pieces": [(piece.fragment, piece.text) for piece in desired.pieces],
+            "files": [(file.kind.value, file.path, file.content) for file in desired.files],
+            "settings": {
+                "conf": settings.conf,
+                "binary": settings.binary,
+                "master_socket": settings.master_socket,
+                "pid_file": settings.pid_file,
+                "reload_timeout_s": settings.reload_timeout_s,
+                "unit": "",
+            },
+            "state_dir": state_dir,
+            "die_before": die_before,
+        }
+    )
+
+
+def _apply(request: dict[str, Any]) -> None:
+    settings = HaproxySettings(reload_method=ReloadMethod.MASTER, **request["settings"])
+    balancer = Balancer(settings, ApplySettings(keep_generations=3), request["state_dir"], unit=UnitFacts())
+    desired = rendering_from(request)
+    remaining = request["die_before"]
+
+    def count() -> None:
+        nonlocal remaining
+        remaining -= 1
+        if remaining < 0:
+            os._exit(_DIED)
+
+    def profiled(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_call" and getattr(argument, "__name__", "") in EFFECTS:
+            count()
+
+    def audited(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            count()
+
+    sys.addaudithook(audited)
+    sys.setprofile(profiled)
+    balancer.startup()
+    plan = balancer.plan(desired)
+    if isinstance(plan, Reload):
+        balancer.apply(desired, plan, curdate="", now=1.0)
+    sys.setprofile(None)
+
+
+def main() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            try:
+                _apply(request)
+            except PyconfdError as error:
+                sys.setprofile(None)
+                os.write(2, f"{error}\n".encode())
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        print({_DIED: "died", 0: "done"}.get(code, f"failed {code}"), flush=True)
+
+
+if __name__ == "__main__":
+    main()

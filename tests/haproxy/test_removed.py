@@ -1,0 +1,238 @@
+# ruff: noqa: E501 - a table of lines of haproxy.cfg reads best with a line each
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyconfd.haproxy.removed import find_removed, replacement_for
+from pyconfd.haproxy.replacements import REMOVED
+from pyconfd.model.rendering import Piece, Rendering
+
+HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
+needs_haproxy = pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")
+
+PROXIES = """\
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 1s
+    timeout server 1s
+"""
+FRONTEND = "frontend f\n    bind 127.0.0.1:{port}\n"
+
+# Section, line, what to write instead (None: nothing exact can be said; "": remove the line).
+CASES: list[tuple[str, str, list[str] | None]] = [
+    ("frontend", r"reqadd X-Forwarded-Proto:\ http", ["http-request set-header X-Forwarded-Proto http"]),
+    ("frontend", r"reqadd X-Forwarded-Proto:\ https if { ssl_fc }", ["http-request set-header X-Forwarded-Proto https if { ssl_fc }"]),
+    ("frontend", r"reqadd X-Note:\ 100%\ sure\ it's", ['''http-request set-header X-Note "100%% sure it's"''']),
+    ("frontend", 'reqadd "X-A: b"', ["http-request set-header X-A b"]),
+    ("frontend", r"reqiadd X-A:\ b", ["http-request set-header X-A b"]),
+    ("frontend", "reqadd nonsense", None),
+    ("frontend", r"rspadd Strict-Transport-Security:\ max-age=31536000;\ preload", ["http-response add-header Strict-Transport-Security 'max-age=31536000; preload'"]),
+    ("backend", r"rspadd Set-Cookie:\ a=b unless { res.hdr(X) y }", ["http-response add-header Set-Cookie a=b unless { res.hdr(X) y }"]),
+    ("frontend", r"reqdel ^X-Forwarded-For:.*", ["http-request del-header X-Forwarded-For"]),
+    ("frontend", r"reqidel ^X-Forwarded-For:", ["http-request del-header X-Forwarded-For"]),
+    ("frontend", r"reqidel ^X-Forwarded-.*:.*", None),
+    ("frontend", r"rspdel ^Server:.* if { always_true }", ["http-response del-header Server if { always_true }"]),
+    ("frontend", r"rspidel ^Server:.*", ["http-response del-header Server"]),
+    ("frontend", r"reqrep ^Host:\ (.*)\.old$ Host:\ \1.new", [r"http-request replace-header Host '(.*)\.old$' '\1.new'"]),
+    ("frontend", r"reqirep ^Host:\ old Host:\ new", ["http-request replace-header Host old new"]),
+    ("backend", r"reqrep ^([^\ :]*)\ /static/(.*) \1\ /\2", [r"http-request replace-pathq '/static/(.*)' '/\1'"]),
+    ("backend", r"reqirep ^(GET|POST)\ /app/(.*) \1\ /\2 if { path_beg /app }", [r"http-request replace-pathq '/app/(.*)' '/\1' if { path_beg /app }"]),
+    ("backend", r"reqrep a b", None),
+    ("frontend", r"rsprep ^Location:\ http://(.*) Location:\ https://\1", [r"http-response replace-header Location 'http://(.*)' 'https://\1'"]),
+    ("frontend", r"rspirep ^Server:.* Server:\ none", ["http-response replace-header Server '.*' none"]),
+    ("frontend", r"reqdeny ^User-Agent:\ bad", ["http-request deny if { req.hdr(User-Agent) -m reg bad }"]),
+    ("frontend", r"reqideny ^User-Agent:\ bad if { path_beg / }", ["http-request deny if { req.hdr(User-Agent) -i -m reg bad } { path_beg / }"]),
+    ("frontend", r"reqdeny ^GET\ /x", None),
+    ("frontend", r"reqallow ^Host:\ a$", ["http-request allow if { req.hdr(Host) -m reg 'a$' }"]),
+    ("frontend", r"reqiallow ^Host:\ a", ["http-request allow if { req.hdr(Host) -i -m reg a }"]),
+    ("frontend", r"reqtarpit ^Host:\ a", ["http-request tarpit if { req.hdr(Host) -m reg a }"]),
+    ("frontend", r"reqitarpit ^Host:\ a", ["http-request tarpit if { req.hdr(Host) -i -m reg a }"]),
+    ("frontend", "reqpass ^Host", []),
+    ("frontend", "reqipass ^Host", []),
+    ("frontend", "reqsetbe ^Host f", None),
+    ("frontend", "reqisetbe ^Host f", None),
+    ("frontend", r"rspdeny ^Content-Type:\ x", ["http-response deny if { res.hdr(Content-Type) -m reg x }"]),
+    ("frontend", r"rspideny ^Content-Type:\ x", ["http-response deny if { res.hdr(Content-Type) -i -m reg x }"]),
+    ("frontend", "block if { path /x } || { path /y }", ["http-request deny if { path /x } || { path /y }"]),
+    ("backend", "redispatch", ["option redispatch"]),
+    ("frontend", "clitimeout 50000", ["timeout client 50000"]),
+    ("backend", "srvtimeout 50s", ["timeout server 50s"]),
+    ("backend", "contimeout 5000", ["timeout connect 5000"]),
+    ("frontend", "timeout clitimeout 3s", ["timeout client 3s"]),
+    ("backend", "timeout srvtimeout 3s", ["timeout server 3s"]),
+    ("backend", "timeout contimeout 3s", ["timeout connect 3s"]),
+    ("frontend", "cliexp a b", None),
+    ("frontend", "srvexp a b", None),
+    ("frontend", "option forceclose", ["option httpclose"]),
+    ("frontend", "option http-tunnel", []),
+    ("defaults", "option http-use-htx", []),
+    ("defaults", "no option http-use-htx", []),
+    ("backend", "option http_proxy", None),
+    ("backend", "option independant-streams", ["option independent-streams"]),
+    ("frontend", "monitor-net 127.0.0.0/8", ["http-request return status 200 if { src 127.0.0.0/8 }"]),
+    ("frontend", "mode health", ["mode http", "http-request return status 200"]),
+    ("frontend", "grace 0", []),
+    ("backend", "appsession JSESSIONID len 52 timeout 3h", ["stick-table type string len 52 size 1m expire 3h", "stick on req.cook(JSESSIONID)", "stick store-response res.cook(JSESSIONID)"]),
+    ("global", "nbproc 1", []),
+    ("global", "nbproc 4", []),
+    ("global", "tune.chksize 16384", []),
+    ("global", "debug", []),
+    ("global", "nosepoll", []),
+]  # fmt: skip
+
+LATER: list[tuple[str, str, tuple[int, int], list[str]]] = [
+    ("frontend", "bind-process all", (2, 7), []),
+    ("global", "stats bind-process 1", (2, 7), []),
+    ("frontend", "bind 127.0.0.1:{port} process 1 name x", (2, 7), ["bind 127.0.0.1:{port} name x"]),
+    ("global", "stats socket {tmp}/s mode 600 process 1", (2, 7), ["stats socket {tmp}/s mode 600"]),
+    ("backend", r"option httpchk GET /up HTTP/1.1\r\nHost:\ a.b", (3, 0), ["option httpchk", "http-check send meth GET uri /up ver HTTP/1.1 hdr Host a.b"]),
+]  # fmt: skip
+
+
+def configuration(section: str, lines: list[str]) -> str:
+    body = "".join(f"    {line}\n" for line in lines)
+    frontend = FRONTEND.format(port=1)
+    match section:
+        case "global":
+            return f"global\n{body}{PROXIES}{frontend}"
+        case "defaults":
+            return f"{PROXIES}{body}{frontend}"
+        case "frontend":
+            return f"{PROXIES}{frontend}{body}"
+        case _:
+            return f"{PROXIES}{frontend}    default_backend b\nbackend b\n{body}    server s 127.0.0.1:1\n"
+
+
+def check(text: str, folder: Path) -> tuple[int, str]:
+    (folder / "t.cfg").write_text(text)
+    command = [HAPROXY, "-c", "-f", str(folder / "t.cfg")]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    return done.returncode, "".join(line for line in done.stderr.splitlines(keepends=True) if "[NOTICE]" not in line)
+
+
+def problems_of(text: str, fragment: str = "02-http.tmpl", version: tuple[int, int] = (2, 6)) -> list[str]:
+    return [str(problem) for problem in find_removed(Rendering((Piece(fragment, text),)), version)]
+
+
+@pytest.mark.parametrize(("section", "line", "expected"), CASES)
+def test_the_replacement_is_exact(section: str, line: str, expected: list[str] | None) -> None:
+    (found,) = find_removed(Rendering((Piece("02-http.tmpl", configuration(section, [line])),)))
+    assert line in found.message
+    if expected:
+        assert found.remedy.removeprefix("write: ").split("  and  ") == expected
+    elif expected is None:
+        assert found.remedy.startswith("write: ")
+    else:
+        assert found.remedy.startswith("remove the line")
+
+
+@pytest.mark.haproxy
+@needs_haproxy
+@pytest.mark.parametrize(("section", "line", "expected"), CASES)
+def test_haproxy_refuses_the_line_and_takes_its_replacement(
+    section: str, line: str, expected: list[str] | None, tmp_path: Path
+) -> None:
+    code, output = check(configuration(section, [line]), tmp_path)
+    assert code == 1
+    assert "[ALERT]" in output
+    if expected is not None:
+        assert check(configuration(section, expected), tmp_path) == (0, "")
+
+
+@pytest.mark.parametrize(("section", "line", "since", "expected"), LATER)
+def test_what_later_versions_removed_is_found_for_them_only(
+    section: str, line: str, since: tuple[int, int], expected: list[str]
+) -> None:
+    text = configuration(section, [line])
+    assert problems_of(text, version=(2, 6)) == []
+    (found,) = find_removed(Rendering((Piece("02-http.tmpl", text),)), since)
+    assert found.remedy.startswith("write: " + "  and  ".join(expected) if expected else "remove the line")
+
+
+@pytest.mark.haproxy
+@needs_haproxy
+@pytest.mark.parametrize(("section", "line", "since", "expected"), LATER)
+def test_haproxy_takes_the_replacement_of_what_later_versions_removed(
+    section: str, line: str, since: tuple[int, int], expected: list[str], tmp_path: Path
+) -> None:
+    lines = [one.format(port=2, tmp=tmp_path) for one in expected]
+    assert check(configuration(section, lines), tmp_path) == (0, "")
+    code, output = check(configuration(section, [line.format(port=2, tmp=tmp_path)]), tmp_path)
+    installed = re.search(r"version (\d+)\.(\d+)", subprocess.check_output([HAPROXY, "-v"], text=True))
+    assert installed
+    if (int(installed[1]), int(installed[2])) >= since:
+        assert code == 1
+        assert "[ALERT]" in output
+
+
+def test_every_entry_of_the_table_is_tried() -> None:
+    tried = {
+        " ".join(entry.words)
+        for entry in REMOVED
+        for line in [case[1] for case in CASES] + [case[1] for case in LATER]
+        if line.removeprefix("no ").split()[: len(entry.words)] == list(entry.words)
+    }
+    assert tried == {" ".join(entry.words) for entry in REMOVED}
+
+
+def test_place_and_message_name_fragment_and_line() -> None:
+    rendering = Rendering(
+        (
+            Piece("01-defaults.conf", "defaults\n    mode http\n    contimeout 5000\n"),
+            Piece("02-http.tmpl", "\nfrontend http-in\n    bind *:80\n    reqadd X-Forwarded-Proto:\\ http\n"),
+        )
+    )
+    first, second = find_removed(rendering)
+    assert first.place == "01-defaults.conf line 3"
+    assert second.place == "02-http.tmpl rendered line 4"
+    assert second.message == r"HAProxy 2.1 removed 'reqadd': reqadd X-Forwarded-Proto:\ http"
+    assert second.remedy == "write: http-request set-header X-Forwarded-Proto http"
+
+
+def test_repeated_lines_are_counted() -> None:
+    text = "".join(f"backend b{number}\n    reqadd X:\\ {number}\n" for number in range(1000))
+    (found,) = problems_of(text)
+    assert "(and 999 more such lines)" in found
+
+
+def test_long_lines_are_shortened() -> None:
+    assert len(problems_of("backend b\n    reqadd X:\\ " + "a" * 5000)[0].splitlines()[0]) < 250
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# reqadd X:\\ y",
+        "http-request set-header reqadd x",
+        "option httpclose",
+        "option redispatch",
+        "timeout client 5s",
+        "reqadd-like thing",
+        "bind 127.0.0.1:1 name process",
+        "option httpchk GET /up",
+        "stats socket /s",
+        "description nbproc",
+        "server debug 127.0.0.1:1",
+        "acl block path /x",
+    ],
+)
+def test_what_is_still_valid_is_left_alone(line: str) -> None:
+    assert problems_of(f"frontend f\n    {line}\n", version=(2, 6)) == []
+
+
+def test_the_section_counts_also_across_fragments() -> None:
+    grace = Piece("02.conf", "    grace 5s\n")
+    assert find_removed(Rendering((Piece("01.conf", "global\n"), grace))) == ()
+    assert len(find_removed(Rendering((Piece("01.conf", "global\n\ndefaults\n"), grace)))) == 1
+    assert len(find_removed(Rendering((Piece("01.conf", "global\n\ndefaults\n"), Piece("x", ""), grace)))) == 1
+
+
+def test_a_line_alone_can_be_asked_for() -> None:
+    assert str(replacement_for("  redispatch # again")) == "write: option redispatch"
+    assert replacement_for("option redispatch") is None
+    assert replacement_for("") is None

@@ -1,0 +1,146 @@
+"""What haproxy's unit runs before it starts haproxy, with the real shell and the real check."""
+
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "systemd" / "pyconfd-haproxy-prestart"
+HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin") or ""
+
+pytestmark = [
+    pytest.mark.haproxy,
+    pytest.mark.skipif(not HAPROXY, reason="haproxy is not installed"),
+]
+
+
+def good(name: str) -> str:
+    return (
+        f"# {name}\ndefaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\n"
+        "frontend f\n  bind 127.0.0.1:1\n  http-request return status 503\n"
+    )
+
+
+BAD = "frontend f\n  reqadd X\n"
+
+
+class Machine:
+    def __init__(self, root: Path) -> None:
+        self.config = root / "generated" / "haproxy.cfg"
+        self.generations = root / "generations"
+        self.config.parent.mkdir()
+        self.socket = root / "boot.sock"
+
+    def generation(self, number: int, text: str) -> None:
+        directory = self.generations / f"{number:06}"
+        directory.mkdir(parents=True)
+        (directory / "haproxy.cfg").write_text(text)
+
+    def start(self) -> subprocess.CompletedProcess[str]:
+        environment = {
+            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+            "CONFIG": str(self.config),
+            "PYCONFD_GENERATIONS": str(self.generations),
+            "PYCONFD_HAPROXY": HAPROXY,
+            "PYCONFD_BOOTSTRAP_SOCKET": str(self.socket),
+        }
+        return subprocess.run(
+            ["/bin/sh", SCRIPT], env=environment, capture_output=True, text=True, check=False, timeout=100
+        )
+
+    def others(self) -> set[str]:
+        return {path.name for path in self.config.parent.iterdir()} - {"haproxy.cfg"}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_a_good_configuration_is_left_alone(machine: Machine) -> None:
+    machine.config.write_text(good("installed"))
+    machine.generation(7, good("seven"))
+    before = machine.config.stat()
+    found = machine.start()
+    assert (found.returncode, found.stderr) == (0, "")
+    assert machine.config.stat().st_ino == before.st_ino
+    assert machine.others() == set()
+
+
+def test_without_a_file_the_newest_generation_serves(machine: Machine) -> None:
+    machine.generation(9, good("nine"))
+    machine.generation(10, good("ten"))
+    found = machine.start()
+    assert found.returncode == 0
+    assert machine.config.read_text() == good("ten")
+    assert stat.S_IMODE(machine.config.stat().st_mode) == 0o640
+    assert "generation 000010 serves" in found.stderr
+    assert machine.others() == set()
+
+
+def test_it_steps_back_to_the_newest_generation_that_passes(machine: Machine) -> None:
+    machine.generation(8, good("eight"))
+    machine.generation(9, good("nine"))
+    machine.generation(10, BAD)
+    (machine.generations / "000011").mkdir()
+    (machine.generations / ".000012.half").mkdir()
+    found = machine.start()
+    assert machine.config.read_text() == good("nine")
+    assert "generation 000010 does not pass the check" in found.stderr
+
+
+def test_a_broken_file_gives_way_and_is_kept(machine: Machine) -> None:
+    machine.config.write_text(BAD)
+    machine.generation(3, good("three"))
+    assert machine.start().returncode == 0
+    assert machine.config.read_text() == good("three")
+    assert machine.config.with_name("haproxy.cfg.refused").read_text() == BAD
+
+
+def test_an_empty_file_is_a_broken_one(machine: Machine) -> None:
+    machine.config.touch()
+    machine.generation(3, good("three"))
+    machine.start()
+    assert machine.config.read_text() == good("three")
+
+
+def test_a_broken_file_without_a_generation_is_left_for_haproxy_to_explain(machine: Machine) -> None:
+    machine.config.write_text(BAD)
+    found = machine.start()
+    assert found.returncode == 0
+    assert machine.config.read_text() == BAD
+    assert "no good generation" in found.stderr
+
+
+def test_the_very_first_start_waits_on_a_local_socket_only(machine: Machine) -> None:
+    found = machine.start()
+    assert found.returncode == 0
+    assert "first start" in found.stderr
+    text = machine.config.read_text()
+    assert "bind" not in text
+    assert str(machine.socket) in text
+    checked = subprocess.run([HAPROXY, "-W", "-c", "-f", machine.config], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+    assert "WARNING" not in checked.stderr
+    assert machine.start().stderr == ""
+
+
+def test_a_link_in_the_place_of_the_configuration_is_replaced_not_written_through(machine: Machine) -> None:
+    victim = machine.config.parent.parent / "victim"
+    victim.write_text("precious")
+    machine.config.symlink_to(victim)
+    machine.generation(3, good("three"))
+    machine.start()
+    assert victim.read_text() == "precious"
+    assert not machine.config.is_symlink()
+    assert machine.config.read_text() == good("three")
+
+
+def test_a_directory_that_is_missing_is_an_error_and_no_crash(machine: Machine) -> None:
+    machine.config.parent.rmdir()
+    machine.generation(3, good("three"))
+    found = machine.start()
+    assert found.returncode == 1
+    assert "cannot write" in found.stderr
