@@ -4,11 +4,12 @@ import difflib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType, TracebackType
-from typing import Any, Self
+from types import FrameType
+from typing import Any
 
 import msgspec
 import structlog
@@ -80,66 +81,41 @@ class StatusReport:
 
 
 def run(settings: Resolved) -> int:
-    """Run the daemon until it is asked to stop; SIGHUP begins anew with the settings as they are then.
-
-    Settings that cannot be used are refused at the start only: later the former ones stay.
-
-    Raises:
-        ConfigurationError: at the start, no API server is known.
-        TransientError: at the start, the state directory cannot be used.
-    """
+    """Run the daemon until it is asked to stop; SIGHUP begins anew with the settings as they are then."""
     notifier = SystemdNotifier()
-    current, former = settings, None
-    refused: tuple[Problem, ...] = ()
-    with _Signals() as signals:
-        while True:
-            try:
-                code = _run_until_signal(current, notifier, signals, refused)
-            except PyconfdError as error:
-                if former is None:
-                    raise
-                current, former, refused = former, None, error.problems
-                _log_refused(refused)
-                continue
-            if code != EXIT_OK or not signals.take_hangup():
-                notifier.close()
-                return code
-            notifier.reloading("reading the settings again")
-            former, refused = current, ()
-            try:
-                current = resolve_again(current)
-            except ConfigurationError as error:
-                refused = error.problems
-                _log_refused(refused)
+    current = settings
+    while True:
+        configure(current.settings.log.level, current.settings.log.format)
+        log.info("daemon.started", version=__version__, pid=os.getpid(), config=current.config_found and current.config)
+        for note in current.notes:
+            log.warning("settings.noted", note=note)
+        code, again = _run_until_signal(current.settings, notifier)
+        if not again:
+            notifier.close()
+            return code
+        notifier.reloading("reading the settings again")
+        try:
+            current = resolve_again(current)
+        except ConfigurationError as error:
+            for problem in error.problems:
+                log.error("settings.refused", place=problem.place, problem=problem.message, remedy=problem.remedy)  # noqa: TRY400 - the message says all
 
 
-def _log_refused(problems: tuple[Problem, ...]) -> None:
-    for problem in problems:
-        log.error("settings.refused", place=problem.place, problem=problem.message, remedy=problem.remedy)
-
-
-def _run_until_signal(
-    resolved: Resolved, notifier: SystemdNotifier, signals: "_Signals", refused: tuple[Problem, ...]
-) -> int:
-    """Run one daemon; give its exit status. Raises ConfigurationError or TransientError before it began."""
-    settings = resolved.settings
-    configure(settings.log.level, settings.log.format)
-    log.info("daemon.started", version=__version__, pid=os.getpid(), config=resolved.config_found and resolved.config)
-    for note in resolved.notes:
-        log.warning("settings.noted", note=note)
+def _run_until_signal(settings: Settings, notifier: SystemdNotifier) -> tuple[int, bool]:
+    """Run one daemon; give its exit status, and whether SIGHUP asked for another with fresh settings."""
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
+    for problem in balancer.startup():
+        log.warning("setup.problem", place=problem.place, problem=problem.message, remedy=problem.remedy)
+    daemon = _daemon(settings, balancer, notifier)
     try:
-        for problem in balancer.startup():
-            log.warning("setup.problem", place=problem.place, problem=problem.message, remedy=problem.remedy)
-        daemon = _daemon(settings, balancer, notifier, refused)
-        with _status_page(settings, daemon):
-            signals.reach(daemon)
-            return daemon.run()
+        with _signals(daemon) as hangup, _status_page(settings, daemon):
+            code = daemon.run()
     finally:
         balancer.close()
+    return code, hangup.is_set() and code == EXIT_OK
 
 
-def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier, refused: tuple[Problem, ...]) -> Daemon:
+def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -> Daemon:
     holds = Holds(settings.runtime_dir)
     status_file = StatusFile(settings.runtime_dir)
     source = KubernetesSource(settings.kubernetes, wiring.resources(settings))
@@ -159,48 +135,27 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier, r
         forget_holds=holds.forget,
         publish=status_file.update,
     )
-    return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid(), refused))
+    return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
 
 
-class _Signals:
-    """Lets SIGTERM and SIGINT stop the daemon, and SIGHUP too, to begin another; none is lost between two daemons."""
+@contextmanager
+def _signals(daemon: Daemon) -> Iterator[threading.Event]:
+    """Let SIGTERM and SIGINT stop the daemon, and SIGHUP too, noted in the event that is given."""
+    hangup = threading.Event()
 
-    _NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-    def __init__(self) -> None:
-        self._daemon: Daemon | None = None
-        self._over = self._hangup = False
-        self._former: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        self._former = {number: signal.signal(number, self._note) for number in self._NUMBERS}
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._former.items():
-            signal.signal(number, handler)
-
-    def reach(self, daemon: Daemon) -> None:
-        """Stop this daemon from now on, also for a signal that came before."""
-        self._daemon = daemon
-        if self._over or self._hangup:
-            daemon.stop(again=not self._over)
-
-    def take_hangup(self) -> bool:
-        """Tell whether another daemon is to follow, and begin anew."""
-        again, self._hangup = self._hangup and not self._over, False
-        return again
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         del frame
         if number == signal.SIGHUP:
-            self._hangup = True
-        else:
-            self._over = True
-        if self._daemon is not None:
-            self._daemon.stop(again=not self._over)
+            hangup.set()
+        daemon.stop()
+
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    former = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield hangup
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -6,15 +6,14 @@ from types import MappingProxyType
 import structlog
 
 from pyconfd.daemon.debounce import Backoff, Debounce
-from pyconfd.daemon.fragments import Compiled, LiveFragments
+from pyconfd.daemon.fragments import LiveFragments
 from pyconfd.daemon.journal import Journal
 from pyconfd.daemon.mailbox import Mailbox
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
-from pyconfd.errors import Problem, PyconfdError
+from pyconfd.errors import PyconfdError
 from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Noop
-from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import ApplySettings, TotalLoss
 
@@ -33,16 +32,12 @@ EXIT_BUG = 70
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """``presets`` in the order of the settings; ``version`` and ``pid`` are for the status.
-
-    ``problems`` say why newer settings than these are not used; the status shows them.
-    """
+    """``presets`` in the order of the settings; ``version`` and ``pid`` are for the status."""
 
     apply: ApplySettings
     presets: tuple[str, ...]
     version: str
     pid: int
-    problems: tuple[Problem, ...] = ()
 
 
 class Daemon:
@@ -55,14 +50,12 @@ class Daemon:
         self._mailbox = Mailbox()
         self._debounce = Debounce(quiet_s=apply.quiet_s, cap_s=apply.cap_s)
         self._backoff = Backoff(first_s=apply.retry_min_s, last_s=apply.retry_max_s)
-        self._relist_backoff = Backoff(first_s=apply.retry_min_s, last_s=apply.retry_max_s)
         self._fragments = LiveFragments(world.read_fragments, world.make_renderer, world.preset_options)
         self._journal = Journal()
-        self._stopping = self._again = False
+        self._stopping = False
         self._decided = False
         self._last: Attempt | None = None
         self._retry_at: float | None = None
-        self._relist_at: float | None = None
         self._next_tick = self._next_drift = 0.0
         started = world.clock.now()
         self._boot_ends = world.clock.monotonic() + apply.boot_wait_s
@@ -80,10 +73,9 @@ class Daemon:
         """Give the state as of now; safe to call from other threads."""
         return replace(self._status, now=self._world.clock.now(), source=self._world.source.health())
 
-    def stop(self, *, again: bool = False) -> None:
-        """Ask the loop to end, ``again`` if another one follows; safe to call from other threads."""
+    def stop(self) -> None:
+        """Ask the loop to end; safe to call from other threads."""
         self._stopping = True
-        self._again = again
         self._mailbox.nudge()
 
     def run(self) -> int:
@@ -97,8 +89,7 @@ class Daemon:
             log.exception("loop.crashed")
             return EXIT_BUG
         finally:
-            if not self._again:
-                self._world.notifier.stopping()
+            self._world.notifier.stopping()
             self._world.source.stop()
         return EXIT_OK
 
@@ -140,7 +131,6 @@ class Daemon:
             self._note_change(at_once=True)
         elif self._fragments.problems != had_problems:
             self._note_change(at_once=True)
-        self._journal.fragments(self._fragments.problems)
         if self._status.hold_id and self._status.hold_id in self._world.allowed_holds():
             self._note_change(at_once=True)
         if now >= self._next_drift and self._status.phase is Phase.SERVING:
@@ -150,45 +140,28 @@ class Daemon:
                 self._note_change(at_once=True)
 
     def _attempt(self) -> None:
-        snapshot, newest = self._world.source.snapshot(), self._fragments.newest
-        if snapshot is None or newest is None:
-            if newest is None and self._fragments.problems:
+        snapshot, renderer = self._world.source.snapshot(), self._fragments.renderer
+        if snapshot is None or renderer is None:
+            if renderer is None and self._fragments.problems:
                 self._conclude(Rejected(Step.RENDER, self._fragments.problems))
             return
-        began = self._world.clock.monotonic()
-        done = self._reconcile(snapshot, newest, self._last)
-        self._finish(done, duration_s=self._world.clock.monotonic() - began)
-        former = self._fragments.former
-        if isinstance(done.outcome, Rejected) and former is not None:
-            self._go_on_with(former, snapshot)
-        else:
-            self._journal.meanwhile(None, duration_s=0.0, endpoints=0)
-
-    def _reconcile(self, snapshot: Snapshot, fragments: Compiled, last: Attempt | None) -> Reconciled:
         clock = self._world.clock
-        now = clock.now()
-        inputs = Inputs(
-            snapshot=snapshot,
-            renderer=fragments.renderer,
-            presets=self._settings.presets,
-            options=fragments.options,
-            now=now,
-            curdate=clock.date(now),
-            guarded=self._settings.apply.total_loss is TotalLoss.HOLD,
-            allowed=self._world.allowed_holds(),
-            last=last,
+        began, now = clock.monotonic(), clock.now()
+        done = reconcile(
+            Inputs(
+                snapshot=snapshot,
+                renderer=renderer,
+                presets=self._settings.presets,
+                options=self._fragments.options,
+                now=now,
+                curdate=clock.date(now),
+                guarded=self._settings.apply.total_loss is TotalLoss.HOLD,
+                allowed=self._world.allowed_holds(),
+                last=self._last,
+            ),
+            self._world.balancer,
         )
-        return reconcile(inputs, self._world.balancer)
-
-    def _go_on_with(self, former: Compiled, snapshot: Snapshot) -> None:
-        """Apply what changed in the cluster with the fragments before the newest, which are refused."""
-        began = self._world.clock.monotonic()
-        done = self._reconcile(snapshot, former, None)
-        duration_s = self._world.clock.monotonic() - began
-        self._journal.meanwhile(done.outcome, duration_s=duration_s, endpoints=done.context.census.claimed)
-        if isinstance(done.outcome, Applied):
-            self._status = _with_applied(self._status, done.outcome)
-            self._world.notifier.status(self._line())
+        self._finish(done, duration_s=clock.monotonic() - began)
 
     def _finish(self, done: Reconciled, *, duration_s: float) -> None:
         repeated = self._last is not None and done.outcome is self._last.outcome
@@ -198,53 +171,46 @@ class Daemon:
         self._status = replace(
             self._status, refused=refused, reconciliations_total=self._status.reconciliations_total + 1
         )
-        now = self._world.clock.monotonic()
-        match done.outcome:
-            case Rejected() | Failed() if repeated and self._last:
-                self._retry_at = now + max(0.0, self._last.retry_at - self._world.clock.now())
-            case Rejected(step) | Failed(step):
-                delay_s = self._backoff.next()
-                self._last = Attempt(done.digest, done.outcome, self._world.clock.now() + delay_s)
-                self._retry_at = now + delay_s
-                counts = dict(self._status.failures_by_step)
-                counts[step.value] = counts.get(step.value, 0) + 1
-                self._status = replace(self._status, failures_by_step=MappingProxyType(counts))
-            case Held():
-                self._last = None
-                self._list_again(now)
-            case Applied() | Unchanged():
-                self._last = self._relist_at = None
-                self._backoff.reset()
-                self._relist_backoff.reset()
-                self._fragments.prove()
-                if isinstance(done.outcome, Applied):
-                    self._world.forget_holds()
-        self._conclude(done.outcome)
-
-    def _list_again(self, now: float) -> None:
-        """Doubt what is held: the next list may have everything again, without any event that says so."""
-        if self._relist_at is None or now >= self._relist_at:
+        if isinstance(done.outcome, Held) and not repeated and self._status.hold_id != done.outcome.hold_id:
             self._world.source.relist()
-            self._relist_at = now + self._relist_backoff.next()
-        self._retry_at = self._relist_at
+        if isinstance(done.outcome, Rejected | Failed) and not repeated:
+            delay_s = self._backoff.next()
+            self._last = Attempt(done.digest, done.outcome, self._world.clock.now() + delay_s)
+            self._retry_at = self._world.clock.monotonic() + delay_s
+            counts = dict(self._status.failures_by_step)
+            counts[done.outcome.step.value] = counts.get(done.outcome.step.value, 0) + 1
+            self._status = replace(self._status, failures_by_step=MappingProxyType(counts))
+        elif isinstance(done.outcome, Rejected | Failed) and self._last:
+            self._retry_at = self._world.clock.monotonic() + max(0.0, self._last.retry_at - self._world.clock.now())
+        else:
+            self._last = None
+            self._backoff.reset()
+            if isinstance(done.outcome, Applied):
+                self._world.forget_holds()
+        self._conclude(done.outcome)
 
     def _conclude(self, outcome: Outcome) -> None:
         """Put an outcome into the status, and make sure that something serves."""
         status = self._status
-        standing = self._standing()
+        fragment_problems = tuple(str(problem) for problem in self._fragments.problems)
         match outcome:
-            case Applied():
-                status = _with_applied(status, outcome)
-                status = replace(status, phase=Phase.SERVING, problems=standing, hold_id="", pending_since=0.0)
+            case Applied(generation, plan, verified):
+                counts = dict(status.reloads_by_reason)
+                for reason in plan.reasons:
+                    counts[reason.value] = counts.get(reason.value, 0) + 1
+                status = replace(
+                    status, generation=generation, verified=verified, reloads_by_reason=MappingProxyType(counts)
+                )
+                status = replace(status, phase=Phase.SERVING, problems=fragment_problems, hold_id="", pending_since=0.0)
             case Unchanged(generation):
-                status = replace(status, generation=generation, phase=Phase.SERVING, problems=standing)
+                status = replace(status, generation=generation, phase=Phase.SERVING, problems=fragment_problems)
                 status = replace(status, hold_id="", pending_since=0.0)
             case Held(hold_id, problem):
-                status = replace(status, phase=Phase.HELD, hold_id=hold_id, problems=(str(problem), *standing))
+                status = replace(status, phase=Phase.HELD, hold_id=hold_id, problems=(str(problem), *fragment_problems))
             case Rejected(_, problems):
-                status = replace(status, phase=Phase.REJECTED, hold_id="", problems=_texts(problems, standing))
+                status = replace(status, phase=Phase.REJECTED, hold_id="", problems=tuple(str(p) for p in problems))
             case Failed(_, problems):
-                status = replace(status, phase=Phase.FAILED, hold_id="", problems=_texts(problems, standing))
+                status = replace(status, phase=Phase.FAILED, hold_id="", problems=tuple(str(p) for p in problems))
         self._status = status
         if not self._decided:
             self._decided = True
@@ -258,7 +224,7 @@ class Daemon:
         """No API server answered in time: serve what served last, and say so."""
         self._decided = True
         phase = Phase.SERVING_LAST_GOOD if self._serve_last_good() else Phase.WAITING
-        self._status = replace(self._status, phase=phase, problems=self._standing())
+        self._status = replace(self._status, phase=phase, problems=tuple(str(p) for p in self._fragments.problems))
         log.warning("start.decided", phase=phase.value, reason="no complete view of the cluster yet")
         self._world.notifier.ready(self._line())
 
@@ -270,28 +236,8 @@ class Daemon:
             return False
         return isinstance(outcome, Applied | Unchanged)
 
-    def _standing(self) -> tuple[str, ...]:
-        """Give what is wrong whatever becomes of a reconciliation: with the fragments and with newer settings."""
-        return tuple(str(problem) for problem in (*self._fragments.problems, *self._settings.problems))
-
     def _line(self) -> str:
         status = self._status
         number = f" generation {status.generation.number}" if status.generation else ""
         problem = f": {status.problems[0].splitlines()[0]}" if status.problems else ""
         return f"{status.phase.value.replace('_', ' ')}{number}{problem}"
-
-
-def _with_applied(status: Status, outcome: Applied) -> Status:
-    counts = dict(status.reloads_by_reason)
-    for reason in outcome.plan.reasons:
-        counts[reason.value] = counts.get(reason.value, 0) + 1
-    return replace(
-        status,
-        generation=outcome.generation,
-        verified=outcome.verified,
-        reloads_by_reason=MappingProxyType(counts),
-    )
-
-
-def _texts(problems: tuple[Problem, ...], standing: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*(str(problem) for problem in problems), *standing)))
