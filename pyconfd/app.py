@@ -4,12 +4,11 @@ import difflib
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 import msgspec
 import structlog
@@ -19,7 +18,7 @@ from pyconfd import fragments as shipped
 from pyconfd.daemon.loop import EXIT_OK, Daemon, LoopSettings
 from pyconfd.daemon.notify import SystemdNotifier
 from pyconfd.daemon.ports import World
-from pyconfd.errors import ConfigurationError, Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import haproxy_version
 from pyconfd.haproxy.marker import mark
@@ -83,40 +82,65 @@ class StatusReport:
 def run(settings: Resolved) -> int:
     """Run the daemon until it is asked to stop; SIGHUP begins anew with the settings as they are then."""
     notifier = SystemdNotifier()
-    current = settings
-    while True:
-        configure(current.settings.log.level, current.settings.log.format)
-        log.info("daemon.started", version=__version__, pid=os.getpid(), config=current.config_found and current.config)
-        for note in current.notes:
-            log.warning("settings.noted", note=note)
-        code, again = _run_until_signal(current.settings, notifier)
-        if not again:
-            notifier.close()
-            return code
-        notifier.reloading("reading the settings again")
-        try:
-            current = resolve_again(current)
-        except ConfigurationError as error:
-            for problem in error.problems:
-                log.error("settings.refused", place=problem.place, problem=problem.message, remedy=problem.remedy)  # noqa: TRY400 - the message says all
+    with _Signals() as signals:
+        instance = _Instance(settings, notifier)
+        while (code := instance.run(signals)) == EXIT_OK and signals.asks_for_new_settings():
+            notifier.reloading("reading the settings again")
+            instance = _renewed(instance.resolved, notifier)
+        notifier.stopping()
+        notifier.close()
+    return code
 
 
-def _run_until_signal(settings: Settings, notifier: SystemdNotifier) -> tuple[int, bool]:
-    """Run one daemon; give its exit status, and whether SIGHUP asked for another with fresh settings."""
-    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
-    for problem in balancer.startup():
-        log.warning("setup.problem", place=problem.place, problem=problem.message, remedy=problem.remedy)
-    daemon = _daemon(settings, balancer, notifier)
+def _renewed(former: Resolved, notifier: SystemdNotifier) -> "_Instance":
+    """Begin anew with the settings as they are now; with the former ones where those cannot be used."""
     try:
-        with _signals(daemon) as hangup, _status_page(settings, daemon):
-            code = daemon.run()
-    finally:
-        balancer.close()
-    return code, hangup.is_set() and code == EXIT_OK
+        return _Instance(resolve_again(former), notifier)
+    except PyconfdError as error:
+        for problem in error.problems:
+            log.error("settings.refused", place=problem.place, problem=problem.message, remedy=problem.remedy)  # noqa: TRY400 - the message says all
+    return _Instance(former, notifier)
 
 
-def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -> Daemon:
+class _Instance:
+    """One daemon with its parts. Where one cannot be had, nothing is left behind.
+
+    Raises:
+        ConfigurationError: the cluster's settings are of no use.
+        TransientError: another pyconfd uses the state directory, or it cannot be written.
+    """
+
+    def __init__(self, resolved: Resolved, notifier: SystemdNotifier) -> None:
+        settings = resolved.settings
+        self.resolved = resolved
+        configure(settings.log.level, settings.log.format)
+        log.info(
+            "daemon.started", version=__version__, pid=os.getpid(), config=resolved.config_found and resolved.config
+        )
+        for note in resolved.notes:
+            log.warning("settings.noted", note=note)
+        with ExitStack() as stack:
+            balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
+            stack.callback(balancer.close)
+            for problem in balancer.startup():
+                log.warning("setup.problem", place=problem.place, problem=problem.message, remedy=problem.remedy)
+            page = _StatusPage()
+            stack.callback(page.stop)
+            self._daemon = _daemon(settings, balancer, notifier, page)
+            if settings.status.listen:
+                page.serve(StatusServer(settings.status.listen, self._daemon.status))
+            self._parts = stack.pop_all()
+
+    def run(self, signals: "_Signals") -> int:
+        """Run until a signal comes; give the exit status, and all parts back."""
+        with self._parts:
+            signals.stop_with(self._daemon)
+            return self._daemon.run()
+
+
+def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier, page: "_StatusPage") -> Daemon:
     holds = Holds(settings.runtime_dir)
+    holds.prepare()
     status_file = StatusFile(settings.runtime_dir)
     source = KubernetesSource(settings.kubernetes, wiring.resources(settings))
     with suppress(PyconfdError):  # the loop reads the fragments itself and says what is wrong
@@ -134,46 +158,82 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -
         allowed_holds=holds.allowed,
         forget_holds=holds.forget,
         publish=status_file.update,
+        other_problems=page.problems,
     )
     return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
 
 
-@contextmanager
-def _signals(daemon: Daemon) -> Iterator[threading.Event]:
-    """Let SIGTERM and SIGINT stop the daemon, and SIGHUP too, noted in the event that is given."""
-    hangup = threading.Event()
+class _Signals:
+    """SIGTERM and SIGINT end the daemon, SIGHUP has it begin anew; taken for as long as the ``with`` lasts.
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        if number == signal.SIGHUP:
-            hangup.set()
-        daemon.stop()
+    One set of handlers for all instances: a signal that comes between two of them is not lost, and kills nobody.
+    """
 
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    former = {number: signal.signal(number, stop) for number in numbers}
-    try:
-        yield hangup
-    finally:
-        for number, handler in former.items():
+    def __init__(self) -> None:
+        self._ended = self._hung_up = False
+        self._daemon: Daemon | None = None
+        self._former: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._former[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._former.items():
             signal.signal(number, handler)
 
+    def stop_with(self, daemon: Daemon) -> None:
+        """Have the next signal stop ``daemon``; at once if it came already."""
+        self._daemon = daemon
+        if self._ended or self._hung_up:
+            daemon.stop()
 
-@contextmanager
-def _status_page(settings: Settings, daemon: Daemon) -> Iterator[None]:
-    """Serve the status page; that it cannot listen stops nothing else."""
-    if not settings.status.listen:
-        yield
-        return
-    server = StatusServer(settings.status.listen, daemon.status)
-    try:
-        server.start()
-    except TransientError as error:
-        problem = error.problems[0]
-        log.error("status_page.failed", place=problem.place, problem=problem.message, remedy=problem.remedy)  # noqa: TRY400 - the message says all
-    try:
-        yield
-    finally:
-        server.stop()
+    def asks_for_new_settings(self) -> bool:
+        """Say, once, whether a SIGHUP came and nothing that ends the daemon."""
+        hung_up, self._hung_up = self._hung_up, False
+        return hung_up and not self._ended
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if number == signal.SIGHUP:
+            self._hung_up = True
+        else:
+            self._ended = True
+        if self._daemon is not None:
+            self._daemon.stop()
+
+
+class _StatusPage:
+    """The status page; that it cannot listen stops nothing else, and is tried again."""
+
+    def __init__(self) -> None:
+        self._server: StatusServer | None = None
+        self._problems: tuple[Problem, ...] = ()
+
+    def serve(self, server: StatusServer) -> None:
+        """Begin to listen, now or as soon as that is possible."""
+        self._server = server
+        for problem in self.problems():
+            log.error("status_page.failed", place=problem.place, problem=problem.message, remedy=problem.remedy)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Try to listen unless it does; say why it cannot."""
+        if self._server is not None and not self._server.address:
+            try:
+                self._server.start()
+            except TransientError as error:
+                self._problems = error.problems
+            else:
+                self._problems = ()
+        return self._problems
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.stop()
 
 
 def _log_for_command() -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pyconfd.daemon.reconcile import Balancer
+from pyconfd.errors import Problem
 from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.rendering import FragmentSet
@@ -49,6 +50,10 @@ class RestoringBalancer(Balancer, Protocol):
         """Make the last good generation serve unless it does; None where there is none."""
         ...
 
+    def report_progress(self, progress: Callable[[], None]) -> None:
+        """Have ``progress`` called again and again while something that takes long is waited for."""
+        ...
+
 
 class Notifier(Protocol):
     """The service manager."""
@@ -63,10 +68,6 @@ class Notifier(Protocol):
 
     def watchdog(self) -> None:
         """Say that progress was made."""
-        ...
-
-    def stopping(self, status: str = "") -> None:
-        """Say that the end was asked for."""
         ...
 
 
@@ -88,7 +89,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything outside the loop."""
+    """Everything outside the loop. ``other_problems`` gives what else is wrong; it is asked each second."""
 
     source: Source
     balancer: RestoringBalancer
@@ -100,3 +101,4 @@ class World:
     allowed_holds: Callable[[], frozenset[str]]
     forget_holds: Callable[[], None]
     publish: Callable[[Status], object]
+    other_problems: Callable[[], tuple[Problem, ...]] = tuple
