@@ -231,7 +231,7 @@ def test_a_certificate_of_another_authority_is_never_believed(appliance: Applian
 def _empty(appliance: Appliance) -> None:
     (server,) = appliance.servers
     server.faults.empty_list(times=None)
-    server.faults.watch_error(410, times=None)
+    server.faults.watch_error(410, times=server.watches())
 
 
 def test_lists_that_are_suddenly_empty_are_held_and_heal_by_themselves(appliance: Appliance) -> None:
