@@ -76,4 +76,5 @@ class ApplyError(PyconfdError):
 
 def first_line(problems: Sequence[Problem]) -> str:
     """Give the first problem on one line, for a log or a status line."""
-    return str(problems[0]).replace("\n    -> ", " -> ").splitlines()[0] if problems else ""
+    words = str(problems[0]).replace("\n    -> ", " -> ").splitlines() if problems else []
+    return words[0] if words else ""

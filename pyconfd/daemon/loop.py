@@ -63,6 +63,7 @@ class Daemon:
         self._retry_held = Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s)
         self._stopping = False
         self._decided = False
+        self._waits_for_start = False
         started, now = world.clock.now(), world.clock.monotonic()
         self._boot_ends = now + apply.boot_wait_s
         self._next_tick = self._next_drift = self._next_beat = now
@@ -170,6 +171,11 @@ class Daemon:
 
     def _look_at_balancer(self, now: float) -> None:
         """Have put right what somebody else did to the file or the process."""
+        if self._waits_for_start and self._world.balancer.runs():
+            self._waits_for_start = False
+            self._retry.clear()
+            self._retry_candidate.clear()
+            self._note_change(now, at_once=True)
         last = self._world.balancer.last_good()
         if last is None:
             return
@@ -194,22 +200,31 @@ class Daemon:
             return
         if fragments.proven is None or fragments.proven is fragments.newest:
             self._reconcile(snapshot, fragments.newest, now)
-        elif self._retry_candidate.standing(now) or not self._try_candidate(snapshot, fragments.newest, now):
-            # The newest fragments are refused: the former ones go on following the cluster.
+        elif self._retry_candidate.standing(now):
             self._reconcile(snapshot, fragments.proven, now)
+        else:
+            self._try_candidate(snapshot, fragments.newest, fragments.proven, now)
 
-    def _try_candidate(self, snapshot: Snapshot, newest: Compiled, now: float) -> bool:
-        """Reconcile with fragments that never came to serve; False if they do not now either."""
+    def _try_candidate(self, snapshot: Snapshot, newest: Compiled, proven: Compiled, now: float) -> None:
+        """Reconcile with fragments that never came to serve; where they do not, the former ones go on."""
         done, duration_s = self._reconciled(snapshot, newest, None)
-        if isinstance(done.outcome, Rejected | Failed):
-            self._journal.outcome(done.outcome, duration_s=duration_s, endpoints=0, topic="candidate")
-            self._account.failure(done.outcome)
-            self._account.candidate(done.outcome)
-            self._retry_candidate.failed(Attempt(done.digest, done.outcome), self._world.clock.monotonic())
-            return False
+        outcome = done.outcome
+        if isinstance(outcome, Rejected | Failed):
+            self._journal.outcome(outcome, duration_s=duration_s, endpoints=0, topic="candidate")
+            self._account.candidate(outcome)
+            self._failed(self._retry_candidate, done, outcome)
+            self._reconcile(snapshot, proven, now)
+            return
         self._retry_candidate.clear()
+        if isinstance(outcome, Held):
+            former, former_duration_s = self._reconciled(snapshot, proven, self._retry.standing(now))
+            if not isinstance(former.outcome, Unchanged):
+                # The loss is the cluster's: what is held, and may be let through, is the change of what serves.
+                self._finish(former, former_duration_s, proven, now)
+                if isinstance(former.outcome, Applied):
+                    self._note_change(now, at_once=True)
+                return
         self._finish(done, duration_s, newest, now)
-        return True
 
     def _reconcile(self, snapshot: Snapshot, compiled: Compiled, now: float) -> None:
         self._finish(*self._reconciled(snapshot, compiled, self._retry.standing(now)), compiled, now)
@@ -241,8 +256,7 @@ class Daemon:
         self._account.reconciled(refused)
         if isinstance(outcome, Rejected | Failed):
             if not done.repeated:
-                self._account.failure(outcome)
-                self._retry.failed(Attempt(done.digest, outcome), self._world.clock.monotonic())
+                self._failed(self._retry, done, outcome)
         else:
             self._retry.clear()
         self._doubt(outcome)
@@ -265,6 +279,11 @@ class Daemon:
         elif not self._retry_held.standing(now):
             self._world.source.relist()
             self._retry_held.failed(Attempt("", outcome), now)
+
+    def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
+        self._account.failure(outcome)
+        retry.failed(Attempt(done.digest, outcome), self._world.clock.monotonic())
+        self._waits_for_start = isinstance(outcome, Failed) and not self._world.balancer.runs()
 
     def _conclude(self, outcome: Outcome, now: float) -> None:
         """Put an outcome into the status, and make sure that something serves."""

@@ -50,6 +50,10 @@ class RestoringBalancer(Balancer, Protocol):
         """Make the last good generation serve unless it does; None where there is none."""
         ...
 
+    def runs(self) -> bool:
+        """Say whether the load balancer runs, whatever it has loaded."""
+        ...
+
     def report_progress(self, progress: Callable[[], None]) -> None:
         """Have ``progress`` called again and again while something that takes long is waited for."""
         ...

@@ -107,6 +107,10 @@ class Balancer:
         wanted = {file.path: file for file in (*files, *(last.rendering.files if last else ()))}
         return Observation(text, self._process.observe(texts), self._layout.file_digests(wanted.values()))
 
+    def runs(self) -> bool:
+        """Say whether HAProxy runs, whatever it has loaded."""
+        return not isinstance(self.observe().running, NotRunning)
+
     def plan(self, rendering: Rendering) -> Plan:
         """Give what has to be done to make ``rendering`` serve."""
         last = self.last_good()
