@@ -11,7 +11,7 @@ from tests.world.clients import Crowd
 @contextmanager
 def undisturbed(appliance: Appliance, name: str = "shop") -> Iterator[Crowd]:
     """Have a client ask all the time; at the end every request must have been answered by a pod of ``name``."""
-    crowd = Crowd(appliance.http, f"{name}.example.com", clients=1)
+    crowd = Crowd(appliance.http, f"{name}.example.com", clients=1, pause_s=0.02)
     try:
         yield crowd
         enough = crowd.seen().total() + 5

@@ -155,7 +155,7 @@ def test_an_api_server_that_fails_changes_nothing_and_is_used_again_when_it_is_w
         appliance.until(lambda: _trouble(appliance), "the trouble is shown")
         asked = len(server.seen())
         pod = appliance.scale_up("shop")
-        beats(appliance)
+        beats(appliance, 1.0)
         if strike is not _away and strike is not _silent_after_connecting:
             appliance.until(lambda: len(server.seen()) > asked, "it is tried again")
         (said,) = complaints(appliance)
@@ -179,6 +179,7 @@ def _trouble(appliance: Appliance) -> str:
 
 
 def test_an_account_without_rights_is_told_for_each_resource_and_what_serves_stays(appliance: Appliance) -> None:
+    appliance.values["kubernetes"] |= {"interval_s": 0.5}
     serving(appliance)
     (server,) = appliance.servers
     with undisturbed(appliance):
@@ -186,9 +187,10 @@ def test_an_account_without_rights_is_told_for_each_resource_and_what_serves_sta
         server.cut_connections()
         appliance.until(lambda: len(complaints(appliance, "resource.failed")) == 4, "all four are denied")
         pod = appliance.scale_up("shop")
-        beats(appliance)
-        assert len(complaints(appliance)) == 4
-        assert all("pyconfd rbac prints the manifest" in line["error"] for line in complaints(appliance))
+        beats(appliance, 1.0)
+        said = complaints(appliance, "resource.failed")
+        assert len(said) == 4
+        assert all("pyconfd rbac prints the manifest" in line["error"] for line in said)
         assert "denied" in appliance.command("status").stdout
         server.faults.clear()
         appliance.until(lambda: appliance.ask("shop") == pod, "what changed meanwhile is applied")
@@ -400,7 +402,7 @@ def test_a_target_that_is_a_directory_from_the_start(appliance: Appliance) -> No
     ("behaviour", "words"),
     [
         pytest.param("echo the disk is on fire; exit 3", ("ended with 3", "the disk is on fire"), id="fails"),
-        pytest.param("sleep 600", ("did not end within 2 s",), id="hangs"),
+        pytest.param("sleep 600", ("did not end within 1 s",), id="hangs"),
     ],
 )
 def test_a_reload_command_that_fails_or_hangs(appliance: Appliance, behaviour: str, words: tuple[str, ...]) -> None:
@@ -412,7 +414,7 @@ def test_a_reload_command_that_fails_or_hangs(appliance: Appliance, behaviour: s
     appliance.values["haproxy"] |= {
         "reload_method": "command",
         "reload_cmd": str(script),
-        "reload_timeout_s": 2,
+        "reload_timeout_s": 1,
     }
     serving(appliance)
     before = appliance.haproxy.running()

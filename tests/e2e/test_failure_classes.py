@@ -128,7 +128,7 @@ def test_class_4_api_servers_that_refuse_hang_or_lie_are_passed_over(appliance: 
     assert appliance.status()["source"]["api_servers"][3]["in_use"]
 
 
-@pytest.mark.parametrize("resource", ["services", "endpointslices", "endpoints", "nodes"])
+@pytest.mark.parametrize("resource", ["services", "endpointslices"])
 def test_class_5_nothing_is_rendered_before_every_resource_was_listed(appliance: Appliance, resource: str) -> None:
     (server,) = appliance.servers
     held = server.faults.hold(resource)

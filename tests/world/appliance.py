@@ -252,7 +252,7 @@ class Appliance:
             return condition()
 
         try:
-            return wait_until(over, what)
+            return wait_until(over, what, pause_s=0.05)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.tail()}") from error
 

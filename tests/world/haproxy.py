@@ -42,13 +42,13 @@ def free_port(address: str = "127.0.0.1") -> int:
                 return port
 
 
-def wait_until(condition: Callable[[], object], what: str, *, limit_s: float = 30.0) -> float:
+def wait_until(condition: Callable[[], object], what: str, *, limit_s: float = 30.0, pause_s: float = 0.02) -> float:
     """Wait for ``condition``, give the seconds that took; an AssertionError names ``what`` after ``limit_s``."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > limit_s:
             raise AssertionError(f"not within {limit_s:g} s: {what}")
-        time.sleep(0.02)
+        time.sleep(pause_s)
     return time.monotonic() - began
 
 
