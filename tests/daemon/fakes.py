@@ -159,7 +159,7 @@ class FakeBalancer:
         self.checks += 1
         self._pass_time()
         if "blance" in rendering.text:
-            problem = Problem("02-part.tmpl line 2", "unknown keyword 'blance'", "write balance")
+            problem = Problem("02-part.tmpl rendered line 2", "unknown keyword 'blance'", "write balance")
             raise RejectedInput(problem, step=Step.CHECK)
         self.attempts.append((self.clock.monotonic(), rendering.digest))
         if self.broken:

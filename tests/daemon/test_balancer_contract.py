@@ -160,7 +160,7 @@ def test_what_is_turned_away_changes_nothing(subject: Subject) -> None:
     with pytest.raises(RejectedInput) as caught:
         _apply(subject, bad)
     assert caught.value.step == "check"
-    assert caught.value.problems[0].place.startswith("02-part.tmpl line 2")
+    assert caught.value.problems[0].place.startswith("02-part.tmpl rendered line 2")
     assert subject.worker() == worker
     assert isinstance(subject.balancer.plan(wanted), Noop)
     assert subject.balancer.last_good() is not None
