@@ -191,7 +191,9 @@ def test_an_account_without_rights_is_told_for_each_resource_and_what_serves_sta
         said = complaints(appliance, "resource.failed")
         assert len(said) == 4
         assert all("pyconfd rbac prints the manifest" in line["error"] for line in said)
-        assert "denied" in appliance.command("status").stdout
+        shown = appliance.command("status").stdout
+        assert shown.count("HTTP 403") == 4
+        assert shown.count("pyconfd rbac prints the manifest") == 1
         server.faults.clear()
         appliance.until(lambda: appliance.ask("shop") == pod, "what changed meanwhile is applied")
     appliance.until(lambda: appliance.command("status").returncode == 0, "all is well again")
