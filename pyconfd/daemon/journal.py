@@ -51,8 +51,11 @@ class Journal:
             return
         if not problems:
             log.info("problem.cleared", problem=former[0].message)
+        known = {problem for other, each in self._problems.items() if other != topic for problem in each}
         self._problems[topic] = problems
         for problem in problems:
+            if problem in known:  # it was said already: one cause, one line
+                continue
             log.error(event, place=problem.place, problem=problem.message, remedy=problem.remedy, **fields)
 
     def refused(self, refused: tuple[Refusal, ...]) -> None:

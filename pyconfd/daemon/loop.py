@@ -60,6 +60,7 @@ class Daemon:
         self._retry, self._retry_candidate, self._retry_restoring = (
             Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(3)
         )
+        self._retry_held = Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s)
         self._stopping = False
         self._decided = False
         self._waits_for_start = False
@@ -108,9 +109,12 @@ class Daemon:
     def wait_s(self) -> float:
         """Give the seconds until there is something to do even if nothing happens."""
         boot_ends = None if self._decided else self._boot_ends
-        times = (self._debounce.due_at(), self._retry.due_at, self._retry_candidate.due_at, boot_ends)
+        times = (self._debounce.due_at(), *self._retries(), boot_ends)
         first = min([self._next_tick, *(time for time in times if time is not None)])
         return max(0.0, first - self._world.clock.monotonic())
+
+    def _retries(self) -> tuple[float | None, ...]:
+        return self._retry.due_at, self._retry_candidate.due_at, self._retry_held.due_at
 
     def step(self, posts: int) -> None:
         """Do what is due; ``posts`` changes of the cluster came since the last step."""
@@ -122,8 +126,7 @@ class Daemon:
         if ticked:
             self._next_tick = now + TICK_S
             self._look_around(now)
-        retries = (self._retry.due_at, self._retry_candidate.due_at)
-        if self._debounce.take(now) or any(due_at is not None and now >= due_at for due_at in retries):
+        if self._debounce.take(now) or any(due_at is not None and now >= due_at for due_at in self._retries()):
             self._attempt(now)
         if not self._decided and now >= self._boot_ends:
             self._decide_without_cluster(now)
@@ -189,6 +192,7 @@ class Daemon:
             # Whatever is missing tells when it comes; until then there is nothing to try again.
             self._retry.clear()
             self._retry_candidate.clear()
+            self._retry_held.clear()
             if fragments.newest is None and fragments.problems:
                 self._conclude(Rejected(Step.RENDER, fragments.problems), now)
             elif snapshot is None:
@@ -255,8 +259,7 @@ class Daemon:
                 self._failed(self._retry, done, outcome)
         else:
             self._retry.clear()
-        if isinstance(outcome, Held) and self._account.status.phase is not Phase.HELD:
-            self._world.source.relist()
+        self._doubt(outcome)
         if isinstance(outcome, Applied | Unchanged):
             self._retry_restoring.clear()
             self._show_last_good(())
@@ -267,6 +270,15 @@ class Daemon:
             if self._world.allowed_holds():
                 self._world.forget_holds()
         self._conclude(outcome, now)
+
+    def _doubt(self, outcome: Outcome) -> None:
+        """List again while something is held: the lists may be whole again without any event that says so."""
+        now = self._world.clock.monotonic()
+        if not isinstance(outcome, Held):
+            self._retry_held.clear()
+        elif not self._retry_held.standing(now):
+            self._world.source.relist()
+            self._retry_held.failed(Attempt("", outcome), now)
 
     def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
         self._account.failure(outcome)

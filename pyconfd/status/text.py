@@ -130,7 +130,13 @@ def _source(report: StatusReport, status: Status, pen: _Pen) -> Iterator[str]:
     yield from _section("Credentials", ([line] for line in _aligned(credentials)), pen)
     reachable = any(server.healthy for server in status.source.api_servers)
     resources = [_resource(resource, now, pen, say_problem=reachable) for resource in status.source.resources]
-    yield from _section("Resources", ([line] for line in _aligned(resources)), pen)
+    blocks = [[line] for line in _aligned(resources)]
+    if reachable:
+        # What helps one resource mostly helps all: each remedy once, below them.
+        blocks += [
+            [line] for line in dict.fromkeys(line for r in status.source.resources for line in _remedy(r.problem))
+        ]
+    yield from _section("Resources", blocks, pen)
 
 
 def _server(server: ApiServerState, now: float, was: str, pen: _Pen) -> list[str]:
