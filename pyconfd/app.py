@@ -90,6 +90,7 @@ def run(settings: Resolved) -> int:
             notifier.reloading("reading the settings again")
             instance = _renewed(instance.resolved, notifier)
         notifier.stopping()
+        log.info("daemon.stopped", pid=os.getpid(), code=code)
         notifier.close()
     return code
 
@@ -116,9 +117,8 @@ class _Instance:
         settings = resolved.settings
         self.resolved = resolved
         configure(settings.log.level, settings.log.format)
-        log.info(
-            "daemon.started", version=__version__, pid=os.getpid(), config=resolved.config_found and resolved.config
-        )
+        config = resolved.config if resolved.config_found else "none"
+        log.info("daemon.started", version=__version__, pid=os.getpid(), config=config)
         for note in resolved.notes:
             log.warning("settings.noted", note=note)
         with ExitStack() as stack:
