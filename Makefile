@@ -45,7 +45,7 @@ bench: packages-demo venv ## measure; one JSON object a line (ONLY=name for one 
 	@$(BIN)/python -m tests.bench $(ONLY)
 
 lock: ## write the hashed locks anew from pyproject.toml (needs uv)
-	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml -o requirements.lock
+	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group build -o requirements.lock
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group dev -o requirements-dev.lock
 
 clean: ## remove what make built

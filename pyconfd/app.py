@@ -4,7 +4,7 @@ import difflib
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -13,7 +13,7 @@ from typing import Any, Self
 import msgspec
 import structlog
 
-from pyconfd import __version__, wiring
+from pyconfd import __version__, guard, wiring
 from pyconfd import fragments as shipped
 from pyconfd.daemon.loop import EXIT_OK, Daemon, LoopSettings
 from pyconfd.daemon.notify import SystemdNotifier
@@ -23,10 +23,11 @@ from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import haproxy_version
 from pyconfd.haproxy.marker import mark
 from pyconfd.model.context import Refusal
+from pyconfd.model.outcome import Stored
 from pyconfd.model.plan import Noop, Plan
 from pyconfd.model.rendering import OutputFile, Piece
 from pyconfd.model.status import Phase
-from pyconfd.settings import Resolved, Settings, resolve_again
+from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.sources.file import write_snapshot
 from pyconfd.sources.kubernetes.rbac import manifest
 from pyconfd.sources.kubernetes.source import KubernetesSource
@@ -67,6 +68,7 @@ class PlanReport:
     plan: Plan
     diff: str
     refused: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ def run(settings: Resolved) -> int:
             notifier.reloading("reading the settings again")
             instance = _renewed(instance.resolved, notifier)
         notifier.stopping()
+        log.info("daemon.stopped", pid=os.getpid(), code=code)
         notifier.close()
     return code
 
@@ -114,9 +117,8 @@ class _Instance:
         settings = resolved.settings
         self.resolved = resolved
         configure(settings.log.level, settings.log.format)
-        log.info(
-            "daemon.started", version=__version__, pid=os.getpid(), config=resolved.config_found and resolved.config
-        )
+        config = resolved.config if resolved.config_found else "none"
+        log.info("daemon.started", version=__version__, pid=os.getpid(), config=config)
         for note in resolved.notes:
             log.warning("settings.noted", note=note)
         with ExitStack() as stack:
@@ -253,8 +255,12 @@ def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> CheckRepo
     """Render and let HAProxy check."""
     _log_for_command()
     once = wiring.render_once(settings, snapshot_files, None)
-    Balancer(settings.haproxy, settings.apply, settings.state_dir).check(once.rendered.rendering)
-    return CheckReport(once.refused, once.notes, haproxy_version(settings.haproxy.binary))
+    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
+    balancer.check(once.rendered.rendering)
+    # From files it may be judged anywhere; from the cluster it is meant for this machine.
+    setup = () if snapshot_files else balancer.problems()
+    notes = (*once.notes, *(f"{problem.place}: {problem.message}; {problem.remedy}" for problem in setup))
+    return CheckReport(once.refused, notes, haproxy_version(settings.haproxy.binary))
 
 
 def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport:
@@ -272,7 +278,17 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport
     lines = difflib.unified_diff(
         installed.splitlines(), wanted.splitlines(), settings.haproxy.conf, "what would be written", lineterm=""
     )
-    return PlanReport(plan, "".join(f"{line}\n" for line in lines), once.refused)
+    notes = (*once.notes, *_hold_note(settings, last, once))
+    return PlanReport(plan, "".join(f"{line}\n" for line in lines), once.refused, notes)
+
+
+def _hold_note(settings: Settings, last: Stored | None, once: wiring.Once) -> Iterator[str]:
+    """Say that the daemon would keep this change back."""
+    if last is not None and settings.apply.total_loss is TotalLoss.HOLD:
+        census, digest = once.context.census, once.rendered.rendering.digest
+        held = guard.judge(last.generation.census, census, digest=digest, allowed=frozenset())
+        if held is not None:
+            yield f"the daemon would hold this change: {held.problem.message}; {held.problem.remedy}"
 
 
 def record(settings: Settings, path: str) -> str:

@@ -103,6 +103,7 @@ def test_it_is_ready_without_a_cluster_and_ends_cleanly(pyconfd: Process) -> Non
     pyconfd.send(signal.SIGTERM)
     assert pyconfd.hears("STOPPING") == ["STOPPING=1"]
     assert pyconfd.ends() == 0
+    assert [event["code"] for event in pyconfd.events("daemon.stopped")] == [0]
     assert not (pyconfd.folder / "haproxy.cfg").exists()
 
 
