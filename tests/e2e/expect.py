@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.world.appliance import Appliance
@@ -48,6 +49,13 @@ def one_complaint(appliance: Appliance, *words: str) -> dict[str, Any]:
         assert found[0]["remedy"]
         assert found[0]["remedy"].splitlines()[0][:60] in shown.stdout
     return found[0]
+
+
+def edit(path: Path, text: str) -> None:
+    """Replace a file at once, as editors do: half of it must not be seen."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(text)
+    beside.replace(path)
 
 
 def new_pod_answers(appliance: Appliance, name: str = "shop") -> None:

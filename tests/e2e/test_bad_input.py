@@ -13,6 +13,7 @@ from tests.e2e.expect import (
     attempts_fail,
     beats,
     complaints,
+    edit,
     new_pod_answers,
     one_complaint,
     serving,
@@ -39,7 +40,7 @@ def test_a_new_bind_whose_port_is_taken_is_not_reloaded(appliance: Appliance) ->
     port = free_port()
     with undisturbed(appliance):
         with socket.create_server(("127.0.0.1", port)):
-            (templates / "06-extra.conf").write_text(EXTRA.format(address="127.0.0.1", port=port))
+            edit(templates / "06-extra.conf", EXTRA.format(address="127.0.0.1", port=port))
             attempts_fail(appliance)
             said = one_complaint(appliance, f"127.0.0.1:{port}", "06-extra.conf line 3")
             assert f"(pid {os.getpid()})" in str(said)
@@ -55,11 +56,11 @@ def test_a_new_bind_whose_address_is_absent_is_not_reloaded(appliance: Appliance
     port = free_port()
     with undisturbed(appliance):
         fragment = templates / "06-extra.conf"
-        fragment.write_text(EXTRA.format(address="203.0.113.77", port=port))
+        edit(fragment, EXTRA.format(address="203.0.113.77", port=port))
         attempts_fail(appliance)
         one_complaint(appliance, f"203.0.113.77:{port}", "06-extra.conf line 3")
         assert appliance.haproxy.running() == before
-        fragment.write_text(EXTRA.format(address="127.0.0.1", port=port))
+        edit(fragment, EXTRA.format(address="127.0.0.1", port=port))
         appliance.until(lambda: _answers(port) == "extra", "the corrected bind serves")
     all_is_well(appliance)
 
@@ -76,7 +77,7 @@ def test_while_a_fragment_is_refused_endpoint_changes_go_on_with_the_former_frag
 ) -> None:
     templates = appliance.own_fragments()
     serving(appliance)
-    (templates / "06-extra.conf").write_text(fragment)
+    edit(templates / "06-extra.conf", fragment)
     appliance.until(lambda: appliance.phase == "rejected", "the fragment is refused")
     with undisturbed(appliance):
         new_pod_answers(appliance)
@@ -297,13 +298,13 @@ def test_a_fragment_with_a_syntax_error(appliance: Appliance) -> None:
     templates = appliance.own_fragments()
     serving(appliance)
     with undisturbed(appliance):
-        (templates / "06-extra.tmpl").write_text("# fine\n{% fro domain in domains %}\n")
+        edit(templates / "06-extra.tmpl", "# fine\n{% fro domain in domains %}\n")
         appliance.until(lambda: appliance.status()["problems"], "the problem is shown")
         new_pod_answers(appliance)
         beats(appliance)
         said = one_complaint(appliance, "06-extra.tmpl line 2", "fro")
         assert said["remedy"]
-        (templates / "06-extra.tmpl").write_text("# fine\n")
+        edit(templates / "06-extra.tmpl", "# fine\n")
         all_is_well(appliance)
     assert "# fine" in appliance.haproxy.conf.read_text()
     assert appliance.events("problem.cleared")
@@ -314,11 +315,11 @@ def test_an_undefined_name_is_told_with_fragment_line_and_object(appliance: Appl
     serving(appliance)
     extra = "# fine\n{% for domain, items in domains.items() %}\n# {{ items.protocol }}\n{% endfor %}\n"
     with undisturbed(appliance):
-        (templates / "06-extra.tmpl").write_text(extra)
+        edit(templates / "06-extra.tmpl", extra)
         attempts_fail(appliance)
         said = one_complaint(appliance, "06-extra.tmpl line 3", "protocol", "shop")
         assert "proto" in said["remedy"]
-        (templates / "06-extra.tmpl").write_text(extra.replace("protocol", "proto"))
+        edit(templates / "06-extra.tmpl", extra.replace("protocol", "proto"))
         all_is_well(appliance)
     assert "# http\n" in appliance.haproxy.conf.read_text()
 

@@ -14,6 +14,7 @@ from tests.e2e.expect import (
     attempts_fail,
     beats,
     complaints,
+    edit,
     new_pod_answers,
     one_complaint,
     serving,
@@ -241,7 +242,7 @@ def test_edits_of_fragments_apply_without_a_signal(appliance: Appliance) -> None
     templates = appliance.own_fragments()
     serving(appliance)
     with undisturbed(appliance):
-        (templates / "06-extra.conf").write_text("# edited by hand\n")
+        edit(templates / "06-extra.conf", "# edited by hand\n")
         appliance.until(lambda: "edited by hand" in appliance.haproxy.conf.read_text(), "the edit is applied")
         (templates / "06-extra.conf").unlink()
         appliance.until(lambda: "edited by hand" not in appliance.haproxy.conf.read_text(), "its end is applied")
@@ -414,7 +415,7 @@ def test_kubectl_annotate_makes_a_service_appear(appliance: Appliance) -> None:
 def test_the_status_of_a_failure_is_on_every_page(appliance: Appliance) -> None:
     templates = appliance.own_fragments()
     serving(appliance)
-    (templates / "06-extra.conf").write_text("backend broken\n    no-such-keyword\n")
+    edit(templates / "06-extra.conf", "backend broken\n    no-such-keyword\n")
     attempts_fail(appliance)
     said = one_complaint(appliance, "06-extra.conf line 2")
     assert said["remedy"], "it says what to do"

@@ -14,6 +14,7 @@ from tests.e2e.expect import (
     attempts_fail,
     beats,
     complaints,
+    edit,
     new_pod_answers,
     one_complaint,
     serving,
@@ -274,13 +275,13 @@ def test_class_11_a_removed_directive_is_shown_with_the_line_to_write(appliance:
         f"frontend old\n    mode http\n    bind 127.0.0.1:{free_port()}\n    {old}\n    default_backend landing-page\n"
     )
     with undisturbed(appliance):
-        fragment.write_text(text)
+        edit(fragment, text)
         attempts_fail(appliance)
         said = one_complaint(appliance, "06-old.tmpl", "line 4", "reqadd")
         new = "http-request set-header X-Forwarded-Proto http"
         assert new in said["remedy"]
         new_pod_answers(appliance)
-        fragment.write_text(text.replace(old, new))
+        edit(fragment, text.replace(old, new))
         all_is_well(appliance)
     assert new in appliance.haproxy.conf.read_text()
 
