@@ -29,6 +29,7 @@ from pyconfd.model.rendering import OutputFile, Piece
 from pyconfd.model.status import Phase
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.sources.file import write_snapshot
+from pyconfd.sources.fragments import SettledFragments
 from pyconfd.sources.kubernetes.rbac import manifest
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from pyconfd.status import document
@@ -39,6 +40,9 @@ from pyconfd.status.text import render_text
 from pyconfd.wiring import Holds, SystemClock
 
 log = structlog.get_logger(__name__)
+
+_SETTLING_S = 0.05
+"""Far longer than an editor needs between truncating a file and writing it, far shorter than anybody notices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier, p
         balancer=balancer,
         notifier=notifier,
         clock=SystemClock(),
-        read_fragments=lambda: wiring.fragments(settings),
+        read_fragments=SettledFragments(settings.templates.dir, lambda: time.sleep(_SETTLING_S)).read,
         make_renderer=lambda found: wiring.renderer(settings, found),
         preset_options=lambda renderer: wiring.preset_options(settings, renderer),
         allowed_holds=holds.allowed,
