@@ -4,6 +4,7 @@ import difflib
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
