@@ -2,7 +2,7 @@
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from pyconfd.settings import BackendTarget, Settings, UndefinedMode
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.kubernetes.source import read_once
+from pyconfd.status.listen import parse_listen
 
 ONCE_TIMEOUT_S = 30.0
 """How long a command waits for a whole view of the cluster."""
@@ -62,20 +63,24 @@ def renderer(settings: Settings, found: FragmentSet) -> Renderer:
 
 
 def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
-    """Give the options of the presets; the ports that the fragments bind for an empty cluster are the operator's."""
+    """Give the options of the presets.
+
+    The operator's ports are that of the status page and those that the fragments bind for an empty cluster.
+    """
     ranges = [text.partition("-") for text in settings.presets.listen_ports]
     options = PresetOptions(
         node_ports=settings.presets.backend_target is BackendTarget.NODE,
         node_address_types=settings.presets.node_address_types,
         listen_ports=tuple((int(first), int(last)) for first, _, last in ranges),
+        reserved_ports=frozenset({parse_listen(settings.status.listen).port} if settings.status.listen else ()),
     )
     try:
         empty = registry.translate(Snapshot(), settings.presets.use, options)
         text = compiled.render(empty, curdate="").rendering.text
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
-    reserved = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
-    return PresetOptions(options.node_ports, options.node_address_types, options.listen_ports, reserved)
+    bound = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
+    return replace(options, reserved_ports=options.reserved_ports | bound)
 
 
 def order_note(found: FragmentSet) -> str:

@@ -23,10 +23,9 @@ def host_name(value: str) -> str:
         ValueError: It is none of these; the message says what was expected.
     """
     name = value.strip().lower().removesuffix(".")
-    try:
-        return str(ip_address(name.removeprefix("[").removesuffix("]")))
-    except ValueError:
-        pass
+    # An address with a zone is none here: Python takes any text for a zone, line breaks too.
+    if parsed := address(name.removeprefix("[").removesuffix("]")):
+        return str(parsed)
     if len(name) > 253 or not _HOST_NAME.fullmatch(name) or name.replace(".", "").isdigit():
         raise ValueError("not a host name: expected letters, digits, '-' and '.', for example shop.example.com")
     return name
