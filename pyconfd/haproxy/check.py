@@ -10,8 +10,10 @@ from pathlib import Path
 
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.command import CommandResult, run
+from pyconfd.haproxy.explain import explain_check_output
 from pyconfd.haproxy.files import problem_of, remove_tree, temporary_beside, write_new
 from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.removed import find_removed
 from pyconfd.haproxy.sections import parse
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.outcome import Step
@@ -41,6 +43,9 @@ def check(rendering: Rendering, *, settings: HaproxySettings, unit: UnitFacts) -
     """
     if not has_listener(rendering.text):
         raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
+    removed = find_removed(rendering)
+    if removed:
+        raise RejectedInput(*removed, step=Step.CHECK)
     user = check_user(settings, unit)
     with _staged_copy(rendering, settings.conf, user) as (path, true_paths):
         argv = [*_command(settings, unit), path]
@@ -189,30 +194,8 @@ def _judge(
         )
     if result.exit_code == _NOTHING_TO_DO:
         raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
-    problems = explain_check_output(output, rendering, settings.conf)
+    problems = explain_check_output(output, rendering, settings.conf, warnings=False)
     if not problems:
         how = f"ended by signal {-result.exit_code}" if result.exit_code < 0 else f"ended with {result.exit_code}"
         problems = (Problem("haproxy -c", f"{how}: {output.strip()[-2000:] or 'it printed nothing'}"),)
     raise RejectedInput(*problems, step=Step.CHECK)
-
-
-_ALERT = re.compile(r"^\[ALERT\]\s*(?:\(\d+\)|\S+)?\s*(?:\(\d+\))?\s*:\s*(?:config\s*:\s*)?(.*)$")
-_SUMMARY = re.compile(r"^(Error\(s\) found in configuration file|Fatal errors found in configuration)")
-
-
-def explain_check_output(output: str, rendering: Rendering, path: str) -> tuple[Problem, ...]:
-    """Give a problem for each alert; its place is the fragment and line that HAProxy's own line number stands for."""
-    found = []
-    for line in output.splitlines():
-        alert = _ALERT.match(line.strip())
-        if alert is None or _SUMMARY.match(alert[1]):
-            continue
-        message = alert[1].strip()
-        place = "haproxy -c"
-        numbered = re.search(re.escape(path) + r":(\d+)", message)
-        if numbered:
-            fragment, number = rendering.place_of(int(numbered[1]))
-            place = f"{fragment} line {number} (of what it rendered)" if fragment else f"line {number}"
-            message = re.sub(rf"^parsing \[{re.escape(path)}:\d+\]\s*:?\s*", "", message)
-        found.append(Problem(place, message))
-    return tuple(found)

@@ -9,7 +9,8 @@ import re
 
 from pyconfd.haproxy.sections import Line, parse
 
-_MARKER = re.compile(r"(?:^|\s)pyconfd:([0-9a-f]{64})$")
+_MARKER = re.compile(r'(?:^|["\s])pyconfd:([0-9a-f]{64})"?$')
+"""``show info`` puts a value with a quote in it between quotes."""
 _HEAD = "\n# Added by pyconfd: `show info` of a worker that runs this text names it.\nglobal\n    description "
 
 

@@ -117,6 +117,14 @@ def running_by_master(path: str) -> Running:
     )
 
 
+def is_accepting(path: str, worker_pid: int) -> bool:
+    """Ask the master whether the worker ``worker_pid`` still accepts connections; False where it is gone."""
+    try:
+        return _information(ask(path, f"@!{worker_pid} show info")).get("stopping") == "0"
+    except NoAnswer:
+        return False
+
+
 def running_by_stats_socket(path: str) -> Running:
     """Ask the worker behind a ``stats socket``.
 

@@ -14,7 +14,14 @@ import structlog
 from pyconfd.errors import ApplyError, Problem, TransientError
 from pyconfd.haproxy import host
 from pyconfd.haproxy.command import run
-from pyconfd.haproxy.master_socket import NoAnswer, ask, processes, running_by_master, running_by_stats_socket
+from pyconfd.haproxy.master_socket import (
+    NoAnswer,
+    ask,
+    is_accepting,
+    processes,
+    running_by_master,
+    running_by_stats_socket,
+)
 from pyconfd.haproxy.observation import NotRunning, Running, RunningState, Unknown
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.haproxy.unit import UnitFacts
@@ -227,6 +234,7 @@ class HaproxyProcess:
     ) -> bool:
         verified, seen = self._watch(digest, texts, before, deadline)
         if verified:
+            self._wait_for_former(before)
             return True
         if complaint is not None:
             raise ApplyError(Step.RELOAD, complaint)
@@ -238,6 +246,14 @@ class HaproxyProcess:
             message = f"haproxy did not answer within {self._settings.reload_timeout_s:g} s after the reload"
             raise ApplyError(Step.VERIFY, Problem("haproxy", message, _START_REMEDY))
         return False
+
+    def _wait_for_former(self, before: RunningState) -> None:
+        """Wait until the former worker has stopped accepting: the new one answers a few milliseconds earlier."""
+        until = time.monotonic() + SETTLE_S
+        while isinstance(before, Running) and time.monotonic() < until:
+            if not is_accepting(self.master_socket, before.worker_pid):
+                return
+            time.sleep(POLL_S / 4)
 
     def _watch(
         self, digest: str | None, texts: Sequence[str], before: RunningState, deadline: float

@@ -6,9 +6,10 @@ Source: the configuration manual of HAProxy, 2.1 (format), 2.2 (quoting and esca
 
 import ipaddress
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+
+from pyconfd.haproxy.words import split_words
 
 SECTION_KEYWORDS = frozenset(
     {
@@ -36,8 +37,6 @@ SECTION_KEYWORDS = frozenset(
 """Words that open a section when they begin a line. Source: ``REGISTER_CONFIG_SECTION`` in HAProxy 2.6 to 3.4."""
 
 _SPECIAL = re.compile(r"[\\\"'#]")
-_PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
-_HEX_ESCAPE = re.compile(r"x([0-9a-fA-F]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,56 +106,7 @@ def words(line: str) -> tuple[str, ...]:
     """
     if not _SPECIAL.search(line):
         return tuple(line.split())
-    return tuple(_split(line))
-
-
-def _split(line: str) -> Iterator[str]:
-    word: list[str] | None = None
-    position = 0
-    while position < len(line):
-        char = line[position]
-        if char in " \t\r\n\v\f":
-            if word is not None:
-                yield "".join(word)
-            word = None
-            position += 1
-            continue
-        if char == "#":
-            break
-        word = [] if word is None else word
-        if char == "\\":
-            text, position = _escape(line, position)
-        elif char == '"':
-            text, position = _weakly_quoted(line, position + 1)
-        elif char == "'":
-            end = line.find("'", position + 1)
-            end = len(line) if end < 0 else end
-            text, position = line[position + 1 : end], end + 1
-        else:
-            text, position = char, position + 1
-        word.append(text)
-    if word is not None:
-        yield "".join(word)
-
-
-def _escape(line: str, position: int) -> tuple[str, int]:
-    following = line[position + 1 : position + 2]
-    if following in _PLAIN_ESCAPES:
-        return _PLAIN_ESCAPES[following], position + 2
-    if hexadecimal := _HEX_ESCAPE.match(line, position + 1):
-        return chr(int(hexadecimal[1], 16)), hexadecimal.end()
-    return following, position + 2
-
-
-def _weakly_quoted(line: str, position: int) -> tuple[str, int]:
-    text: list[str] = []
-    while position < len(line) and line[position] != '"':
-        if line[position] == "\\":
-            piece, position = _escape(line, position)
-        else:
-            piece, position = line[position], position + 1
-        text.append(piece)
-    return "".join(text), position + 1
+    return tuple(word.value for word in split_words(line.rstrip("\r")))
 
 
 @lru_cache(maxsize=4)

@@ -94,7 +94,7 @@ def test_a_candidate_that_fails_the_check_changes_nothing_and_is_kept_with_its_r
 
     problem = caught.value.problems[0]
     assert caught.value.step == Step.CHECK
-    assert problem.place.startswith("02-part.tmpl line 2")
+    assert problem.place == "02-part.tmpl rendered line 2"
     assert "blance" in problem.message
     assert bench.conf.read_bytes() == installed
     assert fetch(bench.port) == "good"
@@ -108,6 +108,13 @@ def test_a_candidate_that_fails_the_check_changes_nothing_and_is_kept_with_its_r
 def test_a_configuration_without_a_listener_is_rejected_in_plain_words(bench: Bench) -> None:
     with pytest.raises(RejectedInput, match="would listen nowhere"):
         bench.balancer().check(type(bench.rendering())((bench.rendering().pieces[1],)))
+
+
+def test_a_removed_directive_is_shown_with_its_replacement(bench: Bench) -> None:
+    with pytest.raises(RejectedInput) as caught:
+        bench.balancer().check(bench.rendering(extra="    reqadd X-Forwarded-Proto:\\ https\n"))
+    assert caught.value.problems[0].place.startswith("02-part.tmpl")
+    assert "http-request set-header" in caught.value.problems[0].remedy
 
 
 def test_a_new_bind_whose_port_is_taken_is_met_before_the_reload(bench: Bench) -> None:

@@ -1,0 +1,135 @@
+from hashlib import sha256
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyconfd.haproxy.diff import MAX_DETAILS, plan
+from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.observation import NotRunning, Observation, Running, RunningState, Unknown
+from pyconfd.model.plan import Noop, Reload, ReloadReason
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+
+BASE = """global
+    maxconn 10
+defaults
+    mode http
+frontend fe
+    bind :80
+    default_backend be_x
+backend be_x
+    balance roundrobin
+    server a 10.0.0.1:80
+"""
+
+
+def rendering(text: str, *files: OutputFile) -> Rendering:
+    return Rendering((Piece("01.tmpl", text),), files)
+
+
+def level_with(applied: Rendering, running: RunningState | None = None) -> Observation:
+    return Observation(
+        mark(applied.text, applied.digest),
+        running or Running(applied.digest, 2),
+        MappingProxyType({file.path: sha256(file.content.encode()).hexdigest() for file in applied.files}),
+    )
+
+
+def reload(old: str, new: str) -> Reload:
+    made = plan(rendering(new), rendering(old), level_with(rendering(old)))
+    assert isinstance(made, Reload)
+    return made
+
+
+def test_nothing_to_do_when_all_agree_or_the_process_cannot_be_asked() -> None:
+    applied = rendering(BASE)
+    assert plan(rendering(BASE), applied, level_with(applied)) == Noop()
+    assert plan(rendering(BASE), applied, level_with(applied, Unknown())) == Noop()
+
+
+@given(st.text(), st.lists(st.tuples(st.sampled_from(FileKind), st.text(min_size=1), st.text()), max_size=3))
+def test_a_rendering_against_itself_is_a_noop(text: str, files: list[tuple[FileKind, str, str]]) -> None:
+    unique = {path: OutputFile(kind, path, content) for kind, path, content in files}
+    same = rendering(text, *unique.values())
+    assert plan(same, same, level_with(same)) == Noop()
+
+
+@given(st.text(), st.text())
+def test_another_text_is_never_a_noop(old: str, new: str) -> None:
+    if old != new:
+        assert isinstance(plan(rendering(new), rendering(old), level_with(rendering(old))), Reload)
+
+
+@pytest.mark.parametrize(
+    ("new", "reason", "detail"),
+    [
+        (BASE.replace("maxconn 10", "maxconn 11"), ReloadReason.GLOBAL_CHANGED, "global changed"),
+        (BASE.replace("mode http", "mode tcp"), ReloadReason.DEFAULTS_CHANGED, "defaults changed"),
+        (BASE.replace("bind :80", "bind :81"), ReloadReason.BINDS_CHANGED, "frontend fe: 1 bind added, 1 bind removed"),
+        (
+            BASE + "    server b 10.0.0.2:80\n    server c 10.0.0.3:80\n",
+            ReloadReason.SERVERS_CHANGED,
+            "backend be_x: 2 servers added",
+        ),
+        (BASE.replace("10.0.0.1", "10.0.0.9"), ReloadReason.SERVERS_CHANGED, "backend be_x: 1 server changed"),
+        (BASE.replace("roundrobin", "leastconn"), ReloadReason.SECTION_CHANGED, "backend be_x changed"),
+        (BASE + "backend be_y\n    server a 10.0.0.2:80\n", ReloadReason.SECTION_ADDED, "backend be_y added"),
+        (BASE.partition("\nbackend be_x\n")[0], ReloadReason.SECTION_REMOVED, "backend be_x removed"),
+        ("# hello\n" + BASE, ReloadReason.TEXT_CHANGED, "comments, blanks or the order of sections"),
+    ],
+)
+def test_each_change_has_its_reason_and_is_told(new: str, reason: ReloadReason, detail: str) -> None:
+    assert reload(BASE, new) == Reload((reason,), (detail,))
+
+
+def test_several_reasons_are_sorted_and_details_are_bounded() -> None:
+    more = "".join(f"backend be_{number}\n    server a 10.0.0.2:80\n" for number in range(100))
+    made = reload(BASE, BASE.replace("maxconn 10", "maxconn 11") + more)
+    assert made.reasons == (ReloadReason.GLOBAL_CHANGED, ReloadReason.SECTION_ADDED)
+    assert len(made.details) == MAX_DETAILS + 1
+    assert made.details[-1] == "and 51 more"
+
+
+def test_maps_and_certificates() -> None:
+    old = rendering(BASE, OutputFile(FileKind.MAP, "/m", "a"), OutputFile(FileKind.CERTIFICATE, "/c", "x"))
+    new = rendering(BASE, OutputFile(FileKind.MAP, "/m", "b"), OutputFile(FileKind.CERTIFICATE, "/d", "x"))
+    assert plan(new, old, level_with(old)) == Reload(
+        (ReloadReason.CERTIFICATES_CHANGED, ReloadReason.MAPS_CHANGED),
+        ("certificate /c removed", "certificate /d added", "map /m changed"),
+    )
+
+
+def test_the_first_configuration() -> None:
+    made = plan(rendering(BASE), None, Observation())
+    assert made == Reload((ReloadReason.FIRST_CONFIGURATION,), ("the first configuration",))
+
+
+@pytest.mark.parametrize("text", [None, BASE, "edited\n"])
+def test_an_installed_file_that_is_not_ours_is_written_again(text: str | None) -> None:
+    applied = rendering(BASE)
+    observed = Observation(text, Running(applied.digest, 2))
+    made = plan(applied, applied, observed)
+    assert isinstance(made, Reload)
+    assert made.reasons == (ReloadReason.FILE_EDITED,)
+
+
+@pytest.mark.parametrize("digests", [{}, {"/m": sha256(b"other").hexdigest()}])
+def test_a_declared_file_that_is_not_ours_is_written_again(digests: dict[str, str]) -> None:
+    applied = rendering(BASE, OutputFile(FileKind.MAP, "/m", "a"))
+    observed = Observation(mark(applied.text, applied.digest), Unknown(), MappingProxyType(digests))
+    made = plan(applied, applied, observed)
+    assert isinstance(made, Reload)
+    assert made.reasons == (ReloadReason.FILE_EDITED,)
+
+
+@pytest.mark.parametrize("running", [NotRunning(), Running(None, 2), Running("f" * 64, 2)])
+def test_a_process_that_is_behind_is_reloaded(running: RunningState) -> None:
+    applied = rendering(BASE)
+    made = plan(applied, applied, level_with(applied, running))
+    assert isinstance(made, Reload)
+    assert made.reasons == (ReloadReason.PROCESS_BEHIND,)
+
+
+def test_a_process_that_runs_what_was_applied_is_no_second_reason_for_a_change() -> None:
+    assert reload(BASE, BASE.replace("maxconn 10", "maxconn 11")).reasons == (ReloadReason.GLOBAL_CHANGED,)
