@@ -109,7 +109,7 @@ class _Parser:
                     return nodes, self._take()
                 nodes.append(self._action(token, top=top))
 
-    def _action(self, opening: Token, *, top: bool) -> Any:
+    def _action(self, opening: Token, *, top: bool) -> Any:  # noqa: PLR0911 - one for each kind of action
         token = self._peek()
         if token.kind is not TokenKind.KEYWORD:
             pipeline = self._pipeline("command", TokenKind.CLOSE)
