@@ -11,11 +11,13 @@ from pyconfd.haproxy.words import split_words
 from pyconfd.migrate.report import Effect, Findings
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
-_MASK = re.compile(r"J[os](\d+)xJ")
-"""What stands for a tag while words are told apart: ``Jo`` for one that prints, ``Js`` for statements and comments."""
+_MASK = re.compile(r"J[ose](\d+)xJ")
+"""What stands for a tag while words are told apart: ``Jo`` prints, ``Je`` ends a block, ``Js`` is any other."""
 
-_LEADING = re.compile(r"(?:[ \t]*J[os]\d+xJ(?=[ \t]|J[os]\d))*[ \t]*")
-_TRAILING = re.compile(r"(?:[ \t]+(?:Js\d+xJ)+)+$")
+_LEADING = re.compile(r"(?:[ \t]*J[se]\d+xJ)*[ \t]*")
+_TRAILING = re.compile(r"(?:[ \t]+(?:J[se]\d+xJ)+|(?:Je\d+xJ)+)+$")
+_INNER = re.compile(r"J[se]\d+xJ")
+_END_TAG = re.compile(r"\{%[-+]?\s*end")
 _SECTION = re.compile(rf"^(?:{'|'.join(sorted(SECTION_KEYWORDS))})\b", re.MULTILINE)
 _KNOWN_PASSWORDS = ("gimmestats!", "IAmAnIdiotForNotChangingTheDefaultPassword", "password", "admin")
 _MARK = "# pyconfd migrate:"
@@ -36,7 +38,8 @@ def upgrade(text: str, findings: Findings) -> str:
 
     def mask(found: re.Match[str]) -> str:
         tags.append(found[0])
-        return f"J{'o' if found[0].startswith('{{') else 's'}{len(tags) - 1}xJ"
+        kind = "o" if found[0].startswith("{{") else "e" if _END_TAG.match(found[0]) else "s"
+        return f"J{kind}{len(tags) - 1}xJ"
 
     def unmask(value: str) -> str:
         return _MASK.sub(lambda found: tags[int(found[1])], value)
@@ -86,7 +89,8 @@ class _Line:
             line = f"http-error status {words[1]} content-type text/html file {split_words(directive)[2].written}"
             return Replacement((line,), "errorfile wants a whole HTTP response; a bare HTML page goes this way")
         found = replacement_for(directive, self.section) if words else None
-        if found is not None and found.lines and _MASK.findall("\n".join(found.lines)) != _MASK.findall(directive):
+        loses_tags = found and found.lines and _MASK.findall("\n".join(found.lines)) != _MASK.findall(directive)
+        if found and (loses_tags or _INNER.search(directive)):
             return Replacement((), f"write by hand, with the tags of the template: {'  and  '.join(found.lines)}")
         return found
 

@@ -1,6 +1,7 @@
 """Go templates translated and rendered, against what Go's own text/template gave (tests/data/go-templates)."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def read(path: Path) -> str:
     return path.read_bytes().decode()
 
 
+@cache
 def environment(*, trim_blocks: bool = True) -> Environment:
     return _environment(FragmentSet(()), RenderOptions("/", trim_blocks=trim_blocks))
 

@@ -237,15 +237,25 @@ class _Writer:
             value = untyped(value)
         if value.kind is Scalar.INT and len(variables) > 1:
             self._untranslated(pipeline, "range over a number has one variable")
+        # Jinja runs the else of a loop that break or continue ends in its first round, so an if stands around it.
+        is_guarded = node.otherwise is not None and any(map(_jumps, node.body))
         with self._inner():
-            self._loop(node, value)
+            iterable = _iterable(value, has_key=len(variables) > 1)
+            if is_guarded:
+                code = self._scope.fresh("items")
+                self._add(STATEMENT, f"set {code} = {iterable}")
+                self._add(STATEMENT, f"if {code}")
+                iterable = code
+            self._loop(node, value, iterable)
+        if is_guarded:
+            self._add(STATEMENT, "endfor")
         if node.otherwise is not None:
             self._add(STATEMENT, "else")
             with self._inner():
                 for variable in variables:
                     self._bind(variable.name, value, variable.at)
                 self._nodes(node.otherwise)
-        self._add(STATEMENT, "endfor")
+        self._add(STATEMENT, "endif" if is_guarded else "endfor")
 
     def _untranslated(self, pipeline: Pipeline, message: str) -> None:
         line = self._places.line(pipeline.at)
@@ -253,28 +263,17 @@ class _Writer:
         self._note(pipeline.at, f"{{{{ {source} }}}}: {message}", is_problem=True)
         self._add(OUTPUT, f"go.untranslated({text_literal(f'{self._name} line {line}: {source}: {message}')})")
 
-    def _loop(self, node: Branch, value: Expression) -> None:
+    def _loop(self, node: Branch, value: Expression, iterable: str) -> None:
         variables = node.pipeline.declared
         key = variables[0] if len(variables) > 1 else None
         element = variables[-1] if variables else None
-        kind = (
-            value.kind.item
-            if isinstance(value.kind, ListOf)
-            else Scalar.INT
-            if value.kind is Scalar.INT
-            else Scalar.ANY
-        )
+        is_list, kind, key_code = isinstance(value.kind, ListOf), _item_kind(value.kind), ""
         item = Expression(self._scope.fresh(element.name if element else _singular(value.code)), kind)
-        is_list, key_code = isinstance(value.kind, ListOf), ""
-        if is_list:
-            self._add(STATEMENT, f"for {item.code} in {value.code}")
-        elif value.kind is Scalar.INT:
-            self._add(STATEMENT, f"for {item.code} in range({value.code})")
-        elif key is None:
-            self._add(STATEMENT, f"for {item.code} in go.values({value.code})")
+        if key is None or is_list:
+            self._add(STATEMENT, f"for {item.code} in {iterable}")
         else:
             key_code = self._scope.fresh(key.name)
-            self._add(STATEMENT, f"for {key_code}, {item.code} in go.pairs({value.code})")
+            self._add(STATEMENT, f"for {key_code}, {item.code} in {iterable}")
         begin, binding = len(self._items), None
         if key is not None and not node.pipeline.assigns:
             key_kind = Scalar.INT if is_list else Scalar.ANY
@@ -337,6 +336,28 @@ class _Writer:
         self._macro_items += [*self._items, NEW_LINE]
         self._items, self._scope, self._dot = outer
         return macro
+
+
+def _item_kind(kind: Type) -> Type:
+    if isinstance(kind, ListOf):
+        return kind.item
+    return Scalar.INT if kind is Scalar.INT else Scalar.ANY
+
+
+def _iterable(value: Expression, *, has_key: bool) -> str:
+    """Give what Jinja loops over for a value that Go ranges over."""
+    if isinstance(value.kind, ListOf):
+        return value.code
+    if value.kind is Scalar.INT and not has_key:
+        return f"range({value.code})"
+    return f"go.{'pairs' if has_key else 'values'}({value.code})"
+
+
+def _jumps(node: Any) -> bool:
+    """Tell whether break or continue stands below a node."""
+    if isinstance(node, Jump):
+        return True
+    return isinstance(node, Branch) and any(map(_jumps, (*node.body, *(node.otherwise or ()))))
 
 
 def _singular(code: str) -> str:
