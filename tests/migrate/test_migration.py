@@ -1,5 +1,7 @@
 """Whole files: templates, manifests, keepalived; what is written, what is named."""
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -55,6 +57,34 @@ def test_a_kube2lb_template_for_haproxy_goes_all_the_way_to_haproxy(tmp_path: Pa
     checked = subprocess.run(
         ["/usr/sbin/haproxy", "-c", "-f", str(config)], capture_output=True, text=True, timeout=60, check=False
     )
+    assert checked.returncode == 0, checked.stderr
+
+
+def _rendered_file(case: str, directory: Path) -> Path:
+    migration = migrated(System.KUBE2LB, read(DATA / "kube2lb" / f"{case}.tpl"), f"{case}.tpl")
+    assert migration.is_complete
+    path = directory / case
+    path.write_text(rendered(the_text(migration, f"{case}.tmpl"), kube2lb_names(DATA / "cluster.json")))
+    return path
+
+
+@pytest.mark.skipif(not shutil.which("caddy"), reason="caddy is not installed")
+def test_a_caddyfile_from_a_go_template_is_accepted_by_caddy(tmp_path: Path) -> None:
+    path = _rendered_file("caddyfile", tmp_path)
+    assert "reverse_proxy  10.1.0.1:8080 10.1.0.2:8080 {" in path.read_text()
+    command = ["caddy", "validate", "--adapter", "caddyfile", "--config", str(path)]
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environ)
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+def test_an_nginx_configuration_from_a_go_template_is_accepted_by_nginx(tmp_path: Path) -> None:
+    path = _rendered_file("nginx", tmp_path)
+    assert "server 10.1.0.2:8080;" in path.read_text()
+    options = f"pid {tmp_path}/pid; error_log stderr;"
+    command = ["nginx", "-t", "-p", str(tmp_path), "-c", str(path), "-g", options]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert checked.returncode == 0, checked.stderr
 
 
