@@ -12,6 +12,7 @@ from pyconfd import __version__
 from pyconfd.cli.application import Outside
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.fragments import copy_fragments
+from pyconfd.cli.migrate import migrate
 from pyconfd.cli.options import flags_of
 from pyconfd.cli.output import print_files, print_json, print_notes, print_plan, print_refused, print_text
 from pyconfd.cli.program import CONTEXT_SETTINGS, Program, teach
@@ -340,6 +341,9 @@ def fragments(ctx: click.Context, /, copy_to: str | None) -> int:
     for name in kept:
         print_text(f"kept    {name} (it is there already)")
     return Exit.OK
+
+
+cli.add_command(migrate)
 
 
 @cli.command(

@@ -12,15 +12,16 @@ from pyconfd.presets.reading import Preset, PresetOptions
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A preset and the resources it needs; nothing else is read from the cluster."""
+    """A preset, the names it gives to templates, and the resources it needs; nothing else is read from the cluster."""
 
     read: Preset
+    names: frozenset[str]
     resources: frozenset[Resource]
 
 
 _CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
 
-PRESETS: Mapping[str, Entry] = MappingProxyType({"domains": Entry(domains.read, _CLUSTER_VIEW)})
+PRESETS: Mapping[str, Entry] = MappingProxyType({"domains": Entry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW)})
 
 
 def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
@@ -29,8 +30,24 @@ def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
     return needed | {Resource.SECRETS} if secrets else needed
 
 
+def clashes(names: Sequence[str]) -> tuple[str, ...]:
+    """Say which plain names several presets give, who has each, and how the other's is reached."""
+    notes = []
+    owners: dict[str, str] = {}
+    for preset in names:
+        for name in sorted(PRESETS[preset].names):
+            owner = owners.setdefault(name, preset)
+            if owner != preset:
+                notes.append(f"{name} is that of preset {owner}, listed first; that of {preset} is {preset}.{name}")
+    return tuple(notes)
+
+
 def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) -> Context:
-    """Give the names for the templates, and all refusals sorted. Never raises."""
+    """Give the names for the templates, and all refusals sorted. Never raises.
+
+    Every preset's names stand under its own name too (``kube2lb.services``); the plain names belong to the preset
+    listed first. A preset that gives a name equal to its own (``domains``) gives just that.
+    """
     translated = cluster.translate(snapshot)
     given: dict[str, object] = {"cluster": translated.view}
     refused: list[Refusal] = list(translated.refused)
@@ -38,6 +55,8 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
     listen_ports: frozenset[int] = frozenset()
     for name in reversed(names):
         reading = PRESETS[name].read(snapshot, translated, options)
+        if name not in reading.names:
+            given[name] = MappingProxyType(dict(reading.names))
         given.update(reading.names)
         refused.extend(reading.refused)
         claimed += reading.claimed

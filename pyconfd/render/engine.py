@@ -15,6 +15,7 @@ from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
 from pyconfd.render import filters, lists
 from pyconfd.render.blame import runtime_problem, syntax_problem
 from pyconfd.render.declared import Declarations
+from pyconfd.render.go_values import GO
 from pyconfd.render.invalid import InvalidValueError, shown
 from pyconfd.render.servers import servers
 from pyconfd.render.undefined import Lenient, Strict
@@ -177,6 +178,7 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
     )
     environment.filters.update(FILTERS)
     environment.globals.update(FUNCTIONS)
+    environment.globals["go"] = GO
     del environment.filters["random"]
     del environment.globals["lipsum"]
     return environment

@@ -1,0 +1,1 @@
+"""Predecessors' files to pyconfd's: Go templates, HAProxy texts, environments, command lines, keepalived. Pure."""

@@ -1,0 +1,131 @@
+"""What is known of values before a template runs: so Jinja's own printing is used where it is the same as Go's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from types import MappingProxyType
+
+
+class Scalar(Enum):
+    """Types without parts; ANY is not known."""
+
+    STRING = auto()
+    INT = auto()
+    FLOAT = auto()
+    BOOL = auto()
+    NIL = auto()
+    ANY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of one type."""
+
+    item: "Type"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A record: Go's field names to the attribute in Jinja and its type. ``str()`` of it is its Go ``String()``."""
+
+    name: str
+    fields: Mapping[str, "tuple[str, Type]"] = field(hash=False, compare=False)
+    is_root: bool = field(default=False, compare=False)
+
+
+Type = Scalar | ListOf | Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a program hands to its templates.
+
+    ``root`` is the type of ``$``; ``root_code`` how Jinja calls it as a whole. Its fields are plain names there where
+    ``root`` is a Struct. ``functions`` are the program's own, by name, with the type of what they give.
+    """
+
+    root: Type
+    root_code: str
+    functions: Mapping[str, Type] = field(default_factory=lambda: MappingProxyType({}))
+
+
+_ENDPOINT = Struct(
+    "Endpoint",
+    MappingProxyType(
+        {
+            "Name": ("name", Scalar.STRING),
+            "IP": ("ip", Scalar.STRING),
+            "Port": ("port", Scalar.INT),
+        }
+    ),
+)
+_PORT = Struct(
+    "Port",
+    MappingProxyType(
+        {
+            "IP": ("ip", Scalar.STRING),
+            "Port": ("port", Scalar.INT),
+            "Mode": ("mode", Scalar.STRING),
+            "Protocol": ("protocol", Scalar.STRING),
+        }
+    ),
+)
+_SERVICE = Struct(
+    "Service",
+    MappingProxyType(
+        {
+            "Name": ("name", Scalar.STRING),
+            "Namespace": ("namespace", Scalar.STRING),
+            "Port": ("port", _PORT),
+            "Endpoints": ("endpoints", ListOf(_ENDPOINT)),
+            "NodePort": ("node_port", Scalar.INT),
+            "External": ("external", ListOf(Scalar.STRING)),
+            "Timeout": ("timeout", Scalar.INT),
+        }
+    ),
+)
+_SERVER_NAME = Struct(
+    "ServerName",
+    MappingProxyType({"IsRegexp": ("is_regexp", Scalar.BOOL), "Regexp": ("regexp", Scalar.STRING)}),
+)
+_CLUSTER = Struct(
+    "ClusterInformation",
+    MappingProxyType(
+        {
+            "Services": ("services", ListOf(_SERVICE)),
+            "Ports": ("ports", ListOf(_PORT)),
+            "Nodes": ("nodes", ListOf(Scalar.STRING)),
+            "Domain": ("domain", Scalar.STRING),
+        }
+    ),
+    is_root=True,
+)
+
+KUBE2LB = Schema(
+    _CLUSTER,
+    "kube2lb",
+    MappingProxyType(
+        {
+            "ServerNames": ListOf(_SERVER_NAME),
+            "EscapeNode": Scalar.STRING,
+            "IntRange": ListOf(Scalar.INT),
+            "Add": Scalar.INT,
+            "ToLower": Scalar.STRING,
+            "ToUpper": Scalar.STRING,
+        }
+    ),
+)
+"""What kube2lb hands to its templates, with the names that pyconfd's preset of that name gives."""
+
+PLAIN = Schema(Scalar.ANY, "data")
+"""Nothing is known: the data are lists, maps, texts and numbers below one name, ``data``."""
+
+
+def prints_alike(kind: Type) -> bool:
+    """Tell whether Jinja prints every value of a type as Go does."""
+    return kind in (Scalar.STRING, Scalar.INT) or (isinstance(kind, Struct) and not kind.is_root)
+
+
+def joined(first: Type, second: Type) -> Type:
+    """Give the type of a value that has one of two types."""
+    return first if first == second else Scalar.ANY

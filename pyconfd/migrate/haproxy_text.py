@@ -1,0 +1,153 @@
+"""HAProxy texts, also as Jinja templates: removed directives get their successors, traps are named."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyconfd.haproxy.removed import replacement_for
+from pyconfd.haproxy.replacements import Replacement
+from pyconfd.haproxy.sections import SECTION_KEYWORDS
+from pyconfd.haproxy.words import split_words
+from pyconfd.migrate.report import Effect, Findings
+
+_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_MASK = re.compile(r"J[ose](\d+)xJ")
+"""What stands for a tag while words are told apart: ``Jo`` prints, ``Je`` ends a block, ``Js`` is any other."""
+
+_LEADING = re.compile(r"(?:[ \t]*J[se]\d+xJ)*[ \t]*")
+_TRAILING = re.compile(r"(?:[ \t]+(?:J[se]\d+xJ)+|(?:Je\d+xJ)+)+$")
+_INNER = re.compile(r"J[se]\d+xJ")
+_END_TAG = re.compile(r"\{%[-+]?\s*end")
+_SECTION = re.compile(rf"^(?:{'|'.join(sorted(SECTION_KEYWORDS))})\b", re.MULTILINE)
+_KNOWN_PASSWORDS = ("gimmestats!", "IAmAnIdiotForNotChangingTheDefaultPassword", "password", "admin")
+_MARK = "# pyconfd migrate:"
+_PLACEHOLDER = re.compile(r"\bVALUE\b|\bCONDITION\b")
+
+
+def is_haproxy(text: str) -> bool:
+    """Tell whether a text has a section of HAProxy."""
+    return bool(_SECTION.search(_TAG.sub("", text)))
+
+
+def upgrade(text: str, findings: Findings) -> str:
+    """Give the text with every removed directive replaced where that is exact, and marked where not.
+
+    Indentation, comments and tags of Jinja stay. What is no longer needed stays as a comment.
+    """
+    tags: list[str] = []
+
+    def mask(found: re.Match[str]) -> str:
+        tags.append(found[0])
+        kind = "o" if found[0].startswith("{{") else "e" if _END_TAG.match(found[0]) else "s"
+        return f"J{kind}{len(tags) - 1}xJ"
+
+    def unmask(value: str) -> str:
+        return _MASK.sub(lambda found: tags[int(found[1])], value)
+
+    lines: list[str] = []
+    number, section = 1, ""
+    for line in _TAG.sub(mask, text).split("\n"):
+        words = split_words(_MASK.sub("", line))
+        if words and words[0].value in SECTION_KEYWORDS and line[:1] not in (" ", "\t"):
+            section = words[0].value
+        changed = _Line(line, section)
+        for effect, message in changed.messages():
+            findings.add(number, effect, unmask(message))
+        lines += map(unmask, changed.lines())
+        number += 1 + sum(tags[int(found[1])].count("\n") for found in _MASK.finditer(line))
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line with its tags masked."""
+
+    text: str
+    section: str
+
+    @property
+    def _parts(self) -> tuple[str, str, str]:
+        """Indentation (with the tags that stand before the directive), directive, and what follows it."""
+        found = _LEADING.match(self.text)
+        begin = found.end() if found else 0
+        body = self.text[begin:].rstrip()
+        words = split_words(body)
+        end = len(body)
+        for position, char in enumerate(body):
+            if char == "#" and split_words(body[:position]) == words:
+                end = position
+                break
+        directive = body[:end].rstrip()
+        if tags := _TRAILING.search(directive):
+            directive = directive[: tags.start()]
+        return self.text[:begin], directive, body[len(directive) :].strip()
+
+    def _replacement(self) -> Replacement | None:
+        directive = self._parts[1]
+        words = [word.value for word in split_words(directive)]
+        if words[:1] == ["errorfile"] and len(words) > 2 and words[2].endswith((".html", ".htm")):
+            line = f"http-error status {words[1]} content-type text/html file {split_words(directive)[2].written}"
+            return Replacement((line,), "errorfile wants a whole HTTP response; a bare HTML page goes this way")
+        found = replacement_for(directive, self.section) if words else None
+        loses_tags = found and found.lines and _MASK.findall("\n".join(found.lines)) != _MASK.findall(directive)
+        if found and (loses_tags or _INNER.search(directive)):
+            return Replacement((), f"write by hand, with the tags of the template: {'  and  '.join(found.lines)}")
+        return found
+
+    def lines(self) -> Iterator[str]:
+        """Give what stands there now."""
+        indent, directive, comment = self._parts
+        blank = indent[: len(indent) - len(indent.lstrip(" \t"))]
+        replacement = self._replacement()
+        if replacement is None:
+            if remark := _remark(directive, self.section):
+                yield f"{blank}{_MARK} {remark}"
+            yield self.text
+        elif _is_exact(replacement):
+            first, *others = replacement.lines
+            yield f"{indent}{first}{'  ' + comment if comment else ''}"
+            yield from (f"{blank}{other}" for other in others)
+        elif _is_removal(replacement):
+            # Tags before it may open a block, so they stay.
+            yield f"{indent}{_MARK} no longer needed: {directive}{'  ' + comment if comment else ''}"
+        else:
+            yield f"{blank}{_MARK} {_MASK.sub('...', str(replacement))}"
+            yield self.text
+
+    def messages(self) -> Iterator[tuple[Effect, str]]:
+        """Give what is to be said."""
+        _indent, directive, _comment = self._parts
+        replacement = self._replacement()
+        if replacement is None:
+            if remark := _remark(directive, self.section):
+                yield Effect.NOTED, f"{directive}: {remark}"
+        elif _is_exact(replacement):
+            note = f" ({replacement.note})" if replacement.note else ""
+            yield Effect.CHANGED, f"{directive} -> {'  and  '.join(replacement.lines)}{note}"
+        elif _is_removal(replacement):
+            yield Effect.CHANGED, f"{directive}: {replacement}"
+        else:
+            yield Effect.LEFT, f"{directive}: {replacement}"
+
+
+def _is_exact(replacement: Replacement) -> bool:
+    return bool(replacement.lines) and not any(map(_PLACEHOLDER.search, replacement.lines))
+
+
+def _is_removal(replacement: Replacement) -> bool:
+    return not replacement.lines and str(replacement).startswith("remove the line")
+
+
+def _remark(directive: str, section: str) -> str:
+    """Say what still works and may not be what was meant."""
+    words = [word.value for word in split_words(directive)]
+    match words:
+        case ["stats", "auth", credentials, *_] if credentials.partition(":")[2] in _KNOWN_PASSWORDS:
+            return "a password that everybody knows: change it"
+        case ["stats", "auth", *_] if section == "defaults":
+            return "in defaults this opens the statistics on every HTTP frontend"
+        case ["option", "httplog", *_] if section == "backend":
+            return "only frontends write logs; HAProxy warns about it"
+        case ["acl", _name, fetch, *_] if fetch.startswith("hdr_dom("):
+            return "matches the name anywhere in the host: x.example.com.attacker.net too; hdr(host),host_only does not"
+    return ""

@@ -1,0 +1,132 @@
+"""Command lines, environment files, units, Dockerfiles and manifests to the options that stand in them."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyconfd.migrate.options import COMMANDS, PROGRAMS, Form, option_for_flag
+from pyconfd.migrate.report import System
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_UNIT_LINES = ("ExecStart", "ExecStartPre", "ExecReload", "ExecStartPost")
+_ENDS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "done", "2>&1", "<"})
+_WITHOUT_VALUE = (Form.NOTHING, Form.COUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One option as it was given: ``kind`` is "flag", "variable", "command", "word" or "unreadable"."""
+
+    kind: str
+    name: str
+    value: str
+    line: int
+
+
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Give each line with those that a final backslash adds, and its number."""
+    number, held = 0, ""
+    for index, line in enumerate(text.splitlines(), start=1):
+        begin = number or index
+        if line.rstrip().endswith("\\") and not line.lstrip().startswith("#"):
+            number, held = begin, held + line.rstrip()[:-1] + " "
+            continue
+        yield begin, held + line
+        number, held = 0, ""
+    if held:
+        yield number, held
+
+
+def read(system: System, text: str) -> Iterator[Given]:
+    """Give every option of a text, line by line; never raises."""
+    for line, content in logical_lines(text):
+        yield from read_line(system, content, line)
+
+
+def read_line(system: System, content: str, line: int) -> Iterator[Given]:
+    """Give the options of one logical line."""
+    stripped = content.strip()
+    if not stripped or stripped.startswith(("#", "[", ";")):
+        return
+    key, sign, rest = stripped.partition("=")
+    words = stripped
+    if sign and key.strip() in _UNIT_LINES:
+        words = rest.strip().lstrip("-@+!:")
+    elif sign and key.strip() == "Environment":
+        words = rest
+    elif sign and key.strip() == "EnvironmentFile":
+        yield Given("word", "EnvironmentFile", rest.strip().lstrip("-"), line)
+        return
+    elif stripped.startswith("ENV "):
+        words = _dockerfile(stripped[4:].strip())
+    elif stripped.startswith(("CMD", "ENTRYPOINT")) and "[" in stripped:
+        words = " ".join(re.findall(r'"(?:[^"\\]|\\.)*"', stripped))
+    try:
+        tokens = shlex.split(words, comments=True)
+    except ValueError as error:
+        if any(program in stripped for program in PROGRAMS[system]) or _ASSIGNMENT.match(stripped):
+            yield Given("unreadable", stripped[:60], str(error), line)
+        return
+    yield from read_tokens(system, tokens, line)
+
+
+def _dockerfile(rest: str) -> str:
+    name, blank, value = rest.partition(" ")
+    return f"{name}={shlex.quote(value.strip())}" if blank and "=" not in name else rest
+
+
+def read_tokens(system: System, tokens: list[str], line: int) -> Iterator[Given]:
+    """Give the options of the words of one command or of a list of assignments."""
+    rest = list(tokens)
+    while rest and (rest[0] in {"export", "env", "exec", "sudo"} or _ASSIGNMENT.fullmatch(rest[0])):
+        if found := _ASSIGNMENT.fullmatch(rest.pop(0)):
+            yield Given("variable", found[1], found[2], line)
+    is_container = any(word in {"docker", "podman"} for word in rest[:3])
+    while rest:
+        word = rest.pop(0)
+        if is_container and (word in {"-e", "--env"} or word.startswith(("--env=", "-e="))):
+            value = word.partition("=")[2] or (rest.pop(0) if rest else "")
+            if found := _ASSIGNMENT.fullmatch(value):
+                yield Given("variable", found[1], found[2], line)
+        elif is_container and word.startswith("--env-file"):
+            yield Given("word", "--env-file", word.partition("=")[2] or (rest.pop(0) if rest else ""), line)
+        elif _is_program(system, word):
+            yield from _program(system, rest, line)
+
+
+def _is_program(system: System, word: str) -> bool:
+    """Tell whether a word is the program's path, or its image with or without a tag."""
+    name = word.rpartition("/")[2].partition(":")[0]
+    return any(name == program.rpartition("/")[2] for program in PROGRAMS[system])
+
+
+def _program(system: System, rest: list[str], line: int) -> Iterator[Given]:
+    """Take the words after the program's name, up to where its command ends."""
+    while rest and rest[0] not in _ENDS:
+        word = rest.pop(0)
+        ends, word = word.endswith(";"), word.removesuffix(";")
+        if not word.startswith("-") or word == "-":
+            known = COMMANDS.get(system, {})
+            if word in known:
+                yield Given("command", word, "", line)
+            elif word and not _is_program(system, word) and word != "...":
+                yield Given("word", word, "", line)
+        else:
+            yield from _flag(system, word, rest, line)
+        if ends:
+            return
+
+
+def _flag(system: System, word: str, rest: list[str], line: int) -> Iterator[Given]:
+    name, sign, value = word.partition("=")
+    option = option_for_flag(system, name)
+    if option is not None and option.form is Form.COUNT:
+        yield Given("flag", name, value or str(len(name.lstrip("-")) if name.startswith("-v") else 1), line)
+        return
+    takes_value = option is None or option.form not in _WITHOUT_VALUE
+    if not sign and takes_value and rest and not rest[0].startswith("-") and rest[0] not in _ENDS:
+        value = rest.pop(0)
+        if value.endswith(";") and not rest:
+            value = value.removesuffix(";")
+    yield Given("flag", name, value, line)

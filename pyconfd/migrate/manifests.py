@@ -1,0 +1,122 @@
+"""Kubernetes manifests: annotations, variables, command lines and embedded texts, each with its line."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import yaml
+
+from pyconfd.migrate.invocations import Given, read_tokens
+from pyconfd.migrate.options import PROGRAMS
+from pyconfd.migrate.report import System
+
+_MAX_DEPTH = 60
+_TEMPLATE_ANNOTATION = "haproxy.unity3d.com/config"
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A text in a manifest: the key it stands under, and how many lines of the file come before its first."""
+
+    key: str
+    text: str
+    offset: int
+
+
+@dataclass(slots=True)
+class Manifest:
+    """What a file of manifests holds; lines count from 1."""
+
+    annotations: list[tuple[str, int]] = field(default_factory=list)
+    given: list[Given] = field(default_factory=list)
+    texts: list[Embedded] = field(default_factory=list)
+
+
+class UnreadableManifestError(ValueError):
+    """A text that is no YAML; ``line`` says where, 0 if that is not known."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        self.line = line
+        super().__init__(message)
+
+
+def read_manifests(system: System, text: str) -> Manifest:
+    """Read every document of a YAML (or JSON) text.
+
+    Raises:
+        UnreadableManifestError: it is no YAML.
+
+    """
+    manifest = Manifest()
+    try:
+        for document in yaml.compose_all(text, Loader=yaml.SafeLoader):
+            if document is not None:
+                _visit(system, document, manifest, 0)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise UnreadableManifestError(error.problem or "is no YAML", mark.line + 1 if mark else 0) from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise UnreadableManifestError(f"is no YAML: {str(error)[:100]}") from None
+    return manifest
+
+
+def _pairs(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                yield str(key.value), value
+
+
+def _visit(system: System, node: yaml.Node, manifest: Manifest, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        return
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _visit(system, item, manifest, depth + 1)
+        return
+    parts = dict(_pairs(node))
+    if "command" in parts or "args" in parts:
+        manifest.given += _command(system, parts)
+    for key, value in parts.items():
+        if key in {"annotations", "labels"}:
+            _annotations(value, manifest)
+        elif key == "env" and isinstance(value, yaml.SequenceNode):
+            manifest.given += _variables(value)
+        elif key == "data":
+            for name, content in _pairs(value):
+                _embed(name, content, manifest)
+        else:
+            _visit(system, value, manifest, depth + 1)
+
+
+def _annotations(node: yaml.Node, manifest: Manifest) -> None:
+    for name, value in _pairs(node):
+        manifest.annotations.append((name, value.start_mark.line + 1))
+        if name == _TEMPLATE_ANNOTATION:
+            _embed("config", value, manifest)
+
+
+def _embed(name: str, node: yaml.Node, manifest: Manifest) -> None:
+    if isinstance(node, yaml.ScalarNode):
+        begin = node.start_mark.line + (1 if node.style in {"|", ">"} else 0)
+        manifest.texts.append(Embedded(name, str(node.value), begin))
+
+
+def _variables(node: yaml.SequenceNode) -> Iterator[Given]:
+    for item in node.value:
+        parts = dict(_pairs(item))
+        name, value = parts.get("name"), parts.get("value")
+        if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode):
+            yield Given("variable", str(name.value), str(value.value), name.start_mark.line + 1)
+
+
+def _command(system: System, parts: dict[str, yaml.Node]) -> Iterator[Given]:
+    tokens: list[str] = []
+    line = 0
+    for key in ("command", "args"):
+        node = parts.get(key)
+        if isinstance(node, yaml.SequenceNode):
+            line = line or node.start_mark.line + 1
+            tokens += [str(item.value) for item in node.value if isinstance(item, yaml.ScalarNode)]
+    if "command" not in parts:
+        tokens.insert(0, min(PROGRAMS[system]))
+    yield from read_tokens(system, tokens, line)

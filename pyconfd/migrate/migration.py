@@ -1,0 +1,161 @@
+"""The whole of ``pyconfd migrate``: files of one predecessor in, texts and findings out."""
+
+import re
+from collections.abc import Iterable
+
+from jinja2 import Environment, TemplateSyntaxError
+
+from pyconfd.migrate import keepalived
+from pyconfd.migrate.gotemplate.expressions import text_literal
+from pyconfd.migrate.gotemplate.lexer import GoTemplateError
+from pyconfd.migrate.gotemplate.translate import translate
+from pyconfd.migrate.gotemplate.types import KUBE2LB
+from pyconfd.migrate.haproxy_text import is_haproxy, upgrade
+from pyconfd.migrate.invocations import read
+from pyconfd.migrate.manifests import UnreadableManifestError, read_manifests
+from pyconfd.migrate.report import Effect, Finding, Findings, InputFile, Migration, OutputText, Setting, System
+from pyconfd.migrate.settings_file import SettingsCollector
+
+SETTINGS_FILE = "pyconfd.toml"
+
+_TEMPLATE_SUFFIXES = (".tmpl", ".tpl", ".j2", ".jinja", ".jinja2", ".gotmpl")
+_HAPROXY_SUFFIXES = (".cfg", ".conf")
+_MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
+_CLUSTER_TEMPLATES = (System.KUBERNETES_HAPROXY, System.ADS_INFRA_HAPROXY)
+_GO_ACTION = re.compile(r"\{\{")
+
+
+def migrate(system: System, files: Iterable[InputFile]) -> Migration:
+    """Translate a predecessor's files.
+
+    Never raises on any text: what cannot be translated is named and left marked.
+    """
+    run = _Run(system)
+    for file in files:
+        run.file(file)
+    return run.result()
+
+
+class _Run:
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._collector = SettingsCollector(system)
+        self._outputs: list[OutputText] = []
+        self._findings: list[Finding] = []
+        self._proposals: list[str] = []
+
+    def result(self) -> Migration:
+        outputs = list(self._outputs)
+        findings = list(self._findings)
+        if self._collector.settings or self._proposals:
+            text, conflicts = self._collector.text()
+            outputs.append(OutputText(SETTINGS_FILE, "\n".join([text, *self._proposals])))
+            findings += conflicts
+        return Migration(tuple(outputs), tuple(findings))
+
+    def file(self, file: InputFile) -> None:
+        """Translate one file."""
+        findings = Findings(file.name)
+        lower = file.name.lower()
+        if keepalived.is_keepalived(file.text):
+            self._proposals.append(keepalived.propose(file.text, findings))
+        elif lower.endswith(_MANIFEST_SUFFIXES) and not is_haproxy(file.text):
+            self._manifest(file, findings)
+        elif lower.endswith(_TEMPLATE_SUFFIXES) or (
+            self._system is System.KUBE2LB and _GO_ACTION.search(file.text) and "kube2lb " not in file.text
+        ):
+            self._template(file.name, file.text, findings)
+        elif is_haproxy(file.text) or lower.endswith(_HAPROXY_SUFFIXES):
+            self._haproxy(file, findings)
+        else:
+            before = len(findings.found)
+            self._collector.take(read(self._system, file.text), findings)
+            if len(findings.found) == before:
+                findings.add(0, Effect.LEFT, f"nothing of {self._system} was found in it")
+        self._findings += sorted(findings.found, key=lambda finding: finding.line)
+
+    def _haproxy(self, file: InputFile, findings: Findings) -> None:
+        text = upgrade(file.text, findings)
+        if not any(finding.effect is Effect.CHANGED for finding in findings.found):
+            findings.add(0, Effect.TRANSLATED, "needs no change")
+        self._write(f"{_stem(file.name)}.conf", text)
+
+    def _template(self, name: str, text: str, findings: Findings) -> None:
+        if self._system is System.KUBE2LB:
+            text = _from_go(name, text, findings)
+        else:
+            _check_jinja(text, findings)
+        if self._system is not System.KUBE2LB or is_haproxy(text):
+            text = upgrade(text, findings)
+        if self._system in _CLUSTER_TEMPLATES:
+            setting = Setting("templates.trim_blocks", value=False, file=findings.file, line=1)
+            self._collector.settings.append(setting)
+            message = f"{self._system} kept the line break behind a tag, so templates.trim_blocks = false goes with it"
+            findings.add(0, Effect.NOTED, message)
+        if self._system is System.PYTHON_CONFD and not text.endswith("\n\n"):
+            message = (
+                "does not end with an empty line: python-confd glued the next fragment to its last line, pyconfd begins"
+                " each on a new one"
+            )
+            findings.add(0, Effect.NOTED, message)
+        if "curdate" in text:
+            findings.add(0, Effect.NOTED, "uses extra.curdate: the date alone causes no reload any more")
+        self._write(f"{_stem(name)}.tmpl", text)
+
+    def _manifest(self, file: InputFile, findings: Findings) -> None:
+        try:
+            manifest = read_manifests(self._system, file.text)
+        except UnreadableManifestError as error:
+            findings.add(error.line, Effect.LEFT, str(error))
+            return
+        known = [self._collector.annotation(name, line, findings) for name, line in manifest.annotations]
+        self._collector.take(manifest.given, findings)
+        for embedded in manifest.texts:
+            if not is_haproxy(embedded.text) and embedded.key != "template":
+                continue
+            inner = Findings(file.name)
+            self._template(f"{_stem(file.name)}-{embedded.key}", embedded.text, inner)
+            for one in inner.found:
+                findings.add(one.line + embedded.offset if one.line else 0, one.effect, one.message)
+        if not any(known) and not manifest.given and not manifest.texts:
+            findings.add(0, Effect.NOTED, f"nothing of {self._system} was found in it")
+
+    def _write(self, name: str, text: str) -> None:
+        taken = {output.name for output in self._outputs} | {SETTINGS_FILE}
+        stem, dot, suffix = name.rpartition(".")
+        number = 2
+        while name in taken:
+            name, number = f"{stem}-{number}{dot}{suffix}", number + 1
+        self._outputs.append(OutputText(name, text))
+
+
+def _stem(name: str) -> str:
+    """Give a name without the ending that says it is a template or a configuration."""
+    for suffix in (*_TEMPLATE_SUFFIXES, *_HAPROXY_SUFFIXES, *_MANIFEST_SUFFIXES):
+        if name.lower().endswith(suffix) and len(name) > len(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
+def _from_go(name: str, text: str, findings: Findings) -> str:
+    try:
+        translated = translate(text, KUBE2LB, name)
+    except GoTemplateError as error:
+        message = f"column {error.column}: Go would refuse this template: {error.message}"
+        findings.add(error.line, Effect.LEFT, message)
+        kept = text.replace("#}", "# }")
+        return f"{{{{ go.untranslated({text_literal(f'{name} line {error.line} {message}')}) }}}}\n{{#\n{kept}\n#}}\n"
+    for remark in translated.remarks:
+        findings.add(remark.line, Effect.LEFT if remark.is_problem else Effect.NOTED, remark.message)
+    findings.add(0, Effect.TRANSLATED, f"{translated.actions} actions of Go are Jinja now")
+    return translated.text
+
+
+def _check_jinja(text: str, findings: Findings) -> None:
+    environment = Environment(extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"], autoescape=False)  # noqa: S701 - parses only
+    try:
+        environment.parse(text)
+    except TemplateSyntaxError as error:
+        findings.add(error.lineno, Effect.LEFT, f"is no Jinja: {error.message}")
+    else:
+        findings.add(0, Effect.TRANSLATED, "is Jinja already")

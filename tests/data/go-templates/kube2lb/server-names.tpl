@@ -1,0 +1,2 @@
+{{ $domain := .Domain }}{{ range $service := .Services }}{{ range $name := ServerNames $service $domain }}{{ if $name.IsRegexp }}~{{ $name.Regexp }}{{ else }}{{ $name }}{{ end }} {{ $name.IsRegexp }}
+{{ end }}{{ end }}

@@ -1,0 +1,1 @@
+{{ .name }}{{ .n }}{{ if .yes }}{{ end }}{{ range .words }}{{ end }}{{ with .name }}{{ end }}{{/* c */}}{{ .name }}

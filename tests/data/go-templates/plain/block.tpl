@@ -1,0 +1,1 @@
+{{ block "title" .name }}Title: {{ . }}{{ end }} {{ template "title" "again" }}

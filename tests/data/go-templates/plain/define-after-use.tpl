@@ -1,0 +1,4 @@
+{{ template "later" .name }}
+{{- define "later" -}}
+  later {{ . }}
+{{- end -}}

@@ -1,0 +1,1 @@
+{{ define "x" }}{{ range .tags }}{{ . }}{{ $.name }} {{ end }}{{ end }}{{ range .people }}{{ template "x" . }}{{ end }}

@@ -1,0 +1,1 @@
+{{ define "inner" }}({{ . }}){{ end }}{{ define "outer" }}<{{ template "inner" .name }}{{ template "inner" .n }}>{{ end }}{{ template "outer" . }}

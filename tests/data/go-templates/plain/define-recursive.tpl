@@ -1,0 +1,1 @@
+{{ define "tree" }}{{ range $k, $v := . }}{{ $k }}{{ if eq $k "c" }}({{ template "tree" $v }}){{ end }} {{ end }}{{ end }}{{ template "tree" .map }}

@@ -1,0 +1,1 @@
+{{ define "greet" }}Hello {{ .name }}!{{ end }}{{ range .people }}{{ template "greet" . }} {{ end }}{{ template "greet" .  }}

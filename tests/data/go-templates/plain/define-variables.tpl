@@ -1,0 +1,1 @@
+{{ $x := "outer" }}{{ define "x" }}{{ $x := . }}{{ $x }}{{ $x = 7 }}{{ $x }}{{ end }}{{ template "x" "inner" }}{{ $x }}

@@ -1,0 +1,7 @@
+a
+{{ define "x" }}
+  body
+{{ end }}
+b
+{{ template "x" }}
+c

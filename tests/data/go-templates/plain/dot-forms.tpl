@@ -1,0 +1,1 @@
+{{ range .numbers }}{{ . }}{{ print . }}{{ printf "%d" . }}{{ if . }}t{{ end }}{{ end }}{{ with .name }}{{ . }}{{ . | len }}{{ end }}

@@ -1,0 +1,1 @@
+{{ if $x := .empty }}a{{ else if $y := .name }}{{ $y }}[{{ $x }}]{{ else }}c{{ end }}

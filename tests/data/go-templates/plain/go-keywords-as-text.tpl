@@ -1,0 +1,1 @@
+if range end {{ "if" }} {%- not jinja -%} {{- "x" -}} %} #} }}

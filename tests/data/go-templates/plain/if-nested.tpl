@@ -1,0 +1,1 @@
+{{ if .yes }}{{ if .no }}a{{ else }}{{ if .one }}b{{ end }}{{ end }}{{ end }}

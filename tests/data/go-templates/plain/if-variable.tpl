@@ -1,0 +1,1 @@
+{{ if $x := .name }}{{ $x }}{{ end }}{{ if $y := .empty }}{{ $y }}{{ else }}[{{ $y }}]{{ end }}

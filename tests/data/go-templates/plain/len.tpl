@@ -1,0 +1,1 @@
+{{ len .words }} {{ len .name }} {{ len .unicode }} {{ len .map }} {{ len .empty }} {{ .none | len }}

@@ -1,0 +1,5 @@
+{{ printf
+  "%s %d"
+  .name
+  .n
+}}

@@ -1,0 +1,9 @@
+{{- range .words -}}
+  {{- if eq . "a" -}}
+   a
+  {{- else }}
+   not {{ . -}}
+  {{ end -}}
+{{- end -}}
+
+ end

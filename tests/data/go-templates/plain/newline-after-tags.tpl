@@ -1,0 +1,10 @@
+{{ if .yes }}
+yes
+{{ end }}
+{{ range .words }}
+{{ . }}
+{{ end }}
+{{ with .name }}
+{{ . }}
+{{ end }}
+end

@@ -1,0 +1,1 @@
+{{ .pi }} {{ .million }} {{ .tiny }}

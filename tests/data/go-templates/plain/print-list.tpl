@@ -1,0 +1,1 @@
+{{ .words }} {{ .numbers }} {{ .mixed }} {{ .none }} {{ .nested }}

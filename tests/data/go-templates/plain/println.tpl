@@ -1,0 +1,1 @@
+{{ println "a" 1 true }}{{ println }}{{ println .words }}x

@@ -1,0 +1,6 @@
+{{ range .numbers }}
+{{- if eq . 1 }}
+{{ continue }}
+{{ end }}
+{{ . }}
+{{- end }}

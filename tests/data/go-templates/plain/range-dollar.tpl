@@ -1,0 +1,1 @@
+{{ range .people }}{{ .name }} of {{ $.name }}; {{ end }}

@@ -1,0 +1,1 @@
+{{ range $i, $w := .words }}{{ $i }}={{ $w }} {{ end }}

@@ -1,0 +1,1 @@
+{{ range .map }}{{ . }} {{ end }}|{{ range $k, $v := .map }}{{ $k }}:{{ $v }} {{ end }}

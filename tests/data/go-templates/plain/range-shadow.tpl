@@ -1,0 +1,1 @@
+{{ $x := "top" }}{{ range $x := .words }}{{ $x }}{{ range $x := $.numbers }}{{ $x }}{{ end }}{{ $x }} {{ end }}{{ $x }}

@@ -1,0 +1,1 @@
+{{ $last := "none" }}{{ range .words }}{{ $last = . }}{{ end }}{{ $last }}

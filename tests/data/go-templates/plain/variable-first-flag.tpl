@@ -1,0 +1,1 @@
+{{ $first := true }}{{ range .words }}{{ if $first }}{{ $first = false }}{{ else }}, {{ end }}{{ . }}{{ end }} {{ $first }}

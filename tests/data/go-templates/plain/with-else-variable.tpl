@@ -1,0 +1,1 @@
+{{ with $x := .empty }}a{{ else }}[{{ $x }}]{{ .name }}{{ end }}

@@ -1,0 +1,1 @@
+{{ with printf "%s-%d" .name .n }}{{ . }} {{ len . }}{{ end }}

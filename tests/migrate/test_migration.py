@@ -1,0 +1,262 @@
+"""Whole files: templates, manifests, keepalived; what is written, what is named."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from jinja2.exceptions import TemplateError
+
+from pyconfd.migrate.migration import migrate
+from pyconfd.migrate.report import Effect, InputFile, Migration, System
+from pyconfd.model.context import Context
+from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.render.invalid import InvalidValueError
+from tests.migrate.kube2lb_values import kube2lb_names
+from tests.migrate.test_go_corpus import DATA, read, rendered
+
+
+def migrated(system: System, text: str, name: str) -> Migration:
+    return migrate(system, [InputFile(name, text)])
+
+
+def the_text(migration: Migration, name: str) -> str:
+    return {output.name: output.text for output in migration.outputs}[name]
+
+
+def test_the_snippets_of_kube2lbs_readme_render() -> None:
+    migration = migrated(System.KUBE2LB, read(DATA / "kube2lb" / "readme.tpl"), "haproxy.tpl")
+    assert migration.is_complete
+    result = rendered(the_text(migration, "haproxy.tmpl"), kube2lb_names(DATA / "cluster.json"))
+    assert list(filter(None, result.splitlines()))[:4] == [
+        "acl svc_web_shop_80_tcp_http hdr_dom(host) -i web.shop.svc.cluster.local",
+        "acl svc_web_shop_80_tcp_http hdr_dom(host) -i shop.example.com",
+        "acl svc_web_shop_80_tcp_http hdr_reg(host) ^(a|b)\\.example\\.(com|net)$",
+        "timeout server 20000",
+    ]
+
+
+@pytest.mark.haproxy
+def test_a_kube2lb_template_for_haproxy_goes_all_the_way_to_haproxy(tmp_path: Path) -> None:
+    source = read(DATA / "kube2lb" / "haproxy.tpl")
+    source = source.replace(
+        "    stats socket /run/haproxy/admin.sock", f"    nbproc 2\n    stats socket {tmp_path}/a.sock"
+    )
+    source = source.replace("mode 600 level admin", "mode 600 level admin process 1")
+    migration = migrated(System.KUBE2LB, source, "haproxy.tpl")
+    assert migration.is_complete
+    fragments = FragmentSet((Fragment("haproxy.tmpl", the_text(migration, "haproxy.tmpl")),))
+    names = kube2lb_names(DATA / "cluster.json")
+    context = Context(names=names, refused=())
+    text = Renderer(fragments, RenderOptions(str(tmp_path))).render(context, curdate="").rendering.text
+    assert "backend be_web_shop_80_tcp_http\n    mode http\n    balance leastconn\n    timeout server 20000\n" in text
+    config = tmp_path / "haproxy.cfg"
+    config.write_text(text)
+    checked = subprocess.run(
+        ["/usr/sbin/haproxy", "-c", "-f", str(config)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+def _rendered_file(case: str, directory: Path) -> Path:
+    migration = migrated(System.KUBE2LB, read(DATA / "kube2lb" / f"{case}.tpl"), f"{case}.tpl")
+    assert migration.is_complete
+    path = directory / case
+    path.write_text(rendered(the_text(migration, f"{case}.tmpl"), kube2lb_names(DATA / "cluster.json")))
+    return path
+
+
+@pytest.mark.skipif(not shutil.which("caddy"), reason="caddy is not installed")
+def test_a_caddyfile_from_a_go_template_is_accepted_by_caddy(tmp_path: Path) -> None:
+    path = _rendered_file("caddyfile", tmp_path)
+    assert "reverse_proxy  10.1.0.1:8080 10.1.0.2:8080 {" in path.read_text()
+    command = ["caddy", "validate", "--adapter", "caddyfile", "--config", str(path)]
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environ)
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+def test_an_nginx_configuration_from_a_go_template_is_accepted_by_nginx(tmp_path: Path) -> None:
+    path = _rendered_file("nginx", tmp_path)
+    assert "server 10.1.0.2:8080;" in path.read_text()
+    options = f"pid {tmp_path}/pid; error_log stderr;"
+    command = ["nginx", "-t", "-p", str(tmp_path), "-c", str(path), "-g", options]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        ("{{ js .Domain }}", "function js"),
+        ("{{ nosuch 1 }}", "there is no function nosuch"),
+        ("{{ Ad 1 2 }}", "did you mean Add"),
+        ("{{ .Servces }}", "did you mean .Services"),
+        ("{{ range .Services }}{{ .Name.First }}{{ end }}", "has no fields"),
+        ("{{ if call .Domain }}x{{ end }}", "function call"),
+        ('{{ template "gone" }}', "there is no template"),
+        ("{{ eq .Domain 1 }}", "different types"),
+        ("{{ .Domain 1 }}", "takes no arguments"),
+        ('{{ eq "a" }}', "wrong number of arguments"),
+        ("{{ range .Domain }}{{ end }}", "can't iterate"),
+        ("{{ len . | .Domain }}", "takes no arguments"),
+    ],
+)
+def test_what_has_no_counterpart_is_named_and_fails_when_it_is_rendered(action: str, message: str) -> None:
+    migration = migrated(System.KUBE2LB, f"a\nb {action} c\n", "x.tpl")
+    [left] = migration.of(Effect.LEFT)
+    assert left.line == 2
+    assert message in left.message
+    text = the_text(migration, "x.tmpl")
+    with pytest.raises((InvalidValueError, TemplateError), match=r"x\.tpl"):
+        rendered(text, kube2lb_names(DATA / "cluster.json"))
+
+
+def test_a_template_that_go_refuses_is_kept_as_a_comment_and_fails() -> None:
+    migration = migrated(System.KUBE2LB, "a\n{{ if .X }}\n{# b #}", "x.tpl")
+    [left] = migration.of(Effect.LEFT)
+    assert (left.line, "Go would refuse" in left.message) == (3, True)
+    text = the_text(migration, "x.tmpl")
+    assert "{{ if .X }}" in text
+    with pytest.raises(InvalidValueError, match="line 3"):
+        rendered(text, {})
+
+
+def test_the_caddyfile_is_not_taken_for_haproxy() -> None:
+    migration = migrated(System.KUBE2LB, "{\n\tdebug\n}\n{{ .Domain }} {\n\tbind 1.2.3.4\n}\n", "Caddyfile.tpl")
+    assert "\tdebug\n" in the_text(migration, "Caddyfile.tmpl")
+    assert not migration.of(Effect.CHANGED)
+
+
+def test_python_confds_templates_stay_jinja_with_notes() -> None:
+    loop = "{% for domain, items in domains.items() %}\n    # {{ extra.curdate }}\n{% endfor %}\n"
+    text = f"frontend a\n{loop}    reqadd A:\\ b"
+    migration = migrated(System.PYTHON_CONFD, text, "02-http.tmpl")
+    assert the_text(migration, "02-http.tmpl") == text.replace("reqadd A:\\ b", "http-request set-header A b")
+    notes = " ".join(finding.message for finding in migration.of(Effect.NOTED))
+    assert "glued" in notes
+    assert "curdate" in notes
+    broken = migrated(System.PYTHON_CONFD, "a\n{% if %}\n", "x.tmpl")
+    assert [left.line for left in broken.of(Effect.LEFT)] == [2]
+
+
+KUBEFIGURATOR_SERVICE = """---
+
+kind: Service
+apiVersion: v1
+metadata:
+  annotations:
+    haproxy-kubefigurator.web-ui.hostname: CLUSTER-dashboard.ds.stackexchange.com
+  labels:
+    haproxy-kubefigurator.enabled: "yes"
+  name: kubernetes-dashboard
+"""
+UNITY_POD = """apiVersion: v1
+metadata:
+  annotations:
+    kontrol.unity3d.com/opentsdb: kairosdb.example.com
+    haproxy.unity3d.com/config: |
+
+      frontend proxy
+        bind            *:2181
+        reqadd          X-A:\\ b
+
+      backend zookeeper
+        {%- for key in hosts %}
+        {%- for ip in hosts[key] %}
+        server {{key}}-{{loop.index}} {{ip}}:2181
+        {%- endfor %}
+        {%- endfor %}
+spec:
+  containers:
+   - env:
+      - name: KONTROL_DAMPER
+        value: "10"
+"""
+
+
+def test_the_manifests_of_kubefigurator_keep_their_annotations() -> None:
+    migration = migrated(System.KUBEFIGURATOR, KUBEFIGURATOR_SERVICE, "dashboard.yaml")
+    assert migration.is_complete
+    lines = {finding.line for finding in migration.of(Effect.TRANSLATED)}
+    assert lines == {7, 9}
+
+
+def test_the_manifest_of_a_unity_pod_gives_template_settings_and_lines() -> None:
+    migration = migrated(System.ADS_INFRA_HAPROXY, UNITY_POD, "pod.yaml")
+    assert migration.is_complete
+    text = the_text(migration, "pod-config.tmpl")
+    assert "http-request set-header X-A b" in text
+    changed = {finding.line: finding.message for finding in migration.of(Effect.CHANGED)}
+    assert changed[9].startswith("reqadd")
+    assert "telegraf" in changed[4]
+    settings = the_text(migration, "pyconfd.toml")
+    assert "quiet_s = 10" in settings
+    assert "trim_blocks = false" in settings
+
+
+def test_a_manifest_that_is_no_yaml_is_named_by_its_line() -> None:
+    [left] = migrated(System.KUBE2LB, "a: b\n  - : [\n", "x.yaml").of(Effect.LEFT)
+    assert left.line == 2
+
+
+KEEPALIVED = """vrrp_instance VI_1 {
+    state MASTER
+    interface ens3
+    virtual_router_id 178
+    priority 201
+    advert_int 1
+    unicast_src_ip 10.0.0.1
+    unicast_peer {
+        10.0.0.2
+        10.0.0.3
+    }
+    authentication {
+        auth_type PASS
+        auth_pass secret
+    }
+    virtual_ipaddress {
+        10.0.0.5/24 dev ens3
+    }
+    notify /usr/local/bin/keepalived-failover.sh
+}
+"""
+
+
+def test_keepalived_becomes_a_commented_proposal() -> None:
+    migration = migrated(System.PYTHON_CONFD, KEEPALIVED, "keepalived.conf")
+    assert migration.is_complete
+    text = the_text(migration, "pyconfd.toml")
+    for line in (
+        'interface = "ens3"',
+        "virtual_router_id = 178",
+        'addresses = ["10.0.0.5/24"]',
+        'peers = ["10.0.0.2", "10.0.0.3"]',
+        'source = "10.0.0.1"',
+    ):
+        assert f"# {line}\n" in text
+    assert "secret" not in text
+    changed = {finding.line: finding.message for finding in migration.of(Effect.CHANGED)}
+    assert changed.keys() == {1, 2, 5, 12, 19}
+    assert "track_script" in changed[1]
+    assert "MASTER" in changed[2]
+    assert "version 3" in changed[12]
+
+
+def test_placeholders_of_keepalived_are_left_to_a_person() -> None:
+    text = KEEPALIVED.replace("ens3", "<your_interface>", 1).replace("10.0.0.5/24", "<your_ip>")
+    left = migrated(System.PYTHON_CONFD, text, "keepalived.conf").of(Effect.LEFT)
+    assert [finding.line for finding in left] == [3, 16]
+    assert migrated(System.PYTHON_CONFD, "global_defs {\n}\n", "keepalived.conf").of(Effect.LEFT)
+
+
+def test_outputs_of_one_name_do_not_overwrite_each_other() -> None:
+    files = [InputFile("a.tmpl", "x\n\n"), InputFile("a.tmpl", "y\n\n")]
+    assert [output.name for output in migrate(System.PYTHON_CONFD, files).outputs] == ["a.tmpl", "a-2.tmpl"]
+
+
+def test_a_file_without_anything_known_is_named() -> None:
+    assert not migrated(System.KUBE2LB, "hello\n", "notes.txt").is_complete
