@@ -5,6 +5,7 @@ from pyconfd.settings.sources import Origin, Source
 from pyconfd.settings.tree import (
     ApplySettings,
     BackendTarget,
+    EtcdSettings,
     HaproxySettings,
     KubernetesSettings,
     LogSettings,
@@ -21,6 +22,7 @@ from pyconfd.settings.tree import (
 __all__ = [
     "ApplySettings",
     "BackendTarget",
+    "EtcdSettings",
     "HaproxySettings",
     "KubernetesSettings",
     "LogSettings",
