@@ -129,6 +129,7 @@ class Consumer:
         self._due = False
         self._retry_at: float | None = None
         self._last: _Attempt | None = None
+        self._outcome: Outcome | None = None
         self._made = ""
         self._next_tick = self._next_drift = 0.0
         self._boot_ends = world.clock.monotonic() + apply.boot_wait_s
@@ -203,6 +204,9 @@ class Consumer:
         found = self._world.source.found()
         if found is None:
             self._retry_at = None
+            return
+        if found == Found() and not self._world.taken.load()[0]:
+            self._wait_for_the_first()
             return
         clock = self._world.clock
         began = clock.monotonic()
@@ -280,8 +284,8 @@ class Consumer:
     def _schedule(self, outcome: Outcome, digest: str) -> None:
         """Decide when what failed is tried again, if nothing new comes before."""
         self._retry_at = None
+        repeated, self._outcome = outcome == self._outcome, outcome
         if isinstance(outcome, Rejected | Failed):
-            repeated = self._last is not None and outcome is self._last.outcome
             self._last = _Attempt(digest, outcome) if digest else None
             self._retry_at = self._world.clock.monotonic() + self._backoff.next()
             if not repeated:
@@ -320,13 +324,24 @@ class Consumer:
             self._serve_last_good()
         self._world.notifier.ready(self._line())
 
+    def _wait_for_the_first(self) -> None:
+        """Nothing was ever published: that is no failure, and what served before pyconfd consumed serves on."""
+        self._retry_at = None
+        self._decide_alone("nothing is published yet", str(_nothing(0)))
+
     def _decide_without_etcd(self) -> None:
         """No etcd answered in time: serve what served last, and say so."""
-        self._decided = True
+        self._decide_alone("nothing could be read from etcd yet")
+
+    def _decide_alone(self, reason: str, *problems: str) -> None:
         phase = Phase.SERVING_LAST_GOOD if self._serve_last_good() else Phase.WAITING
-        self._status = replace(self._status, phase=phase)
-        log.warning("start.decided", phase=phase.value, reason="nothing could be read from etcd yet")
-        self._world.notifier.ready(self._line())
+        news = (phase, problems) != (self._status.phase, self._status.problems)
+        self._status = replace(self._status, phase=phase, problems=problems)
+        if news:
+            log.warning("start.decided", phase=phase.value, reason=reason)
+        if not self._decided:
+            self._decided = True
+            self._world.notifier.ready(self._line())
 
     def _serve_last_good(self) -> bool:
         try:

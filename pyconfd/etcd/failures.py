@@ -18,6 +18,7 @@ class EtcdFailure(StrEnum):
     BAD_ANSWER = "bad_answer"
     STALE_TOKEN = "stale_token"  # noqa: S105 - the name of a failure
     LOGIN = "login"
+    COMMON_NAME = "common_name"
     FORBIDDEN = "forbidden"
     NO_SPACE = "no_space"
     LEASE_LOST = "lease_lost"
@@ -42,6 +43,8 @@ _REMEDIES = {
     EtcdFailure.TLS: "does etcd.ca hold the CA that signed this endpoint's certificate, for this host name?",
     EtcdFailure.UNAVAILABLE: "does the etcd cluster have a leader? etcdctl endpoint status --cluster",
     EtcdFailure.BAD_ANSWER: "is this the client address of an etcd v3, with its JSON gateway?",
+    EtcdFailure.STALE_TOKEN: "etcd asks for a user: set etcd.user and etcd.password_file",
+    EtcdFailure.COMMON_NAME: "with users, etcd's gateway takes only client certificates that have no common name",
     EtcdFailure.LOGIN: "look at etcd.user and the file etcd.password_file",
     EtcdFailure.FORBIDDEN: "give the user its role: docs/etcd.md has the commands",
     EtcdFailure.NO_SPACE: "compact and defragment etcd, then etcdctl alarm disarm; docs/etcd.md has the commands",
@@ -54,6 +57,7 @@ _BY_WORDS = (
     ("user name is empty", EtcdFailure.STALE_TOKEN),
     ("invalid user ID or password", EtcdFailure.LOGIN),
     ("authentication is not enabled", EtcdFailure.LOGIN),
+    ("CommonName of client", EtcdFailure.COMMON_NAME),
     ("permission denied", EtcdFailure.FORBIDDEN),
     ("database space exceeded", EtcdFailure.NO_SPACE),
     ("lease not found", EtcdFailure.LEASE_LOST),

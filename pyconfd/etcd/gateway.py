@@ -170,4 +170,4 @@ def _reason(text: str) -> str:
         if found:
             text = rest
             break
-    return shown(text.rsplit(": ", 1)[-1].strip("')\"( ") or text)
+    return shown(text.rsplit(": ", 1)[-1].partition(" (_ssl")[0].strip("')\"( ") or text)

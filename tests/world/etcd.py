@@ -23,11 +23,15 @@ PATIENCE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What an etcd needs to speak TLS and to ask for client certificates; ``other_ca`` signed none of it."""
+    """What an etcd needs to speak TLS and to ask for client certificates; ``other_ca`` signed none of it.
+
+    ``client`` has no common name, ``named_client`` has one.
+    """
 
     ca: Path
     server: KeyPair
     client: KeyPair
+    named_client: KeyPair
     other_ca: Path
 
     @classmethod
@@ -36,7 +40,9 @@ class Tls:
         authority = CertificateAuthority(folder / "pki", "etcd-ca")
         # etcd's gateway dials itself with the server's certificate: it has to be one for clients too.
         other = CertificateAuthority(folder / "pki", "other-ca")
-        return cls(authority.cert, authority.both("etcd"), authority.client("pyconfd"), other.cert)
+        return cls(
+            authority.cert, authority.both("etcd"), authority.nameless_client(), authority.client("pyconfd"), other.cert
+        )
 
 
 class EtcdProcess:

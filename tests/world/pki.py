@@ -89,6 +89,11 @@ class CertificateAuthority:
         usages = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
         return self._issue(file_name, _name(file_name), usages, False, names)
 
+    def nameless_client(self, file_name: str = "nameless") -> KeyPair:
+        """A client certificate without a common name: the only kind that etcd's gateway takes beside users."""
+        subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "pyconfd")])
+        return self._issue(file_name, subject, ExtendedKeyUsageOID.CLIENT_AUTH, False)
+
     def client(
         self, common_name: str = "pyconfd", *, organization: str = "", expired: bool = False, file_name: str = ""
     ) -> KeyPair:
