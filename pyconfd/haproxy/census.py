@@ -1,5 +1,7 @@
 """Counts the servers that a configuration sends traffic to, for a guard that has no cluster to look at. Pure."""
 
+from itertools import pairwise
+
 from pyconfd.haproxy.sections import parse
 from pyconfd.model.context import Census
 
@@ -21,5 +23,4 @@ def census_of(text: str) -> Census:
 
 
 def _takes_traffic(options: tuple[str, ...]) -> bool:
-    pairs = zip(options, (*options[1:], ""), strict=True)
-    return "disabled" not in options and not any(option == "weight" and value == "0" for option, value in pairs)
+    return "disabled" not in options and ("weight", "0") not in pairwise(options)
