@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -97,27 +97,27 @@ class FakeNotifier:
 class LightConsumer:
     """The whole consumer but for HAProxy, in a thread."""
 
-    def __init__(self, etcd: EtcdProcess, folder: Path, **apply: Any) -> None:
+    def __init__(self, etcd: EtcdProcess, folder: Path, balancer: FakeBalancer | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.settings = Settings(
             etcd=etcd.settings(), haproxy=HaproxySettings(conf=str(folder / "haproxy.cfg")), state_dir=str(folder)
         )
-        self.balancer = FakeBalancer()
+        self.balancer = balancer or FakeBalancer()
         self.notifier = FakeNotifier()
         self.allowed: set[str] = set()
-        self._status: list[Status] = []
+        self.taken = Memory(str(folder), sharing.CONSUMED, self.settings.etcd.path)
         world = ConsumerWorld(
             source=sharing.publications(self.settings),
             balancer=self.balancer,
             notifier=self.notifier,
             clock=SystemClock(),
-            taken=Memory(str(folder), sharing.CONSUMED, self.settings.etcd.path),
+            taken=self.taken,
             count=census_of,
             allowed_holds=lambda: frozenset(self.allowed),
             forget_holds=self.allowed.clear,
             publish=lambda status: None,
         )
-        settings = replace(ApplySettings(boot_wait_s=1.0, retry_min_s=0.2, retry_max_s=1.0), **apply)
+        settings = ApplySettings(boot_wait_s=1.0, retry_min_s=0.2, retry_max_s=1.0)
         self.consumer = Consumer(world, settings, version="test", pid=os.getpid())
         self._thread = threading.Thread(target=self.consumer.run, daemon=True)
 

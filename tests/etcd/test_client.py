@@ -216,9 +216,13 @@ def test_a_silent_watch_ends(etcd: EtcdProcess) -> None:
 def test_a_full_etcd_is_explained(tmp_path: Path) -> None:
     with EtcdProcess(tmp_path / "etcd", arguments=("--quota-backend-bytes", str(4 * 1024 * 1024))) as etcd:
         client = EtcdClient(etcd.settings())
-        with pytest.raises(EtcdError) as failed:
+
+        def fill() -> None:
             for number in range(64):
                 client.put(f"/{number}".encode(), bytes(256 * 1024))
+
+        with pytest.raises(EtcdError) as failed:
+            fill()
         assert failed.value.kind is EtcdFailure.NO_SPACE
         assert "defragment" in str(failed.value)
         client.close()

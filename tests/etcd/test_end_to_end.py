@@ -55,7 +55,7 @@ def test_a_second_producer_takes_over_when_the_first_is_killed(stage: Stage) -> 
         stage.service("shop", "127.19.2.2")
         wait_for(lambda: "127.19.2.2" in light.text(), lambda: stage.log(second))
         assert "campaign.won" in stage.log(second)
-        number, _ = light.consumer._world.taken.load()
+        number, _ = light.taken.load()
         assert number == _pointer(stage)["number"] == 2
         assert light.status().failures_by_step == {}
 

@@ -51,5 +51,5 @@ def test_a_missing_certificate_is_named() -> None:
     def absent(path: str) -> bytes:
         raise FileNotFoundError(2, "No such file or directory", path)
 
-    with pytest.raises(RejectedInput, match="/own/certs/shop.pem"):
+    with pytest.raises(RejectedInput, match=r"/own/certs/shop\.pem"):
         localise(published(), "/own", absent)
