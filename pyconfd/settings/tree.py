@@ -6,14 +6,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pyconfd.settings.endpoints import etcd_endpoint
+from pyconfd.settings.etcd import EtcdSettings
 from pyconfd.settings.kinds import (
     Boolean,
     CaFile,
     Choice,
     Command,
     Count,
-    Kind,
     Listen,
     Listing,
     PathText,
@@ -26,24 +25,7 @@ from pyconfd.settings.kinds import (
     one_of,
     port_range,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What is known of one field of the tree, put into its annotation.
-
-    ``name`` replaces SECTION_FIELD in the flag and in ``PYCONFD_...``; only the options of python-confd have one.
-    ``old_env`` is the environment name that python-confd read; ``short`` a further flag; ``old_flags`` are those of
-    other predecessors; ``empty`` says what an empty value stands for.
-    """
-
-    about: str
-    kind: Kind
-    name: str = ""
-    old_env: str = ""
-    short: str = ""
-    empty: str = ""
-    old_flags: tuple[str, ...] = ()
+from pyconfd.settings.setting import Setting
 
 
 class ReadMode(StrEnum):
@@ -98,7 +80,6 @@ _LEVELS = Choice(
 _ADDRESS_TYPES = one_of("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 _NAMESPACE = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "the name of a namespace")
 _PRESET = one_of("domains")
-_KEY_PREFIX = Text(what="a prefix of keys, like /pyconfd/", optional=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,47 +272,6 @@ class ApplySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class EtcdSettings:
-    """``[etcd]``: where ``pyconfd publish`` puts the rendering and ``pyconfd consume`` takes it from."""
-
-    endpoints: Annotated[
-        tuple[str, ...],
-        Setting(
-            "URLs of etcd, tried in order; the first that answers is used",
-            Listing(etcd_endpoint, metavar="URL,..."),
-            old_flags=("--etcd-host",),
-        ),
-    ] = ("http://127.0.0.1:2379",)
-    path: Annotated[str, Setting("prefix of pyconfd's keys in etcd", _KEY_PREFIX)] = "/pyconfd/"
-    ca: Annotated[
-        str,
-        Setting(
-            "CA file that etcd's certificates are verified with",
-            _FILE,
-            old_flags=("--etcd-ca-file",),
-            empty="the system's",
-        ),
-    ] = ""
-    cert: Annotated[
-        str, Setting("client certificate for etcd", _FILE, old_flags=("--etcd-client-cert-file",), empty="none")
-    ] = ""
-    key: Annotated[
-        str,
-        Setting("key of the client certificate for etcd", _FILE, old_flags=("--etcd-client-key-file",), empty="none"),
-    ] = ""
-    user: Annotated[str, Setting("user name in etcd", Text(), empty="none")] = ""
-    password_file: Annotated[
-        str, Setting("file with the password of that user; read at each login", _FILE, empty="none")
-    ] = ""
-    timeout_s: Annotated[float, Setting("longest silence of etcd before it counts as dead", _WAIT)] = 5.0
-    lease_s: Annotated[
-        float, Setting("a producer that is silent for so long is replaced by the next", Seconds(least=2, above=False))
-    ] = 15.0
-    poll_s: Annotated[float, Setting("etcd is read this often, whatever a watch says", _WAIT)] = 30.0
-    keep: Annotated[int, Setting("published generations kept in etcd", Count(2, 100))] = 5
-
-
-@dataclass(frozen=True, slots=True)
 class StatusSettings:
     """``[status]``: the HTTP server for metrics and health; an empty ``listen`` switches it off."""
 
@@ -359,8 +299,8 @@ class Settings:
     presets: Annotated[PresetSettings, "which readings of the cluster, first one first"] = PresetSettings()
     haproxy: Annotated[HaproxySettings, "what is written where, how it is checked and loaded"] = HaproxySettings()
     apply: Annotated[ApplySettings, "when changes are applied and what is kept"] = ApplySettings()
-    etcd: Annotated[EtcdSettings, "for publish and consume: the etcd between one producer and many balancers"] = (
-        EtcdSettings()
+    etcd: Annotated[EtcdSettings, "for publish and consume: the etcd between one producer and many balancers"] = field(
+        default_factory=EtcdSettings
     )
     status: Annotated[StatusSettings, "metrics and health over HTTP"] = StatusSettings()
     log: Annotated[LogSettings, "what is logged, and how"] = LogSettings()

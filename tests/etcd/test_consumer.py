@@ -218,7 +218,7 @@ def test_a_boot_without_etcd_serves_the_last_good_one(
     again = LightConsumer(etcd, tmp_path / "consumer", first.balancer)
     stack.enter_context(again)
     wait_for(lambda: again.notifier.readies, "systemd is told")
-    assert again.notifier.readies == ["serving last good"]
+    assert again.notifier.readies == ["serving last good generation 1"]
     assert again.status().phase is Phase.SERVING_LAST_GOOD
     etcd.start()
     wait_for(lambda: again.status().phase is Phase.SERVING, lambda: f"{again.status()}")
