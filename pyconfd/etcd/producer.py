@@ -63,6 +63,7 @@ class EtcdBalancer:
         self._memory = memory
         self._keep = keep
         self._floor, _ = memory.load()
+        self._progress: Callable[[], None] = _nobody
         self._own: tuple[str, Rendering] | None = None
         self._seen: tuple[Value, Pointer | None] | None = None
         self._newer: UnknownFormatError | None = None
@@ -149,7 +150,8 @@ class EtcdBalancer:
         return self._campaign.standing.known
 
     def report_progress(self, progress: Callable[[], None]) -> None:
-        """Take it and leave it: no call here takes longer than its time-out."""
+        """Have ``progress`` called after each chunk."""
+        self._progress = progress
 
     def _why_unknown(self) -> tuple[Problem, ...]:
         try:
@@ -176,6 +178,7 @@ class EtcdBalancer:
         chunks = [self._keys.chunk(packed.stored.sha256, index) for index in range(len(packed.chunks))]
         for key, chunk in zip(chunks, packed.chunks, strict=True):
             self._client.put(key, chunk)
+            self._progress()
         compare = [
             at_revision(self._keys.pointer, found.mod_revision if found else 0),
             created_at(self._keys.campaign, fence),
@@ -243,6 +246,10 @@ class EtcdBalancer:
             self._memory.save(pointer.number, pointer.sha256)
         except TransientError as error:
             log.warning("memory.not_written", problem=str(error))
+
+
+def _nobody() -> None:
+    """Stand in before :meth:`EtcdBalancer.report_progress`."""
 
 
 def _not_leading(standing: Standing) -> Problem:

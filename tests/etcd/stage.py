@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -152,6 +153,7 @@ class Stage:
         self.http, self.https, self.stats = (free_port() for _ in range(3))
         self.fragments = fragments.directory()
         self._members: dict[str, list[EndpointSpec]] = {}
+        self._started: Counter[str] = Counter()
         self._processes: list[subprocess.Popen[bytes]] = []
         self.etcd_settings: dict[str, Any] = {}
 
@@ -180,7 +182,8 @@ class Stage:
             self.cluster.add_service("demo", name, ports=[port], annotations=annotations)
             self._members[name] = []
         for address in addresses:
-            pod = f"{name}-{len(self._members[name]) + 1}"
+            self._started[name] += 1
+            pod = f"{name}-{self._started[name]}"
             self.pods.add(pod, address)
             self._members[name].append(EndpointSpec(address, pod=pod, node="node-1"))
         self.cluster.set_endpoints("demo", name, self._members[name])

@@ -11,9 +11,16 @@ from cryptography import x509
 
 from tests.demo.clients import ask
 from tests.etcd.stage import LightConsumer, Stage, wait_for
+from tests.world.etcd import BINARY as ETCD
+from tests.world.etcd import EtcdProcess, Tls
+from tests.world.haproxy import BINARY as HAPROXY
+from tests.world.haproxy import free_port
 from tests.world.pki import CertificateAuthority, KeyPair
 
-pytestmark = pytest.mark.haproxy
+pytestmark = [
+    pytest.mark.haproxy,
+    pytest.mark.skipif(not Path(ETCD).exists() or not Path(HAPROXY).exists(), reason="no etcd or no haproxy binary"),
+]
 
 
 def test_one_producer_and_twenty_consumers(stage: Stage) -> None:
@@ -132,6 +139,54 @@ def test_private_keys_stay_where_they_are(stage: Stage, tmp_path: Path) -> None:
     _install(own, renewed)
     wait_for(lambda: _serial(stage.https) == _serial_of(renewed), lambda: stage.log(consumer))
     assert own.exists()
+
+
+def test_as_the_predecessors_users_typed_it_with_tls_and_a_password(tmp_path: Path) -> None:
+    tls = Tls.make(tmp_path)
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    with EtcdProcess(tmp_path / "etcd", tls=tls) as etcd, Stage(tmp_path / "stage", etcd) as stage:
+        path = "stackexchange.com/haproxy-kubefigurator/config"
+        etcd.demand_login("balancers", "secret", path)
+        stage.etcd_settings = {"user": "balancers", "password_file": str(password), "path": path}
+        stage.service("shop", "127.19.5.1")
+        haproxy = stage.balancer("balancer")
+        producer, consumer = stage.configure("producer"), stage.configure("consumer", haproxy)
+        flags = (
+            "--etcd-host", f"https://127.0.0.1:{free_port()}", "--etcd-host", etcd.url, "--etcd-path", path,
+            "--etcd-ca-file", str(tls.ca),
+            "--etcd-client-cert-file", str(tls.client.cert), "--etcd-client-key-file", str(tls.client.key),
+        )  # fmt: skip
+        viewed = stage.run("--config", str(producer), *flags, "view")
+        assert viewed.returncode == 0, viewed.stderr
+        assert "127.19.5.1" in viewed.stdout
+        assert etcd.ctl("get", path, "--prefix").stdout == ""
+        applied = stage.run("--config", str(producer), *flags, "apply")
+        assert applied.returncode == 0, applied.stderr
+        assert applied.stdout == f"Published below {path} as generation 1.\n"
+        assert "says all of it already" in stage.run("--config", str(producer), *flags, "apply").stdout
+        stage.start("consume", consumer)
+        wait_for(haproxy.conf.exists, lambda: stage.log(consumer))
+        haproxy.start()
+        wait_for(lambda: ask(stage.http, "shop.example.com") == "shop-1", lambda: stage.log(consumer))
+        # Everything gone at once: held unless it is meant.
+        stage.empty("shop")
+        held = stage.run("--config", str(producer), *flags, "apply")
+        assert held.returncode == 1
+        assert "endpoints" in held.stderr
+        stage.service("shop", "127.19.5.2")
+        stage.start("watch", producer)
+        wait_for(lambda: ask(stage.http, "shop.example.com") == "shop-2", lambda: stage.log(producer))
+        second = stage.run("publish", "--once", "--config", str(producer))
+        assert second.returncode == 75
+        assert "publishes" in second.stderr
+        # A wrong password and a wrong CA are named, and change nothing that serves.
+        password.write_text("wrong")
+        wrong = stage.run("publish", "--once", "--config", str(producer))
+        assert (wrong.returncode, "invalid user ID or password" in wrong.stderr) == (75, True)
+        wrong = stage.run("publish", "--once", "--config", str(producer), "--etcd-ca", str(tls.other_ca))
+        assert (wrong.returncode, "no trusted connection" in wrong.stderr) == (75, True)
+        assert ask(stage.http, "shop.example.com").startswith("shop-")
 
 
 def _install(path: Path, pair: KeyPair) -> None:
