@@ -24,7 +24,7 @@ packages-demo:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy
 
 packages-test:
-	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client
 
 $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)

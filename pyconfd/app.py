@@ -14,7 +14,7 @@ from typing import Any, Self
 import msgspec
 import structlog
 
-from pyconfd import __version__, guard, wiring
+from pyconfd import __version__, guard, sharing, wiring
 from pyconfd import fragments as shipped
 from pyconfd.daemon.loop import EXIT_OK, Daemon, LoopSettings
 from pyconfd.daemon.notify import SystemdNotifier
@@ -350,6 +350,21 @@ def allow(settings: Settings, hold_id: str) -> str:
         problem = Problem(settings.runtime_dir, f"cannot be written: {error.strerror}", "run it as root or as pyconfd")
         raise TransientError(problem) from error
     return f"The change {hold_id} will be applied within two seconds; pyconfd status shows it."
+
+
+def publish(settings: Resolved) -> int:
+    """Watch the cluster and publish to etcd until it is asked to stop."""
+    return sharing.publish(settings)
+
+
+def publish_once(settings: Settings) -> str:
+    """Render, check and publish to etcd; give a sentence about it."""
+    return sharing.publish_once(settings)
+
+
+def consume(settings: Resolved) -> int:
+    """Watch etcd and apply what is published until it is asked to stop."""
+    return sharing.consume(settings)
 
 
 def fragments_dir() -> str:

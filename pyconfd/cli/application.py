@@ -148,6 +148,18 @@ class Application(Protocol):
         """Let a held change through once; give a sentence about it."""
         ...
 
+    def publish(self, settings: Resolved) -> int:
+        """Publish to etcd until it is asked to stop; give the exit code."""
+        ...
+
+    def publish_once(self, settings: Settings) -> str:
+        """Publish to etcd once; give a sentence about it."""
+        ...
+
+    def consume(self, settings: Resolved) -> int:
+        """Apply what is published in etcd until it is asked to stop; give the exit code."""
+        ...
+
     def fragments_dir(self) -> str:
         """Give the directory of the shipped fragments."""
         ...

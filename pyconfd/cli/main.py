@@ -9,15 +9,17 @@ import click
 from click.shell_completion import get_completion_class
 
 from pyconfd import __version__
-from pyconfd.cli.application import Outside
+from pyconfd.cli import sharing
+from pyconfd.cli.calling import outside as _outside
+from pyconfd.cli.calling import resolved as _resolved
+from pyconfd.cli.calling import settings_of as _settings
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.fragments import copy_fragments
 from pyconfd.cli.migrate import migrate
-from pyconfd.cli.options import flags_of
 from pyconfd.cli.output import print_files, print_json, print_notes, print_plan, print_refused, print_text
 from pyconfd.cli.program import CONTEXT_SETTINGS, Program, teach
 from pyconfd.errors import ConfigurationError, Problem
-from pyconfd.settings import Resolved, Settings, resolve, show
+from pyconfd.settings import show
 
 _USAGE = {Exit.USAGE: "the command line is wrong", Exit.CONFIGURATION: "settings are wrong; all problems are listed"}
 _TEMPORARY = "something is away: an API server, a directory, a program; try again when it is back"
@@ -35,22 +37,6 @@ _snapshot = click.option(
 _output = click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
 )
-
-
-def _outside(ctx: click.Context) -> Outside:
-    return ctx.obj if isinstance(ctx.obj, Outside) else Outside()
-
-
-def _resolved(ctx: click.Context) -> Resolved:
-    outside = _outside(ctx)
-    return resolve(flags_of(ctx), outside.environ, outside.read)
-
-
-def _settings(ctx: click.Context) -> Settings:
-    """Give the settings for a command that ends at once, and print their notes."""
-    resolved = _resolved(ctx)
-    print_notes(resolved.notes)
-    return resolved.settings
 
 
 def _run(ctx: click.Context) -> int:
@@ -312,6 +298,10 @@ def rbac(ctx: click.Context, /, **_: object) -> int:
     """Print the RBAC manifest."""
     print_text(_outside(ctx).app().rbac(_settings(ctx)), newline=False)
     return Exit.OK
+
+
+for _command in sharing.COMMANDS:
+    cli.add_command(_command)
 
 
 @cli.command(

@@ -11,7 +11,7 @@ from pyconfd.model.rendering import Rendering
 
 
 class Step(StrEnum):
-    """The steps of a reconciliation, in order."""
+    """The steps of a reconciliation, in order; PUBLISH is a producer's in place of those from INSTALL on."""
 
     TRANSLATE = "translate"
     RENDER = "render"
@@ -22,6 +22,7 @@ class Step(StrEnum):
     RELOAD = "reload"
     VERIFY = "verify"
     RECORD = "record"
+    PUBLISH = "publish"
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,13 +59,18 @@ class ResourceState:
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
-    """The state of a source; ``synced`` once every resource has been listed."""
+    """The state of a source; ``synced`` once every resource has been listed.
+
+    ``etcd`` are the endpoints of etcd, for who publishes or consumes; ``note`` says in words what that one does.
+    """
 
     synced: bool = False
     last_sync_at: float = 0.0
     api_servers: tuple[ApiServerState, ...] = ()
     resources: tuple[ResourceState, ...] = ()
     credentials: tuple[CredentialState, ...] = ()
+    etcd: tuple[ApiServerState, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

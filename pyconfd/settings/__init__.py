@@ -1,5 +1,6 @@
 """One typed tree of settings: flag > environment > file > default; all that is known of them stands in the tree."""
 
+from pyconfd.settings.etcd import EtcdSettings
 from pyconfd.settings.resolve import Resolved, resolve, resolve_again
 from pyconfd.settings.sources import Origin, Source
 from pyconfd.settings.tree import (
@@ -21,6 +22,7 @@ from pyconfd.settings.tree import (
 __all__ = [
     "ApplySettings",
     "BackendTarget",
+    "EtcdSettings",
     "HaproxySettings",
     "KubernetesSettings",
     "LogSettings",

@@ -36,6 +36,7 @@ def contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin], rea
     sound = _Sound(values, origins)
     yield from _reversed_bounds(sound)
     yield from _half_a_client_certificate(sound, read)
+    yield from _half_an_etcd_credential(sound)
     if sound.get("kubernetes.in_cluster") == (True,) and (sound.get("kubernetes.kubeconfig") or ("",))[0]:
         yield sound.problem("kubernetes.kubeconfig", "kubeconfig and in_cluster exclude each other", "leave one out")
     if sound.get("haproxy.reload_method", "haproxy.reload_cmd") == (ReloadMethod.COMMAND, ()):
@@ -63,10 +64,23 @@ def _half_a_client_certificate(sound: _Sound, read: ReadText) -> Iterator[Proble
         yield sound.problem("kubernetes.ssl_cert", "a client certificate without its key", remedy)
 
 
+def _half_an_etcd_credential(sound: _Sound) -> Iterator[Problem]:
+    pairs = (("etcd.cert", "etcd.key"), ("etcd.user", "etcd.password_file"))
+    for one, other in (*pairs, *((other, one) for one, other in pairs)):
+        values = sound.get(one, other)
+        if values and values[0] and not values[1]:
+            yield sound.problem(one, f"{one} without {other}", _set(other))
+    if sound.get("etcd.endpoints") == ((),):
+        yield sound.problem("etcd.endpoints", "at least one is needed", "the usual one is http://127.0.0.1:2379")
+
+
 def remarks(values: Mapping[str, Any], origins: Mapping[str, Origin], read: ReadText) -> Iterator[str]:
     """Give one sentence for each thing that works and may still not be what was meant."""
     if values["kubernetes.ssl_ca"] is False:
         yield f"{origins['kubernetes.ssl_ca']}: the API servers' certificates are not verified; anybody may answer"
+    plain = [url for url in values["etcd.endpoints"] if url.startswith("http://") and "//127." not in url]
+    if values["etcd.user"] and plain:
+        yield f"{origins['etcd.endpoints']}: the password for etcd goes to {plain[0]} in clear text; use https"
     interval = origins["kubernetes.interval_s"]
     if interval.source is not Source.DEFAULT and values["kubernetes.mode"] is ReadMode.WATCH:
         yield (

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin
 
 from pyconfd.settings.kinds import Kind
-from pyconfd.settings.tree import Setting, Settings
+from pyconfd.settings.setting import Setting
+from pyconfd.settings.tree import Settings
 
 ENV_PREFIX = "PYCONFD_"
 CONFIG_ENV = "PYCONFD_CONFIG"
@@ -64,7 +65,7 @@ def _row(section: str, item: Field[Any], about: Setting) -> Row:
         kind=about.kind,
         default=default,
         about=about.about,
-        flags=(about.short, flag) if about.short else (flag,),
+        flags=(*((about.short,) if about.short else ()), flag, *about.also),
         env=ENV_PREFIX + name.upper(),
         old_env=about.old_env,
         empty=about.empty,

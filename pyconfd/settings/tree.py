@@ -6,13 +6,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from pyconfd.settings.etcd import EtcdSettings
 from pyconfd.settings.kinds import (
     Boolean,
     CaFile,
     Choice,
     Command,
     Count,
-    Kind,
     Listen,
     Listing,
     PathText,
@@ -25,23 +25,7 @@ from pyconfd.settings.kinds import (
     one_of,
     port_range,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What is known of one field of the tree, put into its annotation.
-
-    ``name`` replaces SECTION_FIELD in the flag and in ``PYCONFD_...``; only the options of python-confd have one.
-    ``old_env`` is the environment name that python-confd read; ``short`` a further flag; ``empty`` says what an empty
-    value stands for.
-    """
-
-    about: str
-    kind: Kind
-    name: str = ""
-    old_env: str = ""
-    short: str = ""
-    empty: str = ""
+from pyconfd.settings.setting import Setting
 
 
 class ReadMode(StrEnum):
@@ -315,6 +299,9 @@ class Settings:
     presets: Annotated[PresetSettings, "which readings of the cluster, first one first"] = PresetSettings()
     haproxy: Annotated[HaproxySettings, "what is written where, how it is checked and loaded"] = HaproxySettings()
     apply: Annotated[ApplySettings, "when changes are applied and what is kept"] = ApplySettings()
+    etcd: Annotated[EtcdSettings, "for publish and consume: the etcd between one producer and many balancers"] = field(
+        default_factory=EtcdSettings
+    )
     status: Annotated[StatusSettings, "metrics and health over HTTP"] = StatusSettings()
     log: Annotated[LogSettings, "what is logged, and how"] = LogSettings()
     state_dir: Annotated[str, Setting("history and last good configuration; survives a reboot", _DIRECTORY)] = (

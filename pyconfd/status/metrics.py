@@ -115,6 +115,12 @@ def _api_servers(status: Status) -> Iterator[Metric]:
         in_use.add_metric([server.url], float(server.in_use))
         last_ok.add_metric([server.url], server.last_ok_at)
     yield from (up, in_use, last_ok)
+    etcd = GaugeMetricFamily(
+        "pyconfd_etcd_up", "1 if the endpoint of etcd answered when last asked.", labels=["server"]
+    )
+    for server in status.source.etcd:
+        etcd.add_metric([server.url], float(server.healthy))
+    yield etcd
 
 
 def _credentials(status: Status) -> Iterator[Metric]:

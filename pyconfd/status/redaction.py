@@ -54,6 +54,8 @@ def public_status(status: Status) -> Status:
     source = replace(
         status.source,
         api_servers=tuple(_server(server) for server in status.source.api_servers),
+        etcd=tuple(_server(server) for server in status.source.etcd),
+        note=redacted(status.source.note),
         resources=tuple(_resource(resource) for resource in status.source.resources),
         credentials=tuple(_credential(credential) for credential in status.source.credentials),
     )

@@ -113,19 +113,23 @@ def _ages(report: StatusReport, status: Status) -> Iterator[str]:
     if not alive.good:
         yield alive.reason
     age = sync_age_s(status, report.now)
+    whence = "API server" if status.source.api_servers or not status.source.etcd else "etcd"
     if age == float("inf"):
         if status.phase is not Phase.STARTING:
-            yield "no API server has given the whole data yet: what serves is the last good configuration, or nothing"
+            yield f"no {whence} has given the whole data yet: what serves is the last good configuration, or nothing"
     elif age >= STALE_AFTER_S:
-        yield f"the data is {short(age)} old: no API server confirms it (limit {short(STALE_AFTER_S)})"
+        yield f"the data is {short(age)} old: no {whence} confirms it (limit {short(STALE_AFTER_S)})"
 
 
 def _source(report: StatusReport, status: Status, pen: _Pen) -> Iterator[str]:
     now, was = report.now, "" if report.running else "was "
-    servers = [_server(server, now, was, pen) for server in status.source.api_servers]
-    remedies = [_remedy(server.last_error) for server in status.source.api_servers]
-    lines = ([line, *remedy] for line, remedy in zip(_aligned(servers), remedies, strict=True))
-    yield from _section("API servers", lines, pen)
+    for title, states in (("API servers", status.source.api_servers), ("etcd", status.source.etcd)):
+        servers = [_server(server, now, was, pen) for server in states]
+        remedies = [_remedy(server.last_error) for server in states]
+        lines = [[line, *remedy] for line, remedy in zip(_aligned(servers), remedies, strict=True)]
+        if title == "etcd" and status.source.note:
+            lines.append([clean(status.source.note)])
+        yield from _section(title, lines, pen)
     credentials = [_credential(credential, now, pen) for credential in status.source.credentials]
     yield from _section("Credentials", ([line] for line in _aligned(credentials)), pen)
     reachable = any(server.healthy for server in status.source.api_servers)

@@ -105,6 +105,20 @@ class FakeApp:
         self._asked("allow", settings, hold_id)
         return f"{hold_id} will be applied"
 
+    def publish(self, settings: Resolved) -> int:
+        self.resolved = settings
+        self._asked("publish", settings.settings)
+        return 0
+
+    def publish_once(self, settings: Settings) -> str:
+        self._asked("publish_once", settings)
+        return "Published as generation 7."
+
+    def consume(self, settings: Resolved) -> int:
+        self.resolved = settings
+        self._asked("consume", settings.settings)
+        return 0
+
     def fragments_dir(self) -> str:
         return self.fragments
 

@@ -51,7 +51,7 @@ def _texts(kind: Kind) -> st.SearchStrategy[str]:
         case Choice():
             return st.sampled_from(kind.words)
         case Seconds():
-            return st.floats(0.001, 86400).map(lambda number: f"{number:.3f}".rstrip("0") + "1")
+            return st.floats(max(kind.least, 0.001), 86400).map(lambda number: f"{number:.3f}".rstrip("0") + "1")
         case Count():
             return st.integers(kind.least, kind.most).map(str)
         case Listen():

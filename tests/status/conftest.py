@@ -42,6 +42,11 @@ SAMPLE = Status(
             CredentialState("client certificate", expires_at=NOW + 200 * DAY),
             CredentialState("token"),
         ),
+        etcd=(
+            ApiServerState("https://10.0.1.1:2379", in_use=True, healthy=True, last_ok_at=NOW - 5),
+            ApiServerState("https://10.0.1.2:2379", last_error="no answer in time", last_error_at=NOW - 40),
+        ),
+        note="stands by: lb-1/77 publishes",
     ),
     generation=Generation(12, "ab" * 32, NOW - 200, reasons=("servers_changed",)),
     verified=True,

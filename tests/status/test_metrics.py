@@ -87,6 +87,11 @@ def test_the_state_of_each_api_server(sample: Samples) -> None:
     assert sample.value("pyconfd_api_server_in_use", server=down) == 0
 
 
+def test_the_state_of_each_etcd(sample: Samples) -> None:
+    assert sample.value("pyconfd_etcd_up", server="https://10.0.1.1:2379") == 1
+    assert sample.value("pyconfd_etcd_up", server="https://10.0.1.2:2379") == 0
+
+
 def test_credentials_without_an_expiry_have_no_expiry_sample(sample: Samples) -> None:
     name = "pyconfd_credential_expiry_timestamp_seconds"
     assert sample.labels_of(name, "credential") == {"client certificate"}

@@ -30,11 +30,26 @@ def test_it_fits_a_screen(make_status: Callable[..., Status]) -> None:
 def test_columns_stand_under_each_other_with_and_without_colour(make_status: Callable[..., Status]) -> None:
     for colour in (False, True):
         lines = shown(make_status(), colour=colour).splitlines()
-        first, second = (line for line in lines if "https://" in line)
+        first, second = (line for line in lines if ":6443" in line)
         assert first.replace("\033[32m", "").replace("\033[0m", "").index("in use") == len(
             "  https://10.0.0.1:6443  down  "
         )
         assert "connection refused (40 s ago)" in second
+
+
+def test_etcd_stands_beside_the_cluster_with_what_this_producer_does(make_status: Callable[..., Status]) -> None:
+    lines = shown(make_status()).splitlines()
+    start = lines.index("etcd")
+    assert "https://10.0.1.1:2379  up    in use  answered 5 s ago" in lines[start + 1]
+    assert "https://10.0.1.2:2379  down          no answer in time (40 s ago)" in lines[start + 2]
+    assert lines[start + 3] == "  stands by: lb-1/77 publishes"
+
+
+def test_a_consumer_blames_etcd_and_no_api_server(make_status: Callable[..., Status]) -> None:
+    source = replace(make_status().source, api_servers=(), last_sync_at=make_status().now - 1000)
+    text = shown(make_status(source=source))
+    assert "no etcd confirms it" in text
+    assert "API server" not in text
 
 
 def test_colour_only_when_asked(make_status: Callable[..., Status]) -> None:

@@ -83,6 +83,17 @@ class CertificateAuthority:
         names = x509.SubjectAlternativeName([_alternative_name(host) for host in hosts])
         return self._issue(file_name, _name("fake-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, expired, names)
 
+    def both(self, file_name: str, hosts: Sequence[str] = ("127.0.0.1", "::1", "localhost")) -> KeyPair:
+        """A certificate for a server that is its own client too, as an etcd is."""
+        names = x509.SubjectAlternativeName([_alternative_name(host) for host in hosts])
+        usages = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._issue(file_name, _name(file_name), usages, False, names)
+
+    def nameless_client(self, file_name: str = "nameless") -> KeyPair:
+        """A client certificate without a common name: the only kind that etcd's gateway takes beside users."""
+        subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "pyconfd")])
+        return self._issue(file_name, subject, ExtendedKeyUsageOID.CLIENT_AUTH, False)
+
     def client(
         self, common_name: str = "pyconfd", *, organization: str = "", expired: bool = False, file_name: str = ""
     ) -> KeyPair:
@@ -94,7 +105,7 @@ class CertificateAuthority:
         self,
         file_name: str,
         subject: x509.Name,
-        usage: x509.ObjectIdentifier,
+        usage: x509.ObjectIdentifier | tuple[x509.ObjectIdentifier, ...],
         expired: bool,
         names: x509.SubjectAlternativeName | None = None,
     ) -> KeyPair:
@@ -104,7 +115,7 @@ class CertificateAuthority:
         builder = (
             self._builder(subject, start, end, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usage if isinstance(usage, tuple) else [usage]), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         if names:

@@ -1,0 +1,287 @@
+"""Puts renderings into etcd: for the loop it is a balancer whose generations are publications."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
+from pyconfd.etcd.campaign import Campaign, Standing
+from pyconfd.etcd.client import EtcdClient, Value, at_revision, created_at, deleting, exists, putting
+from pyconfd.etcd.failures import EtcdError
+from pyconfd.etcd.keys import Keys
+from pyconfd.etcd.memory import Memory
+from pyconfd.etcd.publication import (
+    Former,
+    Packed,
+    Pointer,
+    Producer,
+    PublishedFile,
+    UnknownFormatError,
+    pack,
+    read_pointer,
+    write_pointer,
+)
+from pyconfd.model.context import Census
+from pyconfd.model.outcome import Applied, Generation, Outcome, Step, Stored, Unchanged
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
+from pyconfd.model.rendering import FileKind, Rendering
+
+log = structlog.get_logger(__name__)
+
+READER_S = 300.0
+"""Chunks stay for so long after their generation was replaced, however many came since: a slow reader ends in peace."""
+MAX_HISTORY = 200
+_DELETIONS = 100
+
+
+class EtcdBalancer:
+    """The producer's side.
+
+    ``check`` judges a rendering as HAProxy would (raises RejectedInput or TransientError). ``files_dir`` is where the
+    renderings' declared files belong. While another producer holds the campaign nothing is written.
+    """
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        campaign: Campaign,
+        *,
+        keys: Keys,
+        check: Callable[[Rendering], None],
+        files_dir: str,
+        producer: Producer,
+        memory: Memory,
+        keep: int,
+    ) -> None:
+        self._client = client
+        self._campaign = campaign
+        self._keys = keys
+        self._check = check
+        self._files_dir = files_dir
+        self._producer = producer
+        self._memory = memory
+        self._keep = keep
+        self._floor, _ = memory.load()
+        self._progress: Callable[[], None] = _nobody
+        self._own: tuple[str, Rendering] | None = None
+        self._seen: tuple[Value, Pointer | None] | None = None
+        self._newer: UnknownFormatError | None = None
+
+    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
+        """Give none: which ports are free is known where the rendering is consumed, and judged there."""
+        del rendering
+        return frozenset()
+
+    def last_good(self) -> Stored | None:
+        """Give what is published, None where that is nothing or not known; its text is not read back."""
+        pointer = self._pointer(self._campaign.standing.pointer)
+        if pointer is None:
+            return None
+        own = self._own[1] if self._own and self._own[0] == pointer.sha256 else None
+        generation = Generation(
+            number=pointer.number,
+            digest=own.digest if own else "",
+            applied_at=pointer.created,
+            curdate=pointer.curdate,
+            census=pointer.census,
+        )
+        return Stored(generation, own or Rendering(()))
+
+    def plan(self, rendering: Rendering) -> Plan:
+        """Compare with what is published; nothing is to be done while another producer leads.
+
+        Raises:
+            ApplyError: it is not known what is published.
+            RejectedInput: it cannot be published.
+        """
+        standing = self._campaign.standing
+        if not standing.known:
+            raise ApplyError(Step.PUBLISH, *self._why_unknown())
+        pointer = self._pointer(standing.pointer)
+        if self._newer is not None:
+            raise self._newer
+        if not rendering.pieces and pointer is not None:
+            return Noop()  # what last_good gives for what another producer rendered
+        packed = pack(rendering, self._files_dir)
+        if pointer is None:
+            reason = ReloadReason.FILE_EDITED if self._floor else ReloadReason.FIRST_CONFIGURATION
+            return Reload((reason,), ("nothing is published",))
+        if not standing.leads:
+            return Noop()
+        if pointer.number < self._floor:
+            return Reload((ReloadReason.FILE_EDITED,), (f"etcd went back from {self._floor} to {pointer.number}",))
+        if pointer.sha256 == packed.sha256:
+            self._own = (packed.sha256, rendering)
+            return Noop()
+        return Reload(_reasons(pointer, packed))
+
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+        """Check and publish.
+
+        Raises:
+            RejectedInput: HAProxy refuses it, or it cannot be published; nothing was written.
+            TransientError: the check could not be run.
+            ApplyError: it could not be published; what was published before still is.
+        """
+        standing = self._campaign.standing
+        if not standing.leads:
+            raise ApplyError(Step.PUBLISH, _not_leading(standing))
+        packed = pack(rendering, self._files_dir)
+        self._check(rendering)
+        try:
+            pointer = self._write(packed, standing.fence, curdate=curdate, census=census, now=now)
+        except EtcdError as error:
+            raise ApplyError(Step.PUBLISH, *error.problems) from error
+        self._own = (packed.sha256, rendering)
+        generation = Generation(
+            number=pointer.number,
+            digest=rendering.digest,
+            applied_at=now,
+            curdate=curdate,
+            reasons=tuple(reason.value for reason in plan.reasons),
+            census=census,
+        )
+        return Applied(generation, plan, verified=True)
+
+    def restore_last_good(self, now: float) -> Outcome | None:
+        """Say that what is published stays; None where nothing is."""
+        del now
+        last = self.last_good()
+        return Unchanged(last.generation) if last else None
+
+    def runs(self) -> bool:
+        """Say whether there is something that takes publications: etcd."""
+        return self._campaign.standing.known
+
+    def report_progress(self, progress: Callable[[], None]) -> None:
+        """Have ``progress`` called after each chunk."""
+        self._progress = progress
+
+    def _why_unknown(self) -> tuple[Problem, ...]:
+        try:
+            self._client.read(self._keys.pointer)
+        except EtcdError as error:
+            return error.problems
+        return (Problem("etcd", "it is not decided yet which producer publishes", "nothing to do"),)
+
+    def _write(self, packed: Packed, fence: int, *, curdate: str, census: Census, now: float) -> Pointer:
+        found = self._client.read(self._keys.pointer)
+        former = self._pointer(found)
+        if self._newer is not None:
+            raise self._newer
+        number = max(former.number if former else 0, self._floor) + 1
+        content = write_pointer(
+            packed,
+            number=number,
+            producer=self._producer,
+            created=now,
+            curdate=curdate,
+            census=census,
+            history=_history(former, self._keep, now),
+        )
+        chunks = [self._keys.chunk(packed.stored.sha256, index) for index in range(len(packed.chunks))]
+        for key, chunk in zip(chunks, packed.chunks, strict=True):
+            self._client.put(key, chunk)
+            self._progress()
+        compare = [
+            at_revision(self._keys.pointer, found.mod_revision if found else 0),
+            created_at(self._keys.campaign, fence),
+            *(exists(key) for key in chunks),
+        ]
+        written = self._put_pointer(compare, content)
+        if written is None:
+            self._campaign.look()
+            message = f"generation {number} was not published: another producer wrote meanwhile, or the lease ended"
+            raise ApplyError(Step.PUBLISH, Problem("etcd", message, "nothing to do: it is tried again"))
+        self._campaign.wrote(written)
+        pointer = self._pointer(written)
+        if pointer is None:
+            raise AssertionError("what was just written can be read")
+        self._collect(pointer, fence, written)
+        return pointer
+
+    def _put_pointer(self, compare: Sequence[dict[str, Any]], content: bytes) -> Value | None:
+        """Write the pointer if ``compare`` holds; give what it holds then, None where it is not ours."""
+        lost: EtcdError | None = None
+        try:
+            self._client.transact(compare, [putting(self._keys.pointer, content)])
+        except EtcdError as error:
+            lost = error  # nobody knows whether it was done; what the key holds does
+        found = self._client.read(self._keys.pointer)
+        if found is not None and found.content == content:
+            return found
+        if lost is not None:
+            raise lost
+        return None
+
+    def _collect(self, pointer: Pointer, fence: int, written: Value) -> None:
+        """Delete chunks that no kept generation needs; only while pointer and campaign are still ours."""
+        wanted = {pointer.stored.sha256, *(former.stored for former in pointer.history)}
+        compare = [at_revision(self._keys.pointer, written.mod_revision), created_at(self._keys.campaign, fence)]
+        try:
+            stale = [key for key in self._client.keys(self._keys.chunks) if self._keys.stored_of(key) not in wanted]
+            for start in range(0, len(stale), _DELETIONS):
+                self._client.transact(compare, [deleting(key) for key in stale[start : start + _DELETIONS]])
+        except EtcdError as error:
+            log.debug("chunks.left", problem=str(error))  # the next publication sees to it
+
+    def _pointer(self, found: Value | None) -> Pointer | None:
+        """Give what a value says; None where it is nothing that can be read, which is written anew."""
+        if found is None:
+            self._newer = None
+            return None
+        if self._seen is None or self._seen[0] != found:
+            self._newer = None
+            pointer: Pointer | None = None
+            try:
+                pointer = read_pointer(found.content)
+            except UnknownFormatError as error:
+                self._newer = error
+            except RejectedInput as error:
+                log.warning("pointer.damaged", problem=str(error))
+            self._seen = (found, pointer)
+            if pointer is not None and pointer.number > self._floor:
+                self._floor = pointer.number
+                self._remember(pointer)
+        return self._seen[1]
+
+    def _remember(self, pointer: Pointer) -> None:
+        try:
+            self._memory.save(pointer.number, pointer.sha256)
+        except TransientError as error:
+            log.warning("memory.not_written", problem=str(error))
+
+
+def _nobody() -> None:
+    """Stand in before :meth:`EtcdBalancer.report_progress`."""
+
+
+def _not_leading(standing: Standing) -> Problem:
+    if standing.holder:
+        return Problem("etcd", f"the producer {standing.holder} publishes; this one stands by", "nothing to do")
+    return Problem("etcd", "the lease of this producer ended; it stands again", "is etcd slow, or etcd.lease_s short?")
+
+
+def _history(former: Pointer | None, keep: int, now: float) -> tuple[Former, ...]:
+    """Give the former generations whose chunks stay, newest first; ``created`` is when each was published."""
+    if former is None:
+        return ()
+    entries = [Former(former.number, former.stored.sha256, former.created), *former.history]
+    replaced_at = [now, *(entry.created for entry in entries)]
+    kept = [entry for index, entry in enumerate(entries) if index < keep - 1 or now - replaced_at[index] < READER_S]
+    return tuple(kept[:MAX_HISTORY])
+
+
+def _reasons(pointer: Pointer, packed: Packed) -> tuple[ReloadReason, ...]:
+    def of_kind(files: Sequence[PublishedFile], kind: FileKind) -> list[PublishedFile]:
+        return [file for file in files if file.kind is kind]
+
+    reasons = []
+    if of_kind(pointer.files, FileKind.CERTIFICATE) != of_kind(packed.files, FileKind.CERTIFICATE):
+        reasons.append(ReloadReason.CERTIFICATES_CHANGED)
+    if of_kind(pointer.files, FileKind.MAP) != of_kind(packed.files, FileKind.MAP):
+        reasons.append(ReloadReason.MAPS_CHANGED)
+    if pointer.text_sha256 != packed.text_sha256 or not reasons:
+        reasons.append(ReloadReason.TEXT_CHANGED)
+    return tuple(sorted(reasons))

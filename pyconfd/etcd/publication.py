@@ -1,0 +1,332 @@
+"""A rendering as what stands in etcd, and back: one pointer and the chunks that it names. Pure.
+
+The pointer says all that a consumer needs to find out whether it holds the whole of one rendering and nothing else;
+its field ``check`` covers the pointer itself. Private keys are no part of it: a certificate is named by its path and
+the SHA-256 of its public part.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Annotated, Any
+
+import msgspec
+
+from pyconfd.errors import Problem, RejectedInput
+from pyconfd.model.context import Census
+from pyconfd.model.outcome import Step
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+
+FORMAT = 1
+CHUNK_BYTES = 512 * 1024
+"""Well below etcd's limit for one request (1.5 MiB, ``--max-request-bytes``)."""
+MAX_CHUNKS = 100
+"""All are named in one transaction, which takes 128 operations (etcd's ``--max-txn-ops``)."""
+MAX_POINTER_BYTES = 1024 * 1024
+MAX_BYTES = 512 * 1024 * 1024
+"""Nothing larger is unpacked."""
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+_Size = Annotated[int, msgspec.Meta(ge=0, le=MAX_BYTES)]
+_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """Fields that this version does not know are left to the next."""
+
+
+class PublishedPiece(_Record, frozen=True):
+    """The text that one fragment gave, by its length in UTF-8."""
+
+    fragment: str
+    bytes: _Size
+
+
+class PublishedFile(_Record, frozen=True):
+    """A map, or a certificate by its name only: then ``bytes`` is 0 and ``sha256`` that of its public part."""
+
+    kind: FileKind
+    path: str
+    sha256: _Digest
+    bytes: _Size = 0
+
+
+class Stored(_Record, frozen=True):
+    """What the chunks are when put together: compressed, and named by their SHA-256."""
+
+    sha256: _Digest
+    bytes: _Size
+    chunks: tuple[_Digest, ...]
+    encoding: str = "zlib"
+
+
+class Former(_Record, frozen=True):
+    """A former generation whose chunks are still there; ``created`` is seconds since the epoch."""
+
+    number: int
+    stored: _Digest
+    created: float
+
+
+class Producer(_Record, frozen=True):
+    """Who wrote it."""
+
+    name: str
+    version: str
+
+
+class Pointer(_Record, frozen=True):
+    """What the pointer key holds. ``sha256`` names the rendering: equal for two that are the same."""
+
+    format: int
+    number: Annotated[int, msgspec.Meta(ge=1)]
+    sha256: _Digest
+    text_sha256: _Digest
+    pieces: tuple[PublishedPiece, ...]
+    files: tuple[PublishedFile, ...]
+    files_dir: str
+    stored: Stored
+    producer: Producer
+    created: float
+    curdate: str = ""
+    claimed: int = 0
+    total: int = 0
+    history: tuple[Former, ...] = ()
+
+    @property
+    def census(self) -> Census:
+        """How many endpoints the producer saw."""
+        return Census(self.claimed, self.total)
+
+
+class DamagedError(RejectedInput):
+    """What was read is not what a producer wrote."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Problem("etcd", message, "the next publication mends it; see docs/etcd.md"), step=Step.CHECK)
+
+
+class UnknownFormatError(RejectedInput):
+    """A newer pyconfd wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A rendering ready to be put: what the pointer says of it, and the chunks."""
+
+    sha256: str
+    text_sha256: str
+    pieces: tuple[PublishedPiece, ...]
+    files: tuple[PublishedFile, ...]
+    files_dir: str
+    stored: Stored
+    chunks: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a consumer got, verified: pieces, maps, and the certificates that it has to have itself."""
+
+    pointer: Pointer
+    pieces: tuple[Piece, ...]
+    maps: tuple[OutputFile, ...]
+    certificates: tuple[PublishedFile, ...]
+
+
+def public_part(pem: str) -> str:
+    """Give the certificates of a PEM text, without any key."""
+    return "".join(f"{found}\n" for found in _CERTIFICATE.findall(pem.replace("\r", "")))
+
+
+def pack(rendering: Rendering, files_dir: str, *, chunk_bytes: int = CHUNK_BYTES) -> Packed:
+    """Give what has to be put into etcd for ``rendering``; ``files_dir`` is where its declared files belong.
+
+    Raises:
+        RejectedInput: a private key stands in the text or in a map, or it is larger than can be published.
+    """
+    maps = [file for file in rendering.files if file.kind is FileKind.MAP]
+    published = ((_fragment_of(rendering), rendering.text), *((file.path, file.content) for file in maps))
+    for place, part in published:
+        if _PRIVATE_KEY.search(part):
+            message = "a private key stands in what would be published"
+            raise RejectedInput(Problem(place, message, "give it as a certificate_file: its key stays here"))
+    text = rendering.text.encode()
+    payload = text + b"".join(file.content.encode() for file in maps)
+    packed = zlib.compress(payload, 6)
+    chunks = tuple(packed[start : start + chunk_bytes] for start in range(0, len(packed), chunk_bytes))
+    if len(chunks) > MAX_CHUNKS or len(payload) > MAX_BYTES:
+        message = f"the rendering has {len(payload):,} bytes, {len(packed):,} when compressed: too large for etcd"
+        raise RejectedInput(Problem("publish", message, "let each balancer render for itself: pyconfd run"))
+    pieces = tuple(PublishedPiece(piece.fragment, len(piece.text.encode())) for piece in rendering.pieces)
+    files = tuple(_published(file) for file in rendering.files)
+    stored = Stored(_hash(packed), len(packed), tuple(_hash(chunk) for chunk in chunks))
+    return Packed(_identity(_hash(text), pieces, files), _hash(text), pieces, files, files_dir, stored, chunks)
+
+
+def write_pointer(
+    packed: Packed,
+    *,
+    number: int,
+    producer: Producer,
+    created: float,
+    curdate: str = "",
+    census: Census | None = None,
+    history: Sequence[Former] = (),
+) -> bytes:
+    """Give the value of the pointer key.
+
+    Raises:
+        RejectedInput: there are so many fragments or files that it would be too large.
+    """
+    counted = census or Census()
+    pointer = Pointer(
+        format=FORMAT,
+        number=number,
+        sha256=packed.sha256,
+        text_sha256=packed.text_sha256,
+        pieces=packed.pieces,
+        files=packed.files,
+        files_dir=packed.files_dir,
+        stored=packed.stored,
+        producer=producer,
+        created=created,
+        curdate=curdate,
+        claimed=counted.claimed,
+        total=counted.total,
+        history=tuple(history),
+    )
+    document: dict[str, Any] = msgspec.to_builtins(pointer)
+    content = json.dumps({**document, "check": _check(document)}, indent=1, sort_keys=True).encode() + b"\n"
+    if len(content) > MAX_POINTER_BYTES:
+        message = f"the pointer would have {len(content):,} bytes: too many fragments, maps or certificates"
+        raise RejectedInput(Problem("publish", message, "let each balancer render for itself: pyconfd run"))
+    return content
+
+
+def read_pointer(content: bytes) -> Pointer:
+    """Give the pointer that :func:`write_pointer` wrote.
+
+    Raises:
+        UnknownFormatError: a newer pyconfd wrote it.
+        DamagedError: it is none, or not as it was written.
+    """
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError("the pointer is no JSON") from error
+    if not isinstance(document, dict):
+        raise DamagedError("the pointer is no JSON object")
+    form = document.get("format")
+    if isinstance(form, int) and form > FORMAT:
+        message = f"the pointer has format {form}, this pyconfd knows {FORMAT}"
+        raise UnknownFormatError(Problem("etcd", message, "update pyconfd here before the producer"), step=Step.CHECK)
+    check = document.pop("check", None)
+    if check != _check(document):
+        raise DamagedError("the pointer's own check sum is wrong")
+    try:
+        return msgspec.convert(document, Pointer)
+    except msgspec.ValidationError as error:
+        raise DamagedError(f"the pointer is not one: {error}") from error
+
+
+def unpack(pointer: Pointer, chunks: Sequence[bytes]) -> Published:
+    """Verify everything and put it together.
+
+    Raises:
+        DamagedError: anything is not what the pointer says; nothing of it may be used.
+    """
+    if tuple(map(_hash, chunks)) != pointer.stored.chunks:
+        raise DamagedError("a chunk is not what the pointer says")
+    payload = _unzipped(pointer.stored, b"".join(chunks))
+    parts = _parts(pointer, payload)
+    text_bytes = sum(piece.bytes for piece in pointer.pieces)
+    if _hash(payload[:text_bytes]) != pointer.text_sha256:
+        raise DamagedError("the text is not what the pointer says")
+    if _identity(pointer.text_sha256, pointer.pieces, pointer.files) != pointer.sha256:
+        raise DamagedError("the pointer contradicts itself")
+    try:
+        pieces = tuple(Piece(piece.fragment, next(parts).decode()) for piece in pointer.pieces)
+        maps = tuple(_map(file, next(parts)) for file in pointer.files if file.kind is FileKind.MAP)
+    except UnicodeDecodeError as error:
+        raise DamagedError("the text is not UTF-8") from error
+    certificates = tuple(file for file in pointer.files if file.kind is FileKind.CERTIFICATE)
+    for file in pointer.files:
+        _check_path(pointer.files_dir, file)
+    return Published(pointer, pieces, maps, certificates)
+
+
+def _unzipped(stored: Stored, packed: bytes) -> bytes:
+    if stored.encoding != "zlib" or len(packed) != stored.bytes or _hash(packed) != stored.sha256:
+        raise DamagedError("the chunks together are not what the pointer says")
+    unzip = zlib.decompressobj()
+    try:
+        payload = unzip.decompress(packed, MAX_BYTES)
+    except zlib.error as error:
+        raise DamagedError("the chunks cannot be decompressed") from error
+    if not unzip.eof or unzip.unconsumed_tail or unzip.unused_data:
+        raise DamagedError("the chunks are not one compressed text")
+    return payload
+
+
+def _parts(pointer: Pointer, payload: bytes) -> Iterator[bytes]:
+    """Cut the payload: the pieces of the text, then the maps."""
+    sizes = [piece.bytes for piece in pointer.pieces]
+    sizes += [file.bytes for file in pointer.files if file.kind is FileKind.MAP]
+    if sum(sizes) != len(payload):
+        raise DamagedError("the text is longer or shorter than the pointer says")
+    return _slices(sizes, payload)
+
+
+def _slices(sizes: Sequence[int], payload: bytes) -> Iterator[bytes]:
+    start = 0
+    for size in sizes:
+        yield payload[start : start + size]
+        start += size
+
+
+def _map(file: PublishedFile, content: bytes) -> OutputFile:
+    if _hash(content) != file.sha256:
+        raise DamagedError(f"the map {file.path} is not what the pointer says")
+    return OutputFile(FileKind.MAP, file.path, content.decode())
+
+
+def _check_path(files_dir: str, file: PublishedFile) -> None:
+    """Refuse a path that leaves the directory of declared files: whoever may write to etcd may not write anywhere."""
+    directory, _, name = file.path.rpartition("/")
+    if directory != f"{files_dir.rstrip('/')}/{file.kind.value}" or not _FILE_NAME.fullmatch(name):
+        raise DamagedError(f"the file {file.path!a} is not below the producer's directory of files")
+
+
+def _published(file: OutputFile) -> PublishedFile:
+    if file.kind is FileKind.CERTIFICATE:
+        return PublishedFile(file.kind, file.path, _hash(public_part(file.content).encode()))
+    content = file.content.encode()
+    return PublishedFile(file.kind, file.path, _hash(content), len(content))
+
+
+def _identity(text_sha256: str, pieces: Sequence[PublishedPiece], files: Sequence[PublishedFile]) -> str:
+    document = {"text": text_sha256, "pieces": msgspec.to_builtins(pieces), "files": msgspec.to_builtins(files)}
+    return _hash(_canonical(document))
+
+
+def _check(document: Mapping[str, Any]) -> str:
+    return _hash(_canonical(document))
+
+
+def _canonical(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _hash(data: bytes) -> str:
+    return sha256(data).hexdigest()
+
+
+def _fragment_of(rendering: Rendering) -> str:
+    """Name the fragment whose text holds a private key."""
+    return next((piece.fragment for piece in rendering.pieces if _PRIVATE_KEY.search(piece.text)), "")

@@ -1,0 +1,26 @@
+"""Counts the servers that a configuration sends traffic to, for a guard that has no cluster to look at. Pure."""
+
+from itertools import pairwise
+
+from pyconfd.haproxy.sections import parse
+from pyconfd.model.context import Census
+
+_PROXIES = frozenset({"backend", "listen"})
+
+
+def census_of(text: str) -> Census:
+    """Give how many servers are neither disabled nor of weight 0, as both numbers of a census."""
+    count = 0
+    for section in parse(text):
+        if section.keyword not in _PROXIES:
+            continue
+        for line in section.lines:
+            if line.words[0] == "server" and len(line.words) > 2:
+                count += _takes_traffic(line.words[3:])
+            elif line.words[0] == "server-template" and len(line.words) > 3:
+                count += _takes_traffic(line.words[4:])
+    return Census(count, count)
+
+
+def _takes_traffic(options: tuple[str, ...]) -> bool:
+    return "disabled" not in options and ("weight", "0") not in pairwise(options)

@@ -1,0 +1,224 @@
+"""A consumer (all of it but HAProxy) against a real etcd: what it takes, what it holds, what it survives."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pyconfd.errors import ApplyError, Problem, RejectedInput
+from pyconfd.model.status import Phase
+from tests.etcd.stage import LightConsumer, wait_for
+from tests.etcd.test_producer import KEYS, Maker, Makers, pointer_in
+from tests.world.etcd import EtcdProcess
+
+SERVERS = "backend b\n    server one 192.0.2.1:80\n"
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def maker(etcd: EtcdProcess, tmp_path: Path, stack: ExitStack) -> Maker:
+    maker = Makers(etcd, tmp_path, stack).make("one", lease_s=600.0)
+    maker.campaign.turn()
+    return maker
+
+
+@pytest.fixture
+def consumer(etcd: EtcdProcess, tmp_path: Path, stack: ExitStack) -> LightConsumer:
+    return stack.enter_context(LightConsumer(etcd, tmp_path / "consumer"))
+
+
+def text(number: int) -> str:
+    return f"# {number}\n{SERVERS}"
+
+
+def gets(consumer: LightConsumer, number: int) -> None:
+    wait_for(lambda: consumer.text() == text(number), lambda: f"{number}: {consumer.status()}")
+    wait_for(lambda: consumer.status().phase is Phase.SERVING, lambda: f"{consumer.status()}")
+
+
+def says(consumer: LightConsumer, words: str) -> None:
+    wait_for(lambda: words in " ".join(consumer.status().problems), lambda: f"{words!r}: {consumer.status()}")
+
+
+def test_it_waits_for_the_first_and_follows(maker: Maker, consumer: LightConsumer) -> None:
+    says(consumer, "nothing is published yet")
+    assert consumer.status().phase is Phase.WAITING
+    assert consumer.status().failures_by_step == {}
+    for number in range(1, 4):
+        maker.publish(text(number))
+        gets(consumer, number)
+    assert [rendering.text for rendering in consumer.balancer.applied] == [text(1), text(2), text(3)]
+    health = consumer.status().source
+    assert (health.synced, health.note, health.etcd[0].in_use) == (True, "takes what one published", True)
+
+
+def test_compaction_and_a_restart_go_unnoticed(maker: Maker, consumer: LightConsumer, etcd: EtcdProcess) -> None:
+    maker.publish(text(1))
+    gets(consumer, 1)
+    etcd.compact()
+    maker.publish(text(2))
+    gets(consumer, 2)
+    etcd.kill()
+    etcd.start()
+    etcd.compact()
+    maker.publish(text(3))
+    gets(consumer, 3)
+    assert consumer.status().failures_by_step == {}
+    assert len(consumer.balancer.applied) == 3
+
+
+def test_a_frozen_etcd_changes_nothing(maker: Maker, consumer: LightConsumer, etcd: EtcdProcess) -> None:
+    maker.publish(text(1))
+    gets(consumer, 1)
+    etcd.freeze()
+    wait_for(lambda: "no answer in time" in consumer.status().source.etcd[0].last_error, "it is said")
+    assert consumer.status().phase is Phase.SERVING
+    assert consumer.text() == text(1)
+    etcd.thaw()
+    maker.campaign.turn()
+    maker.publish(text(2))
+    gets(consumer, 2)
+
+
+def test_etcd_lost_its_data(maker: Maker, consumer: LightConsumer, etcd: EtcdProcess) -> None:
+    for number in (1, 2, 3):
+        maker.publish(text(number))
+    gets(consumer, 3)
+    etcd.kill()
+    etcd.lose_data()
+    etcd.start()
+    says(consumer, "etcd lost what was published, at least up to generation 3")
+    assert consumer.text() == text(3)
+    maker.campaign.turn()
+    maker.publish(text(4))
+    gets(consumer, 4)
+    assert consumer.status().problems == ()
+
+
+def test_an_older_generation_is_held_until_it_is_allowed(
+    maker: Maker, consumer: LightConsumer, etcd: EtcdProcess, tmp_path: Path, stack: ExitStack
+) -> None:
+    for number in (1, 2, 3):
+        maker.publish(text(number))
+    gets(consumer, 3)
+    etcd.kill()
+    etcd.lose_data()
+    etcd.start()
+    # A producer that never saw the former numbers begins with 1.
+    stranger = Makers(etcd, tmp_path, stack).make("stranger", lease_s=600.0)
+    stranger.campaign.turn()
+    stranger.publish(text(9))
+    says(consumer, "etcd has generation 1, this balancer took 3 already")
+    status = consumer.status()
+    assert (status.phase, consumer.text()) == (Phase.HELD, text(3))
+    assert status.hold_id in " ".join(status.problems)
+    consumer.allowed.add(status.hold_id)
+    gets(consumer, 9)
+
+
+def test_the_same_number_with_another_text_is_held(maker: Maker, consumer: LightConsumer, etcd: EtcdProcess) -> None:
+    maker.publish(text(1))
+    gets(consumer, 1)
+    backup = etcd.ctl("get", KEYS.pointer.decode(), "--print-value-only").stdout
+    maker.publish(text(2))
+    gets(consumer, 2)
+    etcd.ctl("put", KEYS.pointer.decode(), backup)
+    says(consumer, "etcd has generation 1, this balancer took 2")
+    assert consumer.text() == text(2)
+
+
+@pytest.mark.parametrize("damage", ["chunk changed", "chunk gone", "pointer changed", "pointer is nonsense"])
+def test_half_a_generation_is_never_applied(
+    maker: Maker, consumer: LightConsumer, etcd: EtcdProcess, damage: str
+) -> None:
+    maker.publish(text(1))
+    gets(consumer, 1)
+    pointer, chunk = KEYS.pointer.decode(), KEYS.chunk(pointer_in(maker).stored.sha256, 0).decode()
+    content = etcd.ctl("get", pointer, "--print-value-only").stdout
+    match damage:
+        case "chunk changed":
+            etcd.ctl("put", chunk, "something else")
+            etcd.ctl("put", pointer, content + "\n")  # so that it is read again
+        case "chunk gone":
+            etcd.ctl("del", chunk)
+            etcd.ctl("put", pointer, content + "\n")
+        case "pointer changed":
+            etcd.ctl("put", pointer, content.replace('"number": 1', '"number": 7'))
+        case _:
+            etcd.ctl("put", pointer, "nonsense")
+    says(consumer, "etcd:")
+    assert consumer.status().phase is Phase.REJECTED
+    assert consumer.text() == text(1)
+    maker.campaign.turn()
+    maker.publish(text(2))
+    gets(consumer, 2)
+    assert [rendering.text for rendering in consumer.balancer.applied] == [text(1), text(2)]
+
+
+def test_chunks_without_a_pointer_are_nothing(maker: Maker, consumer: LightConsumer, etcd: EtcdProcess) -> None:
+    maker.publish(text(1))
+    gets(consumer, 1)
+    maker.client.put(KEYS.chunk("e" * 64, 0), b"half of what never was")
+    etcd.ctl("del", "/elsewhere")
+    maker.publish(text(2))
+    gets(consumer, 2)
+    assert len(consumer.balancer.applied) == 2
+
+
+def test_a_newer_format_is_named(maker: Maker, consumer: LightConsumer, etcd: EtcdProcess) -> None:
+    maker.publish(text(1))
+    gets(consumer, 1)
+    etcd.ctl("put", KEYS.pointer.decode(), json.dumps({"format": 2, "number": 2}))
+    says(consumer, "the pointer has format 2, this pyconfd knows 1")
+    assert consumer.text() == text(1)
+
+
+def test_what_this_machine_cannot_use_is_said_and_tried_again(maker: Maker, consumer: LightConsumer) -> None:
+    maker.publish(text(1))
+    gets(consumer, 1)
+    for failure in (RejectedInput(Problem("haproxy -c", "no")), ApplyError("reload", Problem("reload", "no"))):
+        consumer.balancer.fails = failure
+        maker.publish(f"{text(2)}# {failure.step}\n")
+        says(consumer, "no")
+        assert consumer.text() == text(1)
+    assert consumer.status().phase is Phase.FAILED
+    assert consumer.status().failures_by_step == {"check": 1, "reload": 1}
+    consumer.balancer.fails = None
+    wait_for(lambda: consumer.text().startswith(text(2)), "it is tried again by itself")
+    assert consumer.taken.load()[0] == 3
+
+
+def test_losing_every_server_is_held(maker: Maker, consumer: LightConsumer) -> None:
+    maker.publish(text(1))
+    gets(consumer, 1)
+    maker.publish("# none\nbackend b\n    server one 192.0.2.1:80 weight 0\n")
+    says(consumer, "all 1 servers would be gone at once")
+    status = consumer.status()
+    assert (status.phase, consumer.text()) == (Phase.HELD, text(1))
+    consumer.allowed.add(status.hold_id)
+    wait_for(lambda: consumer.text().startswith("# none"), "what was allowed")
+    assert not consumer.allowed, "a permission is for one change"
+
+
+def test_a_boot_without_etcd_serves_the_last_good_one(
+    maker: Maker, etcd: EtcdProcess, tmp_path: Path, stack: ExitStack
+) -> None:
+    first = LightConsumer(etcd, tmp_path / "consumer")
+    with first:
+        maker.publish(text(1))
+        gets(first, 1)
+    etcd.kill()
+    again = LightConsumer(etcd, tmp_path / "consumer", first.balancer)
+    stack.enter_context(again)
+    wait_for(lambda: again.notifier.readies, "systemd is told")
+    assert again.notifier.readies == ["serving last good generation 1"]
+    assert again.status().phase is Phase.SERVING_LAST_GOOD
+    etcd.start()
+    wait_for(lambda: again.status().phase is Phase.SERVING, lambda: f"{again.status()}")

@@ -1,0 +1,325 @@
+"""Producers against a real etcd: one at a time, one sequence of numbers, nothing lost and nothing torn."""
+
+import itertools
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyconfd.errors import ApplyError, PyconfdError, RejectedInput
+from pyconfd.etcd.campaign import Campaign
+from pyconfd.etcd.client import EtcdClient, deleting
+from pyconfd.etcd.keys import Keys
+from pyconfd.etcd.memory import Memory
+from pyconfd.etcd.producer import EtcdBalancer
+from pyconfd.etcd.publication import Pointer, Producer, UnknownFormatError, read_pointer
+from pyconfd.etcd.source import PublishedSource
+from pyconfd.model.context import Census
+from pyconfd.model.outcome import Generation, Unchanged
+from pyconfd.model.plan import Noop, Reload, ReloadReason
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.wiring import SystemClock
+from tests.etcd.stage import wait_for
+from tests.world.etcd import EtcdProcess
+
+KEYS = Keys("/pyconfd/")
+
+
+@dataclass
+class Maker:
+    """One producer without a cluster; ``checked`` counts what its HAProxy judged."""
+
+    balancer: EtcdBalancer
+    campaign: Campaign
+    client: EtcdClient
+    checked: list[Rendering]
+    refuses: RejectedInput | None = None
+
+    def publish(self, text: str, files: tuple[OutputFile, ...] = ()) -> Generation | None:
+        """Publish as the loop would; None where there was nothing to do."""
+        rendering = Rendering((Piece("01.conf", text),), files)
+        plan = self.balancer.plan(rendering)
+        if isinstance(plan, Noop):
+            return None
+        return self.balancer.apply(rendering, plan, curdate="today", census=Census(1, 2), now=1.0).generation
+
+
+class Makers:
+    def __init__(self, etcd: EtcdProcess, folder: Path, stack: ExitStack) -> None:
+        self._etcd, self._folder, self._stack = etcd, folder, stack
+
+    def make(self, name: str, *, start: bool = False, **changes: Any) -> Maker:
+        settings = self._etcd.settings(**changes)
+        voting, writing = EtcdClient(settings), EtcdClient(settings)
+        campaign = Campaign(voting, KEYS, name=name, lease_s=settings.lease_s, clock=SystemClock().now)
+        checked: list[Rendering] = []
+        balancer = EtcdBalancer(
+            writing,
+            campaign,
+            keys=KEYS,
+            check=checked.append,
+            files_dir="/f",
+            producer=Producer(name, "test"),
+            memory=Memory(str(self._folder / name), "published", "/pyconfd/"),
+            keep=settings.keep,
+        )
+        self._stack.callback(writing.close)
+        self._stack.callback(campaign.stop)
+        if start:
+            campaign.start(lambda: None)
+        return Maker(balancer, campaign, writing, checked)
+
+
+@pytest.fixture
+def makers(etcd: EtcdProcess, tmp_path: Path) -> Iterator[Makers]:
+    with ExitStack() as stack:
+        yield Makers(etcd, tmp_path, stack)
+
+
+def pointer_in(maker: Maker) -> Pointer:
+    value = maker.client.read(KEYS.pointer)
+    assert value is not None
+    return read_pointer(value.content)
+
+
+def text_in(etcd: EtcdProcess) -> str:
+    source = PublishedSource(lambda quiet: EtcdClient(etcd.settings(), quiet=quiet), KEYS, poll_s=1)
+    reading = source.read_now()
+    source.stop()
+    assert reading.error is None
+    assert reading.published is not None
+    return "".join(piece.text for piece in reading.published.pieces)
+
+
+def test_what_is_published_and_what_changed(makers: Makers, etcd: EtcdProcess) -> None:
+    maker = makers.make("one")
+    with pytest.raises(ApplyError, match="not decided yet"):
+        maker.publish("a\n")
+    assert maker.campaign.turn().leads
+    assert maker.balancer.last_good() is None
+    first = maker.publish("a\n", (OutputFile(FileKind.MAP, "/f/maps/m", "k v\n"),))
+    assert first is not None
+    assert (first.number, first.reasons) == (1, ("first_configuration",))
+    assert len(maker.checked) == 1
+    assert maker.publish("a\n", (OutputFile(FileKind.MAP, "/f/maps/m", "k v\n"),)) is None
+    second = maker.publish("a\n", (OutputFile(FileKind.MAP, "/f/maps/m", "k w\n"),))
+    assert second is not None
+    assert (second.number, second.reasons) == (2, ("maps_changed",))
+    third = maker.publish("b\n")
+    assert third is not None
+    assert third.reasons == ("maps_changed", "text_changed")
+    assert text_in(etcd) == "b\n"
+    last = maker.balancer.last_good()
+    assert last is not None
+    assert (last.generation.number, last.generation.curdate, last.generation.census) == (3, "today", Census(1, 2))
+    assert maker.balancer.plan(last.rendering) == Noop()
+    assert maker.balancer.restore_last_good(1.0) == Unchanged(last.generation)
+    # One that starts anew knows from etcd what serves, and publishes the same text no second time.
+    maker.campaign.stop()
+    again = makers.make("again")
+    again.campaign.turn()
+    found = again.balancer.last_good()
+    assert found is not None
+    assert (found.generation.number, found.generation.census) == (3, Census(1, 2))
+    assert again.balancer.plan(found.rendering) == Noop()
+    assert again.publish("b\n") is None
+
+
+def test_what_haproxy_refuses_is_not_published(makers: Makers) -> None:
+    maker = makers.make("one")
+    maker.campaign.turn()
+    maker.publish("a\n")
+
+    def refuse(rendering: Rendering) -> None:
+        raise RejectedInput(step="check")
+
+    maker.balancer._check = refuse
+    with pytest.raises(RejectedInput):
+        maker.publish("b\n")
+    assert pointer_in(maker).number == 1
+
+
+def test_only_the_leader_writes_and_the_next_takes_over(makers: Makers) -> None:
+    first, second = makers.make("first"), makers.make("second")
+    first.campaign.turn()
+    assert second.campaign.turn().holder == "first"
+    with pytest.raises(ApplyError, match="producer first publishes"):
+        second.publish("b\n")  # nothing is published yet, so there would be something to do
+    first.publish("a\n")
+    second.campaign.turn()
+    assert second.publish("b\n") is None
+    # The lease of the first ends: nobody renews it.
+    wait_for(lambda: second.campaign.turn().leads, "the second leads")
+    taken = second.publish("b\n")
+    assert taken is not None
+    assert taken.number == 2
+    # The first has not noticed yet: its pointer transaction fails, and its deletions too.
+    assert first.campaign.standing.leads
+    with pytest.raises(ApplyError, match="another producer wrote meanwhile"):
+        first.publish("c\n")
+    assert pointer_in(second).number == 2
+    assert not first.campaign.turn().leads
+    assert first.publish("c\n") is None
+
+
+def test_the_answer_to_a_won_election_was_lost(makers: Makers) -> None:
+    maker = makers.make("one")
+    maker.campaign.turn()
+    lease = maker.campaign._lease
+    # As if the answer had never come: it holds the key and does not know.
+    maker.campaign._standing = replace(maker.campaign.standing, fence=0, holder="")
+    standing = maker.campaign.turn()
+    assert standing.leads
+    assert maker.campaign._lease == lease
+
+
+def test_a_stop_hands_over_at_once(makers: Makers) -> None:
+    first, second = makers.make("first", lease_s=60.0), makers.make("second", lease_s=60.0)
+    first.campaign.turn()
+    assert not second.campaign.turn().leads
+    first.campaign.stop()
+    assert second.campaign.turn().leads
+
+
+def test_two_race_and_there_is_one_sequence(makers: Makers, etcd: EtcdProcess) -> None:
+    both = [makers.make("left", start=True), makers.make("right", start=True)]
+    numbers: list[tuple[int, str]] = []
+    stop = threading.Event()
+
+    def publish(maker: Maker, side: str) -> None:
+        for count in itertools.count():
+            if stop.is_set():
+                return
+            try:
+                done = maker.publish(f"{side} {count}\n")
+            except PyconfdError:
+                done = None
+            if done:
+                numbers.append((done.number, f"{side} {count}\n"))
+            if done and count % 4 == 3:  # it loses the key without knowing, while the other one runs at full speed
+                maker.client.transact([], [deleting(KEYS.campaign)])
+            stop.wait(0.02)
+
+    threads = [threading.Thread(target=publish, args=(maker, side)) for maker, side in zip(both, "lr", strict=True)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: len(numbers) > 30 and {text[0] for _, text in numbers} == {"l", "r"}, "both published a lot")
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    given = [number for number, _ in numbers]
+    assert sorted(given) == list(range(1, len(given) + 1)), "each number once, none left out"
+    last = max(numbers)
+    assert text_in(etcd) == last[1]
+    assert pointer_in(both[0]).number == last[0]
+
+
+def test_a_large_rendering_goes_in_chunks(makers: Makers, etcd: EtcdProcess) -> None:
+    maker = makers.make("one")
+    maker.campaign.turn()
+    text = "".join(f"# {random.Random(number).randbytes(40).hex()}\n" for number in range(62_000))
+    assert len(text) > 5_000_000
+    maker.publish(text)
+    chunks = maker.client.keys(KEYS.chunks)
+    assert len(chunks) > 4
+    assert text_in(etcd) == text
+
+
+def test_old_chunks_go_and_needed_ones_stay(makers: Makers) -> None:
+    maker = makers.make("one", keep=2)
+    maker.campaign.turn()
+    maker.client.put(KEYS.chunk("f" * 64, 0), b"a producer died before its pointer")
+
+    def publish(text: str, now: float) -> str:
+        rendering = Rendering((Piece("01.conf", text),))
+        maker.balancer.apply(rendering, Reload((ReloadReason.TEXT_CHANGED,)), curdate="", census=Census(), now=now)
+        return pointer_in(maker).stored.sha256
+
+    def stored() -> set[str]:
+        return {KEYS.stored_of(key) for key in maker.client.keys(KEYS.chunks)}
+
+    one = publish("1\n", 1000.0)
+    assert stored() == {one}, "what no pointer names goes"
+    two, three = publish("2\n", 1001.0), publish("3\n", 1002.0)
+    assert stored() == {one, two, three}, "young ones stay for those who read them"
+    four = publish("4\n", 2000.0)
+    assert stored() == {three, four}
+    assert publish("3\n", 3000.0) == three, "the same text once more"
+    assert stored() == {three, four}
+    assert [former.number for former in pointer_in(maker).history] == [4]
+
+
+def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) -> None:
+    maker = makers.make("one")
+    maker.campaign.turn()
+    for text in ("a\n", "b\n", "c\n"):
+        maker.publish(text)
+    etcd.kill()
+    with pytest.raises(PyconfdError, match="Connection refused"):
+        maker.publish("d\n")
+    etcd.lose_data()
+    etcd.start()
+    standing = maker.campaign.turn()
+    assert standing.leads
+    assert standing.pointer is None
+    assert maker.balancer.last_good() is None
+    again = maker.publish("c\n")
+    assert again is not None
+    assert (again.number, again.reasons) == (4, ("file_edited",)), "numbers never go back"
+
+    # A restored backup: the pointer is older than what was published.
+    old = etcd.ctl("get", KEYS.pointer.decode(), "--print-value-only").stdout
+    maker.publish("d\n")
+    etcd.ctl("put", KEYS.pointer.decode(), old)
+    maker.campaign.turn()
+    back = maker.publish("d\n")
+    assert back is not None
+    assert back.number == 6
+    # Another machine's producer that saw the numbers goes on from there as well, after a restart too.
+    maker.campaign.stop()
+    etcd.kill()
+    etcd.lose_data()
+    etcd.start()
+    anew = makers.make("one")
+    anew.campaign.turn()
+    after = anew.publish("d\n")
+    assert after is not None
+    assert after.number == 7
+
+
+def test_a_pointer_that_somebody_broke_is_written_anew(makers: Makers, etcd: EtcdProcess) -> None:
+    maker = makers.make("one")
+    maker.campaign.turn()
+    maker.publish("a\n")
+    etcd.ctl("put", KEYS.pointer.decode(), "nonsense")
+    maker.campaign.turn()
+    again = maker.publish("a\n")
+    assert again is not None
+    assert again.number == 2
+    assert text_in(etcd) == "a\n"
+
+
+def test_what_a_newer_pyconfd_published_stays(makers: Makers, etcd: EtcdProcess) -> None:
+    maker = makers.make("one")
+    etcd.ctl("put", KEYS.pointer.decode(), '{"format": 2}')
+    maker.campaign.turn()
+    assert maker.balancer.last_good() is None
+    with pytest.raises(UnknownFormatError):
+        maker.publish("a\n")
+    assert etcd.ctl("get", KEYS.pointer.decode(), "--print-value-only").stdout.strip() == '{"format": 2}'
+
+
+def test_a_deleted_campaign_key_is_taken_again(makers: Makers, etcd: EtcdProcess) -> None:
+    maker = makers.make("one")
+    before = maker.campaign.turn().fence
+    etcd.ctl("del", KEYS.campaign.decode())
+    with pytest.raises(ApplyError):
+        maker.publish("a\n")
+    after = maker.campaign.turn()
+    assert after.fence > before
+    assert maker.publish("a\n") is not None
