@@ -40,7 +40,8 @@ def protocol(value: str) -> str:
     word = value.strip()
     if not _PROTOCOL.fullmatch(word):
         raise ValueError("not a protocol: expected one word such as http, https or redis")
-    return word
+    # HTTP is http; any other word is the operator's own, and compared as it is written.
+    return word.lower() if word.lower() in {"http", "https"} else word
 
 
 def port_number(value: str) -> int:

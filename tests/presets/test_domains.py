@@ -246,6 +246,13 @@ class TestConflicts:
 
 
 class TestStrangersValues:
+    def test_http_is_meant_in_any_case(self) -> None:
+        found = domains(
+            service("web", {"domain": "shop.example.com", "proto": "HTTP"}), slice_("web", endpoint("10.0.0.1"))
+        )
+
+        assert found["shop.example.com"]["proto"] == "http"
+
     @pytest.mark.parametrize(
         "domain",
         [
