@@ -183,10 +183,10 @@ def test_a_newer_format_is_named(maker: Maker, consumer: LightConsumer, etcd: Et
 def test_what_this_machine_cannot_use_is_said_and_tried_again(maker: Maker, consumer: LightConsumer) -> None:
     maker.publish(text(1))
     gets(consumer, 1)
-    for failure in (RejectedInput(Problem("haproxy -c", "no")), ApplyError("reload", Problem("reload", "no"))):
+    for failure in (RejectedInput(Problem("check", "it refuses")), ApplyError("reload", Problem("reload", "it hangs"))):
         consumer.balancer.fails = failure
         maker.publish(f"{text(2)}# {failure.step}\n")
-        says(consumer, "no")
+        says(consumer, failure.problems[0].message)
         assert consumer.text() == text(1)
     assert consumer.status().phase is Phase.FAILED
     assert consumer.status().failures_by_step == {"check": 1, "reload": 1}
