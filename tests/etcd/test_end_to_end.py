@@ -172,7 +172,7 @@ def test_as_the_predecessors_users_typed_it_with_tls_and_a_password(tmp_path: Pa
         stage.empty("shop")
         held = stage.run("--config", str(producer), *flags, "apply")
         assert held.returncode == 1
-        assert "endpoints" in held.stderr
+        assert "endpoint" in held.stderr
         stage.service("shop", "127.19.5.2")
         stage.start("watch", producer)
         wait_for(lambda: ask(stage.http, "shop.example.com") == "shop-2", lambda: stage.log(producer))
