@@ -96,6 +96,7 @@ class _Writer:
 
     def _begin(self, dot: Expression) -> None:
         self._scope = Scope(self._schema, set(self._known.macros.values()))
+        self._in_else: list[bool] = []
         self._dot = dot
         self._scope.bindings.append(Binding("", dot, -1))
         if match := re.fullmatch(r"[a-z_0-9]+", dot.code):
@@ -121,7 +122,7 @@ class _Writer:
                 case Action():
                     self._action(node.pipeline)
                 case Jump():
-                    self._add(STATEMENT, node.keyword)
+                    self._jump(node)
                 case Call():
                     self._call(node)
                 case Branch(keyword="range"):
@@ -253,8 +254,10 @@ class _Writer:
             self._add(STATEMENT, "else")
             with self._inner():
                 for variable in variables:
-                    self._bind(variable.name, value, variable.at)
+                    self._loop_variable(variable, value)
+                self._in_else.append(True)
                 self._nodes(node.otherwise)
+                self._in_else.pop()
         self._add(STATEMENT, "endif" if is_guarded else "endfor")
 
     def _untranslated(self, pipeline: Pipeline, message: str) -> None:
@@ -281,7 +284,9 @@ class _Writer:
         if element is not None and not node.pipeline.assigns:
             item = self._loop_variable(element, item).value
         self._dot = item
+        self._in_else.append(False)
         self._nodes(node.body)
+        self._in_else.pop()
         if is_list and binding is not None and not binding.is_used:
             del self._items[begin]
 
@@ -296,6 +301,15 @@ class _Writer:
             self._add(STATEMENT, f"set {code} = {value.code}")
             return self._bind(variable.name, Expression(code, value.kind), variable.at)
         return self._bind(variable.name, value, variable.at)
+
+    def _jump(self, node: Jump) -> None:
+        if node.keyword == "continue" or not self._in_else[-1]:
+            self._add(STATEMENT, node.keyword)
+            return
+        message = "break in the else of a range ends only that else in Go"
+        self._note(node.at, message, is_problem=True)
+        what = f"{self._name} line {self._places.line(node.at)}: {message}"
+        self._add(OUTPUT, f"go.untranslated({text_literal(what)})")
 
     def _call(self, node: Call) -> None:
         if node.name not in self._template.defined:
@@ -320,7 +334,7 @@ class _Writer:
         if key in self._called:
             return macro
         self._called.add(key)
-        outer = self._items, self._scope, self._dot
+        outer = self._items, self._scope, self._dot, self._in_else
         self._items = []
         is_root = isinstance(kind, Struct) and kind.is_root
         if is_root:
@@ -334,7 +348,7 @@ class _Writer:
         self._nodes(self._template.defined[name])
         self._add(STATEMENT, "endmacro")
         self._macro_items += [*self._items, NEW_LINE]
-        self._items, self._scope, self._dot = outer
+        self._items, self._scope, self._dot, self._in_else = outer
         return macro
 
 
