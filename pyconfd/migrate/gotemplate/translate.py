@@ -191,15 +191,22 @@ class _Writer:
         return self._bind(variable.name, Expression(code, value.kind), variable.at).value
 
     def _if(self, node: Branch, word: str) -> None:
-        value = self._value(node.pipeline)
-        if node.pipeline.assigns:
-            self._assign(node.pipeline.declared[0].name, value)
-        elif node.pipeline.declared:
-            value = self._declare(node.pipeline, value)
-        elif node.keyword == "with" and not _PATH.fullmatch(value.code):
+        pipeline = node.pipeline
+        value = self._value(pipeline)
+        is_constant = pipeline.declared and not pipeline.assigns and pipeline.declared[0].at not in self._known.mutable
+        if node.keyword == "with" and not is_constant and (pipeline.declared or not self._is_fixed(value)):
+            # The dot keeps the value that the variable has now.
             code = self._scope.fresh("value")
             self._add(STATEMENT, f"set {code} = {value.code}")
             value = Expression(code, value.kind)
+        stored = value
+        if pipeline.assigns:
+            self._assign(pipeline.declared[0].name, value)
+            binding = self._scope.find(pipeline.declared[0].name)
+            stored = binding.value if binding else value
+        elif pipeline.declared:
+            stored = self._declare(pipeline, value)
+        value = stored if node.keyword == "if" or is_constant else value
         self._add(STATEMENT, f"{word} {value.code}")
         dot = self._dot
         self._dot = value if node.keyword == "with" else dot
@@ -210,6 +217,11 @@ class _Writer:
             self._otherwise(node.otherwise)
         if word == "if":
             self._add(STATEMENT, "endif")
+
+    def _is_fixed(self, value: Expression) -> bool:
+        """Tell whether code is a path that gives the same value wherever it stands."""
+        changing = tuple(binding.value.code for binding in self._scope.bindings if binding.is_mutable)
+        return bool(_PATH.fullmatch(value.code)) and not f"{value.code}.".startswith(tuple(f"{x}." for x in changing))
 
     def _otherwise(self, nodes: tuple[Any, ...]) -> None:
         first = nodes[0] if nodes else None
@@ -282,7 +294,7 @@ class _Writer:
             key_kind = Scalar.INT if is_list else Scalar.ANY
             binding = self._loop_variable(key, Expression("loop.index0" if is_list else key_code, key_kind))
         if element is not None and not node.pipeline.assigns:
-            item = self._loop_variable(element, item).value
+            self._loop_variable(element, item)
         self._dot = item
         self._in_else.append(False)
         self._nodes(node.body)
@@ -296,7 +308,7 @@ class _Writer:
             code = self._scope.fresh(variable.name)
             self._add(STATEMENT, f"set {code} = namespace(value={value.code})")
             return self._bind(variable.name, Expression(f"{code}.value", value.kind), variable.at)
-        if value.code.startswith("loop."):
+        if value.code.startswith("loop.") or not self._is_fixed(value):
             code = self._scope.fresh(variable.name)
             self._add(STATEMENT, f"set {code} = {value.code}")
             return self._bind(variable.name, Expression(code, value.kind), variable.at)
