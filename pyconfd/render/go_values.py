@@ -181,11 +181,11 @@ class GoFunctions:
         return list(enumerate(value))
 
     def field(self, value: Any, name: str) -> Any:
-        """Give ``value.name``: of a map nothing if it is missing, of anything else an error."""
+        """Give ``value.name``: nothing if a map lacks it or ``value`` is nothing, an error of anything else."""
         if isinstance(value, Mapping):
             return value.get(name)
         if value is None:
-            _refuse(f"nothing has no {name!r}: what stands before .{name} is empty")
+            return None
         try:
             return getattr(value, name)
         except AttributeError:

@@ -139,6 +139,8 @@ class Machine:
         raise AssertionError(node)
 
     def _field(self, value: Any, name: str) -> Any:
+        if value is None:
+            return None
         if not isinstance(value, dict):
             raise GoError(f".{name}")
         return value.get(name)

@@ -103,16 +103,24 @@ def test_an_nginx_configuration_from_a_go_template_is_accepted_by_nginx(tmp_path
         ('{{ eq "a" }}', "wrong number of arguments"),
         ("{{ range .Domain }}{{ end }}", "can't iterate"),
         ("{{ len . | .Domain }}", "takes no arguments"),
+        (
+            "{{ range .Nodes }}{{ range $.Services }}{{ break }}{{ else }}{{ break }}{{ end }}{{ end }}",
+            "break in the else",
+        ),
+        ("{{ $x := 1 }}{{ range $i, $x = .Nodes }}{{ end }}", "range with ="),
     ],
 )
 def test_what_has_no_counterpart_is_named_and_fails_when_it_is_rendered(action: str, message: str) -> None:
+    names = kube2lb_names(DATA / "cluster.json")
+    if "break in the else" in message:
+        names["services"] = []
     migration = migrated(System.KUBE2LB, f"a\nb {action} c\n", "x.tpl")
     [left] = migration.of(Effect.LEFT)
     assert left.line == 2
     assert message in left.message
     text = the_text(migration, "x.tmpl")
     with pytest.raises((InvalidValueError, TemplateError), match=r"x\.tpl"):
-        rendered(text, kube2lb_names(DATA / "cluster.json"))
+        rendered(text, names)
 
 
 def test_a_template_that_go_refuses_is_kept_as_a_comment_and_fails() -> None:

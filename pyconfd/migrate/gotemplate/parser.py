@@ -196,9 +196,8 @@ class _Parser:
             self._next -= 1
             commands.append(self._command())
             if self._peek().kind is TokenKind.PIPE:
+                # Nothing need follow it: Go takes that too.
                 self._take()
-                if self._peek().kind is closing:
-                    raise self._error(f"missing value for {where}", self._peek())
         if not commands:
             raise self._error(f"missing value for {where}", token)
         for command in commands[1:]:

@@ -96,6 +96,7 @@ class _Writer:
 
     def _begin(self, dot: Expression) -> None:
         self._scope = Scope(self._schema, set(self._known.macros.values()))
+        self._in_else: list[bool] = []
         self._dot = dot
         self._scope.bindings.append(Binding("", dot, -1))
         if match := re.fullmatch(r"[a-z_0-9]+", dot.code):
@@ -121,7 +122,7 @@ class _Writer:
                 case Action():
                     self._action(node.pipeline)
                 case Jump():
-                    self._add(STATEMENT, node.keyword)
+                    self._jump(node)
                 case Call():
                     self._call(node)
                 case Branch(keyword="range"):
@@ -190,15 +191,22 @@ class _Writer:
         return self._bind(variable.name, Expression(code, value.kind), variable.at).value
 
     def _if(self, node: Branch, word: str) -> None:
-        value = self._value(node.pipeline)
-        if node.pipeline.assigns:
-            self._assign(node.pipeline.declared[0].name, value)
-        elif node.pipeline.declared:
-            value = self._declare(node.pipeline, value)
-        elif node.keyword == "with" and not _PATH.fullmatch(value.code):
+        pipeline = node.pipeline
+        value = self._value(pipeline)
+        is_constant = pipeline.declared and not pipeline.assigns and pipeline.declared[0].at not in self._known.mutable
+        if node.keyword == "with" and not is_constant and (pipeline.declared or not self._is_fixed(value)):
+            # The dot keeps the value that the variable has now.
             code = self._scope.fresh("value")
             self._add(STATEMENT, f"set {code} = {value.code}")
             value = Expression(code, value.kind)
+        stored = value
+        if pipeline.assigns:
+            self._assign(pipeline.declared[0].name, value)
+            binding = self._scope.find(pipeline.declared[0].name)
+            stored = binding.value if binding else value
+        elif pipeline.declared:
+            stored = self._declare(pipeline, value)
+        value = stored if node.keyword == "if" or is_constant else value
         self._add(STATEMENT, f"{word} {value.code}")
         dot = self._dot
         self._dot = value if node.keyword == "with" else dot
@@ -209,6 +217,11 @@ class _Writer:
             self._otherwise(node.otherwise)
         if word == "if":
             self._add(STATEMENT, "endif")
+
+    def _is_fixed(self, value: Expression) -> bool:
+        """Tell whether code is a path that gives the same value wherever it stands."""
+        changing = tuple(binding.value.code for binding in self._scope.bindings if binding.is_mutable)
+        return bool(_PATH.fullmatch(value.code)) and not f"{value.code}.".startswith(tuple(f"{x}." for x in changing))
 
     def _otherwise(self, nodes: tuple[Any, ...]) -> None:
         first = nodes[0] if nodes else None
@@ -253,8 +266,10 @@ class _Writer:
             self._add(STATEMENT, "else")
             with self._inner():
                 for variable in variables:
-                    self._bind(variable.name, value, variable.at)
+                    self._loop_variable(variable, value)
+                self._in_else.append(True)
                 self._nodes(node.otherwise)
+                self._in_else.pop()
         self._add(STATEMENT, "endif" if is_guarded else "endfor")
 
     def _untranslated(self, pipeline: Pipeline, message: str) -> None:
@@ -279,9 +294,11 @@ class _Writer:
             key_kind = Scalar.INT if is_list else Scalar.ANY
             binding = self._loop_variable(key, Expression("loop.index0" if is_list else key_code, key_kind))
         if element is not None and not node.pipeline.assigns:
-            item = self._loop_variable(element, item).value
+            self._loop_variable(element, item)
         self._dot = item
+        self._in_else.append(False)
         self._nodes(node.body)
+        self._in_else.pop()
         if is_list and binding is not None and not binding.is_used:
             del self._items[begin]
 
@@ -291,11 +308,20 @@ class _Writer:
             code = self._scope.fresh(variable.name)
             self._add(STATEMENT, f"set {code} = namespace(value={value.code})")
             return self._bind(variable.name, Expression(f"{code}.value", value.kind), variable.at)
-        if value.code.startswith("loop."):
+        if value.code.startswith("loop.") or not self._is_fixed(value):
             code = self._scope.fresh(variable.name)
             self._add(STATEMENT, f"set {code} = {value.code}")
             return self._bind(variable.name, Expression(code, value.kind), variable.at)
         return self._bind(variable.name, value, variable.at)
+
+    def _jump(self, node: Jump) -> None:
+        if node.keyword == "continue" or not self._in_else[-1]:
+            self._add(STATEMENT, node.keyword)
+            return
+        message = "break in the else of a range ends only that else in Go"
+        self._note(node.at, message, is_problem=True)
+        what = f"{self._name} line {self._places.line(node.at)}: {message}"
+        self._add(OUTPUT, f"go.untranslated({text_literal(what)})")
 
     def _call(self, node: Call) -> None:
         if node.name not in self._template.defined:
@@ -320,7 +346,7 @@ class _Writer:
         if key in self._called:
             return macro
         self._called.add(key)
-        outer = self._items, self._scope, self._dot
+        outer = self._items, self._scope, self._dot, self._in_else
         self._items = []
         is_root = isinstance(kind, Struct) and kind.is_root
         if is_root:
@@ -334,7 +360,7 @@ class _Writer:
         self._nodes(self._template.defined[name])
         self._add(STATEMENT, "endmacro")
         self._macro_items += [*self._items, NEW_LINE]
-        self._items, self._scope, self._dot = outer
+        self._items, self._scope, self._dot, self._in_else = outer
         return macro
 
 

@@ -1,0 +1,1 @@
+{{ .absent.deeper.still }} {{ if .absent.x }}a{{ else }}b{{ end }} {{ print "c" | }}

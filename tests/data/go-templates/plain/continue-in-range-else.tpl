@@ -1,0 +1,1 @@
+{{ range .numbers }}{{ range $.none }}{{ else }}{{ if . }}{{ continue }}{{ end }}{{ end }}{{ . }}{{ end }}
