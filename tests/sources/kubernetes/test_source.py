@@ -37,6 +37,7 @@ def test_the_whole_cluster_is_seen_and_followed(cluster: Cluster, server: ApiSer
     shop(cluster, 2, 3)
     cluster.add_service("demo", "new")
     eventually(lambda: addresses(source.snapshot()) == {"10.0.0.2", "10.0.0.3"})
+    eventually(lambda: len(source.snapshot().services) == 2)  # type: ignore[union-attr]
     cluster.delete_service("demo", "new")
     eventually(lambda: list(source.snapshot().services) == [SHOP])  # type: ignore[union-attr]
     assert source.events_total >= 3

@@ -44,10 +44,11 @@ class Scripted:
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
+        # The thread may be about to keep one more client.
+        self._thread.join()
         self._listener.close()
         for client in self._open:
             client.close()
-        self._thread.join()
 
 
 Connect = Callable[..., Connection]
