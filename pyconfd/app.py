@@ -5,9 +5,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -119,6 +120,8 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -
     holds = Holds(settings.runtime_dir)
     status_file = StatusFile(settings.runtime_dir)
     source = KubernetesSource(settings.kubernetes, wiring.resources(settings))
+    for note in wiring.preset_notes(settings):
+        log.warning("presets.noted", note=note)
     with suppress(PyconfdError):  # the loop reads the fragments itself and says what is wrong
         note = wiring.order_note(wiring.fragments(settings))
         if note:
@@ -134,6 +137,7 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -
         allowed_holds=holds.allowed,
         forget_holds=holds.forget,
         publish=status_file.update,
+        host_facts=wiring.HostReader(settings).read,
     )
     return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
 
@@ -274,3 +278,8 @@ def allow(settings: Settings, hold_id: str) -> str:
 def fragments_dir() -> str:
     """Give the directory of the shipped fragments."""
     return shipped.directory()
+
+
+def fragments(presets: Sequence[str]) -> Mapping[str, Path]:
+    """Give the shipped fragments of these presets by name."""
+    return shipped.of_presets(presets)

@@ -2,17 +2,21 @@
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from pyconfd.errors import PyconfdError
+from pyconfd.haproxy import host
+from pyconfd.haproxy.certificates import CertificateFiles
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import Context, Refusal
+from pyconfd.model.host import HostFacts
+from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.reading import KubefiguratorOptions, PortRanges, PresetOptions
 from pyconfd.render.engine import Rendered, Renderer, RenderOptions
 from pyconfd.render.order import order_differs
 from pyconfd.settings import BackendTarget, Settings, UndefinedMode
@@ -63,11 +67,18 @@ def renderer(settings: Settings, found: FragmentSet) -> Renderer:
 
 def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
     """Give the options of the presets; the ports that the fragments bind for an empty cluster are the operator's."""
-    ranges = [text.partition("-") for text in settings.presets.listen_ports]
+    own = settings.kubefigurator
     options = PresetOptions(
         node_ports=settings.presets.backend_target is BackendTarget.NODE,
         node_address_types=settings.presets.node_address_types,
-        listen_ports=tuple((int(first), int(last)) for first, _, last in ranges),
+        listen_ports=_ranges(settings.presets.listen_ports),
+        kubefigurator=KubefiguratorOptions(
+            cluster=own.cluster or settings.kubernetes.cluster,
+            ssl_dir=own.ssl_dir,
+            ca_file=own.ca_file,
+            node_ports=own.backend_target is BackendTarget.NODE,
+            listen_ports=_ranges(own.listen_ports),
+        ),
     )
     try:
         empty = registry.translate(Snapshot(), settings.presets.use, options)
@@ -75,7 +86,37 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
     reserved = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
-    return PresetOptions(options.node_ports, options.node_address_types, options.listen_ports, reserved)
+    return replace(options, reserved_ports=reserved)
+
+
+def _ranges(listed: tuple[str, ...]) -> PortRanges:
+    pairs = [text.partition("-") for text in listed]
+    return tuple((int(first), int(last)) for first, _, last in pairs)
+
+
+def preset_notes(settings: Settings) -> tuple[str, ...]:
+    """Say what is worth knowing about the chosen presets together: which plain names several of them give."""
+    return registry.clashes(settings.presets.use)
+
+
+class HostReader:
+    """Gathers the facts about this machine that the chosen presets judge by; none where they need none."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._needed = any(registry.PRESETS[name].host for name in settings.presets.use)
+        self._certificates: CertificateFiles | None = None
+        if PresetName.KUBEFIGURATOR in settings.presets.use:
+            self._certificates = CertificateFiles(settings.kubefigurator.ssl_dir, (settings.kubefigurator.ca_file,))
+
+    def read(self) -> HostFacts:
+        """Give the facts as they are now.
+
+        Without the listening sockets: HAProxy's own are among them, and others come and go all the time.
+        """
+        if not self._needed:
+            return HostFacts()
+        certificates = self._certificates.read() if self._certificates else None
+        return replace(host.gather(), listening=(), certificates=certificates)
 
 
 def order_note(found: FragmentSet) -> str:
@@ -111,10 +152,11 @@ def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: st
     found = fragments(settings)
     compiled = renderer(settings, found)
     snapshot, unreadable = snapshot_once(settings, snapshot_files)
+    snapshot = replace(snapshot, host=HostReader(settings).read())
     context = registry.translate(snapshot, settings.presets.use, preset_options(settings, compiled))
     clock = SystemClock()
     rendered = compiled.render(context, curdate=clock.date(clock.now()) if curdate is None else curdate)
-    notes = tuple(note for note in (order_note(found),) if note)
+    notes = tuple(note for note in (order_note(found), *preset_notes(settings)) if note)
     return Once(snapshot, context, rendered, tuple(sorted({*context.refused, *unreadable})), notes)
 
 

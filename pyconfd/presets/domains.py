@@ -75,7 +75,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Rea
         listen_port = _listen_port(claim, ports, options, refused)
         entries[claim.domain] = _entry(claim, endpoints, listen_port)
         claimed += sum(endpoint.state == "ready" for endpoint in endpoints)
-    return Reading({"domains": dict(sorted(entries.items()))}, tuple(sorted(refused)), claimed)
+    return Reading({"domains": dict(sorted(entries.items()))}, tuple(sorted(refused)), claimed, frozenset(ports))
 
 
 def _entry(claim: _Claim, endpoints: tuple[EndpointView, ...], listen_port: int | None) -> dict[str, Any]:

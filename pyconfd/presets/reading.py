@@ -8,6 +8,25 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.cluster import Translated
 
+PortRanges = tuple[tuple[int, int], ...]
+"""Inclusive ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubefiguratorOptions:
+    """What the preset ``kubefigurator`` obeys.
+
+    ``cluster`` replaces CLUSTER in host names. ``ssl_dir`` holds the certificates. ``ca_file`` is what backends are
+    verified with. ``node_ports``: send traffic to node ports instead of pods. ``listen_ports``: what an annotation
+    may ask to be bound.
+    """
+
+    cluster: str = ""
+    ssl_dir: str = "/etc/haproxy/ssl"
+    ca_file: str = "@system-ca"
+    node_ports: bool = True
+    listen_ports: PortRanges = ((80, 80), (443, 443), (1024, 32767))
+
 
 @dataclass(frozen=True, slots=True)
 class PresetOptions:
@@ -15,22 +34,27 @@ class PresetOptions:
 
     ``node_ports``: send traffic to node ports instead of pods. ``node_address_types``: which address of a node, first
     match wins. ``listen_ports``: inclusive ranges that an annotation may ask for. ``reserved_ports``: ports that the
-    fragments bind by themselves.
+    fragments bind by themselves, or that a preset listed earlier has given away.
     """
 
     node_ports: bool = False
     node_address_types: tuple[str, ...] = ("InternalIP",)
-    listen_ports: tuple[tuple[int, int], ...] = ((1024, 32767),)
+    listen_ports: PortRanges = ((1024, 32767),)
     reserved_ports: frozenset[int] = frozenset()
+    kubefigurator: KubefiguratorOptions = KubefiguratorOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The names for templates, what was refused, and the number of ready endpoints behind what was claimed."""
+    """The names for templates, what was refused, and the number of ready endpoints behind what was claimed.
+
+    ``ports`` are the TCP ports that templates will bind for these names; presets listed later may not have them.
+    """
 
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...]
     claimed: int
+    ports: frozenset[int] = frozenset()
 
 
 class Preset(Protocol):

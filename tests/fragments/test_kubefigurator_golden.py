@@ -1,0 +1,106 @@
+"""Each folder of tests/golden/kubefigurator holds objects, and what the shipped fragments make of them.
+
+``readme/service.yaml`` is the example of haproxy-kubefigurator's readme as it stands there.
+``PYCONFD_UPDATE_GOLDEN=1 pytest tests/fragments`` writes the results anew; read the difference before you commit it.
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyconfd.fragments import of_presets
+from pyconfd.model.rendering import Rendering
+from tests.fragments.kubefigurator import GOLDEN, read_case, render_case
+from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.world.pki import CertificateAuthority
+
+FILES_DIR = "/etc/haproxy/generated/files"
+SSL_DIR = "/etc/haproxy/ssl"
+CASES = sorted(path.name for path in GOLDEN.iterdir())
+UPDATE = "PYCONFD_UPDATE_GOLDEN" in os.environ
+needs_haproxy = pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")
+
+
+def own_text(rendering: Rendering) -> str:
+    return next(piece.text for piece in rendering.pieces if piece.fragment == "10-kubefigurator.tmpl")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden(case: str) -> None:
+    folder = GOLDEN / case
+    rendering, refused = render_case(read_case(folder, SSL_DIR), FILES_DIR)
+    given = {"kubefigurator.cfg": own_text(rendering)}
+    given |= {Path(file.path).name: file.content for file in rendering.files}
+    if refused:
+        given["refused.txt"] = "".join(f"{r.ref}: {r.field}: {r.value}: {r.reason}\n" for r in refused)
+    if UPDATE:
+        for name, content in given.items():
+            (folder / name).write_text(content)
+    expected = {path.name: path.read_text() for path in folder.iterdir() if path.suffix in {".cfg", ".map", ".txt"}}
+    assert given == expected
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    pair = CertificateAuthority(tmp_path_factory.mktemp("pki")).server(hosts=["example.com"])
+    return pair.cert.read_bytes() + pair.key.read_bytes()
+
+
+@pytest.mark.haproxy
+@needs_haproxy
+@pytest.mark.parametrize("case", CASES)
+def test_haproxy_takes_every_golden_case_without_a_warning(case: str, tmp_path: Path, pem: bytes) -> None:
+    found = read_case(GOLDEN / case, str(tmp_path / "ssl"))
+    assert found.snapshot.host.certificates is not None
+    for path, fault in found.snapshot.host.certificates.items():
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).write_bytes(b"not PEM" if fault else pem)
+    rendering, _ = render_case(found, str(tmp_path / "files"))
+    write_rendering(rendering, tmp_path / "haproxy.cfg")
+    command = [HAPROXY, "-c", "-f", str(tmp_path / "haproxy.cfg")]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Warning" not in done.stdout
+
+
+def test_the_readmes_example_has_the_shape_that_the_predecessor_rendered() -> None:
+    """Line by line what its Render wrote; only ``reqadd`` has become ``http-request set-header``."""
+    rendering, refused = render_case(read_case(GOLDEN / "readme", SSL_DIR), FILES_DIR)
+    host, backend = (
+        "ny-dashboard.ds.stackexchange.com",
+        "k8s-service_kube-system_kubernetes-dashboard_web-ui_backend",
+    )
+    port = re.search(r"server ny-node01 10\.0\.0\.11:(3[0-9]{4}) ", rendering.text)
+    assert port is not None
+    lines = [line.strip() for line in own_text(rendering).splitlines() if line.strip()]
+    assert lines == [
+        "frontend k8s-service_all_443_listen",
+        "mode http",
+        f"bind *:443 ssl crt {SSL_DIR}/{host}.pem",
+        "http-request set-header X-Forwarded-Proto https",
+        f"# Set up backend selection for {host}",
+        f"use_backend {backend} if {{ hdr(host) -i {host} }}",
+        f"use_backend {backend} if {{ hdr(host) -i {host}:443 }}",
+        f"backend {backend}",
+        "mode http",
+        "balance roundrobin",
+        "# Backend Servers",
+        f"server ny-node01 10.0.0.11:{port[1]} check ssl verify none",
+        f"server ny-node02 10.0.0.12:{port[1]} check ssl verify none",
+    ]
+    assert refused == ()
+
+
+def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
+    assert list(of_presets(["kubefigurator"])) == ["01-defaults.conf", "05-stats.tmpl", "10-kubefigurator.tmpl"]
+    assert list(of_presets(["domains", "kubefigurator"])) == [
+        "01-defaults.conf",
+        "02-http.tmpl",
+        "03-https.tmpl",
+        "04-tcp.tmpl",
+        "05-stats.tmpl",
+        "10-kubefigurator.tmpl",
+    ]
