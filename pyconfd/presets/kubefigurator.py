@@ -136,7 +136,7 @@ def _unusable(claim: Claim, certificates: Mapping[str, str] | None, options: Pre
     if claim.certificate:
         fault = certificates.get(claim.certificate, "the file does not exist")
         if fault:
-            detail = f"{fault}; put certificate and key there, it is served within seconds; until then it is left out"
+            detail = f"{fault}; put certificate and key there and it is served; only this is left out until then"
             return claim.refusal("ssl-certificate", claim.certificate, RefusalReason.NO_CERTIFICATE, detail)
     ca_file = options.kubefigurator.ca_file
     if claim.tls and claim.verify and not ca_file.startswith("@"):

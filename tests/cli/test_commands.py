@@ -295,9 +295,10 @@ def test_fragments_are_copied_and_never_overwritten(tmp_path: Path) -> None:
     assert (target / "01-defaults.conf").read_text() == "mine"
     assert (target / "errors" / "503.http").read_text() == "HTTP/1.0 503"
     assert app.presets == ("domains",)
-    shown = invoke("fragments", "--preset", "kubefigurator", "--preset", "domains", app=app)
+    other = FakeApp(shipped=str(shipped))
+    shown = invoke("fragments", "--preset", "kubefigurator", "--preset", "domains", app=other)
     assert shown.stdout == f"{shipped}/01-defaults.conf\n{shipped}/errors/503.http\n"
-    assert app.presets == ("kubefigurator", "domains")
+    assert other.presets == ("kubefigurator", "domains")
     (tmp_path / "a_file").write_text("")
     refused = invoke("fragments", "--copy-to", str(tmp_path / "a_file" / "x"), app=app)
     assert refused.exit_code == 78
