@@ -66,7 +66,10 @@ def renderer(settings: Settings, found: FragmentSet) -> Renderer:
 
 
 def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
-    """Give the options of the presets; the ports that the fragments bind for an empty cluster are the operator's."""
+    """Give the options of the presets.
+
+    The ports that the fragments bind for an empty cluster are the operator's, and that of the status page is taken.
+    """
     own = settings.kubefigurator
     options = PresetOptions(
         node_ports=settings.presets.backend_target is BackendTarget.NODE,
@@ -80,13 +83,15 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
             listen_ports=_ranges(own.listen_ports),
         ),
     )
+    own_page = settings.status.listen.rpartition(":")[2]
+    options = replace(options, reserved_ports=frozenset({int(own_page)} if own_page else ()))
     try:
         empty = registry.translate(Snapshot(), settings.presets.use, options)
         text = compiled.render(empty, curdate="").rendering.text
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
     reserved = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
-    return replace(options, reserved_ports=reserved)
+    return replace(options, reserved_ports=options.reserved_ports | reserved)
 
 
 def _ranges(listed: tuple[str, ...]) -> PortRanges:

@@ -42,12 +42,12 @@ def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
     return needed | {Resource.SECRETS} if secrets else needed
 
 
-def clashes(names: Sequence[str]) -> tuple[str, ...]:
+def clashes(names: Sequence[str], presets: Mapping[str, Entry] = PRESETS) -> tuple[str, ...]:
     """Say which plain names several presets give, who has each, and how the other's is reached."""
     notes = []
     owners: dict[str, str] = {}
     for preset in names:
-        for name in sorted(PRESETS[preset].names):
+        for name in sorted(presets[preset].names):
             owner = owners.setdefault(name, preset)
             if owner != preset:
                 notes.append(f"{name} is that of preset {owner}, listed first; that of {preset} is {preset}.{name}")

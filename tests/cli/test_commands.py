@@ -302,3 +302,19 @@ def test_fragments_are_copied_and_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "a_file").write_text("")
     refused = invoke("fragments", "--copy-to", str(tmp_path / "a_file" / "x"), app=app)
     assert refused.exit_code == 78
+
+
+def test_presets_by_their_short_flag_repeated_or_in_a_list() -> None:
+    app = FakeApp()
+    assert invoke("rbac", "--preset", "kubefigurator", "--preset", "domains", app=app).exit_code == 0
+    assert invoke("run", "--preset", "kubefigurator,domains", "--cluster", "ny", app=app).exit_code == 0
+    for _, settings, _ in app.calls:
+        assert settings.presets.use == ("kubefigurator", "domains")
+    assert app.calls[1][1].kubefigurator.cluster == "ny"
+    assert app.calls[1][1].kubernetes.cluster == ""
+
+
+def test_an_unknown_preset_is_said_with_those_there_are() -> None:
+    result = invoke("run", "--preset", "kubefig")
+    assert result.exit_code == 78
+    assert "kubefigurator" in result.stderr

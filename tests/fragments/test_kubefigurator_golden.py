@@ -10,11 +10,20 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pyconfd.fragments import of_presets
+from pyconfd.model.host import HostFacts
+from pyconfd.model.kubernetes import ObjectMeta, Service, ServicePort, ServiceSpec
 from pyconfd.model.rendering import Rendering
-from tests.fragments.kubefigurator import GOLDEN, read_case, render_case
+from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.presets.kubefigurator_claims import LABEL, PREFIX
+from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
+from tests.fragments.kubefigurator import GOLDEN, Case, read_case, render_case
 from tests.fragments.shipped import HAPROXY, write_rendering
+from tests.presets.objects import node
+from tests.presets.test_properties import ASKED
 from tests.world.pki import CertificateAuthority
 
 FILES_DIR = "/etc/haproxy/generated/files"
@@ -59,11 +68,7 @@ def test_haproxy_takes_every_golden_case_without_a_warning(case: str, tmp_path: 
         Path(path).parent.mkdir(exist_ok=True)
         Path(path).write_bytes(b"not PEM" if fault else pem)
     rendering, _ = render_case(found, str(tmp_path / "files"))
-    write_rendering(rendering, tmp_path / "haproxy.cfg")
-    command = [HAPROXY, "-c", "-f", str(tmp_path / "haproxy.cfg")]
-    done = subprocess.run(command, capture_output=True, check=False, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Warning" not in done.stdout
+    check(rendering, tmp_path)
 
 
 def test_the_readmes_example_has_the_shape_that_the_predecessor_rendered() -> None:
@@ -104,3 +109,78 @@ def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
         "05-stats.tmpl",
         "10-kubefigurator.tmpl",
     ]
+
+
+def check(rendering: Rendering, folder: Path) -> None:
+    write_rendering(rendering, folder / "haproxy.cfg")
+    command = [HAPROXY, "-c", "-f", str(folder / "haproxy.cfg")]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def a_service(name: str, options: dict[str, str]) -> Service:
+    meta = ObjectMeta(
+        name,
+        "demo",
+        creation_timestamp="2026-01-01T00:00:00Z",
+        labels={LABEL: "yes"},
+        annotations={f"{PREFIX}web.{option}": value for option, value in options.items()},
+    )
+    return Service(meta, ServiceSpec((ServicePort("web", 80, node_port=30080),), "NodePort"))
+
+
+def a_case(services: list[Service], host: HostFacts, ssl_dir: str) -> Case:
+    nodes = {Key("", name): node(name, address) for name, address in (("n1", "10.0.0.1"), ("n2", "fd00::2"))}
+    store = {Key("demo", each.metadata.name): each for each in services}
+    options = PresetOptions(kubefigurator=KubefiguratorOptions(ssl_dir=ssl_dir))
+    return Case(Snapshot(services=store, nodes=nodes, host=host), options)
+
+
+METHODS = (
+    *("roundrobin", "static-rr", "leastconn", "first", "source", "random", "random(2)", "rdp-cookie", "rdp-cookie(a)"),
+    *("uri", "uri whole", "uri path-only", "uri len 12 depth 3", "url_param user", "url_param user check_post"),
+    *("hdr(X-User)", "hdr(Host) use_domain_only"),
+)
+
+
+@pytest.mark.haproxy
+@needs_haproxy
+def test_haproxy_knows_every_balance_method_that_is_taken(tmp_path: Path) -> None:
+    services = [
+        a_service(
+            f"{mode}-{at}",
+            {
+                "haproxy-mode": mode,
+                "use-ssl": "false",
+                "hostname": f"s{at}.example.com",
+                "listen-port": str(2000 + at) if mode == "tcp" else "1999",
+                "backends-balance-method": method,
+            },
+        )
+        for mode in ("http", "tcp")
+        for at, method in enumerate(METHODS)
+    ]
+    rendering, refused = render_case(a_case(services, HostFacts(), "/ssl"), str(tmp_path))
+
+    check(rendering, tmp_path)
+    for method in METHODS:
+        assert f"    balance {method}\n" in rendering.text
+    assert {refusal.value for refusal in refused} == set(METHODS[9:])
+
+
+@pytest.mark.haproxy
+@needs_haproxy
+@given(st.lists(ASKED, max_size=8))
+@settings(max_examples=15, deadline=None)
+def test_haproxy_takes_what_any_cluster_gives(
+    tmp_path_factory: pytest.TempPathFactory, pem: bytes, asked: list[dict[str, str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    paths = [folder / f"{hostname}.pem" for hostname in ("a.example.com", "*.example.com")]
+    for path in paths:
+        path.write_bytes(pem)
+    host = HostFacts(certificates={str(path): "" for path in paths})
+    services = [a_service(f"s{at}", options) for at, options in enumerate(asked)]
+    rendering, _ = render_case(a_case(services, host, str(folder)), str(folder / "files"))
+
+    check(rendering, folder)

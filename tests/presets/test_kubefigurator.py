@@ -6,11 +6,20 @@ import pytest
 
 from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.host import HostFacts
-from pyconfd.model.kubernetes import EndpointPort, Node, NodeAddress, NodeStatus, Service, ServicePort
+from pyconfd.model.kubernetes import (
+    EndpointAddress,
+    EndpointPort,
+    EndpointSubset,
+    Node,
+    NodeAddress,
+    NodeStatus,
+    Service,
+    ServicePort,
+)
 from pyconfd.presets import registry
 from pyconfd.presets.kubefigurator import Backend, Listener
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
-from tests.presets.objects import Named, endpoint, node, service, slice_, snapshot
+from tests.presets.objects import Named, endpoint, endpoints, node, service, slice_, snapshot
 
 PREFIX = "haproxy-kubefigurator."
 NODES = (node("n1", "10.0.0.1"), node("n2", "10.0.0.2"))
@@ -276,6 +285,7 @@ class TestValues:
             ("hostname", "a.com } || { always_true", RefusalReason.INVALID_VALUE),
             ("hostname", "a.com\n  http-request deny", RefusalReason.INVALID_VALUE),
             ("hostname", "${SECRET}", RefusalReason.INVALID_VALUE),
+            ("hostname", "fe80::1%x } || { always_true", RefusalReason.INVALID_VALUE),
             ("listen-ip", "10.0.0.1 ssl crt /etc/passwd", RefusalReason.INVALID_VALUE),
             ("listen-ip", "fe80::1%eth0", RefusalReason.INVALID_VALUE),
             ("listen-ip", "198.51.100.1", RefusalReason.NO_SUCH_ADDRESS),
@@ -382,6 +392,14 @@ class TestNodes:
         )
         found = self.addresses(labelled("shop", web("web"), policy="Local"), pods)
         assert found == [("10.0.0.1", "draining"), ("10.0.0.2", "ready")]
+
+    def test_endpoints_of_the_old_kind_count_only_where_there_are_no_slices(self) -> None:
+        on_n1 = EndpointSubset((EndpointAddress("10.1.0.1", "n1"),), None, (EndpointPort("web", 8080, "TCP"),))
+        old, local = endpoints("shop", None, on_n1), labelled("shop", web("web"), policy="Local")
+        pods = slice_("shop", endpoint("10.1.0.1", node="n2"))
+
+        assert self.addresses(local, old) == [("10.0.0.1", "ready")]
+        assert self.addresses(local, old, pods) == [("10.0.0.2", "ready")]
 
     def test_a_service_of_one_family_gets_node_addresses_of_that_family(self) -> None:
         both = NodeStatus(
