@@ -31,7 +31,6 @@ from pyconfd.model.status import Phase
 from pyconfd.settings import Resolved, Settings, resolve_again
 from pyconfd.sources.file import write_snapshot
 from pyconfd.sources.kubernetes.rbac import manifest
-from pyconfd.sources.kubernetes.source import KubernetesSource
 from pyconfd.status import document
 from pyconfd.status.logging import configure
 from pyconfd.status.report import StatusFile, read_report
@@ -119,7 +118,7 @@ def _run_until_signal(settings: Settings, notifier: SystemdNotifier) -> tuple[in
 def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -> Daemon:
     holds = Holds(settings.runtime_dir)
     status_file = StatusFile(settings.runtime_dir)
-    source = KubernetesSource(settings.kubernetes, wiring.resources(settings))
+    source = wiring.source(settings)
     for note in wiring.preset_notes(settings):
         log.warning("presets.noted", note=note)
     with suppress(PyconfdError):  # the loop reads the fragments itself and says what is wrong
@@ -137,7 +136,6 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -
         allowed_holds=holds.allowed,
         forget_holds=holds.forget,
         publish=status_file.update,
-        host_facts=wiring.HostReader(settings).read,
     )
     return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
 

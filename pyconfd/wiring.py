@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 
 from pyconfd.errors import PyconfdError
-from pyconfd.haproxy import host
 from pyconfd.haproxy.certificates import CertificateFiles
+from pyconfd.haproxy.host import gather_addresses
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.host import HostFacts
@@ -22,7 +22,8 @@ from pyconfd.render.order import order_differs
 from pyconfd.settings import BackendTarget, Settings, UndefinedMode
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
-from pyconfd.sources.kubernetes.source import read_once
+from pyconfd.sources.host import HostAwareSource
+from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
 
 ONCE_TIMEOUT_S = 30.0
 """How long a command waits for a whole view of the cluster."""
@@ -114,14 +115,15 @@ class HostReader:
             self._certificates = CertificateFiles(settings.kubefigurator.ssl_dir, (settings.kubefigurator.ca_file,))
 
     def read(self) -> HostFacts:
-        """Give the facts as they are now.
-
-        Without the listening sockets: HAProxy's own are among them, and others come and go all the time.
-        """
+        """Give the facts as they are now."""
         if not self._needed:
             return HostFacts()
-        certificates = self._certificates.read() if self._certificates else None
-        return replace(host.gather(), listening=(), certificates=certificates)
+        return replace(gather_addresses(), certificates=self._certificates.read() if self._certificates else None)
+
+
+def source(settings: Settings) -> HostAwareSource:
+    """Give what reads the cluster, and the facts about this host."""
+    return HostAwareSource(KubernetesSource(settings.kubernetes, resources(settings)), HostReader(settings).read)
 
 
 def order_note(found: FragmentSet) -> str:
@@ -146,10 +148,14 @@ class Once:
 
 
 def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[Snapshot, tuple[Refusal, ...]]:
-    """Read files, or the cluster; raises ConfigurationError or TransientError."""
+    """Read files, or the cluster; raises ConfigurationError or TransientError.
+
+    Files are read anywhere, so nothing is judged by this host then.
+    """
     if snapshot_files:
         return read_snapshot(snapshot_files)
-    return read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S)
+    snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S)
+    return replace(snapshot, host=HostReader(settings).read()), refused
 
 
 def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None) -> Once:
@@ -157,7 +163,6 @@ def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: st
     found = fragments(settings)
     compiled = renderer(settings, found)
     snapshot, unreadable = snapshot_once(settings, snapshot_files)
-    snapshot = replace(snapshot, host=HostReader(settings).read())
     context = registry.translate(snapshot, settings.presets.use, preset_options(settings, compiled))
     clock = SystemClock()
     rendered = compiled.render(context, curdate=clock.date(clock.now()) if curdate is None else curdate)

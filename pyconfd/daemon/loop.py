@@ -12,7 +12,6 @@ from pyconfd.daemon.mailbox import Mailbox
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.errors import PyconfdError
-from pyconfd.model.host import HostFacts
 from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Noop
 from pyconfd.model.status import Phase, Status
@@ -53,7 +52,6 @@ class Daemon:
         self._backoff = Backoff(first_s=apply.retry_min_s, last_s=apply.retry_max_s)
         self._fragments = LiveFragments(world.read_fragments, world.make_renderer, world.preset_options)
         self._journal = Journal()
-        self._host = HostFacts()
         self._stopping = False
         self._decided = False
         self._last: Attempt | None = None
@@ -126,16 +124,12 @@ class Daemon:
         )
 
     def _look_around(self, now: float) -> None:
-        """Find what changed without telling: fragments, the host, an operator's permission, the file, the process."""
+        """Find what changed without telling: fragments, an operator's permission, the file, the process."""
         had_problems = self._fragments.problems
         if self._fragments.refresh():
             log.info("fragments.read")
             self._note_change(at_once=True)
         elif self._fragments.problems != had_problems:
-            self._note_change(at_once=True)
-        host = self._world.host_facts()
-        if host != self._host:
-            self._host = host
             self._note_change(at_once=True)
         if self._status.hold_id and self._status.hold_id in self._world.allowed_holds():
             self._note_change(at_once=True)
@@ -155,7 +149,7 @@ class Daemon:
         began, now = clock.monotonic(), clock.now()
         done = reconcile(
             Inputs(
-                snapshot=replace(snapshot, host=self._host),
+                snapshot=snapshot,
                 renderer=renderer,
                 presets=self._settings.presets,
                 options=self._fragments.options,

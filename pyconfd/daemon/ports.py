@@ -1,12 +1,11 @@
 """What the loop needs from the world; the composition root fills it in, tests use fakes of the same contracts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from pyconfd.daemon.reconcile import Balancer
 from pyconfd.model.context import Refusal
-from pyconfd.model.host import HostFacts
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
@@ -101,4 +100,3 @@ class World:
     allowed_holds: Callable[[], frozenset[str]]
     forget_holds: Callable[[], None]
     publish: Callable[[Status], object]
-    host_facts: Callable[[], HostFacts] = field(default=HostFacts)
