@@ -57,8 +57,7 @@ class Snapshot:
     """One consistent view of one cluster; mappings are never changed after they were put here.
 
     ``cluster`` is the name given in the settings ("" for the only one). The order of the mappings is an accident
-    of the API: whoever reads them sorts. ``host`` is what is known of this machine; without any fact nothing is
-    judged by it.
+    of the API: whoever reads them sorts. ``host`` are the facts of this machine that presets judge by.
     """
 
     cluster: str = ""
