@@ -7,7 +7,9 @@
 import os
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,14 +18,16 @@ from hypothesis import strategies as st
 from pyconfd.fragments import of_presets
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectMeta, Service, ServicePort, ServiceSpec
-from pyconfd.model.rendering import Rendering
+from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.kubefigurator_claims import LABEL, PREFIX
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
+from tests.demo.clients import ask_tls
 from tests.fragments.kubefigurator import GOLDEN, Case, read_case, render_case
 from tests.fragments.shipped import HAPROXY, write_rendering
 from tests.presets.objects import node
 from tests.presets.test_properties import ASKED
+from tests.world.haproxy import HaproxyProcess, free_port
 from tests.world.pki import CertificateAuthority
 
 FILES_DIR = "/etc/haproxy/generated/files"
@@ -129,10 +133,10 @@ def a_service(name: str, options: dict[str, str]) -> Service:
     return Service(meta, ServiceSpec((ServicePort("web", 80, node_port=30080),), "NodePort"))
 
 
-def a_case(services: list[Service], host: HostFacts, ssl_dir: str) -> Case:
+def a_case(services: list[Service], host: HostFacts, ssl_dir: str, **own: Any) -> Case:
     nodes = {Key("", name): node(name, address) for name, address in (("n1", "10.0.0.1"), ("n2", "fd00::2"))}
     store = {Key("demo", each.metadata.name): each for each in services}
-    options = PresetOptions(kubefigurator=KubefiguratorOptions(ssl_dir=ssl_dir))
+    options = PresetOptions(kubefigurator=KubefiguratorOptions(ssl_dir=ssl_dir, **own))
     return Case(Snapshot(services=store, nodes=nodes, host=host), options)
 
 
@@ -184,3 +188,28 @@ def test_haproxy_takes_what_any_cluster_gives(
     rendering, _ = render_case(a_case(services, host, str(folder)), str(folder / "files"))
 
     check(rendering, folder)
+
+
+@pytest.mark.haproxy
+@needs_haproxy
+def test_certificates_of_a_list_are_chosen_by_name_too(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path / "pki")
+    names = [f"s{at:02d}.example.com" for at in range(26)]
+    for name in names:
+        pair = authority.server(name, [name])
+        (tmp_path / f"{name}.pem").write_bytes(pair.cert.read_bytes() + pair.key.read_bytes())
+    port = free_port()
+    listen = {"listen-ip": "127.0.0.1", "listen-port": str(port)}
+    services = [a_service(name[:3], {"hostname": name} | listen) for name in names]
+    case = a_case(services, HostFacts(), str(tmp_path), listen_ports=((1024, 65535),))
+    case = Case(replace(case.snapshot, nodes={}), case.options)
+    rendering, _ = render_case(case, str(tmp_path / "files"))
+    assert " ssl crt-list " in rendering.text
+    with HaproxyProcess(tmp_path) as haproxy:
+        text = rendering.text.replace("bind 127.0.0.1:8404", f"bind 127.0.0.1:{free_port()}")
+        write_rendering(Rendering((Piece("all", text),), rendering.files), haproxy.conf)
+        haproxy.start()
+        for name in (names[0], names[17], names[25]):
+            # Whatever is answered: the certificate was this name's own, or it would be a failure of verification.
+            assert ask_tls(port, name, str(authority.cert)) == "503"
+        assert ask_tls(port, "other.example.com", str(authority.cert)) == "failed: SSLCertVerificationError"
