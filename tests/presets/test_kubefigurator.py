@@ -360,6 +360,13 @@ class TestValues:
         reserved = PresetOptions(reserved_ports=frozenset({443}))
         assert refused(read(labelled("shop", web("web")), options=reserved)) == [("shop", RefusalReason.PORT_TAKEN)]
 
+    def test_a_port_of_another_program_on_this_host(self) -> None:
+        asked = read(labelled("shop", web("web")))
+        assert asked.listen_ports == {443}
+        without = read(labelled("shop", web("web")), options=PresetOptions(contested_ports=asked.listen_ports))
+        assert refused(without) == [("shop", RefusalReason.PORT_TAKEN)]
+        assert without.listen_ports == frozenset()
+
     def test_an_annotation_without_effect_is_explained(self) -> None:
         context = read(labelled("shop", web("web") | {"wbe.listen-port": "8443"}))
 
