@@ -5,9 +5,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -32,7 +33,6 @@ from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.sources.file import write_snapshot
 from pyconfd.sources.fragments import SettledFragments
 from pyconfd.sources.kubernetes.rbac import manifest
-from pyconfd.sources.kubernetes.source import KubernetesSource
 from pyconfd.status import document
 from pyconfd.status.logging import configure
 from pyconfd.status.report import StatusFile, read_report
@@ -149,7 +149,9 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier, p
     holds = Holds(settings.runtime_dir)
     holds.prepare()
     status_file = StatusFile(settings.runtime_dir)
-    source = KubernetesSource(settings.kubernetes, wiring.resources(settings))
+    source = wiring.source(settings)
+    for note in wiring.preset_notes(settings):
+        log.warning("presets.noted", note=note)
     with suppress(PyconfdError):  # the loop reads the fragments itself and says what is wrong
         note = wiring.order_note(wiring.fragments(settings))
         if note:
@@ -370,3 +372,8 @@ def consume(settings: Resolved) -> int:
 def fragments_dir() -> str:
     """Give the directory of the shipped fragments."""
     return shipped.directory()
+
+
+def fragments(presets: Sequence[str]) -> Mapping[str, Path]:
+    """Give the shipped fragments of these presets by name."""
+    return shipped.of_presets(presets)

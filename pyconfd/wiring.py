@@ -7,18 +7,23 @@ from datetime import datetime
 from pathlib import Path
 
 from pyconfd.errors import PyconfdError
+from pyconfd.haproxy.certificates import CertificateFiles
+from pyconfd.haproxy.host import gather_addresses
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import Context, Refusal
+from pyconfd.model.host import HostFacts
+from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.reading import KubefiguratorOptions, PortRanges, PresetOptions
 from pyconfd.render.engine import Rendered, Renderer, RenderOptions
 from pyconfd.render.order import order_differs
 from pyconfd.settings import BackendTarget, Settings, UndefinedMode
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
-from pyconfd.sources.kubernetes.source import read_once
+from pyconfd.sources.host import HostAwareSource
+from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
 from pyconfd.status.listen import parse_listen
 
 ONCE_TIMEOUT_S = 30.0
@@ -67,12 +72,19 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
 
     The operator's ports are that of the status page and those that the fragments bind for an empty cluster.
     """
-    ranges = [text.partition("-") for text in settings.presets.listen_ports]
+    own = settings.kubefigurator
     options = PresetOptions(
         node_ports=settings.presets.backend_target is BackendTarget.NODE,
         node_address_types=settings.presets.node_address_types,
-        listen_ports=tuple((int(first), int(last)) for first, _, last in ranges),
+        listen_ports=_ranges(settings.presets.listen_ports),
         reserved_ports=frozenset({parse_listen(settings.status.listen).port} if settings.status.listen else ()),
+        kubefigurator=KubefiguratorOptions(
+            cluster=own.cluster or settings.kubernetes.cluster,
+            ssl_dir=own.ssl_dir,
+            ca_file=own.ca_file,
+            node_ports=own.backend_target is BackendTarget.NODE,
+            listen_ports=_ranges(own.listen_ports),
+        ),
     )
     try:
         empty = registry.translate(Snapshot(), settings.presets.use, options)
@@ -81,6 +93,37 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
     bound = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
     return replace(options, reserved_ports=options.reserved_ports | bound)
+
+
+def _ranges(listed: tuple[str, ...]) -> PortRanges:
+    pairs = [text.partition("-") for text in listed]
+    return tuple((int(first), int(last)) for first, _, last in pairs)
+
+
+def preset_notes(settings: Settings) -> tuple[str, ...]:
+    """Say what is worth knowing about the chosen presets together: which plain names several of them give."""
+    return registry.clashes(settings.presets.use)
+
+
+class HostReader:
+    """Gathers the facts about this machine that the chosen presets judge by; none where they need none."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._needed = any(registry.PRESETS[name].host for name in settings.presets.use)
+        self._certificates: CertificateFiles | None = None
+        if PresetName.KUBEFIGURATOR in settings.presets.use:
+            self._certificates = CertificateFiles(settings.kubefigurator.ssl_dir, (settings.kubefigurator.ca_file,))
+
+    def read(self) -> HostFacts:
+        """Give the facts as they are now."""
+        if not self._needed:
+            return HostFacts()
+        return replace(gather_addresses(), certificates=self._certificates.read() if self._certificates else None)
+
+
+def source(settings: Settings) -> HostAwareSource:
+    """Give what reads the cluster, and the facts about this host."""
+    return HostAwareSource(KubernetesSource(settings.kubernetes, resources(settings)), HostReader(settings).read)
 
 
 def order_note(found: FragmentSet) -> str:
@@ -105,10 +148,14 @@ class Once:
 
 
 def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[Snapshot, tuple[Refusal, ...]]:
-    """Read files, or the cluster; raises ConfigurationError or TransientError."""
+    """Read files, or the cluster; raises ConfigurationError or TransientError.
+
+    Files are read anywhere, so nothing is judged by this host then.
+    """
     if snapshot_files:
         return read_snapshot(snapshot_files)
-    return read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S)
+    snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S)
+    return replace(snapshot, host=HostReader(settings).read()), refused
 
 
 def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None) -> Once:
@@ -119,7 +166,7 @@ def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: st
     context = registry.translate(snapshot, settings.presets.use, preset_options(settings, compiled))
     clock = SystemClock()
     rendered = compiled.render(context, curdate=clock.date(clock.now()) if curdate is None else curdate)
-    notes = tuple(note for note in (order_note(found),) if note)
+    notes = tuple(note for note in (order_note(found), *preset_notes(settings)) if note)
     return Once(snapshot, context, rendered, tuple(sorted({*context.refused, *unreadable})), notes)
 
 

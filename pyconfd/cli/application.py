@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyconfd.settings.sources import ReadText, read_text
 
 if TYPE_CHECKING:  # these take a third of the time that --version needs
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyconfd.model.context import Refusal
     from pyconfd.model.plan import Plan
@@ -162,6 +163,10 @@ class Application(Protocol):
 
     def fragments_dir(self) -> str:
         """Give the directory of the shipped fragments."""
+        ...
+
+    def fragments(self, presets: Sequence[str]) -> Mapping[str, Path]:
+        """Give the shipped fragments of these presets by name."""
         ...
 
 

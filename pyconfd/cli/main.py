@@ -19,6 +19,7 @@ from pyconfd.cli.migrate import migrate
 from pyconfd.cli.output import print_files, print_json, print_notes, print_plan, print_refused, print_text
 from pyconfd.cli.program import CONTEXT_SETTINGS, Program, teach
 from pyconfd.errors import ConfigurationError, Problem
+from pyconfd.model.preset import PresetName
 from pyconfd.settings import show
 
 _USAGE = {Exit.USAGE: "the command line is wrong", Exit.CONFIGURATION: "settings are wrong; all problems are listed"}
@@ -288,6 +289,7 @@ def record(ctx: click.Context, /, file: str, **_: object) -> int:
         "Print a manifest with the ServiceAccount and the least permissions that these settings need.",
         examples={
             "pyconfd rbac | kubectl apply -f -": "",
+            "pyconfd rbac --preset kubefigurator": "what this preset reads",
             "pyconfd rbac --kubernetes-secret-namespaces web": "with TLS Secrets of one namespace",
         },
         exits={Exit.OK: "printed", **_USAGE},
@@ -309,23 +311,31 @@ for _command in sharing.COMMANDS:
     context_settings=CONTEXT_SETTINGS,
     short_help="Show or copy the shipped fragments.",
     help=teach(
-        "Print the directory of the fragments that come with pyconfd, or copy them; no file is overwritten.",
+        "Print where the fragments that come with pyconfd are, or copy them; no file is overwritten.",
         examples={
-            "pyconfd fragments": "",
+            "pyconfd fragments": "the directory of the usual ones",
             "pyconfd fragments --copy-to /etc/pyconfd": "to edit them there",
+            "pyconfd fragments --preset kubefigurator --copy-to /etc/pyconfd": "those of another preset",
         },
         exits={Exit.OK: "done", Exit.USAGE: "the command line is wrong", Exit.CONFIGURATION: "not writable"},
     ),
 )
+@click.option(
+    "--preset",
+    "presets",
+    multiple=True,
+    type=click.Choice([name.value for name in PresetName]),
+    help="The fragments of this preset; may be repeated. [default: domains]",
+)
 @click.option("--copy-to", metavar="DIR", type=click.Path(file_okay=False), help="Copy what is not there yet.")
 @click.pass_context
-def fragments(ctx: click.Context, /, copy_to: str | None) -> int:
+def fragments(ctx: click.Context, /, presets: tuple[str, ...], copy_to: str | None) -> int:
     """Show or copy the shipped fragments."""
-    directory = _outside(ctx).app().fragments_dir()
+    app = _outside(ctx).app()
     if copy_to is None:
-        print_text(directory)
+        print_text("\n".join(str(path) for path in app.fragments(presets).values()) if presets else app.fragments_dir())
         return Exit.OK
-    copied, kept = copy_fragments(directory, copy_to)
+    copied, kept = copy_fragments(app.fragments(presets or (PresetName.DOMAINS,)), copy_to)
     for name in copied:
         print_text(f"copied  {name}")
     for name in kept:

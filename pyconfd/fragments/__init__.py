@@ -1,8 +1,33 @@
-"""The fragments that pyconfd ships: a set to start from, and the default of the demo."""
+"""The fragments that pyconfd ships: a set to start from for each preset, and the default of the demo.
 
+The directory itself is the set of the preset ``domains``. Another preset has the fragments in the folder of its name,
+beside those that every set has.
+"""
+
+from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
+
+SHARED = ("01-defaults.conf", "05-stats.tmpl")
+"""In every set."""
+
+_OWN = "domains"
+_CODE = {".py", ".pyc"}
 
 
 def directory() -> str:
     """Give the path of the directory that holds the shipped fragments."""
     return str(files(__name__))
+
+
+def of_presets(presets: Sequence[str]) -> dict[str, Path]:
+    """Give the fragments of these presets by name, sorted; a preset without fragments of its own adds none."""
+    root = Path(directory())
+    found = {name: root / name for name in SHARED}
+    for preset in presets:
+        folder = root if preset == _OWN else root / preset
+        if folder.is_dir():
+            inside = folder.iterdir() if preset == _OWN else folder.rglob("*")
+            kept = [path for path in inside if path.is_file() and path.suffix not in _CODE]
+            found |= {str(path.relative_to(folder)): path for path in kept}
+    return dict(sorted(found.items()))

@@ -18,6 +18,8 @@ class RefusalReason(StrEnum):
     NO_SUCH_PORT = "no_such_port"
     NO_NODE_PORT = "no_node_port"
     NO_SUCH_SERVICE = "no_such_service"
+    NO_SUCH_ADDRESS = "no_such_address"
+    NO_CERTIFICATE = "no_certificate"
     UNREADABLE = "unreadable"
 
 

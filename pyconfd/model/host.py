@@ -1,5 +1,6 @@
 """Facts about the machine that pyconfd runs on; an adapter gathers them, pure code judges by them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -23,7 +24,9 @@ class HostFacts:
 
     ``addresses`` are those of the interfaces, without prefix length or zone; ``ephemeral_ports`` is the inclusive
     range of ``net.ipv4.ip_local_port_range``; the ``nonlocal_bind`` flags are the sysctls of that name;
-    ``unprivileged_port_start`` is the first port that needs no capability.
+    ``unprivileged_port_start`` is the first port that needs no capability. ``certificates`` has the path of each file
+    below the directories of certificates that the settings name, with "" or what is wrong with it; it is None where
+    that is not known (nobody asked, or it may not be read): then nothing can be said to be missing.
     """
 
     addresses: frozenset[str] = frozenset()
@@ -32,3 +35,9 @@ class HostFacts:
     nonlocal_bind_v6: bool = False
     ephemeral_ports: tuple[int, int] = (32768, 60999)
     unprivileged_port_start: int = 1024
+    certificates: Mapping[str, str] | None = None
+
+    @property
+    def known(self) -> bool:
+        """False for facts that nobody gathered: a host has at least its loopback address."""
+        return bool(self.addresses)

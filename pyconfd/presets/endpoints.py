@@ -137,8 +137,8 @@ def _endpoint_views(item: EndpointSlice, *, cluster: str, refused: list[Refusal]
     views = []
     for endpoint in item.endpoints or ():
         text = endpoint.addresses[0] if endpoint.addresses else ""
-        address = values.address(text)
-        if address is None:
+        found = values.canonical_address(text)
+        if found is None:
             detail = "not an IP address (slices of type FQDN are not served)"
             refused.append(Refusal(ref, "endpoints.addresses", values.shown(text), RefusalReason.INVALID_VALUE, detail))
             continue
@@ -146,10 +146,10 @@ def _endpoint_views(item: EndpointSlice, *, cluster: str, refused: list[Refusal]
         ready, serving, terminating = _conditions(endpoint)
         views.append(
             EndpointView(
-                address=str(address),
+                address=found[0],
                 port=0,
                 state=_state(ready=ready, serving=serving, terminating=terminating),
-                family="ipv4" if address.version == 4 else "ipv6",
+                family=found[1],
                 pod=_known_name(pod),
                 node=_known_name(endpoint.node_name),
                 zone=_known_name(endpoint.zone),
@@ -193,6 +193,8 @@ def _with_fallback(endpoints: tuple[EndpointView, ...]) -> tuple[EndpointView, .
 
 
 def _endpoint_order(endpoint: EndpointView) -> tuple[str, bytes, int]:
+    if endpoint.family == "ipv4":
+        return "ipv4", bytes(map(int, endpoint.address.split("."))), endpoint.port
     parsed = values.address(endpoint.address)
     return endpoint.family, parsed.packed if parsed else b"", endpoint.port
 

@@ -8,6 +8,25 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.cluster import Translated
 
+PortRanges = tuple[tuple[int, int], ...]
+"""Inclusive ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubefiguratorOptions:
+    """What the preset ``kubefigurator`` obeys.
+
+    ``cluster`` replaces CLUSTER in host names. ``ssl_dir`` holds the certificates. ``ca_file`` is what backends are
+    verified with. ``node_ports``: send traffic to node ports instead of pods. ``listen_ports``: what an annotation
+    may ask to be bound.
+    """
+
+    cluster: str = ""
+    ssl_dir: str = "/etc/haproxy/ssl"
+    ca_file: str = "@system-ca"
+    node_ports: bool = True
+    listen_ports: PortRanges = ((80, 80), (443, 443), (1024, 32767))
+
 
 @dataclass(frozen=True, slots=True)
 class PresetOptions:
@@ -15,22 +34,24 @@ class PresetOptions:
 
     ``node_ports``: send traffic to node ports instead of pods. ``node_address_types``: which address of a node, first
     match wins. ``listen_ports``: inclusive ranges that an annotation may ask for. ``reserved_ports``: ports that the
-    operator uses: his fragments bind them, or pyconfd's own status page. ``contested_ports``: ports that somebody else
-    on this host listens on.
+    operator uses: his fragments bind them, or pyconfd's own status page, or a preset listed earlier has given them
+    away. ``contested_ports``: ports that somebody else on this host listens on.
     """
 
     node_ports: bool = False
     node_address_types: tuple[str, ...] = ("InternalIP",)
-    listen_ports: tuple[tuple[int, int], ...] = ((1024, 32767),)
+    listen_ports: PortRanges = ((1024, 32767),)
     reserved_ports: frozenset[int] = frozenset()
     contested_ports: frozenset[int] = frozenset()
+    kubefigurator: KubefiguratorOptions = KubefiguratorOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The names for templates, what was refused, and the number of ready endpoints behind what was claimed.
 
-    ``listen_ports`` are those that objects of the cluster are to be given.
+    ``listen_ports`` are the TCP ports that templates will bind for these names: objects of the cluster are to be given
+    them, and presets listed later may not have them.
     """
 
     names: Mapping[str, Any]

@@ -1,27 +1,39 @@
 """The presets by name, and the reading of one Snapshot by several of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pyconfd.model.context import Census, Context, Refusal
+from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import Resource, Snapshot
-from pyconfd.presets import cluster, domains
+from pyconfd.presets import cluster, domains, kubefigurator
 from pyconfd.presets.reading import Preset, PresetOptions
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A preset, the names it gives to templates, and the resources it needs; nothing else is read from the cluster."""
+    """A preset, the names it gives to templates, and the resources it needs; nothing else is read from the cluster.
+
+    ``host`` says whether it judges by the facts about this machine, so that they have to be gathered.
+    """
 
     read: Preset
     names: frozenset[str]
     resources: frozenset[Resource]
+    host: bool = False
 
 
 _CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
 
-PRESETS: Mapping[str, Entry] = MappingProxyType({"domains": Entry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW)})
+PRESETS: Mapping[str, Entry] = MappingProxyType(
+    {
+        PresetName.DOMAINS: Entry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW),
+        PresetName.KUBEFIGURATOR: Entry(
+            kubefigurator.read, frozenset({"listeners", "backends"}), _CLUSTER_VIEW, host=True
+        ),
+    }
+)
 
 
 def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
@@ -30,12 +42,12 @@ def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
     return needed | {Resource.SECRETS} if secrets else needed
 
 
-def clashes(names: Sequence[str]) -> tuple[str, ...]:
+def clashes(names: Sequence[str], presets: Mapping[str, Entry] = PRESETS) -> tuple[str, ...]:
     """Say which plain names several presets give, who has each, and how the other's is reached."""
     notes = []
     owners: dict[str, str] = {}
     for preset in names:
-        for name in sorted(PRESETS[preset].names):
+        for name in sorted(presets[preset].names):
             owner = owners.setdefault(name, preset)
             if owner != preset:
                 notes.append(f"{name} is that of preset {owner}, listed first; that of {preset} is {preset}.{name}")
@@ -46,18 +58,19 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
     """Give the names for the templates, and all refusals sorted. Never raises.
 
     Every preset's names stand under its own name too (``kube2lb.services``); the plain names belong to the preset
-    listed first. A preset that gives a name equal to its own (``domains``) gives just that.
+    listed first. A preset that gives a name equal to its own (``domains``) gives just that. A port that one preset
+    gave away is reserved for those listed later.
     """
     translated = cluster.translate(snapshot)
     given: dict[str, object] = {"cluster": translated.view}
     refused: list[Refusal] = list(translated.refused)
     claimed = 0
     listen_ports: frozenset[int] = frozenset()
-    for name in reversed(names):
+    for name in names:
         reading = PRESETS[name].read(snapshot, translated, options)
-        if name not in reading.names:
-            given[name] = MappingProxyType(dict(reading.names))
-        given.update(reading.names)
+        options = replace(options, reserved_ports=options.reserved_ports | reading.listen_ports)
+        given.setdefault(name, MappingProxyType(dict(reading.names)))
+        given |= {each: value for each, value in reading.names.items() if each not in given or each == name}
         refused.extend(reading.refused)
         claimed += reading.claimed
         listen_ports |= reading.listen_ports

@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from pyconfd.model.preset import PresetName
 from pyconfd.settings.etcd import EtcdSettings
 from pyconfd.settings.kinds import (
     Boolean,
@@ -79,7 +80,8 @@ _LEVELS = Choice(
 )
 _ADDRESS_TYPES = one_of("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 _NAMESPACE = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "the name of a namespace")
-_PRESET = one_of("domains")
+_PRESET = one_of(*(name.value for name in PresetName))
+_PORT_RANGES = Listing(port_range, metavar="FIRST-LAST,...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,8 @@ class PresetSettings:
     """``[presets]``: which readings of the cluster, first one first."""
 
     use: Annotated[
-        tuple[str, ...], Setting("readings of the cluster's annotations", Listing(_PRESET, metavar="NAME,..."))
+        tuple[str, ...],
+        Setting("readings of the cluster's annotations", Listing(_PRESET, metavar="NAME,..."), short="--preset"),
     ] = ("domains",)
     backend_target: Annotated[
         BackendTarget, Setting("where traffic goes: pod addresses or node ports", choice_of(BackendTarget))
@@ -198,9 +201,34 @@ class PresetSettings:
     ] = ("InternalIP",)
     listen_ports: Annotated[
         tuple[str, ...],
-        Setting("ports that an annotation may ask to be bound", Listing(port_range, metavar="FIRST-LAST,...")),
+        Setting("ports that an annotation may ask to be bound", _PORT_RANGES),
     ] = ("1024-32767",)
     """Above the privileged ports and below Linux's ephemeral ones (net.ipv4.ip_local_port_range)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubefiguratorSettings:
+    """``[kubefigurator]``: what the preset of that name takes from haproxy-kubefigurator's users."""
+
+    cluster: Annotated[
+        str,
+        Setting("what CLUSTER in a host name stands for", Text(), short="--cluster", empty="kubernetes.cluster"),
+    ] = ""
+    ssl_dir: Annotated[str, Setting("directory of the certificates, HOSTNAME.pem with key and chain", _DIRECTORY)] = (
+        "/etc/haproxy/ssl"
+    )
+    ca_file: Annotated[
+        str,
+        Setting("authorities that backends-verify-ssl verifies with; @system-ca is the system's bundle", _REQUIRED),
+    ] = "@system-ca"
+    backend_target: Annotated[
+        BackendTarget, Setting("where traffic goes: node ports, as it did, or pod addresses", choice_of(BackendTarget))
+    ] = BackendTarget.NODE
+    listen_ports: Annotated[tuple[str, ...], Setting("ports that listen-port may ask to be bound", _PORT_RANGES)] = (
+        "80-80",
+        "443-443",
+        "1024-32767",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +325,7 @@ class Settings:
     )
     templates: Annotated[TemplateSettings, "the fragments and how they are rendered"] = TemplateSettings()
     presets: Annotated[PresetSettings, "which readings of the cluster, first one first"] = PresetSettings()
+    kubefigurator: Annotated[KubefiguratorSettings, "the preset of that name"] = KubefiguratorSettings()
     haproxy: Annotated[HaproxySettings, "what is written where, how it is checked and loaded"] = HaproxySettings()
     apply: Annotated[ApplySettings, "when changes are applied and what is kept"] = ApplySettings()
     etcd: Annotated[EtcdSettings, "for publish and consume: the etcd between one producer and many balancers"] = field(

@@ -3,13 +3,14 @@
 import sys
 
 from pyconfd.status.logging import configure
-from tests.bench import reading, starting
+from tests.bench import presets, reading, starting
 from tests.bench.figures import Benchmark
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     reading.resync_cpu,
     reading.resync_memory,
     reading.watch_event_cpu,
+    presets.preset_translation,
     starting.first_configuration,
 )
 

@@ -1,7 +1,8 @@
 """A fake application that remembers what it was asked, and the call of the command line with it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -63,7 +64,8 @@ class FakeApp:
     fails: BaseException | None = None
     plan_report: PlanReport = field(default_factory=PlanReport)
     status_report: StatusReport = StatusReport()
-    fragments: str = "/shipped"
+    shipped: str = "/shipped"
+    presets: tuple[str, ...] = ()
     calls: list[tuple[str, Settings, tuple[object, ...]]] = field(default_factory=list)
     resolved: Resolved | None = None
 
@@ -120,7 +122,12 @@ class FakeApp:
         return 0
 
     def fragments_dir(self) -> str:
-        return self.fragments
+        return self.shipped
+
+    def fragments(self, presets: Sequence[str]) -> Mapping[str, Path]:
+        self.presets = tuple(presets)
+        root = Path(self.shipped)
+        return {str(path.relative_to(root)): path for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def invoke(

@@ -295,15 +295,35 @@ def test_fragments_are_copied_and_never_overwritten(tmp_path: Path) -> None:
     (shipped / "errors").mkdir(parents=True)
     (shipped / "01-defaults.conf").write_text("new")
     (shipped / "errors" / "503.http").write_text("HTTP/1.0 503")
-    (shipped / "__init__.py").write_text("")
     target.mkdir()
     (target / "01-defaults.conf").write_text("mine")
-    app = FakeApp(fragments=str(shipped))
+    app = FakeApp(shipped=str(shipped))
     assert invoke("fragments", app=app).stdout == f"{shipped}\n"
     result = invoke("fragments", "--copy-to", str(target), app=app)
     assert result.stdout == "copied  errors/503.http\nkept    01-defaults.conf (it is there already)\n"
     assert (target / "01-defaults.conf").read_text() == "mine"
     assert (target / "errors" / "503.http").read_text() == "HTTP/1.0 503"
+    assert app.presets == ("domains",)
+    other = FakeApp(shipped=str(shipped))
+    shown = invoke("fragments", "--preset", "kubefigurator", "--preset", "domains", app=other)
+    assert shown.stdout == f"{shipped}/01-defaults.conf\n{shipped}/errors/503.http\n"
+    assert other.presets == ("kubefigurator", "domains")
     (tmp_path / "a_file").write_text("")
     refused = invoke("fragments", "--copy-to", str(tmp_path / "a_file" / "x"), app=app)
     assert refused.exit_code == 78
+
+
+def test_presets_by_their_short_flag_repeated_or_in_a_list() -> None:
+    app = FakeApp()
+    assert invoke("rbac", "--preset", "kubefigurator", "--preset", "domains", app=app).exit_code == 0
+    assert invoke("run", "--preset", "kubefigurator,domains", "--cluster", "ny", app=app).exit_code == 0
+    for _, settings, _ in app.calls:
+        assert settings.presets.use == ("kubefigurator", "domains")
+    assert app.calls[1][1].kubefigurator.cluster == "ny"
+    assert app.calls[1][1].kubernetes.cluster == ""
+
+
+def test_an_unknown_preset_is_said_with_those_there_are() -> None:
+    result = invoke("run", "--preset", "kubefig")
+    assert result.exit_code == 78
+    assert "kubefigurator" in result.stderr

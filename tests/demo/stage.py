@@ -1,10 +1,12 @@
 """What the demo runs on: an appliance with two API servers and a sample cluster."""
 
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.world.appliance import Appliance
 
@@ -36,3 +38,18 @@ class Stage(Appliance):
         self.serve("thief", {"domain": "shop.example.com", "proto": "http"})
         listen = {"domain": "cache.example.com", "proto": "redis", "pyconfd.io/listen-port": str(self.redis)}
         self.serve("cache", listen)
+
+    def to_try(self) -> tuple[str, ...]:
+        """Give commands for whoever keeps it up."""
+        return (
+            f"curl -H 'Host: shop.example.com' http://127.0.0.1:{self.http}/",
+            f"kubectl --server {self.servers[0].url} annotate service thief -n demo domain=me.example.com --overwrite",
+        )
+
+
+@dataclass(frozen=True)
+class Play:
+    """What is played on which stage."""
+
+    stage: type[Stage]
+    scenes: tuple[Callable[[Any], None], ...]

@@ -1,0 +1,144 @@
+"""Looks after the certificates that the operator keeps on disk: which are there, and whether HAProxy could load them.
+
+One file that cannot be loaded makes HAProxy refuse the whole configuration, so it has to be known before.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+GRACE_LOOKS = 3
+"""A file that was good counts as bad only after so many looks: it may just be written anew, and is in memory."""
+
+_MOST_BYTES = 1024 * 1024
+_MAX_DEPTH = 4
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
+
+_Signature = tuple[int, int, int]
+
+
+class CertificateFiles:
+    """The files below ``directory`` (links followed) and the ``extra`` ones, which hold certificates without keys.
+
+    A good file is read again when it changed, a bad one each time.
+    """
+
+    def __init__(self, directory: str, extra: Iterable[str] = ()) -> None:
+        self._directory = directory.rstrip("/")
+        self._extra = tuple(path for path in extra if path.startswith("/"))
+        self._judged: dict[str, tuple[_Signature, str]] = {}
+        self._good: frozenset[str] = frozenset()
+        self._bad_looks: dict[str, int] = {}
+
+    def read(self) -> Mapping[str, str] | None:
+        """Give each file's path with "" or what is wrong with it; None where the directory may not be listed."""
+        try:
+            paths = list(_files(self._directory, 0))
+        except PermissionError:
+            return None
+        except OSError:
+            paths = []
+        found = {path: self._judge(path, fault_of) for path in paths}
+        found |= {path: self._judge(path, _fault_of_bundle) for path in self._extra if Path(path).exists()}
+        return self._with_grace(found)
+
+    def _judge(self, path: str, judge: Callable[[str], str]) -> str:
+        try:
+            status = Path(path).stat()
+            signature = (status.st_mtime_ns, status.st_size, status.st_ino)
+            known = self._judged.get(path)
+            if known and known[0] == signature and not known[1]:
+                return ""
+            fault = judge(path)
+        except PermissionError:
+            return ""  # haproxy reads it as root; what cannot be judged is not called bad
+        except OSError as error:
+            return f"the file cannot be read: {error.strerror}"
+        self._judged[path] = signature, fault
+        return fault
+
+    def _with_grace(self, found: dict[str, str]) -> dict[str, str]:
+        for path in self._good:
+            if found.get(path, "missing"):
+                self._bad_looks[path] = self._bad_looks.get(path, 0) + 1
+                if self._bad_looks[path] < GRACE_LOOKS:
+                    found[path] = ""
+            else:
+                self._bad_looks.pop(path, None)
+        self._good = frozenset(path for path, fault in found.items() if not fault)
+        self._bad_looks = {path: looks for path, looks in self._bad_looks.items() if path in self._good}
+        self._judged = {path: known for path, known in self._judged.items() if path in found}
+        return found
+
+
+def _files(directory: str, depth: int) -> Iterator[str]:
+    """Give the regular files below a directory. Raises: OSError: the directory itself cannot be listed."""
+    with os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.name.startswith("."):
+                continue
+            with suppress(OSError):
+                mode = entry.stat().st_mode
+                if stat.S_ISREG(mode):
+                    yield entry.path
+                elif stat.S_ISDIR(mode) and depth < _MAX_DEPTH:
+                    yield from _files(entry.path, depth + 1)
+
+
+def fault_of(path: str) -> str:
+    """Say why HAProxy could not load a file as ``crt``; "" where nothing is known to be wrong.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    text = _read(path)
+    fault = _fault_of_chain(text)
+    if fault:
+        return fault
+    keys = [block[0] for block in _BLOCK.finditer(text) if block[1].endswith(b"PRIVATE KEY")]
+    if not keys:
+        # HAProxy also takes the key from a file beside it.
+        beside = (f"{path}.key", str(Path(path).with_suffix(".key")))
+        return "" if any(Path(each).exists() for each in beside) else "the file has no private key"
+    try:
+        public = load_pem_private_key(keys[0], password=None).public_key()
+        chain = [block[0] for block in _BLOCK.finditer(text) if block[1] == b"CERTIFICATE"]
+        own = x509.load_pem_x509_certificate(chain[0]).public_key()
+        same = _bytes_of(public) == _bytes_of(own)
+    except TypeError:
+        return "the private key has a passphrase"
+    except (ValueError, UnsupportedAlgorithm):
+        return "the private key cannot be read"
+    return "" if same else "the private key does not belong to the certificate"
+
+
+def _fault_of_bundle(path: str) -> str:
+    return _fault_of_chain(_read(path))
+
+
+def _fault_of_chain(text: bytes) -> str:
+    chain = [block[0] for block in _BLOCK.finditer(text) if block[1] == b"CERTIFICATE"]
+    if not chain:
+        return "the file has no certificate in PEM"
+    try:
+        x509.load_pem_x509_certificate(chain[0])
+    except ValueError:
+        return "the certificate cannot be read"
+    return ""
+
+
+def _read(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(_MOST_BYTES)
+
+
+def _bytes_of(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

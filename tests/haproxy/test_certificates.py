@@ -1,0 +1,100 @@
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyconfd.haproxy.certificates import GRACE_LOOKS, CertificateFiles, fault_of
+from tests.world.haproxy import BINARY
+from tests.world.pki import CertificateAuthority, KeyPair
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[KeyPair]:
+    authority = CertificateAuthority(tmp_path_factory.mktemp("pki"))
+    return [authority.server(name, [f"{name}.example.com"]) for name in ("a", "b")]
+
+
+def pem(certificate: KeyPair, key: KeyPair | None = None) -> bytes:
+    return (key or certificate).key.read_bytes() + certificate.cert.read_bytes()
+
+
+def write(path: Path, content: bytes) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return str(path)
+
+
+def cases(pairs: list[KeyPair]) -> dict[str, bytes]:
+    good = pem(pairs[0])
+    return {
+        "": good,
+        "the file has no certificate in PEM": pairs[0].key.read_bytes(),
+        "the file has no private key": pairs[0].cert.read_bytes(),
+        "the private key does not belong to the certificate": pem(pairs[0], pairs[1]),
+        "the certificate cannot be read": pairs[0].key.read_bytes() + pairs[0].cert.read_bytes().replace(b"M", b"A"),
+    }
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("number", range(5))
+def test_what_is_said_to_be_wrong_is_what_haproxy_refuses(tmp_path: Path, pairs: list[KeyPair], number: int) -> None:
+    fault, content = list(cases(pairs).items())[number]
+    path = write(tmp_path / "x.pem", content)
+    limits = "timeout connect 1s\n timeout client 1s\n timeout server 1s"
+    conf = f"defaults\n mode http\n {limits}\nfrontend f\n bind 127.0.0.1:1 ssl crt {path}\n"
+    (tmp_path / "haproxy.cfg").write_text(conf)
+    done = subprocess.run([BINARY, "-c", "-f", str(tmp_path / "haproxy.cfg")], capture_output=True, check=False)
+
+    assert fault_of(path) == fault
+    assert (done.returncode == 0) is (fault == "")
+
+
+def test_a_key_beside_the_certificate_is_what_haproxy_takes_too(tmp_path: Path, pairs: list[KeyPair]) -> None:
+    path = write(tmp_path / "x.pem", pairs[0].cert.read_bytes())
+    write(tmp_path / "x.pem.key", pairs[0].key.read_bytes())
+    assert fault_of(path) == ""
+
+
+def test_files_are_found_in_folders_and_behind_links(tmp_path: Path, pairs: list[KeyPair]) -> None:
+    ssl = tmp_path / "ssl"
+    write(ssl / "team" / "a.pem", pem(pairs[0]))
+    write(ssl / ".hidden.pem", pem(pairs[0]))
+    write(ssl / "empty.pem", b"")
+    write(tmp_path / "b.pem", pem(pairs[1]))
+    (ssl / "b.pem").symlink_to(tmp_path / "b.pem")
+    (ssl / "dangling.pem").symlink_to(tmp_path / "nothing.pem")
+    bundle = write(tmp_path / "ca.pem", pairs[0].cert.read_bytes())
+    found = CertificateFiles(str(ssl), ("@system-ca", bundle)).read()
+
+    assert found == {
+        f"{ssl}/b.pem": "",
+        f"{ssl}/empty.pem": "the file has no certificate in PEM",
+        f"{ssl}/team/a.pem": "",
+        bundle: "",
+    }
+
+
+def test_a_directory_that_is_not_there_has_no_certificate(tmp_path: Path) -> None:
+    assert CertificateFiles(str(tmp_path / "none")).read() == {}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list every directory")
+def test_where_nothing_can_be_seen_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ssl").mkdir(mode=0)
+    assert CertificateFiles(str(tmp_path / "ssl")).read() is None
+
+
+def test_a_file_that_is_written_anew_is_not_given_up_at_once(tmp_path: Path, pairs: list[KeyPair]) -> None:
+    path = write(tmp_path / "a.pem", pem(pairs[0]))
+    files = CertificateFiles(str(tmp_path))
+    assert files.read() == {path: ""}
+    write(tmp_path / "a.pem", b"-----BEGIN CERT")
+    assert files.read() == {path: ""}
+    write(tmp_path / "a.pem", pem(pairs[1]))
+    assert files.read() == {path: ""}
+    Path(path).unlink()
+    looks = [(files.read() or {}).get(path) for _ in range(GRACE_LOOKS)]
+    assert looks == ["", *[""] * (GRACE_LOOKS - 2), None]
+    write(tmp_path / "a.pem", pem(pairs[0]))
+    assert files.read() == {path: ""}
