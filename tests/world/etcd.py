@@ -106,6 +106,12 @@ class EtcdProcess:
         """Let it hold its connections and say nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        # The signal arrives when it arrives: until every thread has stopped, a request may still be answered.
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        deadline = time.monotonic() + PATIENCE_S
+        while any((task / "stat").read_text().rpartition(")")[2].split()[0] != "T" for task in tasks.iterdir()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
     def thaw(self) -> None:
         """Let it go on."""
