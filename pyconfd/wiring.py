@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from pyconfd.model.context import Context, Refusal
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.presets import registry
+from pyconfd.presets.kube2lb_names import Kube2lbOptions
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Rendered, Renderer, RenderOptions
 from pyconfd.render.order import order_differs
@@ -61,21 +62,30 @@ def renderer(settings: Settings, found: FragmentSet) -> Renderer:
     return Renderer(found, options)
 
 
-def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
-    """Give the options of the presets; the ports that the fragments bind for an empty cluster are the operator's."""
+def base_options(settings: Settings) -> PresetOptions:
+    """Give what the settings alone say to the presets."""
     ranges = [text.partition("-") for text in settings.presets.listen_ports]
-    options = PresetOptions(
+    kube2lb = settings.kube2lb
+    return PresetOptions(
         node_ports=settings.presets.backend_target is BackendTarget.NODE,
         node_address_types=settings.presets.node_address_types,
         listen_ports=tuple((int(first), int(last)) for first, _, last in ranges),
+        kube2lb=Kube2lbOptions(
+            kube2lb.domain, kube2lb.default_lb_ip, kube2lb.default_port_mode, kube2lb.server_name_templates
+        ),
     )
+
+
+def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
+    """Give the options of the presets; the ports that the fragments bind for an empty cluster are the operator's."""
+    options = base_options(settings)
     try:
         empty = registry.translate(Snapshot(), settings.presets.use, options)
         text = compiled.render(empty, curdate="").rendering.text
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
     reserved = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
-    return PresetOptions(options.node_ports, options.node_address_types, options.listen_ports, reserved)
+    return replace(options, reserved_ports=reserved)
 
 
 def order_note(found: FragmentSet) -> str:

@@ -32,3 +32,8 @@ class HostFacts:
     nonlocal_bind_v6: bool = False
     ephemeral_ports: tuple[int, int] = (32768, 60999)
     unprivileged_port_start: int = 1024
+
+    @property
+    def known(self) -> bool:
+        """False for facts that nobody gathered: a host has at least its loopback address."""
+        return bool(self.addresses)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import AnyObject, Endpoints, EndpointSlice, Node, Secret, Service
 
 
@@ -56,7 +57,7 @@ class Snapshot:
     """One consistent view of one cluster; mappings are never changed after they were put here.
 
     ``cluster`` is the name given in the settings ("" for the only one). The order of the mappings is an accident
-    of the API: whoever reads them sorts.
+    of the API: whoever reads them sorts. ``host`` are the facts of this machine that presets judge by.
     """
 
     cluster: str = ""
@@ -65,3 +66,4 @@ class Snapshot:
     endpoints: Mapping[Key, Endpoints] = field(default_factory=_nothing)
     nodes: Mapping[Key, Node] = field(default_factory=_nothing)
     secrets: Mapping[Key, Secret] = field(default_factory=_nothing)
+    host: HostFacts = field(default_factory=HostFacts)

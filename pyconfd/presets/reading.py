@@ -1,12 +1,13 @@
 """What every preset takes and gives."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyconfd.model.context import Refusal
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.cluster import Translated
+from pyconfd.presets.kube2lb_names import Kube2lbOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +16,14 @@ class PresetOptions:
 
     ``node_ports``: send traffic to node ports instead of pods. ``node_address_types``: which address of a node, first
     match wins. ``listen_ports``: inclusive ranges that an annotation may ask for. ``reserved_ports``: ports that the
-    fragments bind by themselves.
+    fragments bind by themselves. ``kube2lb`` is for the preset of that name.
     """
 
     node_ports: bool = False
     node_address_types: tuple[str, ...] = ("InternalIP",)
     listen_ports: tuple[tuple[int, int], ...] = ((1024, 32767),)
     reserved_ports: frozenset[int] = frozenset()
+    kube2lb: Kube2lbOptions = field(default_factory=Kube2lbOptions)
 
 
 @dataclass(frozen=True, slots=True)

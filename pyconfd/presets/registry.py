@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from pyconfd.model.context import Census, Context, Refusal
 from pyconfd.model.snapshot import Resource, Snapshot
-from pyconfd.presets import cluster, domains
+from pyconfd.presets import cluster, domains, kube2lb
 from pyconfd.presets.reading import Preset, PresetOptions
 
 
@@ -21,7 +21,12 @@ class Entry:
 
 _CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
 
-PRESETS: Mapping[str, Entry] = MappingProxyType({"domains": Entry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW)})
+PRESETS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "domains": Entry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW),
+        "kube2lb": Entry(kube2lb.read, kube2lb.NAMES, _CLUSTER_VIEW),
+    }
+)
 
 
 def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:

@@ -2,16 +2,20 @@
 
 from pyconfd.settings.resolve import Resolved, resolve, resolve_again
 from pyconfd.settings.sources import Origin, Source
+from pyconfd.settings.targets import TargetSettings
 from pyconfd.settings.tree import (
     ApplySettings,
     BackendTarget,
+    Enabled,
     HaproxySettings,
+    Kube2lbSettings,
     KubernetesSettings,
     LogSettings,
     PresetSettings,
     ReadMode,
     ReloadMethod,
     Settings,
+    SingleTargetSettings,
     StatusSettings,
     TemplateSettings,
     TotalLoss,
@@ -21,7 +25,9 @@ from pyconfd.settings.tree import (
 __all__ = [
     "ApplySettings",
     "BackendTarget",
+    "Enabled",
     "HaproxySettings",
+    "Kube2lbSettings",
     "KubernetesSettings",
     "LogSettings",
     "Origin",
@@ -30,8 +36,10 @@ __all__ = [
     "ReloadMethod",
     "Resolved",
     "Settings",
+    "SingleTargetSettings",
     "Source",
     "StatusSettings",
+    "TargetSettings",
     "TemplateSettings",
     "TotalLoss",
     "UndefinedMode",

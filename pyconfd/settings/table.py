@@ -64,7 +64,7 @@ def _row(section: str, item: Field[Any], about: Setting) -> Row:
         kind=about.kind,
         default=default,
         about=about.about,
-        flags=(about.short, flag) if about.short else (flag,),
+        flags=(*((about.short,) if about.short else ()), flag, *about.also),
         env=ENV_PREFIX + name.upper(),
         old_env=about.old_env,
         empty=about.empty,

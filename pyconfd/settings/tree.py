@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from pyconfd.presets.kube2lb_names import DEFAULT_SERVER_NAME
 from pyconfd.settings.kinds import (
     Boolean,
     CaFile,
@@ -25,6 +26,15 @@ from pyconfd.settings.kinds import (
     one_of,
     port_range,
 )
+from pyconfd.settings.targets import (
+    DEFAULT_TIMEOUT_S,
+    Address,
+    Domain,
+    NameTemplates,
+    Notify,
+    Targets,
+    TargetSettings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +42,8 @@ class Setting:
     """What is known of one field of the tree, put into its annotation.
 
     ``name`` replaces SECTION_FIELD in the flag and in ``PYCONFD_...``; only the options of python-confd have one.
-    ``old_env`` is the environment name that python-confd read; ``short`` a further flag; ``empty`` says what an empty
-    value stands for.
+    ``old_env`` is the environment name that python-confd read; ``short`` a further flag, ``also`` those of the other
+    predecessors; ``empty`` says what an empty value stands for.
     """
 
     about: str
@@ -42,6 +52,7 @@ class Setting:
     old_env: str = ""
     short: str = ""
     empty: str = ""
+    also: tuple[str, ...] = ()
 
 
 class ReadMode(StrEnum):
@@ -95,7 +106,7 @@ _LEVELS = Choice(
 )
 _ADDRESS_TYPES = one_of("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 _NAMESPACE = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "the name of a namespace")
-_PRESET = one_of("domains")
+_PRESET = one_of("domains", "kube2lb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +120,15 @@ class KubernetesSettings:
             Listing(api_server, metavar="URL,..."),
             name="api_servers",
             old_env="APISERVERS",
+            also=("--apiserver",),
             empty="from the kubeconfig or the pod",
         ),
     ] = ()
     kubeconfig: Annotated[
-        str, Setting("kubeconfig with servers and credentials", _FILE, short="--kubeconfig", empty="none")
+        str,
+        Setting(
+            "kubeconfig with servers and credentials", _FILE, short="--kubeconfig", also=("--kubecfg",), empty="none"
+        ),
     ] = ""
     context: Annotated[
         str, Setting("context of the kubeconfig", Text(), short="--context", empty="its current one")
@@ -203,7 +218,8 @@ class PresetSettings:
     """``[presets]``: which readings of the cluster, first one first."""
 
     use: Annotated[
-        tuple[str, ...], Setting("readings of the cluster's annotations", Listing(_PRESET, metavar="NAME,..."))
+        tuple[str, ...],
+        Setting("readings of the cluster's annotations", Listing(_PRESET, metavar="NAME,..."), short="--preset"),
     ] = ("domains",)
     backend_target: Annotated[
         BackendTarget, Setting("where traffic goes: pod addresses or node ports", choice_of(BackendTarget))
@@ -220,9 +236,74 @@ class PresetSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Kube2lbSettings:
+    """``[kube2lb]``: what the flags of that system said, for the preset of this name."""
+
+    domain: Annotated[
+        str, Setting("domain for templates and server names", Domain(), also=("--domain",), empty="none")
+    ] = "local"
+    default_lb_ip: Annotated[
+        str,
+        Setting("address to listen on for services that ask for none", Address(), also=("--default-lb-ip",)),
+    ] = "0.0.0.0"  # noqa: S104 - the predecessor's default
+    default_port_mode: Annotated[
+        str,
+        Setting("mode of ports without an annotation", Choice(("http", "tcp")), also=("--default-port-mode",)),
+    ] = "http"
+    server_name_templates: Annotated[
+        tuple[str, ...],
+        Setting(
+            "server names of each service, with {{ .Service.Name }}, {{ .Service.Namespace }}, {{ .Domain }} and more",
+            NameTemplates(),
+            also=("--server-name-templates",),
+            empty="none",
+        ),
+    ] = (DEFAULT_SERVER_NAME,)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleTargetSettings:
+    """``[target]``: one balancer other than haproxy, as kube2lb's flags name it."""
+
+    template: Annotated[
+        str,
+        Setting("template of the configuration of another load balancer", _FILE, also=("--template",), empty="none"),
+    ] = ""
+    output: Annotated[str, Setting("file to generate from it", _FILE, empty="none")] = ""
+    check: Annotated[
+        tuple[str, ...],
+        Setting("command that checks it; the file's path is appended, no shell", Command(), empty="none"),
+    ] = ()
+    notify: Annotated[
+        str,
+        Setting(
+            "how its balancer is told: command:SHELL, pid:SIGNAL:PID, pidfile:SIGNAL:PATH or debug:",
+            Notify(),
+            also=("--notify",),
+            empty="none",
+        ),
+    ] = ""
+    timeout_s: Annotated[
+        float, Setting("longest time of its check, and of its notifier", _WAIT, also=("--update-timeout",))
+    ] = DEFAULT_TIMEOUT_S
+
+
+class Enabled(StrEnum):
+    """Whether haproxy is served: AUTO is yes unless ``[target]`` names another balancer."""
+
+    AUTO = "auto"
+    YES = "yes"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
 class HaproxySettings:
     """``[haproxy]``: what is written where, how it is checked and loaded."""
 
+    enabled: Annotated[
+        Enabled,
+        Setting("serve haproxy; auto: yes, unless [target] names another load balancer", choice_of(Enabled)),
+    ] = Enabled.AUTO
     conf: Annotated[str, Setting("file to generate", _REQUIRED, old_env="HAPROXY_CONF")] = (
         "/etc/haproxy/generated/haproxy.cfg"
     )
@@ -313,7 +394,9 @@ class Settings:
     )
     templates: Annotated[TemplateSettings, "the fragments and how they are rendered"] = TemplateSettings()
     presets: Annotated[PresetSettings, "which readings of the cluster, first one first"] = PresetSettings()
+    kube2lb: Annotated[Kube2lbSettings, "defaults of the preset kube2lb"] = Kube2lbSettings()
     haproxy: Annotated[HaproxySettings, "what is written where, how it is checked and loaded"] = HaproxySettings()
+    target: Annotated[SingleTargetSettings, "one load balancer other than haproxy"] = SingleTargetSettings()
     apply: Annotated[ApplySettings, "when changes are applied and what is kept"] = ApplySettings()
     status: Annotated[StatusSettings, "metrics and health over HTTP"] = StatusSettings()
     log: Annotated[LogSettings, "what is logged, and how"] = LogSettings()
@@ -321,3 +404,12 @@ class Settings:
         "/var/lib/pyconfd"
     )
     runtime_dir: Annotated[str, Setting("status and locks of the running daemon", _DIRECTORY)] = "/run/pyconfd"
+    targets: Annotated[
+        tuple[TargetSettings, ...],
+        Setting(
+            "load balancers beside or instead of haproxy, each a table [[targets]] with name, template, output, notify"
+            " and maybe check and timeout_s",
+            Targets(),
+            empty="none",
+        ),
+    ] = ()

@@ -187,7 +187,7 @@ class KubernetesSource:
             self._servers.tend()
 
     def _assemble(self, views: list[Mapping[Key, AnyObject]]) -> Snapshot:
-        parts: dict[str, Mapping[Key, Any]] = {}
+        parts: dict[str, Any] = {}
         for reflector, view in zip(self._reflectors, views, strict=True):
             name = reflector.resource.value
             parts[name] = {**parts[name], **view} if name in parts else view
