@@ -9,9 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from pyconfd.presets import values
-from pyconfd.presets.kube2lb_views import Kube2lbService
+
+if TYPE_CHECKING:  # settings read this module, and start faster without what templates see
+    from pyconfd.presets.kube2lb_views import Kube2lbService
 
 LONGEST_EXPRESSION = 253
 """As long as a host name can be."""
@@ -159,9 +162,9 @@ def _check_repeats(tokens: list[str]) -> None:
         former = part if is_repeat else ""
 
 
-_Part = str | Callable[[Kube2lbService, str], object]
+_Part = str | Callable[["Kube2lbService", str], object]
 
-_FIELDS: Mapping[str, Callable[[Kube2lbService, str], object]] = MappingProxyType(
+_FIELDS: Mapping[str, Callable[["Kube2lbService", str], object]] = MappingProxyType(
     {
         ".Domain": lambda _, domain: domain,
         ".Service": lambda service, _: service,
@@ -185,7 +188,7 @@ class NameTemplate:
     text: str
     _parts: tuple[_Part, ...]
 
-    def name(self, service: Kube2lbService, domain: str) -> ServerName:
+    def name(self, service: "Kube2lbService", domain: str) -> ServerName:
         """Give the name of ``service``.
 
         Raises:

@@ -1,5 +1,6 @@
 """Properties of resolution: nothing but ConfigurationError, precedence, a TOML file that gives what it was made of."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyconfd.settings import Settings, resolve, show
 from pyconfd.settings.kinds import Boolean, CaFile, Choice, Command, Count, Kind, Listen, Listing, Seconds
 from pyconfd.settings.sources import Findings, from_file
 from pyconfd.settings.table import DEFAULT_CONFIG, SECTIONS, TABLE, Row, value_of
+from pyconfd.settings.targets import Address, Domain, NameTemplates, Notify, Targets
 
 
 def _absent(path: str) -> str:
@@ -58,10 +60,31 @@ def _texts(kind: Kind) -> st.SearchStrategy[str]:
             return st.integers(0, 65535).map("127.0.0.1:{}".format)
         case Command():
             return st.lists(st.sampled_from(["a", "b c", '"', "é", "'"]), min_size=1).map(kind.text)
+        case Domain():
+            return st.sampled_from(["local", "cluster.example.com"])
+        case Address():
+            return st.sampled_from(["0.0.0.0", "::", "192.0.2.1"])
+        case NameTemplates():
+            return st.sampled_from(["{{ .Service.Name }}.example.com", "a.{{ .Domain }},b.example.com"])
+        case Notify():
+            return st.sampled_from(["command:true", "pid:HUP:77", "pidfile:SIGUSR1:/run/caddy.pid", "debug:"])
+        case Targets():
+            target = {"name": "a", "template": "/t", "output": "/o", "notify": "debug:"}
+            return st.sampled_from(["[]", json.dumps([target | {"check": ["a", "b c"], "timeout_s": 2}])])
         case CaFile():
             return st.sampled_from(["False", "/ca.pem"])
         case Listing():
-            samples = ["https://a:1", "https://b", "domains", "web", "lb", "ExternalIP", "Hostname", "1024-2047"]
+            samples = [
+                "https://a:1",
+                "https://b",
+                "domains",
+                "kube2lb",
+                "web",
+                "lb",
+                "ExternalIP",
+                "Hostname",
+                "1024-2047",
+            ]
             fitting = [sample for sample in samples if _fits(kind, sample)]
             return st.lists(st.sampled_from(fitting), min_size=1, max_size=3).map(", ".join)
     return st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zs"]), min_size=1).map("/p{}".format)

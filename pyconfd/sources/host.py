@@ -1,0 +1,103 @@
+"""Puts facts about this host into every Snapshot; a change of them is an event like any other of the cluster."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from pyconfd.model.context import Refusal
+from pyconfd.model.host import HostFacts
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.status import SourceHealth
+
+log = structlog.get_logger(__name__)
+
+EVERY_S = 1.0
+_PATIENCE_S = 10.0
+
+
+class ClusterSource(Protocol):
+    """What reads the cluster."""
+
+    def start(self, notify: Callable[[], None]) -> None:
+        """Begin to read."""
+        ...
+
+    def snapshot(self) -> Snapshot | None:
+        """Give the newest Snapshot; the same one until it changes."""
+        ...
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Give the objects that could not be decoded."""
+        ...
+
+    def health(self) -> SourceHealth:
+        """Say how the reads do."""
+        ...
+
+    def relist(self) -> None:
+        """Ask for full lists soon."""
+        ...
+
+    def stop(self) -> None:
+        """End all threads."""
+        ...
+
+
+class HostAwareSource:
+    """A source whose Snapshots tell of the host; looks at it every ``every_s``."""
+
+    def __init__(self, source: ClusterSource, facts: Callable[[], HostFacts], *, every_s: float = EVERY_S) -> None:
+        self._source = source
+        self._gather = facts
+        self._every_s = every_s
+        self._facts = facts()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._seen: tuple[Snapshot, HostFacts, Snapshot] | None = None
+
+    def start(self, notify: Callable[[], None]) -> None:
+        """Begin to read both; ``notify`` is called whenever either changed."""
+        self._source.start(notify)
+        self._thread = threading.Thread(target=self._watch, args=(notify,), name="host-facts", daemon=True)
+        self._thread.start()
+
+    def _watch(self, notify: Callable[[], None]) -> None:
+        while not self._stopping.wait(self._every_s):
+            facts = self._gather()
+            if facts != self._facts:
+                gone, new = self._facts.addresses - facts.addresses, facts.addresses - self._facts.addresses
+                self._facts = facts
+                log.info("host.changed", addresses_gone=sorted(gone), addresses_new=sorted(new))
+                notify()
+
+    def snapshot(self) -> Snapshot | None:
+        """Give the state of cluster and host, or None until the cluster was read; the same one until it changes."""
+        snapshot, facts, seen = self._source.snapshot(), self._facts, self._seen
+        if snapshot is None:
+            return None
+        if seen is None or seen[0] is not snapshot or seen[1] is not facts:
+            seen = (snapshot, facts, replace(snapshot, host=facts))
+            self._seen = seen
+        return seen[2]
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Give the objects that could not be decoded."""
+        return self._source.refusals()
+
+    def health(self) -> SourceHealth:
+        """Say how the API servers and the reads do."""
+        return self._source.health()
+
+    def relist(self) -> None:
+        """Ask for full lists soon."""
+        self._source.relist()
+
+    def stop(self) -> None:
+        """End all threads."""
+        self._stopping.set()
+        self._source.stop()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE_S)
