@@ -24,7 +24,7 @@ packages-demo:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy
 
 packages-test:
-	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy kubectl=kubernetes-client systemd-analyze=systemd shellcheck=shellcheck
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx kubectl=kubernetes-client systemd-analyze=systemd shellcheck=shellcheck
 
 $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)

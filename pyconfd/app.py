@@ -18,19 +18,19 @@ from pyconfd import __version__, wiring
 from pyconfd import fragments as shipped
 from pyconfd.daemon.loop import EXIT_OK, Daemon, LoopSettings
 from pyconfd.daemon.notify import SystemdNotifier
-from pyconfd.daemon.ports import World
+from pyconfd.daemon.ports import RestoringBalancer, Targets, World
 from pyconfd.errors import ConfigurationError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import haproxy_version
 from pyconfd.haproxy.marker import mark
 from pyconfd.model.context import Refusal
-from pyconfd.model.plan import Noop, Plan
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import OutputFile, Piece
 from pyconfd.model.status import Phase
+from pyconfd.presets import registry
 from pyconfd.settings import Resolved, Settings, resolve_again
 from pyconfd.sources.file import write_snapshot
 from pyconfd.sources.kubernetes.rbac import manifest
-from pyconfd.sources.kubernetes.source import KubernetesSource
 from pyconfd.status import document
 from pyconfd.status.logging import configure
 from pyconfd.status.report import StatusFile, read_report
@@ -103,10 +103,11 @@ def run(settings: Resolved) -> int:
 
 def _run_until_signal(settings: Settings, notifier: SystemdNotifier) -> tuple[int, bool]:
     """Run one daemon; give its exit status, and whether SIGHUP asked for another with fresh settings."""
-    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
+    targets = wiring.targets(settings)
+    balancer = wiring.balancer(settings, targets)
     for problem in balancer.startup():
         log.warning("setup.problem", place=problem.place, problem=problem.message, remedy=problem.remedy)
-    daemon = _daemon(settings, balancer, notifier)
+    daemon = _daemon(settings, balancer, notifier, wiring.workers(settings, targets))
     try:
         with _signals(daemon) as hangup, _status_page(settings, daemon):
             code = daemon.run()
@@ -115,10 +116,12 @@ def _run_until_signal(settings: Settings, notifier: SystemdNotifier) -> tuple[in
     return code, hangup.is_set() and code == EXIT_OK
 
 
-def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -> Daemon:
+def _daemon(settings: Settings, balancer: RestoringBalancer, notifier: SystemdNotifier, targets: Targets) -> Daemon:
     holds = Holds(settings.runtime_dir)
     status_file = StatusFile(settings.runtime_dir)
-    source = KubernetesSource(settings.kubernetes, wiring.resources(settings))
+    source = wiring.source(settings)
+    for note in registry.clashes(settings.presets.use):
+        log.warning("presets.names_clash", note=note)
     with suppress(PyconfdError):  # the loop reads the fragments itself and says what is wrong
         note = wiring.order_note(wiring.fragments(settings))
         if note:
@@ -134,6 +137,8 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -
         allowed_holds=holds.allowed,
         forget_holds=holds.forget,
         publish=status_file.update,
+        targets=targets,
+        base_options=wiring.base_options(settings),
     )
     return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
 
@@ -182,17 +187,24 @@ def _log_for_command() -> None:
 
 
 def render_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Rendered:
-    """Render; from the cluster where no file is named."""
+    """Render; from the cluster where no file is named. Without haproxy, what the targets' templates give."""
     _log_for_command()
     once = wiring.render_once(settings, snapshot_files, None)
     rendering = once.rendered.rendering
+    if not wiring.serves_haproxy(settings):
+        pieces = tuple(Piece(target.settings.name, text) for target, text in wiring.render_targets(settings, once))
+        return Rendered("".join(piece.text for piece in pieces), pieces, (), once.refused, once.notes)
     return Rendered(rendering.text, rendering.pieces, rendering.files, once.refused, once.notes)
 
 
 def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> CheckReport:
-    """Render and let HAProxy check."""
+    """Render and let HAProxy check, and the command of each target."""
     _log_for_command()
     once = wiring.render_once(settings, snapshot_files, None)
+    for target, text in wiring.render_targets(settings, once):
+        target.check(text)
+    if not wiring.serves_haproxy(settings):
+        return CheckReport(once.refused, once.notes, "")
     Balancer(settings.haproxy, settings.apply, settings.state_dir).check(once.rendered.rendering)
     return CheckReport(once.refused, once.notes, haproxy_version(settings.haproxy.binary))
 
@@ -201,18 +213,30 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport
     """Render, check and compare with what is applied."""
     _log_for_command()
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
-    last = balancer.last_good()
+    last = balancer.last_good() if wiring.serves_haproxy(settings) else None
     once = wiring.render_once(settings, snapshot_files, last.generation.curdate if last else None)
     rendering = once.rendered.rendering
+    diff = "".join(
+        _difference(target.installed_text(), text, target.settings.output)
+        for target, text in wiring.render_targets(settings, once)
+    )
+    if not wiring.serves_haproxy(settings):
+        return PlanReport(Reload((ReloadReason.TEXT_CHANGED,)) if diff else Noop(), diff, once.refused)
     plan = balancer.plan(rendering)
     if not isinstance(plan, Noop):
         balancer.check(rendering)
+    elif diff:
+        plan = Reload((ReloadReason.TEXT_CHANGED,), ("of a target, not of haproxy",))
     installed = balancer.observe(rendering.files).installed_text or ""
     wanted = mark(rendering.text, rendering.digest)
+    return PlanReport(plan, _difference(installed, wanted, settings.haproxy.conf) + diff, once.refused)
+
+
+def _difference(installed: str, wanted: str, path: str) -> str:
     lines = difflib.unified_diff(
-        installed.splitlines(), wanted.splitlines(), settings.haproxy.conf, "what would be written", lineterm=""
+        installed.splitlines(), wanted.splitlines(), path, "what would be written", lineterm=""
     )
-    return PlanReport(plan, "".join(f"{line}\n" for line in lines), once.refused)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def record(settings: Settings, path: str) -> str:

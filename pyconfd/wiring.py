@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 
 from pyconfd.errors import PyconfdError
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.host import gather_addresses
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.rendering import FragmentSet
@@ -16,10 +18,15 @@ from pyconfd.presets.kube2lb_names import Kube2lbOptions
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Rendered, Renderer, RenderOptions
 from pyconfd.render.order import order_differs
-from pyconfd.settings import BackendTarget, Settings, UndefinedMode
+from pyconfd.settings import BackendTarget, Enabled, Settings, TargetSettings, UndefinedMode
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
-from pyconfd.sources.kubernetes.source import read_once
+from pyconfd.sources.host import HostAwareSource
+from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
+from pyconfd.targets.absent import NoBalancer
+from pyconfd.targets.memory import Memory
+from pyconfd.targets.target import Target
+from pyconfd.targets.worker import Targets, TargetWorker
 
 ONCE_TIMEOUT_S = 30.0
 """How long a command waits for a whole view of the cluster."""
@@ -46,20 +53,67 @@ def resources(settings: Settings) -> frozenset[Resource]:
     return registry.resources_of(settings.presets.use, secrets=bool(settings.kubernetes.secret_namespaces))
 
 
+def serves_haproxy(settings: Settings) -> bool:
+    """Say whether haproxy is served: unless that is switched off, or ``[target]`` names what is served instead."""
+    return settings.haproxy.enabled is Enabled.YES or (
+        settings.haproxy.enabled is Enabled.AUTO and not settings.target.template
+    )
+
+
+def targets(settings: Settings) -> tuple[Target, ...]:
+    """Give the load balancers beside haproxy, or instead of it; ``[target]`` first."""
+    single = settings.target
+    first = (
+        (TargetSettings("target", single.template, single.output, single.notify, single.check, single.timeout_s),)
+        if single.template
+        else ()
+    )
+    return tuple(
+        Target(item, _render_options(settings, str(Path(item.output).parent)), Memory(settings.state_dir, item.name))
+        for item in (*first, *settings.targets)
+    )
+
+
+def workers(settings: Settings, found: tuple[Target, ...]) -> Targets:
+    """Give the threads that apply the targets."""
+    limits = settings.apply
+    return Targets(
+        tuple(TargetWorker(target, retry_min_s=limits.retry_min_s, retry_max_s=limits.retry_max_s) for target in found)
+    )
+
+
+def balancer(settings: Settings, found: tuple[Target, ...]) -> Balancer | NoBalancer:
+    """Give haproxy, or what stands in its place."""
+    if serves_haproxy(settings):
+        return Balancer(settings.haproxy, settings.apply, settings.state_dir)
+    return NoBalancer(settings.state_dir, lambda: tuple(target.applied() for target in found))
+
+
+def source(settings: Settings) -> HostAwareSource:
+    """Give what reads the cluster, and the facts about this host."""
+    return HostAwareSource(KubernetesSource(settings.kubernetes, resources(settings)), gather_addresses)
+
+
 def fragments(settings: Settings) -> FragmentSet:
-    """Read the template directory; raises TransientError."""
+    """Read the template directory, nothing where haproxy is not served; raises TransientError."""
+    if not serves_haproxy(settings):
+        return FragmentSet(())
     return read_fragments(settings.templates.dir)
 
 
 def renderer(settings: Settings, found: FragmentSet) -> Renderer:
     """Compile the fragments; raises RejectedInput."""
-    options = RenderOptions(
-        files_dir=settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files"),
+    files_dir = settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files")
+    return Renderer(found, _render_options(settings, files_dir))
+
+
+def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
+    return RenderOptions(
+        files_dir=files_dir,
         lenient=settings.templates.undefined is UndefinedMode.LENIENT,
         trim_blocks=settings.templates.trim_blocks,
         variables=settings.templates.vars,
     )
-    return Renderer(found, options)
 
 
 def base_options(settings: Settings) -> PresetOptions:
@@ -113,7 +167,8 @@ def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[
     """Read files, or the cluster; raises ConfigurationError or TransientError."""
     if snapshot_files:
         return read_snapshot(snapshot_files)
-    return read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S)
+    snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S)
+    return replace(snapshot, host=gather_addresses()), refused
 
 
 def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None) -> Once:
@@ -124,8 +179,15 @@ def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: st
     context = registry.translate(snapshot, settings.presets.use, preset_options(settings, compiled))
     clock = SystemClock()
     rendered = compiled.render(context, curdate=clock.date(clock.now()) if curdate is None else curdate)
-    notes = tuple(note for note in (order_note(found),) if note)
+    notes = tuple(note for note in (order_note(found), *registry.clashes(settings.presets.use)) if note)
     return Once(snapshot, context, rendered, tuple(sorted({*context.refused, *unreadable})), notes)
+
+
+def render_targets(settings: Settings, once: Once) -> tuple[tuple[Target, str], ...]:
+    """Render every target from what was read once; raises RejectedInput or TransientError."""
+    clock = SystemClock()
+    curdate = clock.date(clock.now())
+    return tuple((target, target.render(once.context, curdate=curdate)) for target in targets(settings))
 
 
 class Holds:

@@ -15,6 +15,7 @@ from pyconfd.errors import PyconfdError
 from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Noop
 from pyconfd.model.status import Phase, Status
+from pyconfd.presets import registry
 from pyconfd.settings import ApplySettings, TotalLoss
 
 log = structlog.get_logger(__name__)
@@ -71,7 +72,10 @@ class Daemon:
 
     def status(self) -> Status:
         """Give the state as of now; safe to call from other threads."""
-        return replace(self._status, now=self._world.clock.now(), source=self._world.source.health())
+        targets = self._world.targets.states()
+        problems = (*self._status.problems, *(problem for target in targets for problem in target.problems))
+        now, source = self._world.clock.now(), self._world.source.health()
+        return replace(self._status, now=now, source=source, targets=targets, problems=problems)
 
     def stop(self) -> None:
         """Ask the loop to end; safe to call from other threads."""
@@ -81,6 +85,7 @@ class Daemon:
     def run(self) -> int:
         """Run until :meth:`stop`; give the exit status."""
         try:
+            self._world.targets.start(self._mailbox.nudge)
             self._world.source.start(self._mailbox.post)
             while not self._stopping:
                 posts = self._mailbox.take(self._wait_s())
@@ -91,6 +96,7 @@ class Daemon:
         finally:
             self._world.notifier.stopping()
             self._world.source.stop()
+            self._world.targets.stop()
         return EXIT_OK
 
     def _wait_s(self) -> float:
@@ -144,6 +150,9 @@ class Daemon:
         if snapshot is None or renderer is None:
             if renderer is None and self._fragments.problems:
                 self._conclude(Rejected(Step.RENDER, self._fragments.problems))
+                if snapshot is not None:  # broken fragments of haproxy keep no target waiting
+                    presets, options = self._settings.presets, self._world.base_options
+                    self._world.targets.offer(registry.translate(snapshot, presets, options), guarded=True)
             return
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
@@ -187,6 +196,8 @@ class Daemon:
             self._backoff.reset()
             if isinstance(done.outcome, Applied):
                 self._world.forget_holds()
+        if not isinstance(done.outcome, Held):
+            self._world.targets.offer(done.context, guarded=not isinstance(done.outcome, Applied | Unchanged))
         self._conclude(done.outcome)
 
     def _conclude(self, outcome: Outcome) -> None:

@@ -35,7 +35,7 @@ LONGEST_TIMEOUT_MS = 24 * 3600 * 1000
 LONGEST_RANGE = 65536
 
 FUNCTIONS = frozenset({"ServerNames", "EscapeNode", "IntRange", "Add", "ToLower", "ToUpper"})
-NAMES = FUNCTIONS | {"services", "ports", "nodes", "domain"}
+NAMES = FUNCTIONS | {"services", "ports", "by_port", "nodes", "domain"}
 
 _NEVER = "9999"
 """Sorts after every creation time."""
@@ -69,10 +69,14 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Rea
     names = _Names(claims, tuple(name_template(text) for text in options.kube2lb.server_name_templates))
     refused.extend(names.refusals(options.kube2lb.domain))
     services = [entry for claim in sorted(claims, key=lambda claim: claim.ref) for entry in claim.entries]
-    ports = {entry.port for entry in services}
+    by_port: dict[Kube2lbPort, list[Kube2lbService]] = defaultdict(list)
+    for entry in services:
+        by_port[entry.port].append(entry)
+    ports = sorted(by_port, key=_port_order)
     given: dict[str, Any] = {
         "services": services,
-        "ports": sorted(ports, key=_port_order),
+        "ports": ports,
+        "by_port": [(port, by_port[port]) for port in ports],
         "nodes": [_node(node, options) for node in cluster.view.nodes if node.eligible],
         "domain": options.kube2lb.domain,
         "ServerNames": names.of,
