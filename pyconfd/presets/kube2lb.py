@@ -8,7 +8,7 @@ milliseconds). A value that cannot be used is refused and its default counts; th
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from typing import Any
 
@@ -20,7 +20,7 @@ from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import targets, values
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.kube2lb_names import NameTemplate, ServerName, external_domain, name_template, split_domains
+from pyconfd.presets.kube2lb_names import NameTemplate, ServerName, external_domains, name_template
 from pyconfd.presets.kube2lb_views import Kube2lbEndpoint, Kube2lbNode, Kube2lbPort, Kube2lbService
 from pyconfd.presets.reading import PresetOptions, Reading
 from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
@@ -144,7 +144,7 @@ def _listen_address(
     asked = service.spec.load_balancer_ip if service.spec.type == "LoadBalancer" else None
     where = "spec.loadBalancerIP" if asked else "setting kube2lb.default_lb_ip"
     text = asked or options.kube2lb.default_lb_ip
-    parsed = values.address(text)
+    parsed = _address(text)
     refuse = partial(_refusal, ref, where, text, RefusalReason.INVALID_VALUE)
     if parsed is None:
         return "", refuse("not an IP address; the whole service is left out")
@@ -159,6 +159,9 @@ def _listen_address(
         )
         return "", refuse(detail)
     return str(parsed), None
+
+
+_address = lru_cache(maxsize=1024)(values.address)
 
 
 def _ephemeral_port(view: ServiceView, ref: ObjectRef, host: HostFacts) -> Refusal | None:
@@ -225,25 +228,22 @@ def _node(view: NodeView, options: PresetOptions) -> Kube2lbNode:
 
 @dataclass(frozen=True, slots=True)
 class _Annotations:
-    external: tuple[str, ...]
+    external: tuple[ServerName, ...]
     modes: Mapping[str, str]
     timeouts: Mapping[str, int]
 
 
 def _annotations(service: Service, view: ServiceView, ref: ObjectRef, refused: list[Refusal]) -> _Annotations:
     given = service.metadata.annotations or {}
-    external: dict[str, None] = {}
-    for entry in split_domains(given.get(EXTERNAL_DOMAINS, "")):
-        try:
-            external[external_domain(entry)] = None
-        except ValueError as error:
-            where = f"annotation {EXTERNAL_DOMAINS}"
-            refused.append(_refusal(ref, where, entry, RefusalReason.INVALID_VALUE, str(error)))
+    external, wrong = external_domains(given.get(EXTERNAL_DOMAINS, ""))
+    for entry, detail in wrong:
+        where = f"annotation {EXTERNAL_DOMAINS}"
+        refused.append(_refusal(ref, where, entry, RefusalReason.INVALID_VALUE, detail))
     ports = frozenset(port.name for port in view.ports if port.name)
     read_ = partial(_by_port, ports=ports, ref=ref, refused=refused)
     modes = read_(PORT_MODE, given.get(PORT_MODE, ""), parse=_mode)
     timeouts = read_(BACKEND_TIMEOUT, given.get(BACKEND_TIMEOUT, ""), parse=_timeout_ms)
-    return _Annotations(tuple(external), modes, timeouts)
+    return _Annotations(external, modes, timeouts)
 
 
 def _by_port(

@@ -8,6 +8,7 @@ entries. Spaces and line breaks around entries do not count.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,9 @@ class Kube2lbOptions:
     default_port_mode: str = "http"
     server_name_templates: tuple[str, ...] = (DEFAULT_SERVER_NAME,)
 
+
+_REMEMBERED = 32768
+"""How many texts are read once for all: nearly all are the same at the next translation."""
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _TOKEN = re.compile(
@@ -88,6 +92,19 @@ def split_domains(text: str) -> Iterator[str]:
         escaped = char == "\\" and not escaped
     if entry.strip():
         yield entry.strip()
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def external_domains(text: str) -> tuple[tuple[ServerName, ...], tuple[tuple[str, str], ...]]:
+    """Give the names of an annotation without doubles, and each entry that is none with what is wrong with it."""
+    names: dict[ServerName, None] = {}
+    wrong = []
+    for entry in split_domains(text):
+        try:
+            names[external_domain(entry)] = None
+        except ValueError as error:
+            wrong.append((entry, str(error)))
+    return tuple(names), tuple(wrong)
 
 
 def external_domain(entry: str) -> ServerName:
@@ -162,6 +179,11 @@ def _check_repeats(tokens: list[str]) -> None:
         former = part if is_repeat else ""
 
 
+@lru_cache(maxsize=_REMEMBERED)
+def _host_name(text: str) -> ServerName:
+    return ServerName(values.host_name(text))
+
+
 _Part = str | Callable[["Kube2lbService", str], object]
 
 _FIELDS: Mapping[str, Callable[["Kube2lbService", str], object]] = MappingProxyType(
@@ -195,7 +217,7 @@ class NameTemplate:
             ValueError: What comes out is no host name.
         """
         given = (part if isinstance(part, str) else str(part(service, domain)) for part in self._parts)
-        return ServerName(values.host_name("".join(given)))
+        return _host_name("".join(given))
 
 
 def name_template(text: str) -> NameTemplate:
