@@ -22,7 +22,9 @@ class Client(threading.Thread):
     that was not announced is a failure, as it is for a client that has just sent a request on it.
     """
 
-    def __init__(self, port: int, *, keep_alive: bool, path: str = "/", pause_s: float = 0.005) -> None:
+    def __init__(
+        self, port: int, *, keep_alive: bool, path: str = "/", pause_s: float = 0.005, host: str = "test"
+    ) -> None:
         super().__init__(daemon=True)
         self.tally = Tally()
         self._port = port
@@ -30,7 +32,7 @@ class Client(threading.Thread):
         self._pause_s = pause_s
         self._ending = threading.Event()
         closing = "" if keep_alive else "Connection: close\r\n"
-        self._request = f"GET {path} HTTP/1.1\r\nHost: test\r\n{closing}\r\n".encode()
+        self._request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{closing}\r\n".encode()
         self._connection: socket.socket | None = None
         self._used = False
 
