@@ -24,7 +24,7 @@ packages-demo:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy
 
 packages-test:
-	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx kubectl=kubernetes-client systemd-analyze=systemd shellcheck=shellcheck
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck
 
 $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -45,7 +45,7 @@ bench: packages-demo venv ## measure; one JSON object a line (ONLY=name for one 
 	@$(BIN)/python -m tests.bench $(ONLY)
 
 lock: ## write the hashed locks anew from pyproject.toml (needs uv)
-	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml -o requirements.lock
+	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group build -o requirements.lock
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group dev -o requirements-dev.lock
 
 clean: ## remove what make built

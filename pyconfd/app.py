@@ -4,41 +4,47 @@ import difflib
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 import msgspec
 import structlog
 
-from pyconfd import __version__, wiring
+from pyconfd import __version__, guard, wiring
 from pyconfd import fragments as shipped
 from pyconfd.daemon.loop import EXIT_OK, Daemon, LoopSettings
 from pyconfd.daemon.notify import SystemdNotifier
-from pyconfd.daemon.ports import RestoringBalancer, Targets, World
-from pyconfd.errors import ConfigurationError, Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.daemon.ports import RestoringBalancer, World
+from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import haproxy_version
 from pyconfd.haproxy.marker import mark
 from pyconfd.model.context import Refusal
+from pyconfd.model.outcome import Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
-from pyconfd.model.rendering import OutputFile, Piece
+from pyconfd.model.rendering import FragmentSet, OutputFile, Piece
 from pyconfd.model.status import Phase
 from pyconfd.presets import registry
-from pyconfd.settings import Resolved, Settings, resolve_again
+from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.sources.file import write_snapshot
+from pyconfd.sources.fragments import SettledFragments
 from pyconfd.sources.kubernetes.rbac import manifest
 from pyconfd.status import document
 from pyconfd.status.logging import configure
 from pyconfd.status.report import StatusFile, read_report
 from pyconfd.status.server import StatusServer
 from pyconfd.status.text import render_text
+from pyconfd.targets.worker import Targets as Workers
 from pyconfd.wiring import Holds, SystemClock
 
 log = structlog.get_logger(__name__)
+
+_SETTLING_S = 0.05
+"""Far longer than an editor needs between truncating a file and writing it, far shorter than anybody notices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class PlanReport:
     plan: Plan
     diff: str
     refused: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,41 +90,68 @@ class StatusReport:
 def run(settings: Resolved) -> int:
     """Run the daemon until it is asked to stop; SIGHUP begins anew with the settings as they are then."""
     notifier = SystemdNotifier()
-    current = settings
-    while True:
-        configure(current.settings.log.level, current.settings.log.format)
-        log.info("daemon.started", version=__version__, pid=os.getpid(), config=current.config_found and current.config)
-        for note in current.notes:
-            log.warning("settings.noted", note=note)
-        code, again = _run_until_signal(current.settings, notifier)
-        if not again:
-            notifier.close()
-            return code
-        notifier.reloading("reading the settings again")
-        try:
-            current = resolve_again(current)
-        except ConfigurationError as error:
-            for problem in error.problems:
-                log.error("settings.refused", place=problem.place, problem=problem.message, remedy=problem.remedy)  # noqa: TRY400 - the message says all
+    with _Signals() as signals:
+        instance = _Instance(settings, notifier)
+        while (code := instance.run(signals)) == EXIT_OK and signals.asks_for_new_settings():
+            notifier.reloading("reading the settings again")
+            instance = _renewed(instance.resolved, notifier)
+        notifier.stopping()
+        log.info("daemon.stopped", pid=os.getpid(), code=code)
+        notifier.close()
+    return code
 
 
-def _run_until_signal(settings: Settings, notifier: SystemdNotifier) -> tuple[int, bool]:
-    """Run one daemon; give its exit status, and whether SIGHUP asked for another with fresh settings."""
-    targets = wiring.targets(settings)
-    balancer = wiring.balancer(settings, targets)
-    for problem in balancer.startup():
-        log.warning("setup.problem", place=problem.place, problem=problem.message, remedy=problem.remedy)
-    daemon = _daemon(settings, balancer, notifier, wiring.workers(settings, targets))
+def _renewed(former: Resolved, notifier: SystemdNotifier) -> "_Instance":
+    """Begin anew with the settings as they are now; with the former ones where those cannot be used."""
     try:
-        with _signals(daemon) as hangup, _status_page(settings, daemon):
-            code = daemon.run()
-    finally:
-        balancer.close()
-    return code, hangup.is_set() and code == EXIT_OK
+        return _Instance(resolve_again(former), notifier)
+    except PyconfdError as error:
+        for problem in error.problems:
+            log.error("settings.refused", place=problem.place, problem=problem.message, remedy=problem.remedy)  # noqa: TRY400 - the message says all
+    return _Instance(former, notifier)
 
 
-def _daemon(settings: Settings, balancer: RestoringBalancer, notifier: SystemdNotifier, targets: Targets) -> Daemon:
+class _Instance:
+    """One daemon with its parts. Where one cannot be had, nothing is left behind.
+
+    Raises:
+        ConfigurationError: the cluster's settings are of no use.
+        TransientError: another pyconfd uses the state directory, or it cannot be written.
+    """
+
+    def __init__(self, resolved: Resolved, notifier: SystemdNotifier) -> None:
+        settings = resolved.settings
+        self.resolved = resolved
+        configure(settings.log.level, settings.log.format)
+        config = resolved.config if resolved.config_found else "none"
+        log.info("daemon.started", version=__version__, pid=os.getpid(), config=config)
+        for note in resolved.notes:
+            log.warning("settings.noted", note=note)
+        with ExitStack() as stack:
+            targets = wiring.targets(settings)
+            balancer = wiring.balancer(settings, targets)
+            stack.callback(balancer.close)
+            for problem in balancer.startup():
+                log.warning("setup.problem", place=problem.place, problem=problem.message, remedy=problem.remedy)
+            page = _StatusPage()
+            stack.callback(page.stop)
+            self._daemon = _daemon(settings, balancer, notifier, page, wiring.workers(settings, targets))
+            if settings.status.listen:
+                page.serve(StatusServer(settings.status.listen, self._daemon.status))
+            self._parts = stack.pop_all()
+
+    def run(self, signals: "_Signals") -> int:
+        """Run until a signal comes; give the exit status, and all parts back."""
+        with self._parts:
+            signals.stop_with(self._daemon)
+            return self._daemon.run()
+
+
+def _daemon(
+    settings: Settings, balancer: RestoringBalancer, notifier: SystemdNotifier, page: "_StatusPage", targets: Workers
+) -> Daemon:
     holds = Holds(settings.runtime_dir)
+    holds.prepare()
     status_file = StatusFile(settings.runtime_dir)
     source = wiring.source(settings)
     for note in registry.clashes(settings.presets.use):
@@ -131,54 +165,96 @@ def _daemon(settings: Settings, balancer: RestoringBalancer, notifier: SystemdNo
         balancer=balancer,
         notifier=notifier,
         clock=SystemClock(),
-        read_fragments=lambda: wiring.fragments(settings),
+        read_fragments=_fragments_reader(settings),
         make_renderer=lambda found: wiring.renderer(settings, found),
         preset_options=lambda renderer: wiring.preset_options(settings, renderer),
         allowed_holds=holds.allowed,
         forget_holds=holds.forget,
         publish=status_file.update,
+        other_problems=lambda: (*page.problems(), *targets.problems()),
         targets=targets,
         base_options=wiring.base_options(settings),
     )
     return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
 
 
-@contextmanager
-def _signals(daemon: Daemon) -> Iterator[threading.Event]:
-    """Let SIGTERM and SIGINT stop the daemon, and SIGHUP too, noted in the event that is given."""
-    hangup = threading.Event()
+def _fragments_reader(settings: Settings) -> Callable[[], FragmentSet]:
+    if not wiring.serves_haproxy(settings):
+        return lambda: FragmentSet(())
+    return SettledFragments(settings.templates.dir, lambda: time.sleep(_SETTLING_S)).read
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        if number == signal.SIGHUP:
-            hangup.set()
-        daemon.stop()
 
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    former = {number: signal.signal(number, stop) for number in numbers}
-    try:
-        yield hangup
-    finally:
-        for number, handler in former.items():
+class _Signals:
+    """SIGTERM and SIGINT end the daemon, SIGHUP has it begin anew; taken for as long as the ``with`` lasts.
+
+    One set of handlers for all instances: a signal that comes between two of them is not lost, and kills nobody.
+    """
+
+    def __init__(self) -> None:
+        self._ended = self._hung_up = False
+        self._daemon: Daemon | None = None
+        self._former: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._former[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._former.items():
             signal.signal(number, handler)
 
+    def stop_with(self, daemon: Daemon) -> None:
+        """Have the next signal stop ``daemon``; at once if it came already."""
+        self._daemon = daemon
+        if self._ended or self._hung_up:
+            daemon.stop()
 
-@contextmanager
-def _status_page(settings: Settings, daemon: Daemon) -> Iterator[None]:
-    """Serve the status page; that it cannot listen stops nothing else."""
-    if not settings.status.listen:
-        yield
-        return
-    server = StatusServer(settings.status.listen, daemon.status)
-    try:
-        server.start()
-    except TransientError as error:
-        problem = error.problems[0]
-        log.error("status_page.failed", place=problem.place, problem=problem.message, remedy=problem.remedy)  # noqa: TRY400 - the message says all
-    try:
-        yield
-    finally:
-        server.stop()
+    def asks_for_new_settings(self) -> bool:
+        """Say, once, whether a SIGHUP came and nothing that ends the daemon."""
+        hung_up, self._hung_up = self._hung_up, False
+        return hung_up and not self._ended
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if number == signal.SIGHUP:
+            self._hung_up = True
+        else:
+            self._ended = True
+        if self._daemon is not None:
+            self._daemon.stop()
+
+
+class _StatusPage:
+    """The status page; that it cannot listen stops nothing else, and is tried again."""
+
+    def __init__(self) -> None:
+        self._server: StatusServer | None = None
+        self._problems: tuple[Problem, ...] = ()
+
+    def serve(self, server: StatusServer) -> None:
+        """Begin to listen, now or as soon as that is possible."""
+        self._server = server
+        for problem in self.problems():
+            log.error("status_page.failed", place=problem.place, problem=problem.message, remedy=problem.remedy)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Try to listen unless it does; say why it cannot."""
+        if self._server is not None and not self._server.address:
+            try:
+                self._server.start()
+            except TransientError as error:
+                self._problems = error.problems
+            else:
+                self._problems = ()
+        return self._problems
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.stop()
 
 
 def _log_for_command() -> None:
@@ -205,31 +281,47 @@ def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> CheckRepo
         target.check(text)
     if not wiring.serves_haproxy(settings):
         return CheckReport(once.refused, once.notes, "")
-    Balancer(settings.haproxy, settings.apply, settings.state_dir).check(once.rendered.rendering)
-    return CheckReport(once.refused, once.notes, haproxy_version(settings.haproxy.binary))
+    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
+    balancer.check(once.rendered.rendering)
+    # From files it may be judged anywhere; from the cluster it is meant for this machine.
+    setup = () if snapshot_files else balancer.problems()
+    notes = (*once.notes, *(f"{problem.place}: {problem.message}; {problem.remedy}" for problem in setup))
+    return CheckReport(once.refused, notes, haproxy_version(settings.haproxy.binary))
 
 
 def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport:
     """Render, check and compare with what is applied."""
     _log_for_command()
+    if not wiring.serves_haproxy(settings):
+        return _plan_targets(settings, wiring.render_once(settings, snapshot_files, None))
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
-    last = balancer.last_good() if wiring.serves_haproxy(settings) else None
+    last = balancer.last_good()
     once = wiring.render_once(settings, snapshot_files, last.generation.curdate if last else None)
     rendering = once.rendered.rendering
-    diff = "".join(
-        _difference(target.installed_text(), text, target.settings.output)
-        for target, text in wiring.render_targets(settings, once)
-    )
-    if not wiring.serves_haproxy(settings):
-        return PlanReport(Reload((ReloadReason.TEXT_CHANGED,)) if diff else Noop(), diff, once.refused)
     plan = balancer.plan(rendering)
     if not isinstance(plan, Noop):
         balancer.check(rendering)
-    elif diff:
-        plan = Reload((ReloadReason.TEXT_CHANGED,), ("of a target, not of haproxy",))
     installed = balancer.observe(rendering.files).installed_text or ""
     wanted = mark(rendering.text, rendering.digest)
-    return PlanReport(plan, _difference(installed, wanted, settings.haproxy.conf) + diff, once.refused)
+    beside = _plan_targets(settings, once)
+    if isinstance(plan, Noop):
+        plan = beside.plan
+    notes = (*once.notes, *_hold_note(settings, last, once))
+    diff = _difference(installed, wanted, settings.haproxy.conf) + beside.diff
+    return PlanReport(plan, diff, once.refused, notes)
+
+
+def _plan_targets(settings: Settings, once: wiring.Once) -> PlanReport:
+    """Compare what the targets' templates give with their files; the checks judge what differs."""
+    diffs = {}
+    for target, text in wiring.render_targets(settings, once):
+        diff = _difference(target.installed_text(), text, target.settings.output)
+        if diff:
+            target.check(text)
+            diffs[target.settings.name] = diff
+    details = tuple(f"target {name}" for name in diffs)
+    plan = Reload((ReloadReason.TEXT_CHANGED,), details) if diffs else Noop()
+    return PlanReport(plan, "".join(diffs.values()), once.refused, once.notes)
 
 
 def _difference(installed: str, wanted: str, path: str) -> str:
@@ -237,6 +329,15 @@ def _difference(installed: str, wanted: str, path: str) -> str:
         installed.splitlines(), wanted.splitlines(), path, "what would be written", lineterm=""
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+def _hold_note(settings: Settings, last: Stored | None, once: wiring.Once) -> Iterator[str]:
+    """Say that the daemon would keep this change back."""
+    if last is not None and settings.apply.total_loss is TotalLoss.HOLD:
+        census, digest = once.context.census, once.rendered.rendering.digest
+        held = guard.judge(last.generation.census, census, digest=digest, allowed=frozenset())
+        if held is not None:
+            yield f"the daemon would hold this change: {held.problem.message}; {held.problem.remedy}"
 
 
 def record(settings: Settings, path: str) -> str:

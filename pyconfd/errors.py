@@ -65,14 +65,16 @@ class ApplyError(PyconfdError):
     """A good configuration could not be made to serve; the former one is back.
 
     ``step`` names the step of the transaction that failed: a value of
-    :class:`pyconfd.model.outcome.Step`.
+    :class:`pyconfd.model.outcome.Step`. ``disruptive`` says that the attempt itself interrupted traffic for a moment.
     """
 
-    def __init__(self, step: str, *problems: Problem) -> None:
+    def __init__(self, step: str, *problems: Problem, disruptive: bool = False) -> None:
         self.step = step
+        self.disruptive = disruptive
         super().__init__(*problems)
 
 
 def first_line(problems: Sequence[Problem]) -> str:
     """Give the first problem on one line, for a log or a status line."""
-    return str(problems[0]).replace("\n    -> ", " -> ").splitlines()[0] if problems else ""
+    words = str(problems[0]).replace("\n    -> ", " -> ").splitlines() if problems else []
+    return words[0] if words else ""

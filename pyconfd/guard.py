@@ -27,12 +27,14 @@ def judge(before: Census | None, after: Census, *, digest: str, allowed: frozens
     if hold_id in allowed:
         return None
     count = before.claimed if lost == "claimed" else before.total
+    gone = "the last ready endpoint" if count == 1 else f"all {count:,} ready endpoints"
+    went = "is" if count == 1 else "are"
     what = "behind the served names" if lost == "claimed" else "in the cluster"
     return Held(
         hold_id,
         Problem(
             "guard",
-            f"all {count} ready endpoints {what} are gone at once; the last good configuration keeps serving",
+            f"{gone} {what} {went} gone at once; the last good configuration keeps serving",
             f"check the cluster and pyconfd's permissions; if this is meant, run: pyconfd allow {hold_id}",
         ),
     )

@@ -1,7 +1,7 @@
 """Turns settings into the parts that the daemon and the commands are made of; part of the composition root."""
 
-import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -196,9 +196,13 @@ class Holds:
     def __init__(self, runtime_dir: str) -> None:
         self._folder = Path(runtime_dir) / "allowed"
 
+    def prepare(self) -> None:
+        """Make the folder, so that it is the daemon's own: what root puts there can then be seen and forgotten."""
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o770, parents=True, exist_ok=True)
+
     def allow(self, hold_id: str) -> None:
         """Let this hold through; raises OSError."""
-        self._folder.mkdir(mode=0o770, parents=True, exist_ok=True)
         (self._folder / hold_id).touch()
 
     def allowed(self) -> frozenset[str]:
@@ -210,4 +214,6 @@ class Holds:
 
     def forget(self) -> None:
         """Take all permissions back: each is for one change."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for hold_id in self.allowed():
+            with suppress(OSError):
+                (self._folder / hold_id).unlink()

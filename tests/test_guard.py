@@ -23,6 +23,13 @@ def test_an_empty_cluster_is_held_even_where_nothing_was_claimed() -> None:
     assert guard.judge(Census(0, 5), Census(0, 0), digest="d", allowed=frozenset()) is not None
 
 
+def test_one_endpoint_is_not_called_all() -> None:
+    held = guard.judge(Census(1, 5), Census(0, 5), digest="d", allowed=frozenset())
+
+    assert held is not None
+    assert held.problem.message.startswith("the last ready endpoint behind the served names is gone")
+
+
 def test_ordinary_changes_pass() -> None:
     for before, after in (
         (None, Census()),

@@ -79,6 +79,11 @@ class PlanReport(Protocol):
         ...
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the person who reads the plan."""
+        ...
+
+    @property
     def refused(self) -> tuple[Refusal, ...]:
         """What was left out."""
         ...

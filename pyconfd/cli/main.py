@@ -19,16 +19,17 @@ from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.settings import Resolved, Settings, resolve, show
 
 _USAGE = {Exit.USAGE: "the command line is wrong", Exit.CONFIGURATION: "settings are wrong; all problems are listed"}
-_CLUSTER = {Exit.TEMPORARY: "no API server answered; trying again may help", **_USAGE}
+_TEMPORARY = "something is away: an API server, a directory, a program; try again when it is back"
+_CLUSTER = {Exit.TEMPORARY: _TEMPORARY, **_USAGE}
 
 _snapshot = click.option(
     "--snapshot",
     "snapshots",
     multiple=True,
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     help="Read objects from what `kubectl get ... -o yaml|json` or `pyconfd record` wrote, and not from the cluster;"
-    " may be repeated.",
+    " - is the standard input; may be repeated.",
 )
 _output = click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
@@ -74,7 +75,7 @@ def _run(ctx: click.Context) -> int:
             Exit.FAILED: "it did not work; what served still serves",
             Exit.USAGE: "the command line is wrong",
             Exit.BUG: "a bug in pyconfd",
-            Exit.TEMPORARY: "no API server answered; trying again may help",
+            Exit.TEMPORARY: _TEMPORARY,
             Exit.CONFIGURATION: "settings are wrong; all problems are listed",
         },
     ),

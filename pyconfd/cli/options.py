@@ -35,7 +35,7 @@ def _option(row: Row) -> click.Option:
         multiple=row.kind.repeatable,
         default=None,
         shell_complete=complete,
-        help=f"{row.about}. [{', '.join(row.envs)}; default: {default}]",
+        help=f"{row.about[0].upper()}{row.about[1:]}. [{', '.join(row.envs)}; default: {default}]",
     )
 
 

@@ -117,10 +117,12 @@ def print_plan(report: PlanReport, *, as_json: bool) -> Exit:
                 "changes": code is Exit.CHANGES,
                 "plan": _plan_as_json(report.plan),
                 "diff": report.diff,
+                "notes": list(report.notes),
                 "refused": refused_as_json(report.refused),
             }
         )
         return code
+    print_notes(report.notes)
     print_refused(report.refused)
     match report.plan:
         case Noop():

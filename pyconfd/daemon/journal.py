@@ -13,11 +13,14 @@ class Journal:
     """Remembers what was said, so that retries stay silent."""
 
     def __init__(self) -> None:
-        self._problems: tuple[Problem, ...] = ()
+        self._problems: dict[str, tuple[Problem, ...]] = {}
         self._refused: frozenset[Refusal] = frozenset()
 
-    def outcome(self, outcome: Outcome, *, duration_s: float, endpoints: int) -> None:
-        """Log one canonical line for a generation, and a failure when it is not the same as before."""
+    def outcome(self, outcome: Outcome, *, duration_s: float, endpoints: int, topic: str = "generation") -> None:
+        """Log one canonical line for a generation, and a failure when it is not the same as before.
+
+        Problems of different topics do not clear each other.
+        """
         match outcome:
             case Applied(generation, plan, verified):
                 log.info(
@@ -31,23 +34,28 @@ class Journal:
                     endpoints=endpoints,
                     duration_s=round(duration_s, 3),
                 )
-                self._say("generation", ())
+                self.problems(topic, "generation.applied", ())
             case Unchanged():
-                self._say("generation", ())
+                self.problems(topic, "generation.unchanged", ())
             case Held(_, problem):
-                self._say("generation.held", (problem,))
+                self.problems(topic, "generation.held", (problem,))
             case Rejected(step, problems):
-                self._say("generation.rejected", problems, step=step.value)
+                self.problems(topic, "generation.rejected", problems, step=step.value)
             case Failed(step, problems):
-                self._say("generation.failed", problems, step=step.value)
+                self.problems(topic, "generation.failed", problems, step=step.value)
 
-    def _say(self, event: str, problems: tuple[Problem, ...], **fields: str) -> None:
-        if problems == self._problems:
+    def problems(self, topic: str, event: str, problems: tuple[Problem, ...], **fields: str) -> None:
+        """Log the problems of ``topic`` as ``event`` if they are others than before, and that they are gone."""
+        former = self._problems.get(topic, ())
+        if problems == former:
             return
-        if self._problems and not problems:
-            log.info("problem.cleared", problem=self._problems[0].message)
-        self._problems = problems
+        if not problems:
+            log.info("problem.cleared", problem=former[0].message)
+        known = {problem for other, each in self._problems.items() if other != topic for problem in each}
+        self._problems[topic] = problems
         for problem in problems:
+            if problem in known:  # it was said already: one cause, one line
+                continue
             log.error(event, place=problem.place, problem=problem.message, remedy=problem.remedy, **fields)
 
     def refused(self, refused: tuple[Refusal, ...]) -> None:

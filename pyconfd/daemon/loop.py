@@ -1,19 +1,21 @@
 """The loop around :func:`pyconfd.daemon.reconcile.reconcile`: when to run it, and what to say about it."""
 
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import structlog
 
-from pyconfd.daemon.debounce import Backoff, Debounce
-from pyconfd.daemon.fragments import LiveFragments
+from pyconfd.daemon.account import Account
+from pyconfd.daemon.debounce import Debounce
+from pyconfd.daemon.fragments import Compiled, LiveFragments
 from pyconfd.daemon.journal import Journal
 from pyconfd.daemon.mailbox import Mailbox
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
-from pyconfd.errors import PyconfdError
+from pyconfd.daemon.retry import Retry
+from pyconfd.errors import Problem, PyconfdError
 from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Noop
+from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
 from pyconfd.settings import ApplySettings, TotalLoss
@@ -42,7 +44,11 @@ class LoopSettings:
 
 
 class Daemon:
-    """One run of pyconfd, from start to stop. A stop changes nothing that serves."""
+    """One run of pyconfd, from start to stop. A stop changes nothing that serves.
+
+    It is *decided* what serves, and the service manager told so once, by the first outcome, whatever it is, or when
+    no cluster could be read in ``boot_wait_s``. All deadlines are of the monotonic clock.
+    """
 
     def __init__(self, world: World, settings: LoopSettings) -> None:
         self._world = world
@@ -50,205 +56,280 @@ class Daemon:
         apply = settings.apply
         self._mailbox = Mailbox()
         self._debounce = Debounce(quiet_s=apply.quiet_s, cap_s=apply.cap_s)
-        self._backoff = Backoff(first_s=apply.retry_min_s, last_s=apply.retry_max_s)
         self._fragments = LiveFragments(world.read_fragments, world.make_renderer, world.preset_options)
         self._journal = Journal()
+        self._retry, self._retry_candidate, self._retry_restoring = (
+            Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(3)
+        )
+        self._retry_held = Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s)
         self._stopping = False
         self._decided = False
-        self._last: Attempt | None = None
-        self._retry_at: float | None = None
-        self._next_tick = self._next_drift = 0.0
-        started = world.clock.now()
-        self._boot_ends = world.clock.monotonic() + apply.boot_wait_s
+        self._waits_for_start = False
+        started, now = world.clock.now(), world.clock.monotonic()
+        self._boot_ends = now + apply.boot_wait_s
+        self._next_tick = self._next_drift = self._next_beat = now
         applied = world.balancer.last_good()
-        self._status = Status(
-            now=started,
-            version=settings.version,
-            pid=settings.pid,
-            started_at=started,
-            heartbeat_at=started,
-            generation=applied.generation if applied else None,
+        self._account = Account(
+            Status(
+                now=started,
+                version=settings.version,
+                pid=settings.pid,
+                started_at=started,
+                heartbeat_at=started,
+                generation=applied.generation if applied else None,
+            )
         )
 
     def status(self) -> Status:
         """Give the state as of now; safe to call from other threads."""
-        targets = self._world.targets.states()
-        problems = (*self._status.problems, *(problem for target in targets for problem in target.problems))
-        now, source = self._world.clock.now(), self._world.source.health()
-        return replace(self._status, now=now, source=source, targets=targets, problems=problems)
+        status = self._account.at(self._world.clock.now(), self._world.source.health())
+        return replace(status, targets=self._world.targets.states())
 
     def stop(self) -> None:
-        """Ask the loop to end; safe to call from other threads."""
+        """Ask the loop to end; safe to call from other threads and from signal handlers."""
         self._stopping = True
         self._mailbox.nudge()
 
     def run(self) -> int:
         """Run until :meth:`stop`; give the exit status."""
         try:
-            self._world.targets.start(self._mailbox.nudge)
-            self._world.source.start(self._mailbox.post)
+            self.start()
             while not self._stopping:
-                posts = self._mailbox.take(self._wait_s())
-                self._turn(posts)
+                self.step(self._mailbox.take(self.wait_s()))
         except Exception:
             log.exception("loop.crashed")
             return EXIT_BUG
         finally:
-            self._world.notifier.stopping()
             self._world.source.stop()
             self._world.targets.stop()
         return EXIT_OK
 
-    def _wait_s(self) -> float:
-        now = self._world.clock.monotonic()
-        times = [self._next_tick, *(t for t in (self._debounce.due_at(), self._retry_at) if t is not None)]
-        return max(0.0, min(times) - now)
+    def start(self) -> None:
+        """Begin to read the cluster."""
+        self._world.balancer.report_progress(self._progressed)
+        self._world.targets.start(self._mailbox.nudge)
+        self._world.source.start(self._mailbox.post)
 
-    def _turn(self, posts: int) -> None:
+    def wait_s(self) -> float:
+        """Give the seconds until there is something to do even if nothing happens."""
+        boot_ends = None if self._decided else self._boot_ends
+        times = (self._debounce.due_at(), *self._retries(), boot_ends)
+        first = min([self._next_tick, *(time for time in times if time is not None)])
+        return max(0.0, first - self._world.clock.monotonic())
+
+    def _retries(self) -> tuple[float | None, ...]:
+        return self._retry.due_at, self._retry_candidate.due_at, self._retry_held.due_at
+
+    def step(self, posts: int) -> None:
+        """Do what is due; ``posts`` changes of the cluster came since the last step."""
         now = self._world.clock.monotonic()
         if posts:
-            self._note_change(events=posts, at_once=not self._decided)
-        if now >= self._next_tick:
+            self._account.events(posts)
+            self._note_change(now, at_once=not self._decided)
+        ticked = now >= self._next_tick
+        if ticked:
             self._next_tick = now + TICK_S
             self._look_around(now)
-        retry_due = self._retry_at is not None and now >= self._retry_at
-        if self._debounce.take(now) or retry_due:
-            self._retry_at = None
-            self._attempt()
-        elif not self._decided and now >= self._boot_ends:
-            self._decide_without_cluster()
-        self._status = replace(self._status, heartbeat_at=self._world.clock.now())
-        self._world.notifier.watchdog()
-        self._world.publish(self.status())
+        if self._debounce.take(now) or any(due_at is not None and now >= due_at for due_at in self._retries()):
+            self._attempt(now)
+        if not self._decided and now >= self._boot_ends:
+            self._decide_without_cluster(now)
+        if ticked or self._account.changed:
+            self._account.changed = False
+            self._beat()
+            self._world.publish(self.status())
 
-    def _note_change(self, *, events: int = 0, at_once: bool = False) -> None:
-        self._debounce.changed(self._world.clock.monotonic(), at_once=at_once)
-        self._status = replace(
-            self._status,
-            events_total=self._status.events_total + events,
-            pending_since=self._status.pending_since or self._world.clock.now(),
-        )
+    def _progressed(self) -> None:
+        """Say, at most each second, that this thread does not hang; an apply that takes long says so in between."""
+        if self._world.clock.monotonic() >= self._next_beat:
+            self._beat()
+
+    def _beat(self) -> None:
+        self._next_beat = self._world.clock.monotonic() + TICK_S
+        self._account.beat(self._world.clock.now())
+        self._world.notifier.watchdog()
+
+    def _note_change(self, now: float, *, at_once: bool = False) -> None:
+        self._debounce.changed(now, at_once=at_once)
+        self._account.pending(self._world.clock.now())
 
     def _look_around(self, now: float) -> None:
         """Find what changed without telling: fragments, an operator's permission, the file, the process."""
-        had_problems = self._fragments.problems
+        former = self._fragments.problems
         if self._fragments.refresh():
             log.info("fragments.read")
-            self._note_change(at_once=True)
-        elif self._fragments.problems != had_problems:
-            self._note_change(at_once=True)
-        if self._status.hold_id and self._status.hold_id in self._world.allowed_holds():
-            self._note_change(at_once=True)
-        if now >= self._next_drift and self._status.phase is Phase.SERVING:
+            self._retry.clear()
+            self._retry_candidate.clear()
+            self._note_change(now, at_once=True)
+        elif self._fragments.problems != former:
+            self._note_change(now, at_once=True)
+        self._journal.problems("fragments", "fragments.refused", self._fragments.problems)
+        self._account.problems("fragments", self._fragments.problems)
+        self._account.problems("other", self._world.other_problems())
+        hold_id = self._account.status.hold_id
+        if hold_id and hold_id in self._world.allowed_holds():
+            self._note_change(now, at_once=True)
+        if now >= self._next_drift and self._decided:
             self._next_drift = now + DRIFT_S
-            last = self._world.balancer.last_good()
-            if last and not isinstance(self._world.balancer.plan(last.rendering), Noop):
-                self._note_change(at_once=True)
+            self._look_at_balancer(now)
 
-    def _attempt(self) -> None:
-        snapshot, renderer = self._world.source.snapshot(), self._fragments.renderer
-        if snapshot is None or renderer is None:
-            if renderer is None and self._fragments.problems:
-                self._conclude(Rejected(Step.RENDER, self._fragments.problems))
-                if snapshot is not None:  # broken fragments of haproxy keep no target waiting
-                    presets, options = self._settings.presets, self._world.base_options
-                    self._world.targets.offer(registry.translate(snapshot, presets, options), guarded=True)
+    def _look_at_balancer(self, now: float) -> None:
+        """Have put right what somebody else did to the file or the process."""
+        if self._waits_for_start and self._world.balancer.runs():
+            self._waits_for_start = False
+            self._retry.clear()
+            self._retry_candidate.clear()
+            self._note_change(now, at_once=True)
+        last = self._world.balancer.last_good()
+        if last is None:
             return
+        if isinstance(self._world.balancer.plan(last.rendering), Noop):
+            self._show_last_good(())
+        elif self._account.in_step:
+            self._note_change(now, at_once=True)
+        else:
+            self._restore_last_good(now)
+
+    def _attempt(self, now: float) -> None:
+        snapshot, fragments = self._world.source.snapshot(), self._fragments
+        if snapshot is None or fragments.newest is None:
+            # Whatever is missing tells when it comes; until then there is nothing to try again.
+            self._retry.clear()
+            self._retry_candidate.clear()
+            self._retry_held.clear()
+            if snapshot is not None:  # haproxy's fragments keep no target waiting
+                presets, options = self._settings.presets, self._world.base_options
+                self._world.targets.offer(registry.translate(snapshot, presets, options), guarded=True)
+            if fragments.newest is None and fragments.problems:
+                self._conclude(Rejected(Step.RENDER, fragments.problems), now)
+            elif snapshot is None:
+                self._account.nothing_pending()
+            return
+        if fragments.proven is None or fragments.proven is fragments.newest:
+            self._reconcile(snapshot, fragments.newest, now)
+        elif self._retry_candidate.standing(now):
+            self._reconcile(snapshot, fragments.proven, now)
+        else:
+            self._try_candidate(snapshot, fragments.newest, fragments.proven, now)
+
+    def _try_candidate(self, snapshot: Snapshot, newest: Compiled, proven: Compiled, now: float) -> None:
+        """Reconcile with fragments that never came to serve; where they do not, the former ones go on."""
+        done, duration_s = self._reconciled(snapshot, newest, None)
+        outcome = done.outcome
+        if isinstance(outcome, Rejected | Failed):
+            self._journal.outcome(outcome, duration_s=duration_s, endpoints=0, topic="candidate")
+            self._account.candidate(outcome)
+            self._failed(self._retry_candidate, done, outcome)
+            self._reconcile(snapshot, proven, now)
+            return
+        self._retry_candidate.clear()
+        if isinstance(outcome, Held):
+            former, former_duration_s = self._reconciled(snapshot, proven, self._retry.standing(now))
+            if not isinstance(former.outcome, Unchanged):
+                # The loss is the cluster's: what is held, and may be let through, is the change of what serves.
+                self._finish(former, former_duration_s, proven, now)
+                if isinstance(former.outcome, Applied):
+                    self._note_change(now, at_once=True)
+                return
+        self._finish(done, duration_s, newest, now)
+
+    def _reconcile(self, snapshot: Snapshot, compiled: Compiled, now: float) -> None:
+        self._finish(*self._reconciled(snapshot, compiled, self._retry.standing(now)), compiled, now)
+
+    def _reconciled(self, snapshot: Snapshot, compiled: Compiled, last: Attempt | None) -> tuple[Reconciled, float]:
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
         done = reconcile(
             Inputs(
                 snapshot=snapshot,
-                renderer=renderer,
+                renderer=compiled.renderer,
                 presets=self._settings.presets,
-                options=self._fragments.options,
+                options=compiled.options,
                 now=now,
                 curdate=clock.date(now),
                 guarded=self._settings.apply.total_loss is TotalLoss.HOLD,
                 allowed=self._world.allowed_holds(),
-                last=self._last,
+                last=last,
             ),
             self._world.balancer,
         )
-        self._finish(done, duration_s=clock.monotonic() - began)
+        return done, clock.monotonic() - began
 
-    def _finish(self, done: Reconciled, *, duration_s: float) -> None:
-        repeated = self._last is not None and done.outcome is self._last.outcome
+    def _finish(self, done: Reconciled, duration_s: float, compiled: Compiled, now: float) -> None:
+        outcome = done.outcome
         refused = tuple(sorted({*done.context.refused, *self._world.source.refusals()}))
         self._journal.refused(refused)
-        self._journal.outcome(done.outcome, duration_s=duration_s, endpoints=done.context.census.claimed)
-        self._status = replace(
-            self._status, refused=refused, reconciliations_total=self._status.reconciliations_total + 1
-        )
-        if isinstance(done.outcome, Held) and not repeated and self._status.hold_id != done.outcome.hold_id:
-            self._world.source.relist()
-        if isinstance(done.outcome, Rejected | Failed) and not repeated:
-            delay_s = self._backoff.next()
-            self._last = Attempt(done.digest, done.outcome, self._world.clock.now() + delay_s)
-            self._retry_at = self._world.clock.monotonic() + delay_s
-            counts = dict(self._status.failures_by_step)
-            counts[done.outcome.step.value] = counts.get(done.outcome.step.value, 0) + 1
-            self._status = replace(self._status, failures_by_step=MappingProxyType(counts))
-        elif isinstance(done.outcome, Rejected | Failed) and self._last:
-            self._retry_at = self._world.clock.monotonic() + max(0.0, self._last.retry_at - self._world.clock.now())
+        self._journal.outcome(outcome, duration_s=duration_s, endpoints=done.context.census.claimed)
+        self._account.reconciled(refused)
+        if isinstance(outcome, Rejected | Failed):
+            if not done.repeated:
+                self._failed(self._retry, done, outcome)
         else:
-            self._last = None
-            self._backoff.reset()
-            if isinstance(done.outcome, Applied):
+            self._retry.clear()
+        self._doubt(outcome)
+        if isinstance(outcome, Applied | Unchanged):
+            self._retry_restoring.clear()
+            self._show_last_good(())
+            self._fragments.proven = compiled
+            if compiled is self._fragments.newest:
+                self._account.candidate(None)
+                self._journal.problems("candidate", "candidate.accepted", ())
+            if self._world.allowed_holds():
                 self._world.forget_holds()
-        if not isinstance(done.outcome, Held):
-            self._world.targets.offer(done.context, guarded=not isinstance(done.outcome, Applied | Unchanged))
-        self._conclude(done.outcome)
+        if not isinstance(outcome, Held):
+            self._world.targets.offer(done.context, guarded=not isinstance(outcome, Applied | Unchanged))
+        self._conclude(outcome, now)
 
-    def _conclude(self, outcome: Outcome) -> None:
+    def _doubt(self, outcome: Outcome) -> None:
+        """List again while something is held: the lists may be whole again without any event that says so."""
+        now = self._world.clock.monotonic()
+        if not isinstance(outcome, Held):
+            self._retry_held.clear()
+        elif not self._retry_held.standing(now):
+            self._world.source.relist()
+            self._retry_held.failed(Attempt("", outcome), now)
+
+    def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
+        self._account.failure(outcome)
+        retry.failed(Attempt(done.digest, outcome), self._world.clock.monotonic())
+        self._waits_for_start = isinstance(outcome, Failed) and not self._world.balancer.runs()
+
+    def _conclude(self, outcome: Outcome, now: float) -> None:
         """Put an outcome into the status, and make sure that something serves."""
-        status = self._status
-        fragment_problems = tuple(str(problem) for problem in self._fragments.problems)
-        match outcome:
-            case Applied(generation, plan, verified):
-                counts = dict(status.reloads_by_reason)
-                for reason in plan.reasons:
-                    counts[reason.value] = counts.get(reason.value, 0) + 1
-                status = replace(
-                    status, generation=generation, verified=verified, reloads_by_reason=MappingProxyType(counts)
-                )
-                status = replace(status, phase=Phase.SERVING, problems=fragment_problems, hold_id="", pending_since=0.0)
-            case Unchanged(generation):
-                status = replace(status, generation=generation, phase=Phase.SERVING, problems=fragment_problems)
-                status = replace(status, hold_id="", pending_since=0.0)
-            case Held(hold_id, problem):
-                status = replace(status, phase=Phase.HELD, hold_id=hold_id, problems=(str(problem), *fragment_problems))
-            case Rejected(_, problems):
-                status = replace(status, phase=Phase.REJECTED, hold_id="", problems=tuple(str(p) for p in problems))
-            case Failed(_, problems):
-                status = replace(status, phase=Phase.FAILED, hold_id="", problems=tuple(str(p) for p in problems))
-        self._status = status
-        if not self._decided:
-            self._decided = True
-            if not isinstance(outcome, Applied | Unchanged):
-                self._serve_last_good()
-            self._world.notifier.ready(self._line())
-        else:
-            self._world.notifier.status(self._line())
+        self._account.outcome(outcome)
+        if self._decided:
+            self._world.notifier.status(self._account.line())
+            return
+        self._decided = True
+        if not isinstance(outcome, Applied | Unchanged):
+            self._restore_last_good(now)
+        self._world.notifier.ready(self._account.line())
 
-    def _decide_without_cluster(self) -> None:
+    def _decide_without_cluster(self, now: float) -> None:
         """No API server answered in time: serve what served last, and say so."""
         self._decided = True
-        phase = Phase.SERVING_LAST_GOOD if self._serve_last_good() else Phase.WAITING
-        self._status = replace(self._status, phase=phase, problems=tuple(str(p) for p in self._fragments.problems))
-        log.warning("start.decided", phase=phase.value, reason="no complete view of the cluster yet")
-        self._world.notifier.ready(self._line())
+        self._account.phase(Phase.WAITING)
+        self._restore_last_good(now)
+        log.warning("start.decided", phase=self._account.status.phase.value, reason="no complete view of the cluster")
+        self._world.notifier.ready(self._account.line())
 
-    def _serve_last_good(self) -> bool:
+    def _restore_last_good(self, now: float) -> None:
+        if self._retry_restoring.standing(now):
+            return
+        outcome: Outcome | None
         try:
             outcome = self._world.balancer.restore_last_good(now=self._world.clock.now())
         except PyconfdError as error:
-            log.error("last_good.failed", problem=str(error))  # noqa: TRY400 - the message says all; no traceback
-            return False
-        return isinstance(outcome, Applied | Unchanged)
+            outcome = Failed(Step.CHECK, error.problems)
+        self._show_last_good(outcome.problems if isinstance(outcome, Rejected | Failed) else ())
+        if isinstance(outcome, Rejected | Failed):
+            self._retry_restoring.failed(Attempt("", outcome), self._world.clock.monotonic())
+        elif isinstance(outcome, Applied | Unchanged):
+            self._retry_restoring.clear()
+            self._account.serves(outcome.generation, verified=outcome.verified)
+            if self._account.status.phase is Phase.WAITING:
+                self._account.phase(Phase.SERVING_LAST_GOOD)
 
-    def _line(self) -> str:
-        status = self._status
-        number = f" generation {status.generation.number}" if status.generation else ""
-        problem = f": {status.problems[0].splitlines()[0]}" if status.problems else ""
-        return f"{status.phase.value.replace('_', ' ')}{number}{problem}"
+    def _show_last_good(self, problems: tuple[Problem, ...]) -> None:
+        self._journal.problems("last_good", "last_good.failed", problems)
+        self._account.problems("last_good", problems)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyconfd.daemon.reconcile import Balancer
+from pyconfd.errors import Problem
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.rendering import FragmentSet
@@ -49,6 +50,14 @@ class RestoringBalancer(Balancer, Protocol):
         """Make the last good generation serve unless it does; None where there is none."""
         ...
 
+    def runs(self) -> bool:
+        """Say whether the load balancer runs, whatever it has loaded."""
+        ...
+
+    def report_progress(self, progress: Callable[[], None]) -> None:
+        """Have ``progress`` called again and again while something that takes long is waited for."""
+        ...
+
 
 class Notifier(Protocol):
     """The service manager."""
@@ -63,10 +72,6 @@ class Notifier(Protocol):
 
     def watchdog(self) -> None:
         """Say that progress was made."""
-        ...
-
-    def stopping(self, status: str = "") -> None:
-        """Say that the end was asked for."""
         ...
 
 
@@ -125,7 +130,11 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything outside the loop. ``base_options`` are those of the settings alone, where there are no fragments."""
+    """Everything outside the loop.
+
+    ``other_problems`` gives what else is wrong; it is asked each second. ``base_options`` are those of the settings
+    alone, for as long as there are no fragments.
+    """
 
     source: Source
     balancer: RestoringBalancer
@@ -137,5 +146,6 @@ class World:
     allowed_holds: Callable[[], frozenset[str]]
     forget_holds: Callable[[], None]
     publish: Callable[[Status], object]
+    other_problems: Callable[[], tuple[Problem, ...]] = tuple
     targets: Targets = field(default_factory=NoTargets)
     base_options: PresetOptions = field(default_factory=PresetOptions)

@@ -14,6 +14,9 @@ from pyconfd.presets import registry
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
 
+SOME_DATE = "2000-01-01 00:00:00.000000"
+"""Stands in for the date in comparisons while nothing serves: a failure is known again by its digest."""
+
 
 class Balancer(Protocol):
     """The load balancer: what it runs, and how to change that."""
@@ -33,16 +36,18 @@ class Balancer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An outcome that is not repeated for the same rendering before ``retry_at`` (seconds since the epoch)."""
+    """A failure; ``digest`` is that of the rendering ("" if there was none)."""
 
     digest: str
     outcome: Outcome
-    retry_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text."""
+    """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text.
+
+    ``last`` is a failure that it is too early to repeat.
+    """
 
     snapshot: Snapshot
     renderer: Renderer
@@ -57,11 +62,12 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What became of it; ``digest`` is that of the rendering ("" if there was none)."""
+    """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried."""
 
     outcome: Outcome
     context: Context
     digest: str = ""
+    repeated: bool = False
 
 
 def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
@@ -71,23 +77,31 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     serving = last.generation if last else None
     try:
         # With the date of what serves, so that the date alone never makes a difference.
-        rendered = inputs.renderer.render(context, curdate=serving.curdate if serving else inputs.curdate)
+        rendered = inputs.renderer.render(context, curdate=serving.curdate if serving else SOME_DATE)
         digest = rendered.rendering.digest
-        if inputs.last and inputs.last.digest == digest and inputs.now < inputs.last.retry_at:
-            return Reconciled(inputs.last.outcome, context, digest)
-        before = serving.census if serving and inputs.guarded else None
-        held = guard.judge(before, context.census, digest=digest, allowed=inputs.allowed)
-        if held:
-            return Reconciled(held, context, digest)
-        curdate = inputs.curdate
-        if serving and serving.digest == digest:
-            curdate = serving.curdate
-        elif rendered.used_curdate:
+        differs = serving is None or serving.digest != digest
+        if inputs.last and _stands(inputs.last, digest, differs=differs):
+            return Reconciled(inputs.last.outcome, context, digest, repeated=True)
+        if serving and differs and inputs.guarded:
+            held = guard.judge(serving.census, context.census, digest=digest, allowed=inputs.allowed)
+            if held:
+                return Reconciled(held, context, digest)
+        curdate = inputs.curdate if serving is None or differs else serving.curdate
+        if differs and rendered.used_curdate:
             rendered = inputs.renderer.render(context, curdate=curdate)
     except RejectedInput as error:
         return Reconciled(Rejected(Step.RENDER, error.problems), context)
     outcome = _apply(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
     return Reconciled(outcome, context, digest)
+
+
+def _stands(last: Attempt, digest: str, *, differs: bool) -> bool:
+    """Say whether a failure that is too early to repeat also answers for this rendering.
+
+    A rejection is about one rendering. What could not be made to serve may be anything's fault, and trying costs a
+    reload: so no other rendering is tried either, unless it is the one that serves.
+    """
+    return last.digest == digest or (differs and isinstance(last.outcome, Failed))
 
 
 def _apply(
@@ -97,13 +111,13 @@ def _apply(
     try:
         plan = balancer.plan(rendering)
         if serving and isinstance(plan, Noop):
-            return Unchanged(serving)
+            return Unchanged(serving, plan.verified)
         if isinstance(plan, Noop):
             plan = Reload((ReloadReason.FIRST_CONFIGURATION,))
         return balancer.apply(rendering, plan, curdate=curdate, census=census, now=now)
     except RejectedInput as error:
         return Rejected(Step(error.step or Step.CHECK), error.problems)
     except ApplyError as error:
-        return Failed(Step(error.step), error.problems)
+        return Failed(Step(error.step), error.problems, error.disruptive)
     except TransientError as error:
         return Failed(Step.CHECK, error.problems)

@@ -5,7 +5,7 @@ configuration, reload, see the new worker run that very text, record. Whatever f
 back and the former text serves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,7 +51,8 @@ class Balancer:
         self._settings = settings
         self._unit = systemd.gather(settings.unit) if unit is None else unit
         self._layout = Layout(settings, self._unit)
-        self._process = HaproxyProcess(settings, self._unit)
+        self._progress: Callable[[], None] = _nobody
+        self._process = HaproxyProcess(settings, self._unit, self._progressed)
         self._store = GenerationStore(state_dir, apply.keep_generations)
         self._lock = StateLock(state_dir)
         self._state_dir = state_dir
@@ -67,6 +68,13 @@ class Balancer:
         remove_stale([*self._layout.directories(), self._state_dir])
         self._store.clean()
         return self.problems()
+
+    def report_progress(self, progress: Callable[[], None]) -> None:
+        """Have ``progress`` called, at least about each second, while a check or a reload is waited for."""
+        self._progress = progress
+
+    def _progressed(self) -> None:
+        self._progress()
 
     def close(self) -> None:
         """Give the lock back; HAProxy goes on."""
@@ -99,6 +107,10 @@ class Balancer:
         wanted = {file.path: file for file in (*files, *(last.rendering.files if last else ()))}
         return Observation(text, self._process.observe(texts), self._layout.file_digests(wanted.values()))
 
+    def runs(self) -> bool:
+        """Say whether HAProxy runs, whatever it has loaded."""
+        return not isinstance(self.observe().running, NotRunning)
+
     def plan(self, rendering: Rendering) -> Plan:
         """Give what has to be done to make ``rendering`` serve."""
         last = self.last_good()
@@ -111,7 +123,7 @@ class Balancer:
             RejectedInput: it cannot be used; the problems name fragments and lines.
             TransientError: the check could not be run.
         """
-        check(rendering, settings=self._settings, unit=self._unit)
+        check(rendering, settings=self._settings, unit=self._unit, progress=self._progressed)
 
     def apply(
         self, rendering: Rendering, plan: Reload, *, curdate: str, now: float, census: Census | None = None
@@ -144,13 +156,13 @@ class Balancer:
             return None
         plan = self.plan(last.rendering)
         if isinstance(plan, Noop):
-            return Unchanged(last.generation)
+            return Unchanged(last.generation, plan.verified)
         try:
             verified = self._keeping_rejected(last.rendering, None)
         except RejectedInput as error:
             return Rejected(Step(error.step), error.problems)
         except ApplyError as error:
-            return Failed(Step(error.step), error.problems)
+            return Failed(Step(error.step), error.problems, error.disruptive)
         log.info("generation.restored", number=last.generation.number, at=now, verified=verified)
         return Applied(last.generation, plan, verified)
 
@@ -174,20 +186,25 @@ class Balancer:
         if generation is not None:
             with _as_apply_error(Step.RECORD):
                 prepared = self._store.prepare(rendering, generation)
-        installation = Installation(self._layout.changed_files(rendering))
+        changed = self._layout.changed_files(rendering)
+        installation = Installation(changed)
         try:
             with _as_apply_error(Step.INSTALL):
                 self._layout.make_directories(rendering)
                 installation.stage()
                 installation.install()
-            verified = self._process.reload(rendering.digest, _texts(rendering, before), before.running)
+            # With the history lost, HAProxy may run this very text all the same: then it is only recorded.
+            verified = self.last_good() is None and not changed and _runs(before, rendering)
+            if not verified:
+                verified = self._process.reload(rendering.digest, _texts(rendering, before), before.running)
             if prepared is not None:
                 with _as_apply_error(Step.RECORD):
                     self._store.commit(prepared)
         except ApplyError as error:
             if prepared is not None:
                 self._store.discard(prepared)
-            raise ApplyError(error.step, *error.problems, *self._undo(rendering, installation, before)) from error
+            problems = (*error.problems, *self._undo(rendering, installation, before))
+            raise ApplyError(error.step, *problems, disruptive=error.disruptive) from error
         installation.finish()
         self._layout.prune(declared_before, rendering)
         return verified
@@ -249,6 +266,14 @@ class Balancer:
             except ApplyError as error:
                 return (*problems, *error.problems)
         return problems
+
+
+def _runs(before: Observation, rendering: Rendering) -> bool:
+    return isinstance(before.running, Running) and before.running.digest == rendering.digest
+
+
+def _nobody() -> None:
+    """Stand in before :meth:`Balancer.report_progress`."""
 
 
 def _texts(rendering: Rendering, before: Observation) -> list[str]:

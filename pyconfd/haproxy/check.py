@@ -4,7 +4,7 @@ import os
 import pwd
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,7 +31,13 @@ _NO_LISTENER = Problem(
 )
 
 
-def check(rendering: Rendering, *, settings: HaproxySettings, unit: UnitFacts) -> None:
+def check(
+    rendering: Rendering,
+    *,
+    settings: HaproxySettings,
+    unit: UnitFacts,
+    progress: Callable[[], None] = lambda: None,
+) -> None:
     """Let HAProxy judge the rendering; nothing that is installed is touched.
 
     A copy is checked in which the declared files, and only those, are read from beside it, since they are not
@@ -55,6 +61,7 @@ def check(rendering: Rendering, *, settings: HaproxySettings, unit: UnitFacts) -
             env=_environment(unit.environment),
             user=user or None,
             group=(unit.group or _primary_group(user)) if user else None,
+            progress=progress,
         )
         output = result.output
         for staged, true in true_paths.items():

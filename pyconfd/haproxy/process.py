@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import assert_never
@@ -39,9 +39,13 @@ REOPEN_S = 5.0
 
 
 class HaproxyProcess:
-    """Talks to the HAProxy that loads ``settings.conf``, by the means that the settings and its unit offer."""
+    """Talks to the HAProxy that loads ``settings.conf``, by the means that the settings and its unit offer.
 
-    def __init__(self, settings: HaproxySettings, unit: UnitFacts) -> None:
+    ``progress`` is called again and again while a reload is waited for.
+    """
+
+    def __init__(self, settings: HaproxySettings, unit: UnitFacts, progress: Callable[[], None] = lambda: None) -> None:
+        self._progress = progress
         self._settings = settings
         self._unit = unit
         defaults = HaproxySettings()
@@ -137,6 +141,7 @@ class HaproxyProcess:
                 closed = error.refused and Path(self.master_socket).exists()
                 if not closed or time.monotonic() >= deadline or not self.pids():
                     return False
+                self._progress()
                 time.sleep(POLL_S)
             else:
                 return True
@@ -160,7 +165,7 @@ class HaproxyProcess:
         if not argv:
             return Problem(place, "is empty", "set the command that reloads haproxy")
         try:
-            result = run(argv, timeout_s=self._settings.reload_timeout_s)
+            result = run(argv, timeout_s=self._settings.reload_timeout_s, progress=self._progress)
         except TransientError as error:
             return Problem(place, f"`{written}`: {error.problems[0].message}", error.problems[0].remedy)
         if result.timed_out:
@@ -237,9 +242,10 @@ class HaproxyProcess:
             self._wait_for_former(before)
             return True
         if complaint is not None:
-            raise ApplyError(Step.RELOAD, complaint)
+            failed = seen is not None and _has_failed(seen, before)
+            raise ApplyError(Step.RELOAD, complaint, disruptive=failed)
         if seen is not None:
-            raise ApplyError(Step.VERIFY, self._wrong_text(seen, before))
+            raise ApplyError(Step.VERIFY, self._wrong_text(seen, before), disruptive=_has_failed(seen, before))
         if not self.pids():
             raise ApplyError(Step.VERIFY, self._not_running())
         if isinstance(before, Running):
@@ -262,6 +268,7 @@ class HaproxyProcess:
         seen: Running | None = None
         blind_until = time.monotonic() + SETTLE_S
         while True:
+            self._progress()
             found = self._ask_sockets(texts)
             now = time.monotonic()
             if found is not None:

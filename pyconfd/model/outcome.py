@@ -48,9 +48,10 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """What was rendered already serves as ``generation``."""
+    """What was rendered already serves as ``generation``; ``verified`` as in :class:`Applied`."""
 
     generation: Generation
+    verified: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,14 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A good configuration could not be made to serve; the former one does. Tried again with back-off."""
+    """A good configuration could not be made to serve; the former one does. Tried again with back-off.
+
+    ``disruptive`` says that the attempt itself interrupted traffic for a moment, so that the next one has to wait long.
+    """
 
     step: Step
     problems: tuple[Problem, ...]
+    disruptive: bool = False
 
 
 Outcome = Unchanged | Applied | Held | Rejected | Failed

@@ -1,6 +1,6 @@
 """What has to be done to make a rendering serve: data, it does nothing by itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -24,7 +24,12 @@ class ReloadReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Noop:
-    """Disk, history and process already agree with the rendering."""
+    """Disk, history and process already agree with the rendering.
+
+    ``verified`` is False where no socket could be asked which text the worker runs.
+    """
+
+    verified: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +48,30 @@ def read_fragments(directory: str) -> FragmentSet:
     if failure is not None:
         raise failure
     return found
+
+
+class SettledFragments:
+    """Reads a directory again and again, and gives what changed only once it stays the same.
+
+    An editor that truncates a file and then writes it is otherwise seen in between; half a fragment may well be valid.
+    ``pause`` waits a moment.
+    """
+
+    def __init__(self, directory: str, pause: Callable[[], None]) -> None:
+        self._directory = directory
+        self._pause = pause
+        self._last: FragmentSet | None = None
+
+    def read(self) -> FragmentSet:
+        """Give the fragments; raises what :func:`read_fragments` raises."""
+        found = read_fragments(self._directory)
+        for _attempt in range(_ATTEMPTS):
+            if found == self._last:
+                break
+            self._last = found
+            self._pause()
+            found = read_fragments(self._directory)
+        return found
 
 
 def _swap_mark(directory: str) -> tuple[str, str]:

@@ -199,12 +199,17 @@ def _ask(listen: Listen, timeout_s: float) -> Status:
         answer = connection.getresponse()
         body = answer.read(_BODY_LIMIT_BYTES)
     except (OSError, http.client.HTTPException) as error:
-        raise TransientError(Problem(f"http://{listen}", f"no answer: {error}")) from error
+        raise TransientError(Problem(f"http://{listen}", f"no answer: {_said(error)}")) from error
     finally:
         connection.close()
     if answer.status != http.HTTPStatus.OK:
         raise RejectedInput(Problem(f"http://{listen}", f"answers {answer.status}: that is not pyconfd"))
     return document.decode(body)
+
+
+def _said(error: Exception) -> str:
+    """Give an error in words, without its number."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _problems(error: PyconfdError, place: str = "status.listen") -> tuple[Problem, ...]:

@@ -87,7 +87,7 @@ def _generation(status: Status, now: float) -> str:
         "verified" if status.verified else "not verified",
     ]
     if status.pending_since:
-        parts.append(f"a change waits since {short(now - status.pending_since)}")
+        parts.append(f"a change has waited for {short(now - status.pending_since)}")
     return ", ".join(parts)
 
 
@@ -96,12 +96,19 @@ def _problems(report: StatusReport, status: Status, pen: _Pen) -> list[str]:
     if report.running:
         found += _ages(report, status)
     if status.hold_id:
-        found.append(f"a change is held back\n    -> look at it, then: pyconfd allow {status.hold_id}")
+        found += _hold(status)
     blocks = []
     for problem in found:
         first, *rest = problem.splitlines() or [""]
         blocks.append([f"{pen(_BAD, '!')} {clean(first)}", *(f"    {clean(line.strip())}" for line in rest)])
     return _section("Problems", blocks, pen)
+
+
+def _hold(status: Status) -> Iterator[str]:
+    """Say how a held change is let through, unless the problem that holds it has said so."""
+    command = f"pyconfd allow {status.hold_id}"
+    if not any(command in problem for problem in status.problems):
+        yield f"a change is held back\n    -> look at it, then: {command}"
 
 
 def _ages(report: StatusReport, status: Status) -> Iterator[str]:
@@ -139,11 +146,19 @@ def _source(report: StatusReport, status: Status, pen: _Pen) -> Iterator[str]:
     yield from _section("Credentials", ([line] for line in _aligned(credentials)), pen)
     reachable = any(server.healthy for server in status.source.api_servers)
     resources = [_resource(resource, now, pen, say_problem=reachable) for resource in status.source.resources]
-    yield from _section("Resources", ([line] for line in _aligned(resources)), pen)
+    blocks = [[line] for line in _aligned(resources)]
+    if reachable:
+        # What helps one resource mostly helps all: each remedy once, below them.
+        blocks += [
+            [line] for line in dict.fromkeys(line for r in status.source.resources for line in _remedy(r.problem))
+        ]
+    yield from _section("Resources", blocks, pen)
 
 
 def _server(server: ApiServerState, now: float, was: str, pen: _Pen) -> list[str]:
     up = pen(_GOOD, f"{was}up") if server.healthy else pen(_BAD, f"{was}down")
+    if not (server.last_error or server.last_ok_at):
+        up = "unknown"
     use = f"{was}in use" if server.in_use else ""
     if server.last_error:
         said = f"{_brief(server.last_error, server.url)} ({_ago(server.last_error_at, now)})"
@@ -171,7 +186,12 @@ def _resource(resource: ResourceState, now: float, pen: _Pen, *, say_problem: bo
     """Give one row; that no API server can be reached is said once, above."""
     problem = _brief(resource.problem) if say_problem else ""
     confirmed = f"confirmed {_ago(resource.last_sync_at, now)}" if resource.synced else pen(_BAD, "not listed yet")
-    return [resource.resource.value, f"{resource.objects:,} objects", confirmed, pen(_BAD, problem)]
+    return [
+        resource.resource.value,
+        f"{resource.objects:,} {'object' if resource.objects == 1 else 'objects'}",
+        confirmed,
+        pen(_BAD, problem),
+    ]
 
 
 def _refused(refused: Sequence[Refusal], pen: _Pen) -> list[str]:

@@ -5,7 +5,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,6 +13,8 @@ from pyconfd.errors import Problem, TransientError
 
 MAX_OUTPUT_BYTES = 64 * 1024
 TERMINATION_GRACE_S = 2.0
+PROGRESS_S = 1.0
+"""How often a command that takes long is reported as progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,12 @@ def run(
     user: str | None = None,
     group: str | int | None = None,
     cwd: str = "/",
+    progress: Callable[[], None] = lambda: None,
 ) -> CommandResult:
     """Run ``argv`` in ``cwd`` in a process group of its own; at the time limit the whole group is killed.
 
     ``user`` and ``group`` (names) can be set where pyconfd is root; supplementary groups are dropped then.
+    ``progress`` is called about each second while it runs.
 
     Raises:
         TransientError: the program is missing or may not be executed.
@@ -66,7 +70,7 @@ def run(
     except (OSError, ValueError, LookupError) as error:
         raise TransientError(_not_started(argv, error)) from error
     with process:
-        output, timed_out = _read(process, time.monotonic() + timeout_s)
+        output, timed_out = _read(process, time.monotonic() + timeout_s, progress)
         if timed_out:
             _kill_group(process)
         process.wait()
@@ -81,7 +85,7 @@ def _not_started(argv: Sequence[str], error: Exception) -> Problem:
     return Problem(argv[0], f"cannot be executed: {reason}", remedy)
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
+def _read(process: subprocess.Popen[bytes], deadline: float, progress: Callable[[], None]) -> tuple[bytes, bool]:
     """Read until the process ends; what it left running may keep the pipe open and is not waited for."""
     output = bytearray()
     pipe = process.stdout.fileno() if process.stdout else -1
@@ -92,7 +96,8 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, boo
             selector.register(ended, selectors.EVENT_READ)
             while True:
                 remaining_s = deadline - time.monotonic()
-                ready = {key.fd for key, _ in selector.select(max(remaining_s, 0))}
+                ready = {key.fd for key, _ in selector.select(min(max(remaining_s, 0), PROGRESS_S))}
+                progress()
                 if pipe in ready:
                     chunk = os.read(pipe, 65536)
                     output += chunk

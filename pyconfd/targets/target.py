@@ -1,6 +1,7 @@
 """One target's transaction: render, check beside the place, install, notify; what fails is put back."""
 
 import os
+import time
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +24,10 @@ log = structlog.get_logger(__name__)
 
 NEW_FILE_MODE = 0o644
 """As kube2lb made them; a file that is there keeps its own."""
+
+
+SETTLING_S = 0.05
+SETTLING_READS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +140,18 @@ class Target:
             problem = Problem(self.settings.template, f"is not UTF-8 (byte {error.start})", "save it as UTF-8")
             raise TransientError(problem) from error
 
-    def _compiled(self) -> Renderer:
+    def _settled(self) -> str:
+        """Give the template's text once it stays the same: half of a file that is being written may well be valid."""
         text = self._read()
+        for _ in range(SETTLING_READS if text != self._seen else 0):
+            time.sleep(SETTLING_S)
+            former, text = text, self._read()
+            if text == former:
+                break
+        return text
+
+    def _compiled(self) -> Renderer:
+        text = self._settled()
         if self._renderer is None or text != self._seen:
             self._seen, self._renderer = text, None
             fragment = Template(Path(self.settings.template).name, text)

@@ -56,6 +56,7 @@ class TargetWorker:
         self._drift_at = 0.0
         self._thread: threading.Thread | None = None
         self.bug: BaseException | None = None
+        self.problems: tuple[Problem, ...] = ()
         applied = target.applied()
         self.state = TargetState(
             target.settings.name,
@@ -137,6 +138,7 @@ class TargetWorker:
             log.info("target.applied", target=former.name, output=former.output, digest=applied.digest[:12])
         elif former.problems:
             log.info("target.recovered", target=former.name)
+        self.problems = ()
         self.state = replace(
             former,
             phase=TargetPhase.SERVING,
@@ -164,6 +166,7 @@ class TargetWorker:
                     remedy=problem.remedy,
                     step=step,
                 )
+        self.problems = problems
         self.state = replace(self.state, phase=phase, problems=texts)
 
 
@@ -193,6 +196,10 @@ class Targets:
             if worker.bug is not None:
                 raise RuntimeError(f"the worker of target {worker.state.name} died") from worker.bug
         return tuple(worker.state for worker in self._workers)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Give what is wrong with them now."""
+        return tuple(problem for worker in self._workers for problem in worker.problems)
 
     def stop(self) -> None:
         """End all threads; what serves goes on."""

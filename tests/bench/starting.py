@@ -16,8 +16,8 @@ from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from tests.bench.figures import Figure, median
-from tests.demo.clients import ask
 from tests.world.backends import Backends
+from tests.world.clients import ask
 from tests.world.cluster import Cluster
 from tests.world.haproxy import HaproxyProcess, configuration, free_port
 from tests.world.objects import EndpointSpec, PortSpec

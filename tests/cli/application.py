@@ -45,6 +45,7 @@ class PlanReport:
     plan: Plan = field(default_factory=Noop)
     diff: str = ""
     refused: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

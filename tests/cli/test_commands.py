@@ -184,6 +184,12 @@ def test_render_prints_the_text_alone_to_standard_output(snapshot: str) -> None:
     assert "Service demo/shop annotation proto 'smtp': use http [invalid_value]" in result.stderr
 
 
+def test_objects_may_come_through_a_pipe() -> None:
+    app = FakeApp()
+    assert invoke("render", "--snapshot", "-", app=app).exit_code == 0
+    assert app.calls[0][2] == ("-",)
+
+
 def test_render_one_fragment() -> None:
     assert invoke("render", "--fragment", "02-http.tmpl").stdout == "frontend a\n"
     wrong = invoke("render", "--fragment", "02-http.tmp")
@@ -210,6 +216,7 @@ _RELOAD = PlanReport(
     Reload((ReloadReason.BINDS_CHANGED, ReloadReason.SERVERS_CHANGED), ("frontend a: bind :81 is new",)),
     "--- applied\n+++ rendered\n@@ -1 +1 @@\n-a\n+b\n c\n",
     REFUSED,
+    ("the daemon would hold this change",),
 )
 
 
@@ -229,6 +236,7 @@ def test_plan_with_changes() -> None:
         *_RELOAD.diff.splitlines(),
     ]
     assert "demo/shop" in result.stderr
+    assert "note: the daemon would hold this change" in result.stderr
 
 
 def test_plan_in_colour_where_it_can_be_seen() -> None:
@@ -253,6 +261,7 @@ def test_plan_as_json() -> None:
         "details": ["frontend a: bind :81 is new"],
     }
     assert document["diff"] == _RELOAD.diff
+    assert document["notes"] == ["the daemon would hold this change"]
     assert document["refused"][0]["object"] == "Service demo/shop"
     nothing = invoke("plan", "--output", "json")
     assert (nothing.exit_code, json.loads(nothing.stdout)["changes"]) == (0, False)

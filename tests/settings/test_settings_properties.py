@@ -45,8 +45,20 @@ def test_nothing_but_a_configuration_error(text: str, environ: dict[str, str], f
     assert said.encode()
 
 
+_TARGET = {"name": "a", "template": "/t", "output": "/o", "notify": "debug:"}
+_SAMPLES: Mapping[type[Kind], list[str]] = {
+    Domain: ["local", "cluster.example.com"],
+    Address: ["0.0.0.0", "::", "192.0.2.1"],
+    NameTemplates: ["{{ .Service.Name }}.example.com", "a.{{ .Domain }},b.example.com"],
+    Notify: ["command:true", "pid:HUP:77", "pidfile:SIGUSR1:/run/caddy.pid", "debug:"],
+    Targets: ["[]", json.dumps([_TARGET | {"check": ["a", "b c"], "timeout_s": 2}])],
+}
+
+
 def _texts(kind: Kind) -> st.SearchStrategy[str]:
     """Give texts that a kind accepts."""
+    if type(kind) in _SAMPLES:
+        return st.sampled_from(_SAMPLES[type(kind)])
     match kind:
         case Boolean():
             return st.sampled_from(["true", "false", "no", "1"])
@@ -60,17 +72,6 @@ def _texts(kind: Kind) -> st.SearchStrategy[str]:
             return st.integers(0, 65535).map("127.0.0.1:{}".format)
         case Command():
             return st.lists(st.sampled_from(["a", "b c", '"', "é", "'"]), min_size=1).map(kind.text)
-        case Domain():
-            return st.sampled_from(["local", "cluster.example.com"])
-        case Address():
-            return st.sampled_from(["0.0.0.0", "::", "192.0.2.1"])
-        case NameTemplates():
-            return st.sampled_from(["{{ .Service.Name }}.example.com", "a.{{ .Domain }},b.example.com"])
-        case Notify():
-            return st.sampled_from(["command:true", "pid:HUP:77", "pidfile:SIGUSR1:/run/caddy.pid", "debug:"])
-        case Targets():
-            target = {"name": "a", "template": "/t", "output": "/o", "notify": "debug:"}
-            return st.sampled_from(["[]", json.dumps([target | {"check": ["a", "b c"], "timeout_s": 2}])])
         case CaFile():
             return st.sampled_from(["False", "/ca.pem"])
         case Listing():

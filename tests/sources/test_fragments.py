@@ -5,7 +5,7 @@ import pytest
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.model.rendering import Fragment
-from pyconfd.sources.fragments import read_fragments
+from pyconfd.sources.fragments import SettledFragments, read_fragments
 
 as_root = os.geteuid() == 0
 
@@ -184,3 +184,16 @@ def test_a_tree_that_is_no_template_directory_is_refused(tmp_path: Path) -> None
         (tmp_path / f"{number}.txt").touch()
     (found,) = problems(tmp_path)
     assert "2000 files" in found.message
+
+
+def test_a_file_that_is_still_being_written_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "01-a.conf"
+    path.write_text("whole")
+    steps = iter(["", "half", "whole again"])
+
+    def go_on() -> None:
+        path.write_text(next(steps, "whole again"))
+
+    fragments = SettledFragments(str(tmp_path), go_on)
+
+    assert fragments.read().fragments[0].text == "whole again"

@@ -6,7 +6,8 @@ import pytest
 from pyconfd.errors import Problem
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.status import ApiServerState, CredentialState, Phase, Status
+from pyconfd.model.snapshot import Resource
+from pyconfd.model.status import ApiServerState, CredentialState, Phase, ResourceState, SourceHealth, Status
 from pyconfd.status import durations
 from pyconfd.status.report import Freshness, StatusReport
 from pyconfd.status.text import render_text
@@ -50,6 +51,32 @@ def test_problems_come_with_their_remedy(make_status: Callable[..., Status]) -> 
 
 def test_a_held_change_names_the_command_that_lets_it_through(make_status: Callable[..., Status]) -> None:
     assert "pyconfd allow h-7" in shown(make_status(phase=Phase.HELD, hold_id="h-7"))
+
+
+def test_the_command_for_a_held_change_is_said_once(make_status: Callable[..., Status]) -> None:
+    problem = str(
+        Problem("guard", "all 10 ready endpoints are gone at once", "if this is meant, run: pyconfd allow h-7")
+    )
+    text = shown(make_status(phase=Phase.HELD, hold_id="h-7", problems=(problem,)))
+    assert text.count("pyconfd allow h-7") == 1
+
+
+def test_one_object_is_not_objects(make_status: Callable[..., Status]) -> None:
+    source = SourceHealth(resources=(ResourceState(Resource.NODES, synced=True, objects=1),))
+    text = shown(make_status(source=source))
+    assert "1 object " in text
+    assert "1 objects" not in text
+
+
+def test_a_spare_api_server_that_was_not_asked_yet_is_not_down(make_status: Callable[..., Status]) -> None:
+    servers = (ApiServerState("https://a", in_use=True, healthy=True, last_ok_at=1.0), ApiServerState("https://b"))
+    text = shown(make_status(source=SourceHealth(api_servers=servers)))
+    assert "https://b  unknown          not asked yet" in text
+    assert "down" not in text
+
+
+def test_a_change_that_waits_says_for_how_long(make_status: Callable[..., Status]) -> None:
+    assert "a change has waited for 5 s" in shown(make_status(pending_since=make_status().now - 5))
 
 
 @pytest.mark.parametrize(

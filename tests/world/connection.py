@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.world.apiserver import ApiServer
 
 _HEALTH = {"/healthz", "/livez", "/readyz"}
+_EMPTY_SCHEMA = b"\x0a\x032.0"
+"""An OpenAPI 2.0 document that describes nothing, as protobuf: field 1, ``swagger``."""
 _PORTAL = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><h1>It works!</h1></body></html>\n"
 _REQUEST_FAULTS = (FaultKind.HANG, FaultKind.HOLD, FaultKind.STATUS, FaultKind.HTML)
 _WORDS = {
@@ -93,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(length) if length else b""
         target: Target | None = None
         try:
-            if path not in DISCOVERY and path not in _HEALTH:
+            if path not in DISCOVERY and path not in _HEALTH and path != "/openapi/v2":
                 target = requests.route(self.command, path, query)
         finally:
             resource, verb = (target.resource.plural, target.verb) if target else ("", "")
@@ -174,6 +176,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _document(self, path: str) -> None:
         if path in _HEALTH:
             self._write(Answer(b"ok", content_type="text/plain; charset=utf-8"))
+        elif path == "/openapi/v2":
+            # What kubectl up to 1.26 validates with; of kinds that it does not describe, kubectl validates nothing.
+            self._write(
+                Answer(_EMPTY_SCHEMA, content_type="application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
+            )
         elif path in DISCOVERY:
             self._write(Answer(msgspec.json.encode(DISCOVERY[path])))
         else:

@@ -1,5 +1,6 @@
 """A real haproxy in master-worker mode on high ports, started and stopped by a test or the demo."""
 
+import random
 import shutil
 import signal
 import socket
@@ -22,22 +23,33 @@ from pyconfd.settings import HaproxySettings, ReloadMethod
 BINARY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "/usr/sbin/haproxy"
 
 
+_handed_out: set[int] = set()
+_chance = random.SystemRandom()  # a seeded generator would give parallel test runs the same ports
+
+
 def free_port(address: str = "127.0.0.1") -> int:
-    """Give a port that was free a moment ago."""
+    """Give a port that was free a moment ago, never twice in this process.
+
+    It is below the range from which Linux takes the ports of outgoing connections: one of those may come at any time.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((address, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = _chance.randrange(10_240, 32_000)
+        with socket.socket(family) as probe, suppress(OSError):
+            probe.bind((address, port))
+            if port not in _handed_out:
+                _handed_out.add(port)
+                return port
 
 
-def wait_until(condition: Callable[[], bool], what: str, *, limit_s: float = 20.0) -> None:
-    """Wait for ``condition``; an AssertionError that names ``what`` after ``limit_s``."""
-    deadline = time.monotonic() + limit_s
+def wait_until(condition: Callable[[], object], what: str, *, limit_s: float = 30.0, pause_s: float = 0.02) -> float:
+    """Wait for ``condition``, give the seconds that took; an AssertionError names ``what`` after ``limit_s``."""
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        if time.monotonic() - began > limit_s:
             raise AssertionError(f"not within {limit_s:g} s: {what}")
-        time.sleep(0.02)
+        time.sleep(pause_s)
+    return time.monotonic() - began
 
 
 class HaproxyProcess:

@@ -23,7 +23,7 @@ class Client(threading.Thread):
     """
 
     def __init__(
-        self, port: int, *, keep_alive: bool, path: str = "/", pause_s: float = 0.005, host: str = "test"
+        self, port: int, *, keep_alive: bool, path: str = "/", host: str = "test", pause_s: float = 0.005
     ) -> None:
         super().__init__(daemon=True)
         self.tally = Tally()

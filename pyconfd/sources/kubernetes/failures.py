@@ -52,6 +52,8 @@ _OF_STATUS = {
 
 _REMEDIES = {
     Failure.UNREACHABLE: "is the API server up, and does the network (or a proxy) let this machine reach it?",
+    Failure.RESET: "did the server, or a proxy before it, end or restart? it is tried again and again",
+    Failure.SERVER_ERROR: "look at the log of the API server; it is tried again and again",
     Failure.TIMEOUT: "is the server up, reachable from here, and neither overloaded nor hanging?",
     Failure.TLS: "does kubernetes.ssl_ca hold the CA that signed this server's certificate, for this host name?",
     Failure.BAD_ANSWER: "is this the address of a Kubernetes API server, and not of a proxy or a portal before it?",

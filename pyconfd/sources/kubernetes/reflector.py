@@ -40,7 +40,7 @@ from pyconfd.sources.kubernetes.decode import (
     decode_event,
     decode_list,
 )
-from pyconfd.sources.kubernetes.failures import ApiError, Failure, failure_of_status
+from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure, failure_of_status
 from pyconfd.sources.kubernetes.transport import SilenceError
 
 log = structlog.get_logger(__name__)
@@ -268,15 +268,18 @@ class Reflector:
         with self._lock:
             self._problem = message
         if news:
-            log.warning("resource.failed", resource=self.resource.value, kind=failure.kind.value, error=message)
+            # What concerns the whole server was said with its name, once for all resources.
+            say = log.debug if failure.kind in NEXT_SERVER else log.warning
+            say("resource.failed", resource=self.resource.value, kind=failure.kind.value, error=message)
 
     def _came_through(self, stage: _Stage) -> None:
         if self._problem_kind is None or stage < self._problem_stage:
             return
+        say = log.debug if self._problem_kind in NEXT_SERVER else log.info
         self._problem_kind = None
         with self._lock:
             self._problem = ""
-        log.info("resource.recovered", resource=self.resource.value)
+        say("resource.recovered", resource=self.resource.value)
 
 
 class _BrokenWatchError(ApiError):

@@ -325,7 +325,8 @@ def _kind_of(error: Exception) -> tuple[Failure, str]:
 def _innermost(error: BaseException) -> str:
     """Give the reason under urllib3's wrappings: the operating system's or OpenSSL's own words."""
     for inner in (error.__cause__, error.__context__, *error.args):
-        if isinstance(inner, BaseException) and inner is not error:
+        # What int() or a parser said about half an answer tells nobody anything.
+        if isinstance(inner, BaseException) and inner is not error and not isinstance(inner, ValueError):
             return _innermost(inner)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

@@ -1,4 +1,4 @@
-"""The demo's clients: what a user's browser or program would do."""
+"""Clients of the balancer: what a user's browser or program would do."""
 
 import http.client
 import socket
@@ -33,8 +33,8 @@ def ping_redis(port: int) -> str:
 class Crowd:
     """Clients that never stop asking; every answer is counted."""
 
-    def __init__(self, port: int, host: str, clients: int = 2) -> None:
-        self._port, self._host = port, host
+    def __init__(self, port: int, host: str, clients: int = 2, pause_s: float = 0.004) -> None:
+        self._port, self._host, self._pause_s = port, host, pause_s
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self.answers: Counter[str] = Counter()
@@ -47,7 +47,7 @@ class Crowd:
             answer = ask(self._port, self._host)
             with self._lock:
                 self.answers[answer] += 1
-            self._stop.wait(0.004)
+            self._stop.wait(self._pause_s)
 
     def seen(self) -> Counter[str]:
         """Give a copy of what was answered so far."""

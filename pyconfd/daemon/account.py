@@ -1,0 +1,132 @@
+"""Keeps the Status: what is going on, put together from what the loop tells. It decides nothing."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Literal
+
+from pyconfd.errors import Problem, first_line
+from pyconfd.model.context import Refusal
+from pyconfd.model.outcome import Applied, Failed, Generation, Held, Outcome, Rejected, Unchanged
+from pyconfd.model.status import Phase, SourceHealth, Status
+
+Topic = Literal["outcome", "candidate", "fragments", "last_good", "other"]
+_TOPICS: tuple[Topic, ...] = ("outcome", "candidate", "fragments", "last_good", "other")
+"""In the order in which their problems are shown."""
+
+
+class Account:
+    """``status`` is replaced as a whole whenever something is told, so any thread may read it."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+        self.changed = True
+        """True until whoever publishes the status says False."""
+        self._events = status.events_total
+        self._in_step = False
+        self._candidate: Rejected | Failed | None = None
+        self._problems: dict[Topic, tuple[Problem, ...]] = {}
+
+    @property
+    def in_step(self) -> bool:
+        """True after an outcome by which the cluster's state serves, be it with former fragments."""
+        return self._in_step
+
+    def at(self, now: float, source: SourceHealth) -> Status:
+        """Give the status as of ``now`` (seconds since the epoch)."""
+        return replace(self.status, now=now, source=source, events_total=self._events)
+
+    def line(self) -> str:
+        """Give one line for ``systemctl status``."""
+        number = f" generation {self.status.generation.number}" if self.status.generation else ""
+        problem = first_line([problem for topic in _TOPICS for problem in self._problems.get(topic, ())])
+        return f"{self.status.phase.value.replace('_', ' ')}{number}{': ' if problem else ''}{problem}"
+
+    def beat(self, now: float) -> None:
+        """Note that the loop makes progress."""
+        self.status = replace(self.status, heartbeat_at=now)
+
+    def events(self, count: int) -> None:
+        """Note that something changed in the cluster; cheap, since there may be thousands a second."""
+        self._events += count
+
+    def pending(self, now: float) -> None:
+        """Note that something is to be applied."""
+        if not self.status.pending_since:
+            self._put(replace(self.status, pending_since=now))
+
+    def nothing_pending(self) -> None:
+        """Note that there is nothing to apply yet."""
+        self._put(replace(self.status, pending_since=0.0))
+
+    def problems(self, topic: Topic, problems: Iterable[Problem]) -> None:
+        """Show these problems of ``topic``, and no others of it."""
+        self._problems[topic] = tuple(problems)
+        shown = dict.fromkeys(str(problem) for each in _TOPICS for problem in self._problems.get(each, ()))
+        self._put(replace(self.status, problems=tuple(shown)))
+
+    def reconciled(self, refused: tuple[Refusal, ...]) -> None:
+        """Count a reconciliation."""
+        total = self.status.reconciliations_total + 1
+        self._put(replace(self.status, refused=refused, reconciliations_total=total))
+
+    def failure(self, outcome: Rejected | Failed) -> None:
+        """Count a failed attempt."""
+        counts = _counted(self.status.failures_by_step, [outcome.step.value])
+        self._put(replace(self.status, failures_by_step=counts))
+
+    def candidate(self, outcome: Rejected | Failed | None) -> None:
+        """Note why the newest fragments are not those that serve; None where they are."""
+        self._candidate = outcome
+        self.problems("candidate", outcome.problems if outcome else ())
+
+    def serves(self, generation: Generation, *, verified: bool) -> None:
+        """Note what serves."""
+        self._put(replace(self.status, generation=generation, verified=verified))
+
+    def phase(self, phase: Phase) -> None:
+        """Note what is going on where there was no outcome."""
+        self._put(replace(self.status, phase=phase))
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Put an outcome into the status."""
+        self._in_step = isinstance(outcome, Applied | Unchanged)
+        match outcome:
+            case Applied(generation, plan, verified):
+                counts = _counted(self.status.reloads_by_reason, [reason.value for reason in plan.reasons])
+                self._put(replace(self.status, reloads_by_reason=counts))
+                self._serving(generation, verified=verified)
+            case Unchanged(generation, verified):
+                self._serving(generation, verified=verified)
+            case Held(hold_id, problem):
+                self._put(replace(self.status, phase=Phase.HELD, hold_id=hold_id))
+                self.problems("outcome", (problem,))
+            case Rejected(_, problems):
+                self._put(replace(self.status, phase=Phase.REJECTED, hold_id=""))
+                self.problems("outcome", problems)
+            case Failed(_, problems):
+                self._put(replace(self.status, phase=Phase.FAILED, hold_id=""))
+                self.problems("outcome", problems)
+
+    def _serving(self, generation: Generation, *, verified: bool) -> None:
+        """All is well, unless newer fragments wait to be mended."""
+        self.serves(generation, verified=verified)
+        self.problems("outcome", ())
+        phase = Phase.SERVING
+        if self._candidate:
+            phase = Phase.REJECTED if isinstance(self._candidate, Rejected) else Phase.FAILED
+        waits = bool(self._candidate or self._problems.get("fragments"))
+        since = self.status.pending_since if waits else 0.0
+        self._put(replace(self.status, phase=phase, hold_id="", pending_since=since))
+
+    def _put(self, status: Status) -> None:
+        if status != self.status:
+            self.status = status
+            self.changed = True
+
+
+def _counted(counts: Mapping[str, int], names: Iterable[str]) -> Mapping[str, int]:
+    more = dict(counts)
+    for name in names:
+        more[name] = more.get(name, 0) + 1
+    return MappingProxyType(more)

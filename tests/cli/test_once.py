@@ -1,0 +1,74 @@
+"""What check and plan say beside their answer, with a real haproxy and a fake API server."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pyconfd import app
+from pyconfd.haproxy.generations import GenerationStore
+from pyconfd.model.context import Census
+from pyconfd.model.outcome import Generation
+from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.settings import Settings, resolve
+from tests.world.apiserver import ApiServer
+from tests.world.cluster import Cluster
+from tests.world.haproxy import BINARY
+
+pytestmark = [
+    pytest.mark.haproxy,
+    pytest.mark.skipif(shutil.which(BINARY) is None, reason="there is no haproxy"),
+]
+FRAGMENT = """
+defaults
+    mode http
+    timeout client 5s
+    timeout connect 5s
+    timeout server 5s
+frontend main
+    bind unix@pyconfd-test.sock
+    http-request return status 200
+"""
+EMPTY = "apiVersion: v1\nkind: List\nitems: []\n"
+
+
+def settings_for(folder: Path, **flags: str) -> Settings:
+    templates = folder / "templates"
+    templates.mkdir(exist_ok=True)
+    (templates / "01-all.conf").write_text(FRAGMENT)
+    own = {
+        "templates.dir": str(templates),
+        "haproxy.conf": str(folder / "generated" / "haproxy.cfg"),
+        "haproxy.binary": BINARY,
+        "state_dir": str(folder / "state"),
+    }
+    paths = {name.replace("__", "."): value for name, value in flags.items()}
+    return resolve(own | paths, {}, lambda path: Path(path).read_text()).settings
+
+
+def test_check_says_what_keeps_this_machine_from_applying_it(tmp_path: Path) -> None:
+    with ApiServer(Cluster()) as server:
+        settings = settings_for(tmp_path, kubernetes__api_servers=server.url)
+        (note,) = app.check_once(settings, ()).notes
+        assert note.startswith(f"haproxy.conf: the directory {tmp_path / 'generated'} does not exist; create it")
+        (tmp_path / "generated").mkdir()
+        assert app.check_once(settings, ()).notes == ()
+
+
+def test_check_of_files_is_not_about_this_machine(tmp_path: Path) -> None:
+    objects = tmp_path / "objects.yaml"
+    objects.write_text(EMPTY)
+    assert app.check_once(settings_for(tmp_path), (str(objects),)).notes == ()
+
+
+def test_plan_says_that_the_guard_would_hold_the_change(tmp_path: Path) -> None:
+    objects = tmp_path / "objects.yaml"
+    objects.write_text(EMPTY)
+    before = Rendering((Piece("01-all.conf", "global\n    maxconn 99\n"),))
+    generation = Generation(1, before.digest, 1_700_000_000.0, census=Census(claimed=3, total=3))
+    GenerationStore(str(tmp_path / "state"), 5).record(before, generation)
+
+    (note,) = app.plan_once(settings_for(tmp_path), (str(objects),)).notes
+    assert note.startswith("the daemon would hold this change: all 3 ready endpoints")
+    assert "pyconfd allow " in note
+    assert app.plan_once(settings_for(tmp_path, apply__total_loss="apply"), (str(objects),)).notes == ()

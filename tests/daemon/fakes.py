@@ -1,0 +1,294 @@
+"""Fakes of the loop's ports. The balancer's follows the contract in ``test_balancer_contract.py``."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from pyconfd.daemon.loop import Daemon, LoopSettings
+from pyconfd.daemon.ports import World
+from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput
+from pyconfd.haproxy import diff
+from pyconfd.haproxy.marker import digest_in, mark
+from pyconfd.haproxy.observation import NotRunning, Observation, Running
+from pyconfd.model.context import Census, Refusal
+from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
+from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.status import Phase, SourceHealth, Status
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.settings import ApplySettings
+from tests.presets import objects
+
+EPOCH = 1_700_000_000.0
+
+
+class FakeClock:
+    """``wall`` may be set to anything; the monotonic clock only goes on."""
+
+    def __init__(self) -> None:
+        self.wall = EPOCH
+        self.elapsed = 5000.0
+
+    def now(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.elapsed
+
+    def date(self, now: float) -> str:
+        return f"date {now:.3f}"
+
+    def advance(self, seconds: float) -> None:
+        self.wall += seconds
+        self.elapsed += seconds
+
+
+@dataclass
+class FakeSource:
+    current: Snapshot | None = None
+    unreadable: tuple[Refusal, ...] = ()
+    relists: int = 0
+    stopped: bool = False
+    notify: Callable[[], None] = lambda: None
+    bug: Exception | None = None
+
+    def start(self, notify: Callable[[], None]) -> None:
+        self.notify = notify
+
+    def show(self, snapshot: Snapshot | None) -> None:
+        self.current = snapshot
+        self.notify()
+
+    def snapshot(self) -> Snapshot | None:
+        if self.bug:
+            raise self.bug
+        return self.current
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        return self.unreadable
+
+    def health(self) -> SourceHealth:
+        return SourceHealth(synced=self.current is not None)
+
+    def relist(self) -> None:
+        self.relists += 1
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@dataclass
+class FakeNotifier:
+    said: list[str] = field(default_factory=list)
+    fed: int = 0
+
+    def ready(self, status: str = "") -> None:
+        self.said.append(f"READY {status}")
+
+    def status(self, text: str) -> None:
+        self.said.append(text)
+
+    def watchdog(self) -> None:
+        self.fed += 1
+
+    @property
+    def readies(self) -> list[str]:
+        return [line for line in self.said if line.startswith("READY")]
+
+
+class FakeBalancer:
+    """A HAProxy in memory. ``broken`` makes every attempt to serve fail; a text with ``blance`` is not accepted.
+
+    ``disk`` outlives it, as the history and the installed file do.
+    """
+
+    def __init__(self, clock: FakeClock | None = None, disk: "FakeDisk | None" = None) -> None:
+        self.clock = clock or FakeClock()
+        self.disk = disk or FakeDisk()
+        self.broken: ApplyError | None = None
+        self.takes_s = 0.25
+        self.attempts: list[tuple[float, str]] = []
+        self.checks = 0
+        self._progress: Callable[[], None] = lambda: None
+        self._last: Stored | None = None
+
+    def last_good(self) -> Stored | None:
+        if self._last is None and self.disk.history:
+            self._last = self.disk.history[-1]
+        return self._last
+
+    def report_progress(self, progress: Callable[[], None]) -> None:
+        self._progress = progress
+
+    def runs(self) -> bool:
+        return self.disk.worker != 0
+
+    def plan(self, rendering: Rendering) -> Plan:
+        last = self.last_good()
+        digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in self.disk.files.items()}
+        running = Running(self.disk.loaded, self.disk.worker, master_pid=1) if self.disk.worker else NotRunning()
+        return diff.plan(rendering, last.rendering if last else None, Observation(self.disk.conf, running, digests))
+
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+        number = max((stored.generation.number for stored in self.disk.history), default=0) + 1
+        reasons = tuple(reason.value for reason in plan.reasons)
+        generation = Generation(number, rendering.digest, now, curdate, reasons, census)
+        self._transact(rendering)
+        self._last = Stored(generation, rendering)
+        self.disk.history.append(self._last)
+        return Applied(generation, plan, verified=True)
+
+    def restore_last_good(self, now: float) -> Outcome | None:
+        last = self.last_good()
+        if last is None:
+            return None
+        plan = self.plan(last.rendering)
+        if isinstance(plan, Noop):
+            return Unchanged(last.generation, plan.verified)
+        try:
+            self._transact(last.rendering)
+        except RejectedInput as error:
+            return Rejected(Step(error.step), error.problems)
+        except ApplyError as error:
+            return Failed(Step(error.step), error.problems, error.disruptive)
+        return Applied(last.generation, plan, verified=True)
+
+    def _transact(self, rendering: Rendering) -> None:
+        self.checks += 1
+        self._pass_time()
+        if "blance" in rendering.text:
+            problem = Problem("02-part.tmpl rendered line 2", "unknown keyword 'blance'", "write balance")
+            raise RejectedInput(problem, step=Step.CHECK)
+        self.attempts.append((self.clock.monotonic(), rendering.digest))
+        if self.broken:
+            raise self.broken
+        wanted, files = mark(rendering.text, rendering.digest), {file.path: file.content for file in rendering.files}
+        adopted = not self.disk.history and (self.disk.conf, self.disk.files) == (wanted, files)
+        self.disk.conf, self.disk.files = wanted, files
+        if not (adopted and self.disk.loaded == rendering.digest):
+            self.disk.load()
+        self._pass_time()
+
+    def _pass_time(self) -> None:
+        self._progress()
+        self.clock.advance(self.takes_s / 2)
+
+
+@dataclass
+class FakeDisk:
+    history: list[Stored] = field(default_factory=list)
+    conf: str | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    worker: int = 100
+    loaded: str | None = None
+
+    def load(self) -> None:
+        """Start, or load what is installed."""
+        self.worker += 1
+        self.loaded = digest_in(self.conf or "")
+
+
+TEMPLATE = """frontend fe
+    bind :8000
+{% for domain, items in domains.items() %}
+backend {{ domain }}
+{% for ip in items.ips %}
+    server s{{ loop.index }} {{ ip }}:80
+{% endfor %}
+{% endfor %}
+"""
+DATED = "# made {{ extra.curdate }}\n" + TEMPLATE
+
+
+def cluster(*addresses: str, name: str = "shop", extra: str = "") -> Snapshot:
+    """Give a cluster with one Service; ``extra`` adds an object that changes nothing in the configuration."""
+    annotations = {"domain": f"{name}.example.com", "proto": "http"}
+    service = objects.service(name, annotations)
+    slice_ = objects.slice_(name, *(objects.endpoint(address) for address in addresses))
+    more = [objects.node(extra, "192.0.2.1")] if extra else []
+    return objects.snapshot(service, slice_, *more)
+
+
+class Bed:
+    """A Daemon with fakes around it and a real renderer, presets, guard and diff inside it."""
+
+    def __init__(self, disk: FakeDisk | None = None, **apply: float) -> None:
+        self.clock = FakeClock()
+        self.source = FakeSource()
+        self.notifier = FakeNotifier()
+        self.balancer = FakeBalancer(self.clock, disk)
+        self.templates: dict[str, str] | PyconfdError = {"02-part.tmpl": TEMPLATE}
+        self.allowed: set[str] = set()
+        self.others: tuple[Problem, ...] = ()
+        self.published: list[Status] = []
+        self.compiled = 0
+        world = World(
+            source=self.source,
+            balancer=self.balancer,
+            notifier=self.notifier,
+            clock=self.clock,
+            read_fragments=self._read,
+            make_renderer=self._compile,
+            preset_options=lambda _: PresetOptions(),
+            allowed_holds=lambda: frozenset(self.allowed),
+            forget_holds=self.allowed.clear,
+            publish=self.published.append,
+            other_problems=lambda: self.others,
+        )
+        settings = replace(ApplySettings(), **apply)  # type: ignore[arg-type]
+        self.daemon = Daemon(world, LoopSettings(settings, ("domains",), "0", 1))
+        self.daemon.start()
+
+    def _read(self) -> FragmentSet:
+        if isinstance(self.templates, PyconfdError):
+            raise self.templates
+        return FragmentSet(tuple(Fragment(name, text) for name, text in sorted(self.templates.items())))
+
+    def _compile(self, found: FragmentSet) -> Renderer:
+        self.compiled += 1
+        return Renderer(found, RenderOptions("/files"))
+
+    @property
+    def status(self) -> Status:
+        return self.daemon.status()
+
+    def phase(self) -> Phase:
+        return self.status.phase
+
+    def problems(self) -> tuple[str, ...]:
+        return self.status.problems
+
+    @property
+    def serves(self) -> str:
+        """The text that the balancer loaded."""
+        last = self.balancer.last_good()
+        loaded = self.balancer.disk.loaded
+        texts = {stored.rendering.digest: stored.rendering.text for stored in self.balancer.disk.history}
+        assert last is None or self.balancer.disk.worker == 0 or loaded in texts or loaded is None
+        return texts.get(loaded or "", "")
+
+    def turn(self) -> None:
+        self.daemon.step(self.daemon._mailbox.take(0.0))
+
+    def run_for(self, seconds: float, *, turns: int | None = None) -> None:
+        """Let time pass as the loop would; fails where it takes more than ``turns`` turns."""
+        limit = turns if turns is not None else 20 + int(seconds * 8)
+        end = self.clock.monotonic() + seconds
+        for _ in range(limit):
+            self.turn()
+            left = end - self.clock.monotonic()
+            wait_s = self.daemon.wait_s()
+            if wait_s >= left:
+                self.clock.advance(max(left, 0.0))
+                self.turn()
+                return
+            self.clock.advance(wait_s)
+        raise AssertionError(f"the loop spins: {limit} turns did not fill {seconds} s")
+
+    def settle(self) -> None:
+        self.run_for(3.0)
+
+
+FIRST = ReloadReason.FIRST_CONFIGURATION

@@ -1,0 +1,75 @@
+from pyconfd.daemon.fragments import LiveFragments
+from pyconfd.errors import Problem, PyconfdError, TransientError
+from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.engine import Renderer, RenderOptions
+
+GOOD, OTHER, BAD = "# good\n", "# other\n", "{% fro x %}\n"
+AWAY = TransientError(Problem("/etc/pyconfd", "does not exist"))
+
+
+class Directory:
+    def __init__(self) -> None:
+        self.content: str | PyconfdError = GOOD
+        self.compiled: list[str] = []
+        self.live = LiveFragments(self.read, self.compile, lambda _: PresetOptions(node_ports=True))
+
+    def read(self) -> FragmentSet:
+        if isinstance(self.content, PyconfdError):
+            raise self.content
+        return FragmentSet((Fragment("01.tmpl", self.content),))
+
+    def compile(self, found: FragmentSet) -> Renderer:
+        self.compiled.append(found.fragments[0].text)
+        return Renderer(found, RenderOptions("/files"))
+
+    def becomes(self, content: str | PyconfdError) -> bool:
+        self.content = content
+        return self.live.refresh()
+
+
+def test_it_compiles_what_changed_and_nothing_else() -> None:
+    directory = Directory()
+    assert directory.becomes(GOOD)
+    assert not directory.becomes(GOOD)
+    first = directory.live.newest
+    assert first is not None
+    assert first.options.node_ports
+    assert directory.becomes(OTHER)
+    assert directory.live.newest is not first
+    assert directory.compiled == [GOOD, OTHER]
+
+
+def test_a_directory_that_vanishes_takes_nothing_away_and_comes_back_without_compiling() -> None:
+    directory = Directory()
+    directory.becomes(GOOD)
+    before = directory.live.newest
+    assert not directory.becomes(AWAY)
+    assert directory.live.problems == AWAY.problems
+    assert not directory.becomes(GOOD)
+    assert directory.live.problems == ()
+    assert directory.live.newest is before
+    assert directory.compiled == [GOOD]
+
+
+def test_what_does_not_compile_is_tried_once_and_shown_until_it_is_mended() -> None:
+    directory = Directory()
+    directory.becomes(GOOD)
+    before = directory.live.newest
+    for _ in range(3):
+        assert not directory.becomes(BAD)
+        assert "01.tmpl line 1" in str(directory.live.problems[0])
+    directory.becomes(AWAY)
+    directory.becomes(BAD)
+    assert "01.tmpl line 1" in str(directory.live.problems[0])
+    assert directory.compiled == [GOOD, BAD]
+    assert directory.live.newest is before
+    assert directory.becomes(GOOD)
+    assert directory.live.problems == ()
+
+
+def test_nothing_has_been_read_at_first() -> None:
+    directory = Directory()
+    assert directory.live.newest is None
+    directory.becomes(AWAY)
+    assert directory.live.newest is None

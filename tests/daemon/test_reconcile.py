@@ -1,0 +1,189 @@
+from dataclasses import replace
+
+from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
+from pyconfd.errors import ApplyError, Problem
+from pyconfd.model.context import Census, RefusalReason
+from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Unchanged
+from pyconfd.model.plan import ReloadReason
+from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.model.snapshot import Key
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.engine import Renderer, RenderOptions
+from tests.daemon.fakes import DATED, FIRST, TEMPLATE, FakeBalancer, cluster
+from tests.presets import objects
+
+
+def renderer(template: str = TEMPLATE) -> Renderer:
+    return Renderer(FragmentSet((Fragment("02-part.tmpl", template),)), RenderOptions("/files"))
+
+
+INPUTS = Inputs(
+    snapshot=cluster("192.0.2.10"),
+    renderer=renderer(),
+    presets=("domains",),
+    options=PresetOptions(),
+    now=1000.0,
+    curdate="today",
+)
+
+
+def serving(template: str = TEMPLATE) -> FakeBalancer:
+    balancer = FakeBalancer()
+    assert isinstance(run(balancer, renderer=renderer(template)).outcome, Applied)
+    return balancer
+
+
+def run(balancer: FakeBalancer, **changes: object) -> Reconciled:
+    return reconcile(replace(INPUTS, **changes), balancer)  # type: ignore[arg-type]
+
+
+def test_the_first_configuration_is_applied_with_the_census_and_the_date() -> None:
+    balancer = FakeBalancer()
+    done = run(balancer)
+    assert isinstance(done.outcome, Applied)
+    assert done.outcome.plan.reasons == (FIRST,)
+    generation = done.outcome.generation
+    assert (generation.number, generation.applied_at, generation.curdate) == (1, 1000.0, "today")
+    assert generation.census == Census(claimed=1, total=1)
+    assert "server s1 192.0.2.10:80" in (balancer.disk.conf or "")
+
+
+def test_what_serves_already_is_not_touched() -> None:
+    balancer = serving()
+    worker = balancer.disk.worker
+    done = run(balancer, snapshot=cluster("192.0.2.10", extra="node-9"), curdate="tomorrow")
+    assert isinstance(done.outcome, Unchanged)
+    assert done.outcome.verified
+    assert balancer.disk.worker == worker
+
+
+def test_the_date_alone_changes_nothing_and_is_new_with_every_real_change() -> None:
+    """Failure class 8: a template that prints the time of day reloaded the predecessor without an end."""
+    balancer = serving(DATED)
+    assert isinstance(run(balancer, renderer=renderer(DATED), curdate="tomorrow").outcome, Unchanged)
+    assert "# made today" in (balancer.disk.conf or "")
+    changed = run(balancer, renderer=renderer(DATED), curdate="tomorrow", snapshot=cluster("192.0.2.11"))
+    assert isinstance(changed.outcome, Applied)
+    assert changed.outcome.generation.curdate == "tomorrow"
+    assert "# made tomorrow" in (balancer.disk.conf or "")
+
+
+def test_a_file_that_was_edited_comes_back_with_the_date_it_had() -> None:
+    balancer = serving(DATED)
+    written, balancer.disk.conf = balancer.disk.conf, "edited by hand\n"
+    done = run(balancer, renderer=renderer(DATED), curdate="tomorrow")
+    assert isinstance(done.outcome, Applied)
+    assert ReloadReason.FILE_EDITED in done.outcome.plan.reasons
+    assert balancer.disk.conf == written
+    assert done.outcome.generation.curdate == "today"
+
+
+def test_a_process_that_runs_another_text_is_reloaded_with_the_same_digest() -> None:
+    balancer = serving(DATED)
+    balancer.disk.loaded = "0" * 64
+    done = run(balancer, renderer=renderer(DATED), curdate="tomorrow")
+    assert isinstance(done.outcome, Applied)
+    assert done.outcome.plan.reasons == (ReloadReason.PROCESS_BEHIND,)
+    assert balancer.disk.loaded == done.outcome.generation.digest == balancer.disk.history[0].generation.digest
+
+
+def test_a_total_loss_is_held_and_let_through_by_its_id_which_makes_it_the_new_baseline() -> None:
+    balancer = serving()
+    held = run(balancer, snapshot=cluster()).outcome
+    assert isinstance(held, Held)
+    assert len(balancer.disk.history) == 1
+    let_through = run(balancer, snapshot=cluster(), allowed=frozenset({held.hold_id})).outcome
+    assert isinstance(let_through, Applied)
+    assert let_through.generation.census == Census(0, 0)
+    assert isinstance(run(balancer, snapshot=cluster()).outcome, Unchanged)
+    assert isinstance(run(balancer, snapshot=cluster(name="new")).outcome, Applied)
+
+
+def test_the_baseline_of_the_guard_survives_a_restart() -> None:
+    restarted = FakeBalancer(disk=serving().disk)
+    assert isinstance(run(restarted, snapshot=cluster()).outcome, Held)
+
+
+def test_a_loss_that_changes_nothing_in_the_configuration_is_not_held() -> None:
+    constant = renderer("frontend fe\n    bind :8000\n")
+    balancer = FakeBalancer()
+    run(balancer, renderer=constant)
+    assert isinstance(run(balancer, renderer=constant, snapshot=cluster()).outcome, Unchanged)
+
+
+def test_the_guard_can_be_switched_off() -> None:
+    assert isinstance(run(serving(), snapshot=cluster(), guarded=False).outcome, Applied)
+
+
+def test_a_template_that_fails_is_rejected_with_fragment_and_line() -> None:
+    balancer = serving()
+    done = run(balancer, renderer=renderer("# fine\n{{ domians }}\n"))
+    assert isinstance(done.outcome, Rejected)
+    assert done.outcome.step is Step.RENDER
+    assert "02-part.tmpl line 2" in str(done.outcome.problems[0])
+    assert balancer.checks == 1
+
+
+def test_what_the_check_turns_away_is_rejected() -> None:
+    done = run(serving(), renderer=renderer(TEMPLATE + "    blance roundrobin\n"))
+    assert isinstance(done.outcome, Rejected)
+    assert done.outcome.step is Step.CHECK
+
+
+def test_what_cannot_be_made_to_serve_has_failed() -> None:
+    balancer = serving()
+    balancer.broken = ApplyError(Step.VERIFY, Problem("haproxy", "the new worker did not start"), disruptive=True)
+    done = run(balancer, snapshot=cluster("192.0.2.11"))
+    assert done.outcome == Failed(Step.VERIFY, balancer.broken.problems, disruptive=True)
+
+
+def test_a_rejection_stands_for_its_rendering_only() -> None:
+    balancer = serving()
+    bad = renderer(TEMPLATE + "    blance roundrobin\n")
+    first = run(balancer, renderer=bad)
+    checks = balancer.checks
+    again = run(balancer, renderer=bad, last=Attempt(first.digest, first.outcome))
+    assert again.repeated
+    assert again.outcome is first.outcome
+    assert balancer.checks == checks
+    assert isinstance(run(balancer, last=Attempt(first.digest, first.outcome)).outcome, Unchanged)
+
+
+def test_a_failure_stands_for_every_rendering_but_the_one_that_serves() -> None:
+    """Each attempt costs a reload, and a reload that fails costs traffic; endpoints change all the time."""
+    balancer = serving()
+    balancer.broken = ApplyError(Step.VERIFY, Problem("haproxy", "the new worker did not start"))
+    first = run(balancer, snapshot=cluster("192.0.2.11"))
+    last = Attempt(first.digest, first.outcome)
+    tried = len(balancer.attempts)
+    assert run(balancer, snapshot=cluster("192.0.2.12"), last=last).repeated
+    assert len(balancer.attempts) == tried
+    assert isinstance(run(balancer, last=last).outcome, Unchanged)
+
+
+def test_a_failure_of_the_very_first_rendering_is_known_again_in_spite_of_its_date() -> None:
+    balancer = FakeBalancer()
+    balancer.broken = ApplyError(Step.VERIFY, Problem("haproxy", "is not running"))
+    first = run(balancer, renderer=renderer(DATED))
+    again = run(balancer, renderer=renderer(DATED), curdate="later", last=Attempt(first.digest, first.outcome))
+    assert again.repeated
+    balancer.broken = None
+    assert isinstance(run(balancer, renderer=renderer(DATED), curdate="later").outcome, Applied)
+    assert "# made later" in (balancer.disk.conf or "")
+
+
+def test_refused_objects_stop_nothing() -> None:
+    shop = cluster("192.0.2.10")
+    evil = objects.service("evil", {"domain": "evil.example.com\n    bind :1", "proto": "http"})
+    taken = replace(shop, services={**shop.services, Key("demo", "evil"): evil})
+    done = run(FakeBalancer(), snapshot=taken)
+    assert isinstance(done.outcome, Applied)
+    assert [refusal.reason for refusal in done.context.refused] == [RefusalReason.INVALID_VALUE]
+
+
+def test_nothing_runs_and_the_history_is_empty_so_it_is_the_first() -> None:
+    balancer = FakeBalancer()
+    balancer.disk.worker = 0
+    done = run(balancer)
+    assert isinstance(done.outcome, Applied)
+    assert done.outcome.plan.reasons == (FIRST, ReloadReason.PROCESS_BEHIND)

@@ -1,0 +1,82 @@
+"""What the end-to-end tests expect again and again."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.world.appliance import Appliance
+from tests.world.clients import Crowd
+
+
+@contextmanager
+def undisturbed(appliance: Appliance, name: str = "shop") -> Iterator[Crowd]:
+    """Have a client ask all the time; at the end every request must have been answered by a pod of ``name``."""
+    crowd = Crowd(appliance.http, f"{name}.example.com", clients=1, pause_s=0.02)
+    try:
+        yield crowd
+        enough = crowd.seen().total() + 5
+        appliance.until(lambda: crowd.seen().total() > enough, "requests are answered at the end too")
+    finally:
+        answers = crowd.stop()
+    assert answers.total() > 0
+    assert {answer for answer in answers if not answer.startswith(f"{name}-")} == set()
+
+
+def serving(appliance: Appliance, name: str = "shop", **annotations: Any) -> None:
+    """Put a service up and start everything; it serves when this returns."""
+    appliance.serve(name, **annotations)
+    appliance.start()
+    appliance.until(appliance.settled, "the first configuration is applied and verified")
+    appliance.until(lambda: appliance.ask(name).startswith(f"{name}-"), f"{name} is served")
+
+
+def complaints(appliance: Appliance, *words: str) -> list[dict[str, Any]]:
+    """Give the warnings and errors of the log in which each of ``words`` occurs."""
+    lines = [line for line in appliance.events() if line["level"] in {"warning", "error", "critical"}]
+    return [line for line in lines if all(word in str(line) for word in words)]
+
+
+def one_complaint(appliance: Appliance, *words: str) -> dict[str, Any]:
+    """Give the one complaint of the log with ``words``, which ``pyconfd status`` shows as well; it says what to do."""
+    found = complaints(appliance, *words)
+    assert len(found) == 1, found
+    shown = appliance.command("status")
+    assert shown.returncode == 1, shown.stdout
+    for word in words:
+        assert word in shown.stdout
+    if "remedy" in found[0]:
+        assert found[0]["remedy"]
+        assert found[0]["remedy"].splitlines()[0][:60] in shown.stdout
+    return found[0]
+
+
+def edit(path: Path, text: str) -> None:
+    """Replace a file at once, as editors do: half of it must not be seen."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(text)
+    beside.replace(path)
+
+
+def new_pod_answers(appliance: Appliance, name: str = "shop") -> None:
+    """Scale ``name`` up and see that the new pod gets requests."""
+    pod = appliance.scale_up(name)
+    appliance.until(lambda: appliance.ask(name) == pod, f"{pod} answers")
+
+
+def attempts_fail(appliance: Appliance, number: int = 3) -> None:
+    """Wait until so many attempts have failed since the start."""
+    appliance.until(
+        lambda: sum(appliance.status().get("failures_by_step", {}).values()) >= number, f"{number} attempts failed"
+    )
+
+
+def beats(appliance: Appliance, seconds: float = 2.5) -> None:
+    """Wait until the loop has gone on for so long: whatever it would do by itself has then been done."""
+    since = appliance.status()["heartbeat_at"]
+    appliance.until(lambda: appliance.status()["heartbeat_at"] >= since + seconds, "the loop goes on")
+
+
+def all_is_well(appliance: Appliance) -> None:
+    """Wait until ``pyconfd status`` has nothing to complain about."""
+    appliance.until(lambda: appliance.settled() and not appliance.status()["problems"], "all is well again")

@@ -1,0 +1,150 @@
+"""API servers that fail, each in its way: what serves goes on, one message, and they are used again when well."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.expect import (
+    beats,
+    complaints,
+    new_pod_answers,
+    serving,
+    undisturbed,
+)
+from tests.world.apiserver import ApiServer, tls_context
+from tests.world.appliance import Appliance
+from tests.world.pki import CertificateAuthority
+
+pytestmark = pytest.mark.haproxy
+
+
+def _away(server: ApiServer) -> Callable[[], None]:
+    server.refuse()
+    return server.listen
+
+
+def _silent_after_connecting(server: ApiServer) -> Callable[[], None]:
+    server.hang_at_accept()
+    server.cut_connections()
+    return server.listen
+
+
+def _hanging(server: ApiServer) -> Callable[[], None]:
+    server.faults.hang()
+    server.cut_connections()
+    return server.faults.clear
+
+
+def _html(server: ApiServer) -> Callable[[], None]:
+    server.faults.html()
+    server.cut_connections()
+    return server.faults.clear
+
+
+def _half_body(server: ApiServer) -> Callable[[], None]:
+    server.faults.half_body()
+    server.faults.watch_error(410, times=None)
+    return server.faults.clear
+
+
+def _broken(server: ApiServer) -> Callable[[], None]:
+    server.faults.answer(500)
+    server.cut_connections()
+    return server.faults.clear
+
+
+@pytest.mark.parametrize(
+    ("strike", "word"),
+    [
+        pytest.param(_away, "cannot connect", id="away"),
+        pytest.param(_silent_after_connecting, "no answer within the time limit", id="silent"),
+        pytest.param(_hanging, "no answer within the time limit", id="hanging"),
+        pytest.param(_html, "not of a proxy or a portal", id="html"),
+        pytest.param(_half_body, "the connection broke", id="half body"),
+        pytest.param(_broken, "500", id="broken"),
+    ],
+)
+def test_an_api_server_that_fails_changes_nothing_and_is_used_again_when_it_is_well(
+    appliance: Appliance, strike: Callable[[ApiServer], Callable[[], None]], word: str
+) -> None:
+    appliance.values["kubernetes"] |= {"read_timeout_s": 1, "connect_timeout_s": 1}
+    serving(appliance)
+    (server,) = appliance.servers
+    before = appliance.haproxy.running()
+    with undisturbed(appliance):
+        cure = strike(server)
+        appliance.until(lambda: _trouble(appliance), "the trouble is shown")
+        asked = len(server.seen())
+        pod = appliance.scale_up("shop")
+        beats(appliance, 1.0)
+        if strike is not _away and strike is not _silent_after_connecting:
+            appliance.until(lambda: len(server.seen()) > asked, "it is tried again")
+        (said,) = complaints(appliance)
+        assert word in said["error"]
+        assert "->" in said["error"], "it says what to do"
+        shown = appliance.command("status").stdout
+        assert word in shown
+        assert "down" in shown
+        assert appliance.haproxy.running() == before
+        cure()
+        appliance.until(lambda: appliance.ask("shop") == pod, "what changed meanwhile is applied")
+    appliance.until(lambda: not _trouble(appliance), "the trouble is over")
+    assert appliance.command("status").returncode == 0
+
+
+def _trouble(appliance: Appliance) -> str:
+    source = appliance.status()["source"]
+    return "".join([server["last_error"] for server in source["api_servers"]]) or "".join(
+        [resource["problem"] for resource in source["resources"]]
+    )
+
+
+def test_an_account_without_rights_is_told_for_each_resource_and_what_serves_stays(appliance: Appliance) -> None:
+    appliance.values["kubernetes"] |= {"interval_s": 0.5}
+    serving(appliance)
+    (server,) = appliance.servers
+    with undisturbed(appliance):
+        server.faults.answer(403)
+        server.cut_connections()
+        appliance.until(lambda: len(complaints(appliance, "resource.failed")) == 4, "all four are denied")
+        pod = appliance.scale_up("shop")
+        beats(appliance, 1.0)
+        said = complaints(appliance, "resource.failed")
+        assert len(said) == 4
+        assert all("pyconfd rbac prints the manifest" in line["error"] for line in said)
+        shown = appliance.command("status").stdout
+        assert shown.count("HTTP 403") == 4
+        assert shown.count("pyconfd rbac prints the manifest") == 1
+        server.faults.clear()
+        appliance.until(lambda: appliance.ask("shop") == pod, "what changed meanwhile is applied")
+    appliance.until(lambda: appliance.command("status").returncode == 0, "all is well again")
+
+
+def test_a_slow_api_server_is_followed_at_its_pace(appliance: Appliance) -> None:
+    (server,) = appliance.servers
+    server.faults.drip(interval_s=0.01)
+    serving(appliance)
+    new_pod_answers(appliance)
+    assert complaints(appliance) == []
+
+
+def test_a_certificate_of_another_authority_is_never_believed(appliance: Appliance) -> None:
+    right, wrong = (CertificateAuthority(appliance.folder / name, name) for name in ("right", "wrong"))
+    (server,) = appliance.servers
+    good, bad = tls_context(right.server()), tls_context(wrong.server())
+    server.tls = good
+    appliance.values["kubernetes"] |= {"api_servers": [server.url], "ssl_ca": str(right.cert)}
+    serving(appliance)
+    with undisturbed(appliance):
+        server.tls = bad
+        server.cut_connections()
+        appliance.until(lambda: _trouble(appliance), "the trouble is shown")
+        asked = len(server.seen())
+        pod = appliance.scale_up("shop")
+        beats(appliance)
+        (said,) = complaints(appliance)
+        assert "does kubernetes.ssl_ca hold the CA" in said["error"]
+        assert "does kubernetes.ssl_ca hold the CA" in appliance.command("status").stdout
+        assert len(server.seen()) == asked, "no request, and no credentials, went to the stranger"
+        server.tls = good
+        appliance.until(lambda: appliance.ask("shop") == pod, "what changed meanwhile is applied")

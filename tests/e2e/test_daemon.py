@@ -1,0 +1,313 @@
+"""The daemon's life: start, restart, kill, signals, edits, and who may call it how."""
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.expect import (
+    all_is_well,
+    attempts_fail,
+    beats,
+    complaints,
+    edit,
+    new_pod_answers,
+    one_complaint,
+    serving,
+    undisturbed,
+)
+from tests.world.appliance import Appliance
+from tests.world.haproxy import free_port
+
+pytestmark = pytest.mark.haproxy
+
+
+class NotifySocket:
+    """What systemd would hear."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "notify")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self.path)
+        self._socket.setblocking(False)
+        self._heard: list[str] = []
+
+    def heard(self) -> list[str]:
+        """Give all messages so far but those for the watchdog."""
+        while True:
+            try:
+                message = self._socket.recv(65536).decode()
+            except BlockingIOError:
+                return self._heard
+            if message != "WATCHDOG=1":
+                self._heard.append(message)
+
+    def ready(self) -> list[str]:
+        """Give the messages that say READY."""
+        return [message for message in self.heard() if message.startswith("READY=1")]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[NotifySocket]:
+    # The path of a UNIX socket may have 107 bytes.
+    folder = Path(os.path.relpath(tmp_path)) if len(str(tmp_path)) > 90 else tmp_path
+    listening = NotifySocket(folder)
+    yield listening
+    listening.close()
+
+
+# Start and end
+
+
+def test_a_restart_changes_nothing(appliance: Appliance) -> None:
+    serving(appliance)
+    before, generation = appliance.haproxy.running(), appliance.generation
+    text = appliance.haproxy.conf.read_bytes()
+    with undisturbed(appliance):
+        assert appliance.stop() == 0
+        appliance.spawn()
+        appliance.until(appliance.settled, "it serves again")
+        beats(appliance)
+        assert appliance.haproxy.running() == before
+        assert appliance.generation == generation
+        assert appliance.haproxy.conf.read_bytes() == text
+        new_pod_answers(appliance)
+
+
+def test_a_kill_under_load_disturbs_nobody_and_the_next_start_catches_up(appliance: Appliance) -> None:
+    serving(appliance)
+    with undisturbed(appliance):
+        appliance.scale_up("shop")
+        appliance.kill()
+        missed = appliance.scale_up("shop")
+        status = appliance.command("status")
+        assert status.returncode == 3
+        assert "NOT RUNNING" in status.stdout
+        assert "last known" in status.stdout
+        appliance.spawn()
+        appliance.until(lambda: appliance.ask("shop") == missed, "what was missed is applied")
+    all_is_well(appliance)
+    leftovers = [path for path in appliance.folder.rglob(".pyconfd-*") if path.parent.name != "run"]
+    assert leftovers == []
+
+
+def test_sigterm_ends_in_time_and_haproxy_goes_on(appliance: Appliance, systemd: NotifySocket) -> None:
+    appliance.serve("shop")
+    appliance.start(NOTIFY_SOCKET=systemd.path)
+    appliance.until(appliance.settled, "it serves")
+    appliance.until(systemd.ready, "systemd is told")
+    assert "STATUS=serving generation 1" in systemd.ready()[0]
+    before = appliance.haproxy.running()
+    assert appliance.stop() == 0
+    assert systemd.heard()[-1].startswith("STOPPING=1")
+    assert appliance.haproxy.running() == before
+    assert appliance.ask("shop") == "shop-1"
+
+
+def test_a_boot_without_api_server_serves_the_last_good_generation(appliance: Appliance, systemd: NotifySocket) -> None:
+    appliance.values["apply"]["boot_wait_s"] = 0.5
+    serving(appliance)
+    appliance.stop()
+    appliance.haproxy.stop()
+    appliance.haproxy.conf.unlink()
+    (server,) = appliance.servers
+    server.refuse()
+    appliance.start(NOTIFY_SOCKET=systemd.path)
+    appliance.until(lambda: appliance.ask("shop") == "shop-1", "the last good generation serves")
+    appliance.until(systemd.ready, "systemd is told that it is decided")
+    assert "serving last good" in systemd.ready()[0]
+    assert appliance.get("/healthz")[0] == 200
+    assert appliance.get("/readyz")[0] == 200
+    assert appliance.command("status").returncode == 1
+    pod = appliance.scale_up("shop")
+    server.listen()
+    appliance.until(lambda: appliance.ask("shop") == pod, "the cluster's state is applied when it can be had")
+    appliance.until(lambda: appliance.get("/readyz")[0] == 200, "ready")
+    all_is_well(appliance)
+
+
+def test_a_boot_with_nothing_at_all_waits_and_says_so(appliance: Appliance, systemd: NotifySocket) -> None:
+    appliance.values["apply"]["boot_wait_s"] = 0.5
+    appliance.serve("shop")
+    (server,) = appliance.servers
+    server.refuse()
+    appliance.spawn(NOTIFY_SOCKET=systemd.path)
+    appliance.until(systemd.ready, "systemd is told that it is decided")
+    assert "STATUS=waiting" in systemd.ready()[0]
+    assert appliance.get("/healthz")[0] == 200
+    code, why = appliance.get("/readyz")
+    assert (code, "nothing to serve" in why) == (503, True)
+    code, metrics = appliance.get("/metrics")
+    assert code == 200
+    assert f'server="{server.url}"' in metrics
+    assert "WAITING" in appliance.command("status").stdout
+    assert not appliance.haproxy.conf.exists()
+    server.listen()
+    appliance.until(appliance.haproxy.conf.exists, "the first configuration is written")
+    appliance.haproxy.start()
+    all_is_well(appliance)
+    assert appliance.get("/readyz")[0] == 200
+    assert appliance.command("status").returncode == 0
+
+
+def test_a_second_pyconfd_on_the_same_state_directory_ends_with_a_clear_message(appliance: Appliance) -> None:
+    serving(appliance)
+    assert appliance.daemon is not None
+    second = appliance.command("run")
+    assert second.returncode == 75
+    assert f"another pyconfd (pid {appliance.daemon.pid})" in second.stderr
+    assert "state_dir" in second.stderr
+    assert "Traceback" not in second.stderr
+    new_pod_answers(appliance)
+
+
+# Settings and fragments
+
+
+def test_sighup_reads_settings_and_fragments_again(appliance: Appliance, systemd: NotifySocket) -> None:
+    appliance.serve("shop")
+    appliance.start(NOTIFY_SOCKET=systemd.path)
+    appliance.until(appliance.settled, "it serves")
+    appliance.until(systemd.ready, "systemd is told")
+    assert appliance.daemon is not None
+    pid, before = appliance.daemon.pid, appliance.haproxy.running()
+    other = free_port()
+    with undisturbed(appliance):
+        appliance.values["templates.vars"]["stats_bind"] = f"127.0.0.1:{other}"
+        appliance.write_settings()
+        appliance.hang_up()
+        appliance.until(lambda: f"127.0.0.1:{other}" in appliance.haproxy.conf.read_text(), "the new bind is there")
+        appliance.until(lambda: len(systemd.ready()) == 2, "ready again")
+    assert any(message.startswith("RELOADING=1") for message in systemd.heard())
+    assert not any(message.startswith("STOPPING=1") for message in systemd.heard()), "systemd would kill it"
+    assert appliance.daemon.pid == pid
+    assert before is not None
+    all_is_well(appliance)
+
+
+def test_many_hangups_at_once_kill_nobody(appliance: Appliance) -> None:
+    serving(appliance)
+    before = appliance.haproxy.running()
+    starts = len(appliance.events("daemon.started"))
+    for _ in range(20):
+        appliance.hang_up()
+    appliance.until(lambda: len(appliance.events("daemon.started")) > starts, "it begins anew")
+    for _ in range(20):
+        appliance.hang_up()
+        appliance.ask("shop")
+    all_is_well(appliance)
+    new_pod_answers(appliance)
+    assert before is not None
+    assert appliance.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        pytest.param("[haproxy\n", ("pyconfd.toml",), id="no TOML"),
+        pytest.param('[haproxy]\nbinry = "x"\n', ("binry", "binary"), id="unknown key"),
+        pytest.param("", ("API server",), id="no API server"),
+    ],
+)
+def test_sighup_with_settings_that_cannot_be_used_keeps_the_old_ones(
+    appliance: Appliance, broken: str, words: tuple[str, ...]
+) -> None:
+    serving(appliance)
+    before = appliance.haproxy.running()
+    good = appliance.config.read_text()
+    page = f'[status]\nlisten = "127.0.0.1:{appliance.page}"\n[log]\nformat = "json"\n'
+    dirs = "".join(f'{name} = "{path}"\n' for name, path in appliance.values[""].items())
+    with undisturbed(appliance):
+        appliance.config.write_text(dirs + page + broken)
+        appliance.hang_up()
+        appliance.until(lambda: complaints(appliance, "settings.refused"), "it says so")
+        assert len(complaints(appliance, "settings.refused", *words)) == 1
+        new_pod_answers(appliance)
+        appliance.config.write_text(good)
+        appliance.hang_up()
+        starts = len(appliance.events("daemon.started"))
+        appliance.until(lambda: len(appliance.events("daemon.started")) > starts or starts > 2, "it reads them again")
+    all_is_well(appliance)
+    assert before is not None
+
+
+def test_edits_of_fragments_apply_without_a_signal(appliance: Appliance) -> None:
+    templates = appliance.own_fragments()
+    serving(appliance)
+    with undisturbed(appliance):
+        edit(templates / "06-extra.conf", "# edited by hand\n")
+        appliance.until(lambda: "edited by hand" in appliance.haproxy.conf.read_text(), "the edit is applied")
+        (templates / "06-extra.conf").unlink()
+        appliance.until(lambda: "edited by hand" not in appliance.haproxy.conf.read_text(), "its end is applied")
+    all_is_well(appliance)
+
+
+def test_a_configmap_that_is_swapped_applies_as_a_whole(appliance: Appliance) -> None:
+    """The kubelet mounts files as links through ``..data``, which it swaps in one rename."""
+    templates = appliance.own_fragments()
+    first, second = templates / "..2026_01", templates / "..2026_02"
+    first.mkdir()
+    for path in [*templates.glob("*.conf"), *templates.glob("*.tmpl")]:
+        path.rename(first / path.name)
+    (templates / "..data").symlink_to(first.name)
+    for path in first.iterdir():
+        (templates / path.name).symlink_to(f"..data/{path.name}")
+    serving(appliance)
+    shutil.copytree(first, second)
+    with (second / "01-defaults.conf").open("a") as file:
+        file.write("# the second\n")
+    with undisturbed(appliance):
+        (templates / "..data.new").symlink_to(second.name)
+        (templates / "..data.new").rename(templates / "..data")
+        shutil.rmtree(first)
+        appliance.until(lambda: "# the second" in appliance.haproxy.conf.read_text(), "the swap is applied")
+    all_is_well(appliance)
+    assert complaints(appliance) == []
+
+
+# What stays equal
+
+
+def test_an_installed_file_that_was_edited_by_hand_is_repaired(appliance: Appliance) -> None:
+    serving(appliance)
+    text = appliance.haproxy.conf.read_text()
+    with undisturbed(appliance):
+        appliance.haproxy.conf.write_text(text.replace("mode http", "mode tcp"))
+        appliance.until(lambda: appliance.haproxy.conf.read_text() == text, "the file is repaired")
+        appliance.until(lambda: "file_edited" in appliance.status()["reloads_by_reason"], "and it is said why")
+    all_is_well(appliance)
+
+
+def test_polling_gives_the_same_result_as_watching(appliance: Appliance) -> None:
+    (server,) = appliance.servers
+    serving(appliance)
+    watched = appliance.haproxy.conf.read_bytes()
+    appliance.stop()
+    appliance.values["kubernetes"] |= {"mode": "poll", "interval_s": 0.2}
+    before = appliance.haproxy.running()
+    requests = len(server.seen(verb="watch"))
+    appliance.spawn()
+    appliance.until(appliance.settled, "it serves")
+    assert (appliance.haproxy.conf.read_bytes(), appliance.haproxy.running()) == (watched, before)
+    new_pod_answers(appliance)
+    assert len(server.seen(verb="watch")) == requests
+
+
+def test_the_status_of_a_failure_is_on_every_page(appliance: Appliance) -> None:
+    templates = appliance.own_fragments()
+    serving(appliance)
+    edit(templates / "06-extra.conf", "backend broken\n    no-such-keyword\n")
+    attempts_fail(appliance)
+    said = one_complaint(appliance, "06-extra.conf line 2")
+    assert said["remedy"], "it says what to do"
+    assert appliance.get("/healthz")[0] == 200
+    assert appliance.get("/readyz")[0] == 200, "what served goes on"
+    metrics = appliance.get("/metrics")[1]
+    assert 'step="check"' in metrics
+    assert "06-extra.conf" in appliance.get("/")[1]

@@ -1,0 +1,388 @@
+"""The ways in which the predecessors failed, each against the whole program; a system built their way fails here."""
+
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.e2e.expect import (
+    all_is_well,
+    attempts_fail,
+    beats,
+    complaints,
+    edit,
+    new_pod_answers,
+    one_complaint,
+    serving,
+    undisturbed,
+)
+from tests.world import objects
+from tests.world.apiserver import tls_context
+from tests.world.appliance import NAMESPACE, Appliance
+from tests.world.clients import ask, ping_redis
+from tests.world.haproxy import BINARY, free_port
+from tests.world.http_clients import Client
+from tests.world.objects import EndpointSpec, PortSpec, SlicePort
+from tests.world.pki import CertificateAuthority
+
+pytestmark = pytest.mark.haproxy
+
+HTTP = {"domain": "shop.example.com", "proto": "http"}
+
+
+def command_reload(appliance: Appliance, before: str = "") -> None:
+    """Reload by a command of the operator's, which does ``before`` first."""
+    script = appliance.folder / "reload"
+    script.write_text(f"#!/bin/sh\n{before}\nkill -USR2 $(cat {appliance.haproxy.pid_file})\n")
+    script.chmod(0o755)
+    appliance.values["haproxy"] |= {"reload_method": "command", "reload_cmd": str(script)}
+
+
+def raw_endpoints(name: str, **more: Any) -> dict[str, Any]:
+    annotations = {"domain": f"{name}.example.com", "proto": "http"}
+    return {"metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations}} | more
+
+
+class TestClass1OneBadObjectTakesEverythingDown:
+    POISON = (
+        {"domain": "two words.example.com", "proto": "http"},
+        {"domain": "a.example.com } || { always_true", "proto": "http"},
+        {"domain": "b.example.com", "proto": "http\n    bind :1"},
+        {"domain": "c.example.com"},
+        {"domain": "d.example.com", "proto": "http", "pyconfd.io/port": "no-such-port"},
+        {"domain": "e.example.com", "proto": "redis", "pyconfd.io/listen-port": "99999"},
+        {"domain": "${HOME}", "proto": "http"},
+    )
+
+    def test_poison_of_each_kind_is_left_out_and_the_others_keep_updating(self, appliance: Appliance) -> None:
+        for number, annotations in enumerate(self.POISON):
+            appliance.serve(f"poison-{number}", annotations)
+        appliance.cluster.put("endpoints", raw_endpoints("null-subsets", subsets=None))
+        appliance.cluster.put("endpoints", raw_endpoints("no-ready-address", subsets=[{"notReadyAddresses": []}]))
+        appliance.cluster.put("endpoints", raw_endpoints("nonsense", subsets="nonsense"))
+        slice_ = {"metadata": {"name": "odd", "namespace": NAMESPACE}, "addressType": "IPv4", "endpoints": 7}
+        appliance.cluster.put("endpointslices", slice_)
+        serving(appliance)
+        refused = {item["ref"]["name"] for item in appliance.status()["refused"]}
+        assert refused >= {f"poison-{number}" for number in range(len(self.POISON))} | {"nonsense", "odd"}
+        new_pod_answers(appliance)
+        appliance.cluster.annotate("services", NAMESPACE, "shop", {"unrelated": "\n\r\0"})
+        new_pod_answers(appliance)
+        assert appliance.command("status").returncode == 0, "others' mistakes are no problem of the balancer"
+
+
+def test_class_2_a_reload_that_fails_once_is_tried_again_without_a_new_event(appliance: Appliance) -> None:
+    fail = appliance.folder / "fail"
+    command_reload(appliance, f"if [ -e {fail} ]; then rm {fail}; echo no; exit 1; fi")
+    serving(appliance)
+    (server,) = appliance.servers
+    fail.touch()
+    with undisturbed(appliance):
+        pod = appliance.scale_up("shop")
+        events = len(server.seen())
+        appliance.until(lambda: appliance.ask("shop") == pod, "the second attempt succeeds")
+    all_is_well(appliance)
+    assert len(complaints(appliance, "generation.failed")) == 1
+    assert len(server.seen()) == events
+    assert appliance.generation == 2, "what failed got no number"
+
+
+def test_class_3_the_first_boot_needs_nothing_but_an_empty_directory(appliance: Appliance) -> None:
+    assert list(appliance.haproxy.conf.parent.iterdir()) == []
+    appliance.serve("shop")
+    appliance.start()
+    all_is_well(appliance)
+    assert (appliance.ask("shop"), appliance.generation) == ("shop-1", 1)
+    assert complaints(appliance) == []
+
+
+def test_class_4_api_servers_that_refuse_hang_or_lie_are_passed_over(appliance: Appliance) -> None:
+    for _ in range(5):
+        appliance.add_api_server()
+    refusing, hanging, failing, lying, foreign, good = appliance.servers
+    right, wrong = (CertificateAuthority(appliance.folder / name, name) for name in ("right", "wrong"))
+    refusing.refuse()
+    hanging.faults.hang()
+    failing.faults.answer(500)
+    lying.faults.html()
+    foreign.tls = tls_context(wrong.server())
+    good.tls = tls_context(right.server())
+    appliance.values["kubernetes"] |= {
+        "api_servers": [server.url for server in appliance.servers],
+        "ssl_ca": str(right.cert),
+        "read_timeout_s": 1,
+        "connect_timeout_s": 1,
+    }
+    serving(appliance)
+    states = appliance.status()["source"]["api_servers"]
+    assert [state["in_use"] for state in states] == [False] * 5 + [True]
+    assert all(state["last_error"] for state in states[:5])
+    with undisturbed(appliance):
+        new_pod_answers(appliance)
+        lying.faults.clear()
+        good.refuse()
+        new_pod_answers(appliance)
+    assert appliance.status()["source"]["api_servers"][3]["in_use"]
+
+
+@pytest.mark.parametrize("resource", ["services", "endpointslices"])
+def test_class_5_nothing_is_rendered_before_every_resource_was_listed(appliance: Appliance, resource: str) -> None:
+    (server,) = appliance.servers
+    held = server.faults.hold(resource)
+    appliance.values["apply"]["boot_wait_s"] = 0.2
+    appliance.serve("shop", pods=2)
+    appliance.spawn()
+    appliance.until(lambda: appliance.phase == "waiting", "it is decided that there is nothing to serve")
+    others = {"services", "endpointslices", "endpoints", "nodes"} - {resource}
+    server.wait_for_watches(*others)
+    assert not appliance.haproxy.conf.exists()
+    assert appliance.status()["reconciliations_total"] == 0
+    server.faults.remove(held)
+    appliance.until(appliance.haproxy.conf.exists, "it is written when the last list is there")
+    appliance.haproxy.start()
+    all_is_well(appliance)
+    assert {appliance.ask("shop"), appliance.ask("shop")} == {"shop-1", "shop-2"}
+
+
+def test_class_6_named_ports_protocols_and_several_subsets(appliance: Appliance) -> None:
+    """A named targetPort stands for another number on each pod; UDP has the same number as TCP."""
+    annotations = HTTP | {"pyconfd.io/port": "web"}
+    ports = [PortSpec("admin", 81, "admin"), PortSpec("dns", 80, 80, "UDP"), PortSpec("web", 80, "http")]
+    appliance.cluster.add_service(NAMESPACE, "shop", ports=ports, annotations=annotations)
+    members = []
+    for number in (1, 2):
+        web, admin = free_port(), free_port()
+        appliance.pods.add(f"shop-{number}", f"127.18.10.{number}", web)
+        appliance.pods.add(f"admin-{number}", f"127.18.10.{number}", admin)
+        each = (SlicePort("admin", admin), SlicePort("dns", web, "UDP"), SlicePort("web", web))
+        members.append(EndpointSpec(f"127.18.10.{number}", pod=f"shop-{number}", ports=each))
+    appliance.cluster.set_endpoints(NAMESPACE, "shop", members)
+    appliance.start()
+    all_is_well(appliance)
+    assert {appliance.ask("shop") for _ in range(8)} == {"shop-1", "shop-2"}
+
+
+def test_class_7_a_terminating_pod_ends_what_it_began_and_gets_nothing_new(appliance: Appliance) -> None:
+    appliance.serve("shop", pods=1)
+    serving(appliance, "blog")
+    appliance.until(lambda: appliance.ask("shop") == "shop-1", "served")
+    pod = appliance.pods.pods["shop-1"]
+    pod.delay_s = 3.0
+    slow: list[str] = []
+    thread = threading.Thread(target=lambda: slow.append(appliance.ask("shop")), daemon=True)
+    began = pod.accepted
+    thread.start()
+    appliance.until(lambda: pod.accepted > began, "the request is with the pod")
+    appliance.terminate("shop", "shop-1")
+    new = appliance.scale_up("shop")
+    appliance.until(lambda: " weight 0" in appliance.haproxy.conf.read_text() and appliance.settled(), "it drains")
+    assert {appliance.ask("shop") for _ in range(8)} == {new}
+    thread.join(20)
+    assert slow == ["shop-1"]
+    not_ready = EndpointSpec("127.18.10.99", ready=False, pod="shop-99")
+    appliance.cluster.set_endpoints(NAMESPACE, "shop", [*appliance.members("shop"), not_ready])
+    appliance.remove("shop", "shop-1")
+    appliance.until(lambda: " weight 0" not in appliance.haproxy.conf.read_text() and appliance.settled(), "it left")
+    assert "127.18.10.99" not in appliance.haproxy.conf.read_text()
+
+
+def test_class_8_another_order_and_idle_events_cause_no_reload(appliance: Appliance) -> None:
+    appliance.serve("blog", pods=3)
+    serving(appliance, pods=3)
+    before, text, generation = appliance.haproxy.running(), appliance.haproxy.conf.read_bytes(), appliance.generation
+    events = appliance.status()["events_total"]
+    for stored in appliance.cluster.page("endpointslices").items:
+        metadata = stored.obj["metadata"]
+        shuffled = {"endpoints": list(reversed(stored.obj["endpoints"]))}
+        appliance.cluster.patch("endpointslices", metadata["namespace"], metadata["name"], shuffled)
+    for name in ("shop", "blog"):
+        appliance.cluster.annotate("services", NAMESPACE, name, {"touched": "yes"})
+    appliance.cluster.add_service(NAMESPACE, "unrelated")
+    appliance.until(lambda: appliance.status()["events_total"] >= events + 3, "the events have come")
+    beats(appliance)
+    appliance.servers[0].cut_connections()
+    appliance.cluster.annotate("services", NAMESPACE, "shop", {"touched": "again"})
+    beats(appliance)
+    assert (appliance.haproxy.running(), appliance.generation) == (before, generation)
+    assert appliance.haproxy.conf.read_bytes() == text
+
+
+def test_class_9_a_kill_in_the_middle_leaves_a_good_file_and_nothing_else(appliance: Appliance) -> None:
+    """The long one, between any two calls, is tests/haproxy/test_crashes.py."""
+    stop_here, arrived = appliance.folder / "stop-here", appliance.folder / "arrived"
+    check = appliance.folder / "check"
+    check.write_text(
+        f"#!/bin/sh\nif [ -e {stop_here} ]; then touch {arrived}; exec sleep 600; fi\nexec {BINARY} -c -q -f $1\n"
+    )
+    check.chmod(0o755)
+    appliance.values["haproxy"]["chk_cmd"] = str(check)
+    serving(appliance)
+    text = appliance.haproxy.conf.read_bytes()
+    stop_here.touch()
+    with undisturbed(appliance):
+        pod = appliance.scale_up("shop")
+        appliance.until(arrived.exists, "it is in the middle of an apply")
+        appliance.kill()
+        assert appliance.haproxy.conf.read_bytes() == text
+        assert [path.name for path in appliance.haproxy.conf.parent.glob(".*")], "it died in the middle"
+        stop_here.unlink()
+        appliance.spawn()
+        appliance.until(lambda: appliance.ask("shop") == pod, "the next one finishes it")
+    all_is_well(appliance)
+    assert [path.name for path in appliance.haproxy.conf.parent.glob(".*")] == []
+
+
+@contextmanager
+def steady_events(appliance: Appliance) -> Iterator[None]:
+    """Let something change more often than the quiet time, all the time."""
+    over = threading.Event()
+
+    def stream() -> None:
+        number = 0
+        while not over.wait(0.03):
+            number += 1
+            appliance.cluster.annotate("services", NAMESPACE, "noisy", {"number": str(number)})
+
+    thread = threading.Thread(target=stream, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_class_10_a_steady_stream_of_events_delays_nothing_beyond_the_cap(appliance: Appliance) -> None:
+    appliance.values["apply"] |= {"quiet_s": 0.5, "cap_s": 1.0}
+    appliance.cluster.add_service(NAMESPACE, "noisy")
+    serving(appliance)
+    with steady_events(appliance):
+        before = appliance.status()["events_total"]
+        appliance.until(lambda: appliance.status()["events_total"] > before + 10, "the stream is seen")
+        new_pod_answers(appliance)
+
+
+def test_class_11_a_removed_directive_is_shown_with_the_line_to_write(appliance: Appliance) -> None:
+    templates = appliance.own_fragments()
+    serving(appliance)
+    fragment = templates / "06-old.tmpl"
+    old = "reqadd X-Forwarded-Proto:\\ http"
+    text = (
+        f"frontend old\n    mode http\n    bind 127.0.0.1:{free_port()}\n    {old}\n    default_backend landing-page\n"
+    )
+    with undisturbed(appliance):
+        edit(fragment, text)
+        attempts_fail(appliance)
+        said = one_complaint(appliance, "06-old.tmpl", "line 4", "reqadd")
+        new = "http-request set-header X-Forwarded-Proto http"
+        assert new in said["remedy"]
+        new_pod_answers(appliance)
+        edit(fragment, text.replace(old, new))
+        all_is_well(appliance)
+    assert new in appliance.haproxy.conf.read_text()
+
+
+def test_class_12_the_older_object_keeps_a_name_and_a_port_and_the_loser_is_told(appliance: Appliance) -> None:
+    redis = {"proto": "redis", "pyconfd.io/listen-port": str(appliance.redis)}
+    claims = [
+        ("a-younger", HTTP, "2026-02-01T00:00:00Z"),
+        ("z-older", HTTP, "2026-01-01T00:00:00Z"),
+        ("a-redis", {"domain": "a.example.com", **redis}, "2026-02-01T00:00:00Z"),
+        ("z-redis", {"domain": "z.example.com", **redis}, "2026-01-01T00:00:00Z"),
+    ]
+    for number, (name, annotations, created) in enumerate(claims):
+        address = f"127.18.10.{number + 1}"
+        is_redis = name.endswith("redis")
+        (appliance.pods.add_redis if is_redis else appliance.pods.add)(name, address)
+        port = PortSpec("main", 80, appliance.pods.port)
+        made = objects.service(NAMESPACE, name, [port], annotations=annotations)
+        made["metadata"]["creationTimestamp"] = created
+        appliance.cluster.create("services", made)
+        appliance.cluster.set_endpoints(NAMESPACE, name, [EndpointSpec(address, pod=name)])
+    appliance.start()
+    all_is_well(appliance)
+    assert appliance.ask("shop") == "z-older"
+    appliance.until(lambda: ping_redis(appliance.redis) == "+PONG", "redis answers")
+    assert appliance.pods.pods["a-redis"].requests == 0
+    refused = {(item["ref"]["name"], item["reason"]) for item in appliance.status()["refused"]}
+    assert refused == {("a-younger", "name_taken"), ("a-redis", "port_taken")}
+    assert 'reason="name_taken"' in appliance.get("/metrics")[1]
+    assert "demo/z-older" in str(complaints(appliance, "a-younger"))
+    appliance.cluster.delete_service(NAMESPACE, "z-older")
+    appliance.until(lambda: appliance.ask("shop") == "a-younger", "the name is free again")
+
+
+def test_class_14_reloads_cut_off_no_request(appliance: Appliance) -> None:
+    """The long one, 100 reloads, is tests/haproxy/test_reloads_under_load.py."""
+    serving(appliance)
+    clients = [Client(appliance.http, keep_alive=keep_alive, host="shop.example.com") for keep_alive in (True, False)]
+    for client in clients:
+        client.start()
+    for _ in range(5):
+        new_pod_answers(appliance)
+    tallies = [client.stop() for client in clients]
+    assert [tally.failures for tally in tallies] == [[], []]
+    assert all(tally.answers > 10 for tally in tallies)
+    assert tallies[0].reused > 10
+    running = appliance.haproxy.running()
+    assert running is not None
+    assert running.reloads >= 5
+
+
+class TestClass17OldApis:
+    def test_slices_are_enough_where_there_are_no_endpoints_objects(self, appliance: Appliance) -> None:
+        appliance.serve("shop")
+        appliance.cluster.delete("endpoints", NAMESPACE, "shop")
+        appliance.start()
+        all_is_well(appliance)
+        assert appliance.ask("shop") == "shop-1"
+        assert all("selfLink" not in stored.obj["metadata"] for stored in appliance.cluster.page("services").items)
+
+    def test_endpoints_are_enough_where_there_is_neither_service_nor_slice(self, appliance: Appliance) -> None:
+        for name in ("shop", "blog"):
+            address = f"127.18.10.{len(name) + ord(name[0])}"
+            appliance.pods.add(f"{name}-1", address)
+            subset = {"addresses": [{"ip": address}], "ports": [{"port": appliance.pods.port}]}
+            appliance.cluster.put("endpoints", raw_endpoints(name, subsets=[subset]))
+        appliance.start()
+        all_is_well(appliance)
+        assert (appliance.ask("shop"), appliance.ask("blog")) == ("shop-1", "blog-1")
+
+
+def _ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not _ipv6(), reason="there is no ::1 here")
+def test_class_18_ipv6_and_dual_stack(appliance: Appliance) -> None:
+    appliance.values["templates.vars"]["http_bind"] = [f"127.0.0.1:{appliance.http}", f"[::1]:{appliance.http}"]
+    number = free_port("::1")
+    appliance.pods.add("pod-v4", "127.18.10.1", number)
+    appliance.pods.add("pod-v6", "::1", number)
+    for name, families in (("shop", ("IPv6",)), ("dual", ("IPv4", "IPv6"))):
+        annotations = HTTP | {"domain": f"{name}.example.com"}
+        port = PortSpec("web", 80, number)
+        appliance.cluster.add_service(NAMESPACE, name, ports=[port], annotations=annotations, families=families)
+        members = [EndpointSpec("127.18.10.1", pod="pod"), EndpointSpec("::1", pod="pod")]
+        appliance.cluster.set_endpoints(NAMESPACE, name, members[-len(families) :])
+    appliance.start()
+    all_is_well(appliance)
+    assert f" [::1]:{number} " in appliance.haproxy.conf.read_text()
+    assert (appliance.ask("shop"), appliance.ask("dual")) == ("pod-v6", "pod-v4"), "a dual-stack pod counts once"
+    appliance.cluster.set_endpoints(NAMESPACE, "dual", [], family="IPv4")
+    appliance.until(lambda: appliance.ask("dual") == "pod-v6", "the other family takes over")
+    with socket.create_connection(("::1", appliance.http), timeout=10) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\nHost: shop.example.com\r\n\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+    assert ask(appliance.http, "[::1]") == "503"
+    checked = subprocess.run([BINARY, "-c", "-q", "-f", str(appliance.haproxy.conf)], check=False)
+    assert checked.returncode == 0

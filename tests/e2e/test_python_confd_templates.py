@@ -1,0 +1,167 @@
+"""Fragments as python-confd's users have them: told what to replace, then they serve.
+
+Written anew from its contract: Host ACLs and reqadd, SNI passthrough, one frontend for each redis domain, and names
+made with ``replace('.', '_')``. The annotations stand on the Endpoints objects, bare.
+"""
+
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.expect import all_is_well, new_pod_answers
+from tests.world.apiserver import tls_context
+from tests.world.appliance import NAMESPACE, Appliance
+from tests.world.clients import ping_redis
+from tests.world.haproxy import wait_until
+from tests.world.pki import CertificateAuthority
+
+pytestmark = pytest.mark.haproxy
+
+DEFAULTS = """\
+global
+    maxconn 500
+
+defaults
+    mode http
+    retries 3
+    timeout connect 5000
+    timeout client 50000
+    timeout server 50000
+"""
+HTTP = """\
+frontend http-in
+    bind 127.0.0.1:HTTP_PORT
+    mode http
+    option forwardfor
+    reqadd X-Forwarded-Proto:\\ http
+{%- for domain, items in domains.items() %}
+{%- if items.proto == 'http' %}
+{%- set var_name = domain|replace('.', '_') %}
+
+    acl {{ var_name }} hdr(host) -i {{ domain }}
+    use_backend be{{ domain }} if {{ var_name }}
+{%- endif %}
+{%- endfor %}
+
+    default_backend landing-page
+
+backend landing-page
+    errorfile 503 LANDING
+
+# all http backends
+{% for domain, items in domains.items() %}
+{% if items.proto == 'http' %}
+backend be{{ domain }}
+    mode http
+    balance roundrobin
+    http-request set-header X-Forwarded-Port %[dst_port]
+{% for ip in items.ips %}
+    server {{ ip|replace('.', '_') }} {{ ip }}:{{ items.port }} check
+{% endfor %}
+{% endif %}
+{% endfor %}"""
+HTTPS = """\
+frontend https-in
+    bind 127.0.0.1:HTTPS_PORT
+    mode tcp
+    tcp-request inspect-delay 5s
+    tcp-request content accept if { req.ssl_hello_type 1 }
+{%- for domain, items in domains.items() if items.proto == 'https' %}
+{%- set var_name = domain|replace('.', '_') %}
+
+    acl {{ var_name }} req.ssl_sni -i {{ domain }}
+    use_backend be{{ domain }} if {{ var_name }}
+{%- endfor %}
+
+
+{% for domain, items in domains.items() if items.proto == 'https' %}
+backend be{{ domain }}
+    mode tcp
+{% for ip in items.ips %}
+    server {{ ip|replace('.', '_') }} {{ ip }}:{{ items.port }} check
+{% endfor %}
+{% endfor %}"""
+REDIS = """\
+{%- for domain, items in domains.items() %}
+{%- if items.proto == 'redis' %}
+{% set be_name = 'be' + domain %}
+
+frontend {{ domain }}
+    bind 127.0.0.1:REDIS_PORT
+    mode tcp
+    default_backend {{ be_name }}
+
+backend {{ be_name }}
+    mode tcp
+{% for ip in items.ips %}
+    server {{ ip|replace('.', '_') }} {{ ip }}:{{ items.port }} check
+{% endfor %}
+{% endif %}
+{% endfor %}"""
+
+
+def _populate(appliance: Appliance, tls: ssl.SSLContext) -> None:
+    appliance.serve("shop", {})
+    appliance.cluster.annotate("endpoints", NAMESPACE, "shop", {"domain": "shop.example.com", "proto": "http"})
+    appliance.pods.add("secure-1", "127.18.200.1", tls=tls)
+    appliance.pods.add_redis("cache-1", "127.18.200.2")
+    for name, proto, address in (("secure", "https", "127.18.200.1"), ("cache", "redis", "127.18.200.2")):
+        annotations = {"domain": f"{name}.example.com", "proto": proto}
+        subset = {"addresses": [{"ip": address}], "ports": [{"port": appliance.pods.port, "protocol": "TCP"}]}
+        metadata = {"name": name, "namespace": NAMESPACE, "annotations": annotations}
+        appliance.cluster.put("endpoints", {"metadata": metadata, "subsets": [subset]})
+
+
+def _write(appliance: Appliance, landing: Path) -> Path:
+    templates = appliance.folder / "templates"
+    templates.mkdir()
+    ports = {"HTTP_PORT": appliance.http, "HTTPS_PORT": appliance.https, "REDIS_PORT": appliance.redis}
+    fragments = {"01-defaults.conf": DEFAULTS, "02-http.tmpl": HTTP, "03-https.tmpl": HTTPS, "04-redis.tmpl": REDIS}
+    for name, text in fragments.items():
+        for word, value in (ports | {"LANDING": landing}).items():
+            text = text.replace(word, str(value))  # noqa: PLW2901 - one text, word by word
+        (templates / name).write_text(text)
+    appliance.values["templates"]["dir"] = str(templates)
+    return templates
+
+
+def _complaint(appliance: Appliance) -> tuple[str, str]:
+    """Let ``pyconfd check`` judge; give the line that it shows and the line to write instead."""
+    checked = appliance.command("check")
+    assert checked.returncode == 1, checked.stdout
+    (problem,) = (line for line in checked.stderr.splitlines() if line.startswith("  02-http.tmpl"))
+    (remedy,) = (line for line in checked.stderr.splitlines() if "-> write: " in line)
+    return problem.rpartition(": ")[2], remedy.partition("-> write: ")[2].split("  ", 1)[0].removesuffix(" (")
+
+
+def test_the_lines_that_are_gone_are_named_and_after_replacing_them_everything_serves(appliance: Appliance) -> None:
+    landing = appliance.folder / "index.html"
+    landing.write_text("<html><body>Nothing here</body></html>\n")
+    authority = CertificateAuthority(appliance.folder / "pki")
+    _populate(appliance, tls_context(authority.server(hosts=["secure.example.com"])))
+    http = _write(appliance, landing) / "02-http.tmpl"
+    appliance.write_settings()
+    for directive in ("reqadd", "errorfile"):
+        shown, instead = _complaint(appliance)
+        (line,) = (line.strip() for line in http.read_text().splitlines() if line.strip().startswith(directive))
+        assert directive in shown
+        http.write_text(http.read_text().replace(line, instead))
+    checked = appliance.command("check")
+    assert checked.returncode == 0, checked.stderr
+
+    appliance.start()
+    all_is_well(appliance)
+    assert appliance.ask("shop") == "shop-1"
+    assert b"x-forwarded-proto: http\r\n" in appliance.pods.pods["shop-1"].heads[-1].lower()
+    assert appliance.ask("unknown") == "503"
+    wait_until(lambda: ping_redis(appliance.redis) == "+PONG", "redis answers")
+    trust = ssl.create_default_context(cafile=str(authority.cert))
+    with (
+        socket.create_connection(("127.0.0.1", appliance.https), timeout=10) as raw,
+        trust.wrap_socket(raw, server_hostname="secure.example.com") as connection,
+    ):
+        connection.sendall(b"GET / HTTP/1.0\r\nHost: secure.example.com\r\n\r\n")
+        assert b"secure-1" in connection.recv(4096)
+    new_pod_answers(appliance)

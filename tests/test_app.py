@@ -1,0 +1,266 @@
+"""The calls behind the commands, with files for the cluster and the real haproxy for the check."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import structlog
+import yaml
+
+from pyconfd import app, wiring
+from pyconfd.errors import ConfigurationError, RejectedInput, TransientError
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.model.plan import Noop, Reload, ReloadReason
+from pyconfd.model.status import Phase, Status
+from pyconfd.settings import (
+    HaproxySettings,
+    KubernetesSettings,
+    ReloadMethod,
+    Settings,
+    StatusSettings,
+    TemplateSettings,
+)
+from pyconfd.status.report import StatusFile
+from pyconfd.wiring import Holds, SystemClock
+from tests.world.apiserver import ApiServer
+from tests.world.cluster import Cluster
+from tests.world.haproxy import BINARY, HaproxyProcess, free_port
+from tests.world.objects import EndpointSpec, PortSpec
+
+needs_haproxy = pytest.mark.skipif(not Path(BINARY).exists(), reason="no haproxy binary")
+
+FRONTEND = """defaults
+    mode http
+    timeout connect 1s
+    timeout client 1s
+    timeout server 1s
+frontend fe
+    bind 127.0.0.1:{port}
+{{% for domain, items in domains.items() %}}
+    use_backend {{{{ items.key }}}} if {{ hdr(host) -i {{{{ domain }}}} }}
+{{% endfor %}}
+{{% for domain, items in domains.items() %}}
+backend {{{{ items.key }}}}
+{{% for server in items.endpoints | servers %}}
+    server {{{{ server.name }}}} {{{{ server.target }}}}
+{{% endfor %}}
+{{% endfor %}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _logs_restored() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("pyconfd")
+    before = (root.handlers[:], root.level, ours.level)
+    yield
+    structlog.reset_defaults()
+    root.handlers[:], level, our_level = before
+    root.setLevel(level)
+    ours.setLevel(our_level)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    templates = tmp_path / "templates"
+    templates.mkdir()
+    (templates / "01-all.tmpl").write_text(FRONTEND.format(port=free_port()))
+    return Settings(
+        kubernetes=KubernetesSettings(api_servers=("http://127.0.0.1:1",), connect_timeout_s=1),
+        templates=TemplateSettings(dir=str(templates)),
+        haproxy=HaproxySettings(
+            conf=str(tmp_path / "haproxy.cfg"),
+            binary=BINARY,
+            master_socket=str(tmp_path / "none"),
+            pid_file=str(tmp_path / "no.pid"),
+            unit="",
+        ),
+        status=StatusSettings(listen=""),
+        state_dir=str(tmp_path / "state"),
+        runtime_dir=str(tmp_path / "run"),
+    )
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> tuple[str, ...]:
+    cluster = Cluster()
+    _populate(cluster)
+    path = tmp_path / "snapshot.yaml"
+    cluster.dump(path)
+    return (str(path),)
+
+
+def _populate(cluster: Cluster) -> None:
+    annotations = {"domain": "shop.example.com", "proto": "http"}
+    cluster.add_service("demo", "shop", ports=[PortSpec("web", 80, 8080)], annotations=annotations)
+    cluster.set_endpoints("demo", "shop", [EndpointSpec("192.0.2.10", pod="shop-1")])
+    thief = {"domain": "nonsense domain", "proto": "http"}
+    cluster.add_service("demo", "thief", ports=[PortSpec("web", 80, 8080)], annotations=thief)
+
+
+def _edit(settings: Settings, more: str) -> None:
+    path = Path(settings.templates.dir, "01-all.tmpl")
+    path.write_text(path.read_text() + more)
+
+
+def test_rendering_from_files(settings: Settings, snapshot: tuple[str, ...]) -> None:
+    rendered = app.render_once(settings, snapshot)
+    assert "192.0.2.10:8080" in rendered.text
+    assert [piece.fragment for piece in rendered.pieces] == ["01-all.tmpl"]
+    assert [str(refusal.ref) for refusal in rendered.refused] == ["Service demo/thief"]
+
+
+def test_the_order_of_fragments_is_noted(settings: Settings, snapshot: tuple[str, ...]) -> None:
+    for name in ("9-x.conf", "10-y.conf"):
+        Path(settings.templates.dir, name).write_text("# more\n")
+    assert "natural order" in app.render_once(settings, snapshot).notes[0]
+
+
+@needs_haproxy
+def test_a_check_is_haproxys_own_and_installs_nothing(settings: Settings, snapshot: tuple[str, ...]) -> None:
+    report = app.check_once(settings, snapshot)
+    assert report.haproxy_version.startswith("2.") or report.haproxy_version[0] in "3456789"
+    assert len(report.refused) == 1
+    assert not Path(settings.haproxy.conf).exists()
+    assert not Path(settings.state_dir).exists()
+    _edit(settings, "    blance roundrobin\n")
+    with pytest.raises(RejectedInput, match=r"01-all.tmpl rendered line \d+.*\n?.*blance"):
+        app.check_once(settings, snapshot)
+
+
+@needs_haproxy
+def test_the_plan_for_a_machine_without_a_configuration(settings: Settings, snapshot: tuple[str, ...]) -> None:
+    report = app.plan_once(settings, snapshot)
+    assert isinstance(report.plan, Reload)
+    assert ReloadReason.FIRST_CONFIGURATION in report.plan.reasons
+    assert "+    server " in report.diff
+    assert report.diff.startswith(f"--- {settings.haproxy.conf}\n")
+    assert not Path(settings.haproxy.conf).exists()
+
+
+@needs_haproxy
+def test_the_plan_is_noop_when_it_serves_and_names_what_differs(
+    settings: Settings, snapshot: tuple[str, ...], tmp_path: Path
+) -> None:
+    with HaproxyProcess(tmp_path / "haproxy") as haproxy:
+        ours = haproxy.settings(reload_method=ReloadMethod.MASTER)
+        settings = replace(settings, haproxy=ours)
+        _edit(settings, "# made {{ extra.curdate }}\n")
+        haproxy.conf.write_text(f"frontend x\n    mode http\n    timeout client 1s\n    bind 127.0.0.1:{free_port()}\n")
+        haproxy.start()
+        once = wiring.render_once(settings, snapshot, "some day")
+        balancer = Balancer(ours, settings.apply, settings.state_dir)
+        plan = balancer.plan(once.rendered.rendering)
+        assert isinstance(plan, Reload)
+        balancer.apply(once.rendered.rendering, plan, curdate="some day", now=1.0, census=once.context.census)
+        balancer.close()
+
+        same = app.plan_once(settings, snapshot)
+        assert (same.plan, same.diff) == (Noop(), "")
+        _edit(settings, "# more\n")
+        other = app.plan_once(settings, snapshot)
+        assert isinstance(other.plan, Reload)
+        assert "+# more" in other.diff
+
+
+def test_a_cluster_that_does_not_answer_is_said_with_its_address(settings: Settings) -> None:
+    with pytest.raises(TransientError, match=r"127\.0\.0\.1:1"):
+        app.render_once(settings, ())
+    with pytest.raises(ConfigurationError):
+        app.render_once(settings, ("/no/such/file",))
+
+
+def test_recording_keeps_secrets_to_itself(settings: Settings, tmp_path: Path) -> None:
+    cluster = Cluster()
+    _populate(cluster)
+    cluster.add_namespace("tls")
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "site", "namespace": "tls"},
+        "type": "kubernetes.io/tls",
+        "data": {"tls.crt": "UFVCTElD", "tls.key": "UFJJVkFURQ=="},
+    }
+    cluster.create("secrets", secret)
+    path = tmp_path / "recorded.yaml"
+    with ApiServer(cluster) as server:
+        kubernetes = KubernetesSettings(api_servers=(server.url,), secret_namespaces=("tls",))
+        said = app.record(replace(settings, kubernetes=kubernetes), str(path))
+        with pytest.raises(RejectedInput, match="cannot be written"):
+            app.record(replace(settings, kubernetes=kubernetes), str(tmp_path / "none" / "x"))
+    text = path.read_text()
+    assert str(path) in said
+    assert "Secrets redacted" in said
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "UFJJVkFURQ" not in text
+    assert "UFVCTElD" not in text
+    assert "tls.key: REDACTED" in text
+    assert "192.0.2.10" in app.render_once(settings, (str(path),)).text
+
+
+def test_the_permissions_are_those_that_the_settings_need(settings: Settings) -> None:
+    documents = list(yaml.safe_load_all(app.rbac(settings)))
+    rules = [rule for each in documents if each["kind"] == "ClusterRole" for rule in each["rules"]]
+    assert {resource for rule in rules for resource in rule["resources"]} == {
+        "services",
+        "endpoints",
+        "endpointslices",
+        "nodes",
+    }
+    assert {verb for rule in rules for verb in rule["verbs"]} <= {"get", "list", "watch"}
+    secrets = replace(settings, kubernetes=KubernetesSettings(secret_namespaces=("tls",)))
+    roles = [each for each in yaml.safe_load_all(app.rbac(secrets)) if each["kind"] == "Role"]
+    assert [role["metadata"]["namespace"] for role in roles] == ["tls"]
+
+
+def _left_behind(settings: Settings, *, pid: int, phase: Phase, hold_id: str = "") -> None:
+    # Of this moment, by the clock of the machine: the report judges its age.
+    now = SystemClock().now()
+    status = Status(now, "0", pid, started_at=now, heartbeat_at=now, phase=phase, hold_id=hold_id)
+    StatusFile(settings.runtime_dir).write(status)
+
+
+def test_status_without_a_daemon(settings: Settings) -> None:
+    report = app.status(settings)
+    assert not report.alive
+    assert report.exit_code == 3
+    assert report.status is None
+    assert report.text
+
+
+def test_status_out_of_the_file(settings: Settings) -> None:
+    _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
+    report = app.status(settings)
+    assert report.alive
+    assert report.exit_code == 1
+    assert report.status is not None
+    assert json.loads(json.dumps(report.status))["hold_id"] == "0123abcd"
+    assert "0123abcd" in report.text
+
+
+def test_a_hold_is_allowed_by_its_id(settings: Settings) -> None:
+    holds = Holds(settings.runtime_dir)
+    holds.prepare()
+    _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
+    assert "0123abcd" in app.allow(settings, "0123abcd")
+    assert holds.allowed() == {"0123abcd"}
+
+
+def test_what_is_not_held_cannot_be_allowed(settings: Settings) -> None:
+    with pytest.raises(RejectedInput, match="no daemon runs"):
+        app.allow(settings, "0123abcd")
+    _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
+    with pytest.raises(RejectedInput, match="what is held is 0123abcd"):
+        app.allow(settings, "../../etc")
+    with pytest.raises(TransientError, match="cannot be written"):
+        app.allow(settings, "0123abcd")
+    _left_behind(settings, pid=os.getpid(), phase=Phase.SERVING)
+    with pytest.raises(RejectedInput, match="nothing is held"):
+        app.allow(settings, "0123abcd")
+
+
+def test_the_shipped_fragments_are_there() -> None:
+    assert Path(app.fragments_dir(), "01-defaults.conf").is_file()

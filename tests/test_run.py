@@ -1,0 +1,178 @@
+"""``pyconfd run`` as a process: signals, the service manager, the lock, what it says when something is in its way."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.world.haproxy import free_port, wait_until
+
+
+class Process:
+    """pyconfd with a cluster that does not answer, under a service manager that listens."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self.config = folder / "pyconfd.toml"
+        self.page = f"127.0.0.1:{free_port()}"
+        self.state_dir = folder / "state"
+        self.interval_s = "1"
+        (folder / "templates").mkdir()
+        (folder / "templates" / "01.conf").write_text("frontend fe\n    bind :80\n")
+        self._sockets = tempfile.TemporaryDirectory(prefix="run-")
+        self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.manager.settimeout(30)
+        self.manager.bind(f"{self._sockets.name}/n")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def write(self, **kubernetes: str) -> None:
+        values = {"api_servers": '["http://127.0.0.1:1"]', "interval_s": self.interval_s} | kubernetes
+        lines = [f'state_dir = "{self.state_dir}"', f'runtime_dir = "{self.folder}/run"', "[kubernetes]"]
+        lines += [f"{name} = {value}" for name, value in values.items()]
+        lines += ["[templates]", f'dir = "{self.folder}/templates"', "[status]", f'listen = "{self.page}"']
+        lines += ["[haproxy]", f'conf = "{self.folder}/haproxy.cfg"', 'unit = ""', f'pid_file = "{self.folder}/no.pid"']
+        lines += [f'master_socket = "{self.folder}/none"', "[apply]", "boot_wait_s = 0.1", "[log]", 'format = "json"']
+        self.config.write_text("\n".join(lines) + "\n")
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "pyconfd", *arguments, "--config", str(self.config)]
+
+    def start(self) -> None:
+        self.write()
+        environment = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": self.manager.getsockname()}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command("run"), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+
+    def run_another(self) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": os.environ["PATH"]}
+        return subprocess.run(
+            self.command("run"), capture_output=True, text=True, timeout=60, check=False, env=environment
+        )
+
+    def hears(self, word: str) -> list[str]:
+        """Give all that the service manager hears up to a line that begins with ``word``."""
+        heard: list[str] = []
+        while not heard or not heard[-1].startswith(word):
+            lines = self.manager.recv(65536).decode().splitlines()
+            heard += [line for line in lines if line.startswith(("READY", "RELOADING", "STOPPING"))]
+        return heard
+
+    def send(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def ends(self) -> int:
+        assert self.process is not None
+        code = self.process.wait(30)
+        self.process = None
+        return code
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == name]
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self.manager.close()
+        self._sockets.cleanup()
+
+
+@pytest.fixture
+def pyconfd(tmp_path: Path) -> Iterator[Process]:
+    process = Process(tmp_path)
+    yield process
+    process.close()
+
+
+def test_it_is_ready_without_a_cluster_and_ends_cleanly(pyconfd: Process) -> None:
+    pyconfd.start()
+    assert pyconfd.hears("READY") == ["READY=1"]
+    pyconfd.send(signal.SIGTERM)
+    assert pyconfd.hears("STOPPING") == ["STOPPING=1"]
+    assert pyconfd.ends() == 0
+    assert [event["code"] for event in pyconfd.events("daemon.stopped")] == [0]
+    assert not (pyconfd.folder / "haproxy.cfg").exists()
+
+
+def test_a_hangup_reads_the_settings_again_and_never_says_stopping(pyconfd: Process) -> None:
+    """STOPPING would have systemd kill the daemon when its TimeoutStopSec is over."""
+    pyconfd.start()
+    pyconfd.hears("READY")
+    for _ in range(3):
+        pyconfd.send(signal.SIGHUP)
+        assert pyconfd.hears("READY") == ["RELOADING=1", "READY=1"]
+    pyconfd.send(signal.SIGTERM)
+    pyconfd.hears("STOPPING")
+    assert pyconfd.ends() == 0
+    assert len(pyconfd.events("daemon.started")) == 4
+
+
+def test_hangups_in_a_row_do_not_end_it(pyconfd: Process) -> None:
+    pyconfd.start()
+    pyconfd.hears("READY")
+    for _ in range(200):
+        pyconfd.send(signal.SIGHUP)
+    pyconfd.hears("READY")
+    pyconfd.send(signal.SIGTERM)
+    assert pyconfd.ends() == 0
+
+
+def test_settings_that_cannot_be_used_leave_the_former_in_force(pyconfd: Process) -> None:
+    pyconfd.start()
+    pyconfd.hears("READY")
+    for number, bad in enumerate(({"interval_s": '"never"'}, {"api_servers": "[]"}), start=1):
+        pyconfd.write(**bad)
+        pyconfd.send(signal.SIGHUP)
+        assert pyconfd.hears("READY") == ["RELOADING=1", "READY=1"]
+        assert len(pyconfd.events("settings.refused")) == number
+    pyconfd.write()
+    pyconfd.send(signal.SIGHUP)
+    pyconfd.hears("READY")
+    pyconfd.send(signal.SIGTERM)
+    assert pyconfd.ends() == 0
+
+
+def test_a_second_one_is_turned_away_and_told_which_is_the_first(pyconfd: Process) -> None:
+    pyconfd.start()
+    pyconfd.hears("READY")
+    assert pyconfd.process is not None
+    second = pyconfd.run_another()
+    assert second.returncode == 75
+    assert f"another pyconfd (pid {pyconfd.process.pid})" in second.stderr
+    assert "->" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_state_directory_that_cannot_be_written_is_said(pyconfd: Process) -> None:
+    (pyconfd.folder / "file").write_text("")
+    pyconfd.state_dir = pyconfd.folder / "file" / "state"
+    pyconfd.write()
+    done = pyconfd.run_another()
+    assert done.returncode == 75
+    assert str(pyconfd.state_dir) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_status_page_whose_port_is_taken_stops_nothing_is_shown_and_heals(pyconfd: Process) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        pyconfd.page = f"127.0.0.1:{other.getsockname()[1]}"
+        pyconfd.start()
+        pyconfd.hears("READY")
+        status = pyconfd.folder / "run" / "status.json"
+        wait_until(lambda: status.exists() and pyconfd.page in str(json.loads(status.read_text())["problems"]), "shown")
+    wait_until(lambda: bool(pyconfd.events("status_page.started")), "it listens when the port is free")
+    wait_until(lambda: json.loads(status.read_text())["problems"] == [], "the problem is gone")
+    assert len(pyconfd.events("status_page.failed")) == 1
