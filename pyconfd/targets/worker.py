@@ -24,7 +24,9 @@ TICK_S = 1.0
 DRIFT_S = 5.0
 """How often the file is compared with what was applied."""
 
-_PATIENCE_S = 15.0
+_PATIENCE_S = 5.0
+"""How long the end of the process waits for checks and notifiers; what runs longer ends without it."""
+
 _EVENTS = {
     TargetPhase.HELD: "target.held",
     TargetPhase.REJECTED: "target.rejected",
@@ -81,12 +83,15 @@ class TargetWorker:
             self._lock.notify()
 
     def stop(self) -> None:
-        """End the thread; a check or notifier that runs may end first, within its own time limit."""
+        """Ask the thread to end; a check or notifier that runs ends first."""
         with self._lock:
             self._stopping = True
             self._lock.notify()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread's end."""
         if self._thread is not None:
-            self._thread.join(_PATIENCE_S + 2 * self._target.settings.timeout_s)
+            self._thread.join(timeout_s)
 
     def _run(self, on_change: Callable[[], None]) -> None:
         try:
@@ -202,6 +207,9 @@ class Targets:
         return tuple(problem for worker in self._workers for problem in worker.problems)
 
     def stop(self) -> None:
-        """End all threads; what serves goes on."""
+        """End all threads, as far as they end soon; what serves goes on."""
         for worker in self._workers:
             worker.stop()
+        deadline = time.monotonic() + _PATIENCE_S
+        for worker in self._workers:
+            worker.join(max(0.0, deadline - time.monotonic()))

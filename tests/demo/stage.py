@@ -1,10 +1,12 @@
 """What the demo runs on: an appliance with two API servers and a sample cluster."""
 
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.world.appliance import Appliance
 
@@ -27,6 +29,14 @@ class Stage(Appliance):
         super().__exit__(kind, error, trace)
         self._folder.close()
 
+    def to_try(self) -> tuple[str, ...]:
+        """Give commands to play with."""
+        api = self.servers[0].url
+        return (
+            f"curl -H 'Host: shop.example.com' http://127.0.0.1:{self.http}/",
+            f"kubectl --server {api} annotate service thief -n demo domain=mine.example.com --overwrite",
+        )
+
     def populate(self) -> None:
         """Put the sample cluster up: two web services, a redis, and one that asks for a name already taken."""
         for number in (1, 2):
@@ -36,3 +46,11 @@ class Stage(Appliance):
         self.serve("thief", {"domain": "shop.example.com", "proto": "http"})
         listen = {"domain": "cache.example.com", "proto": "redis", "pyconfd.io/listen-port": str(self.redis)}
         self.serve("cache", listen)
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """A stage, and the scenes that are played on it."""
+
+    stage: Callable[[], Stage]
+    scenes: Sequence[Callable[[Any], None]]

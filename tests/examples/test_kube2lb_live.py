@@ -75,7 +75,7 @@ def haproxy(folder: Path, port: int) -> Server:
         f' {binary} -D -f {folder}/lb.conf -p {folder}/pid "$@" -sf $(cat {folder}/pid 2>/dev/null)'
     )
     variables = {"stats_bind": "", "stats_socket": f"{folder}/sock"}
-    return Server(made(folder, "haproxy.cfg.tmpl", variables, (binary, "-c", "-q", "-f"), notify), [], port)
+    return Server(made(folder, "haproxy/haproxy.cfg.tmpl", variables, (binary, "-c", "-q", "-f"), notify), [], port)
 
 
 def caddy(folder: Path, port: int) -> Server:
@@ -83,7 +83,7 @@ def caddy(folder: Path, port: int) -> Server:
     config = ["--config", f"{folder}/lb.conf", "--adapter", "caddyfile"]
     reload = f"command:{binary} reload --address {admin} {' '.join(config)}"
     check = (binary, "validate", "--adapter", "caddyfile", "--config")
-    target = made(folder, "Caddyfile.tmpl", {"caddy_admin": admin}, check, reload)
+    target = made(folder, "caddy/Caddyfile.tmpl", {"caddy_admin": admin}, check, reload)
     return Server(target, [binary, "run", *config], port)
 
 
@@ -91,7 +91,7 @@ def nginx(folder: Path, port: int) -> Server:
     binary, errors = program("nginx"), ["-e", f"{folder}/error.log"]
     variables = {"nginx_pid": f"{folder}/pid", "nginx_logs": str(folder)}
     check = (binary, "-t", "-q", *errors, "-c")
-    target = made(folder, "nginx.conf.tmpl", variables, check, f"pidfile:SIGHUP:{folder}/pid")
+    target = made(folder, "nginx/nginx.conf.tmpl", variables, check, f"pidfile:SIGHUP:{folder}/pid")
     return Server(target, [binary, *errors, "-c", f"{folder}/lb.conf", "-g", "daemon off;"], port)
 
 
