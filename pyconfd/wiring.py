@@ -23,6 +23,7 @@ from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
 from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
+from pyconfd.status.listen import parse_listen
 from pyconfd.targets.absent import NoBalancer
 from pyconfd.targets.memory import Memory
 from pyconfd.targets.target import Target
@@ -124,6 +125,7 @@ def base_options(settings: Settings) -> PresetOptions:
         node_ports=settings.presets.backend_target is BackendTarget.NODE,
         node_address_types=settings.presets.node_address_types,
         listen_ports=tuple((int(first), int(last)) for first, _, last in ranges),
+        reserved_ports=frozenset({parse_listen(settings.status.listen).port} if settings.status.listen else ()),
         kube2lb=Kube2lbOptions(
             kube2lb.domain, kube2lb.default_lb_ip, kube2lb.default_port_mode, kube2lb.server_name_templates
         ),
@@ -131,15 +133,18 @@ def base_options(settings: Settings) -> PresetOptions:
 
 
 def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
-    """Give the options of the presets; the ports that the fragments bind for an empty cluster are the operator's."""
+    """Give the options of the presets.
+
+    The operator's ports are that of the status page and those that the fragments bind for an empty cluster.
+    """
     options = base_options(settings)
     try:
         empty = registry.translate(Snapshot(), settings.presets.use, options)
         text = compiled.render(empty, curdate="").rendering.text
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
-    reserved = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
-    return replace(options, reserved_ports=reserved)
+    bound = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
+    return replace(options, reserved_ports=options.reserved_ports | bound)
 
 
 def order_note(found: FragmentSet) -> str:

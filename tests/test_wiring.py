@@ -27,14 +27,14 @@ def _options(settings: Settings) -> PresetOptions:
 
 
 def test_ports_that_the_fragments_bind_by_themselves_are_the_operators() -> None:
-    assert _options(SHIPPED).reserved_ports == {80, 443, 8404}
+    assert _options(SHIPPED).reserved_ports == {80, 443, 8404, 9101}
     moved = replace(SHIPPED.templates, vars={"http_bind": "127.0.0.1:8080-8082", "https_bind": "", "stats_bind": ""})
-    assert _options(replace(SHIPPED, templates=moved)).reserved_ports == {8080, 8081, 8082}
+    assert _options(replace(SHIPPED, templates=moved)).reserved_ports == {8080, 8081, 8082, 9101}
 
 
-def test_fragments_that_need_objects_reserve_nothing(tmp_path: Path) -> None:
+def test_fragments_that_need_objects_reserve_only_the_status_page(tmp_path: Path) -> None:
     (tmp_path / "01.tmpl").write_text("frontend fe\n    bind :80\n{{ domains['shop.example.com'].proto }}\n")
-    assert _options(Settings(templates=TemplateSettings(dir=str(tmp_path)))).reserved_ports == frozenset()
+    assert _options(Settings(templates=TemplateSettings(dir=str(tmp_path)))).reserved_ports == {9101}
 
 
 def test_settings_reach_the_presets() -> None:

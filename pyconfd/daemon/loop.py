@@ -61,7 +61,9 @@ class Daemon:
         self._retry, self._retry_candidate, self._retry_restoring = (
             Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(3)
         )
-        self._retry_held = Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s)
+        self._retry_held, self._retry_contested = (
+            Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(2)
+        )
         self._stopping = False
         self._decided = False
         self._waits_for_start = False
@@ -118,7 +120,8 @@ class Daemon:
         return max(0.0, first - self._world.clock.monotonic())
 
     def _retries(self) -> tuple[float | None, ...]:
-        return self._retry.due_at, self._retry_candidate.due_at, self._retry_held.due_at
+        retries = (self._retry, self._retry_candidate, self._retry_held, self._retry_contested)
+        return tuple(retry.due_at for retry in retries)
 
     def step(self, posts: int) -> None:
         """Do what is due; ``posts`` changes of the cluster came since the last step."""
@@ -197,6 +200,7 @@ class Daemon:
             self._retry.clear()
             self._retry_candidate.clear()
             self._retry_held.clear()
+            self._retry_contested.clear()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
                 presets, options = self._settings.presets, self._world.base_options
                 self._world.targets.offer(registry.translate(snapshot, presets, options), guarded=True)
@@ -267,6 +271,7 @@ class Daemon:
         else:
             self._retry.clear()
         self._doubt(outcome)
+        self._ask_again_for_ports(done)
         if isinstance(outcome, Applied | Unchanged):
             self._retry_restoring.clear()
             self._show_last_good(())
@@ -288,6 +293,14 @@ class Daemon:
         elif not self._retry_held.standing(now):
             self._world.source.relist()
             self._retry_held.failed(Attempt("", outcome), now)
+
+    def _ask_again_for_ports(self, done: Reconciled) -> None:
+        """Try again while an object waits for a port: nobody tells when it comes free."""
+        now = self._world.clock.monotonic()
+        if not done.contested:
+            self._retry_contested.clear()
+        elif not self._retry_contested.standing(now):
+            self._retry_contested.failed(Attempt("", done.outcome), now)
 
     def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
         self._account.failure(outcome)

@@ -1,6 +1,6 @@
 """The main job, once: translate, render, guard, plan, check, apply. Read this first."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyconfd import guard
@@ -27,6 +27,10 @@ class Balancer(Protocol):
 
     def plan(self, rendering: Rendering) -> Plan:
         """Compare a rendering with what was applied, what is installed and what runs."""
+        ...
+
+    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
+        """Give the ports of new binds that somebody else on this host, or another bind of the rendering, has."""
         ...
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
@@ -62,12 +66,16 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried."""
+    """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
+
+    ``contested`` where an object did not get its port because somebody else on this host has it at present.
+    """
 
     outcome: Outcome
     context: Context
     digest: str = ""
     repeated: bool = False
+    contested: bool = False
 
 
 def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
@@ -77,22 +85,35 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     serving = last.generation if last else None
     try:
         # With the date of what serves, so that the date alone never makes a difference.
-        rendered = inputs.renderer.render(context, curdate=serving.curdate if serving else SOME_DATE)
+        comparable = serving.curdate if serving else SOME_DATE
+        rendered = inputs.renderer.render(context, curdate=comparable)
+        differs = serving is None or serving.digest != rendered.rendering.digest
+        contested = _contested_ports(rendered.rendering, context, balancer) if differs else frozenset()
+        if contested:
+            # Whoever asks for such a port goes without it, so that it stops nobody else.
+            options = replace(inputs.options, contested_ports=contested)
+            context = registry.translate(inputs.snapshot, inputs.presets, options)
+            rendered = inputs.renderer.render(context, curdate=comparable)
+            differs = serving is None or serving.digest != rendered.rendering.digest
         digest = rendered.rendering.digest
-        differs = serving is None or serving.digest != digest
         if inputs.last and _stands(inputs.last, digest, differs=differs):
-            return Reconciled(inputs.last.outcome, context, digest, repeated=True)
+            return Reconciled(inputs.last.outcome, context, digest, repeated=True, contested=bool(contested))
         if serving and differs and inputs.guarded:
             held = guard.judge(serving.census, context.census, digest=digest, allowed=inputs.allowed)
             if held:
-                return Reconciled(held, context, digest)
+                return Reconciled(held, context, digest, contested=bool(contested))
         curdate = inputs.curdate if serving is None or differs else serving.curdate
         if differs and rendered.used_curdate:
             rendered = inputs.renderer.render(context, curdate=curdate)
     except RejectedInput as error:
         return Reconciled(Rejected(Step.RENDER, error.problems), context)
     outcome = _apply(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
-    return Reconciled(outcome, context, digest)
+    return Reconciled(outcome, context, digest, contested=bool(contested))
+
+
+def _contested_ports(rendering: Rendering, context: Context, balancer: Balancer) -> frozenset[int]:
+    """Give the ports that objects ask for and cannot have at present."""
+    return balancer.contested_ports(rendering) & context.listen_ports if context.listen_ports else frozenset()
 
 
 def _stands(last: Attempt, digest: str, *, differs: bool) -> bool:

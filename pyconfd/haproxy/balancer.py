@@ -116,6 +116,11 @@ class Balancer:
         last = self.last_good()
         return diff.plan(rendering, last.rendering if last else None, self.observe(rendering.files))
 
+    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
+        """Give the ports of new binds of ``rendering`` that somebody else has already."""
+        wanted, held = binds_of(rendering.text), self._held_binds(self.observe(rendering.files))
+        return binds.contested_ports(wanted, held, self._host_facts(wanted, held))
+
     def check(self, rendering: Rendering) -> None:
         """Let HAProxy judge ``rendering``; nothing is installed.
 
@@ -211,19 +216,19 @@ class Balancer:
 
     def _judge_binds(self, rendering: Rendering, before: Observation) -> None:
         wanted, held = binds_of(rendering.text), self._held_binds(before)
-        addresses, ports = binds.addresses_and_ports(wanted, held)
-        facts = HostFacts()
-        if ports:
-            facts = host.gather(ports=ports, probe=addresses, ignore_pids=self._process.pids())
         problems = binds.judge(
             wanted,
             held,
-            facts,
+            self._host_facts(wanted, held),
             place_of=rendering.place_of,
             may_bind_low_ports=self._may_bind_low_ports(before.running),
         )
         if problems:
             raise RejectedInput(*problems, step=Step.BINDS)
+
+    def _host_facts(self, wanted: Sequence[Bind], held: Sequence[Bind]) -> HostFacts:
+        addresses, ports = binds.addresses_and_ports(wanted, held)
+        return host.gather(ports=ports, probe=addresses, ignore_pids=self._process.pids()) if ports else HostFacts()
 
     def _held_binds(self, before: Observation) -> tuple[Bind, ...]:
         """Give the binds that a reload inherits; where it is not known which text runs, those of all that may."""

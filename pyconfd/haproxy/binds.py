@@ -40,6 +40,16 @@ def judge(
     return tuple(problems)
 
 
+def contested_ports(new: Sequence[Bind], current: Sequence[Bind], facts: HostFacts) -> frozenset[int]:
+    """Give the ports of new binds that another process, or another proxy of the candidate, has already."""
+    held = [bind for bind in current if bind.judged]
+    judged = [bind for bind in new if bind.judged]
+    fresh = [bind for bind in judged if not any(_holds(other, bind) for other in held) and _is_literal(bind.address)]
+    contested = [later for _, later in _overlapping(judged)]
+    contested += [bind for bind in fresh if any(_taken(bind, held, facts))]
+    return frozenset(port for bind in contested for port in range(bind.first_port, bind.last_port + 1))
+
+
 def addresses_and_ports(binds: Sequence[Bind], current: Sequence[Bind]) -> tuple[frozenset[str], frozenset[int]]:
     """Give the literal addresses and the ports of new binds, about which the host has to be asked."""
     held = [bind for bind in current if bind.judged]
@@ -125,17 +135,20 @@ def _is_literal(address: str) -> bool:
 
 def _shared(binds: Sequence[Bind], place_of: Callable[[int], tuple[str, int]]) -> Iterator[Problem]:
     """Two proxies with one address and port are no error for HAProxy: the kernel deals connections out at random."""
-    ordered = sorted(
-        (bind for bind in binds if bind.judged), key=lambda bind: (bind.address, bind.interface, bind.first_port)
-    )
-    for first, second in pairwise(ordered):
-        same_socket = first.address == second.address and first.interface == second.interface
-        if not same_socket or second.first_port > first.last_port or first.proxy == second.proxy:
-            continue
-        earlier, later = sorted((first, second), key=lambda bind: bind.number)
+    for earlier, later in _overlapping([bind for bind in binds if bind.judged]):
         yield Problem(
             _place(later, place_of),
             f"{later.text} of {later.proxy} is also bound by {earlier.proxy} ({_place(earlier, place_of)}): "
             "connections would go to either at random",
             "give one of them another address or port, or join them in one frontend",
         )
+
+
+def _overlapping(binds: Sequence[Bind]) -> Iterator[tuple[Bind, Bind]]:
+    """Give pairs of binds of two proxies that ask for one socket, in the order of the text."""
+    ordered = sorted(binds, key=lambda bind: (bind.address, bind.interface, bind.first_port))
+    for first, second in pairwise(ordered):
+        same_socket = first.address == second.address and first.interface == second.interface
+        if same_socket and second.first_port <= first.last_port and first.proxy != second.proxy:
+            earlier, later = sorted((first, second), key=lambda bind: bind.number)
+            yield earlier, later

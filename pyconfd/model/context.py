@@ -45,8 +45,12 @@ class Census:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``names`` go to every template as they are; ``refused`` is sorted."""
+    """``names`` go to every template as they are; ``refused`` is sorted.
+
+    ``listen_ports`` are those that objects of the cluster are to be given, so none of the operator's.
+    """
 
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...] = ()
     census: Census = Census()
+    listen_ports: frozenset[int] = frozenset()

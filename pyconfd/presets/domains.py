@@ -75,7 +75,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Rea
         listen_port = _listen_port(claim, ports, options, refused)
         entries[claim.domain] = _entry(claim, endpoints, listen_port)
         claimed += sum(endpoint.state == "ready" for endpoint in endpoints)
-    return Reading({"domains": dict(sorted(entries.items()))}, tuple(sorted(refused)), claimed)
+    return Reading({"domains": dict(sorted(entries.items()))}, tuple(sorted(refused)), claimed, frozenset(ports))
 
 
 def _entry(claim: _Claim, endpoints: tuple[EndpointView, ...], listen_port: int | None) -> dict[str, Any]:
@@ -187,7 +187,9 @@ def _listen_port(claim: _Claim, taken: dict[int, _Claim], options: PresetOptions
     if not any(first <= port <= last for first, last in options.listen_ports):
         reason, detail = RefusalReason.INVALID_VALUE, "this port is not in the setting presets.listen_ports"
     elif port in options.reserved_ports:
-        detail = "the operator's fragments bind this port; choose another with pyconfd.io/listen-port"
+        detail = "the load balancer itself uses this port; choose another with pyconfd.io/listen-port"
+    elif port in options.contested_ports:
+        detail = "another program on the load balancer listens there; choose another with pyconfd.io/listen-port"
     elif port in taken:
         detail = f"{taken[port].ref} ({taken[port].domain}) listens there; choose another with pyconfd.io/listen-port"
     if detail:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import (
@@ -84,7 +85,7 @@ def join(service: Service | None, slices: list[EndpointSlice], *, cluster: str) 
     for item in slices:
         views = _endpoint_views(item, cluster=cluster, refused=refused)
         for of_slice in item.ports or ():
-            if of_slice.port:
+            if _is_port(of_slice.port):
                 key = (of_slice.name or "", of_slice.protocol or "TCP")
                 numbers.setdefault(key, of_slice.port)
                 _collect(by_port.setdefault(key, {}), views, of_slice.port)
@@ -112,12 +113,17 @@ def _collect(known: dict[tuple[str, int], EndpointView], views: Iterable[Endpoin
             known[view.address, port] = entry
 
 
+def _is_port(number: int | None) -> TypeGuard[int]:
+    """Say whether this is a port: the API server sees to it, a file or a lying server does not."""
+    return number is not None and 0 < number < 65536
+
+
 def _ports_of_slices(slices: Iterable[EndpointSlice]) -> Iterator[ServicePort]:
     seen = set()
     for item in slices:
         for port in item.ports or ():
             key = (port.name or "", port.protocol or "TCP")
-            if port.port and key not in seen:
+            if _is_port(port.port) and key not in seen:
                 seen.add(key)
                 yield _service_port(port)
 

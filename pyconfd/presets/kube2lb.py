@@ -192,6 +192,10 @@ def _ports(
             detail = "not a port from 1 to 65535 with protocol TCP, UDP or SCTP"
             refused.append(_refusal(ref, "spec.ports", str(port.port), RefusalReason.INVALID_VALUE, detail))
             continue
+        if port.port in options.contested_ports and port.protocol == "TCP":
+            detail = "another program on the load balancer listens there; choose another port"
+            refused.append(_refusal(ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
+            continue
         if options.node_ports and not port.node_port:
             detail = "traffic goes to node ports (presets.backend_target) but this port has none"
             refused.append(_refusal(ref, "spec.ports", str(port.port), RefusalReason.NO_NODE_PORT, detail))

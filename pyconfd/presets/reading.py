@@ -16,7 +16,8 @@ class PresetOptions:
 
     ``node_ports``: send traffic to node ports instead of pods. ``node_address_types``: which address of a node, first
     match wins. ``listen_ports``: inclusive ranges that an annotation may ask for. ``reserved_ports``: ports that the
-    fragments bind by themselves. ``kube2lb`` is for the preset of that name.
+    operator uses: his fragments bind them, or pyconfd's own status page. ``contested_ports``: ports that somebody else
+    on this host listens on. ``kube2lb`` is for the preset of that name.
     """
 
     node_ports: bool = False
@@ -24,15 +25,20 @@ class PresetOptions:
     listen_ports: tuple[tuple[int, int], ...] = ((1024, 32767),)
     reserved_ports: frozenset[int] = frozenset()
     kube2lb: Kube2lbOptions = field(default_factory=Kube2lbOptions)
+    contested_ports: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The names for templates, what was refused, and the number of ready endpoints behind what was claimed."""
+    """The names for templates, what was refused, and the number of ready endpoints behind what was claimed.
+
+    ``listen_ports`` are those that objects of the cluster are to be given.
+    """
 
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...]
     claimed: int
+    listen_ports: frozenset[int] = frozenset()
 
 
 class Preset(Protocol):

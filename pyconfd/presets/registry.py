@@ -57,6 +57,7 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
     given: dict[str, object] = {"cluster": translated.view}
     refused: list[Refusal] = list(translated.refused)
     claimed = 0
+    listen_ports: frozenset[int] = frozenset()
     for name in reversed(names):
         reading = PRESETS[name].read(snapshot, translated, options)
         if name not in reading.names:
@@ -64,10 +65,11 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
         given.update(reading.names)
         refused.extend(reading.refused)
         claimed += reading.claimed
+        listen_ports |= reading.listen_ports
     total = sum(
         endpoint.state == "ready"
         for service in translated.view.services
         for port in service.ports
         for endpoint in port.endpoints
     )
-    return Context(MappingProxyType(given), tuple(sorted(set(refused))), Census(claimed, total))
+    return Context(MappingProxyType(given), tuple(sorted(set(refused))), Census(claimed, total), listen_ports)

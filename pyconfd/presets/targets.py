@@ -24,7 +24,7 @@ def of_port(
 def _node_ports(
     port: PortView, service: Service | None, nodes: tuple[NodeView, ...], options: PresetOptions
 ) -> tuple[EndpointView, ...]:
-    if not port.node_port:
+    if not 0 < port.node_port < 65536:
         return ()
     local = service is not None and service.spec.external_traffic_policy == "Local"
     homes = {endpoint.node for endpoint in port.endpoints if endpoint.state == "ready"}

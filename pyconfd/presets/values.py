@@ -23,10 +23,9 @@ def host_name(value: str) -> str:
         ValueError: It is none of these; the message says what was expected.
     """
     name = value.strip().lower().removesuffix(".")
-    try:
-        return str(ip_address(name.removeprefix("[").removesuffix("]")))
-    except ValueError:
-        pass
+    # An address with a zone is none here: Python takes any text for a zone, line breaks too.
+    if parsed := address(name.removeprefix("[").removesuffix("]")):
+        return str(parsed)
     if len(name) > 253 or not _HOST_NAME.fullmatch(name) or name.replace(".", "").isdigit():
         raise ValueError("not a host name: expected letters, digits, '-' and '.', for example shop.example.com")
     return name
@@ -41,7 +40,8 @@ def protocol(value: str) -> str:
     word = value.strip()
     if not _PROTOCOL.fullmatch(word):
         raise ValueError("not a protocol: expected one word such as http, https or redis")
-    return word
+    # HTTP is http; any other word is the operator's own, and compared as it is written.
+    return word.lower() if word.lower() in {"http", "https"} else word
 
 
 def port_number(value: str) -> int:

@@ -51,10 +51,14 @@ _TEMPLATE_FAULTS = (
     MemoryError,
     NameError,
     RuntimeError,
+    SyntaxError,
     TypeError,
     ValueError,
 )
-"""What an expression in a template can raise."""
+"""What an expression in a template can raise; SyntaxError is an included file's, see below."""
+
+_COMPILE_FAULTS = (MemoryError, OverflowError, RecursionError, SyntaxError, ValueError)
+"""What Python says to a template that Jinja took: ``{% break %}`` outside of a loop, too deep nesting, huge numbers."""
 
 _MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 _REFUSED = re.compile("[\0\r\ud800-\udfff]")
@@ -102,6 +106,9 @@ class Renderer:
                     self._templates[fragment.name] = self._environment.get_template(fragment.name)
                 except TemplateSyntaxError as error:
                     problems.append(syntax_problem(error, self._environment, fragment.name))
+                except _COMPILE_FAULTS as error:
+                    remedy = "see whether a tag is where it may not be, or nested too deeply"
+                    problems.append(Problem(fragment.name, f"does not compile: {error}", remedy))
         if problems:
             raise RejectedInput(*problems)
 

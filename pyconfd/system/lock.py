@@ -16,13 +16,15 @@ class StateLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock, unless this object holds it already.
+        """Take the lock, unless this object holds it already; anew where somebody removed its file.
 
         Raises:
             TransientError: another process holds it (the message names it), or the directory cannot be written.
         """
         if self._descriptor is not None:
-            return
+            if self._is_in_place(self._descriptor):
+                return
+            self.release()
         try:
             self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
@@ -45,6 +47,13 @@ class StateLock:
             os.close(descriptor)
             raise TransientError(problem_of(str(self._path), error)) from error
         self._descriptor = descriptor
+
+    def _is_in_place(self, descriptor: int) -> bool:
+        """Say whether others would meet this lock: it is on the file, and not on its name."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._path.lstat())
+        except OSError:
+            return False
 
     def release(self) -> None:
         """Give the lock back."""

@@ -1,6 +1,7 @@
 """Fakes of the loop's ports. The balancer's follows the contract in ``test_balancer_contract.py``."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -109,6 +110,7 @@ class FakeBalancer:
         self.disk = disk or FakeDisk()
         self.broken: ApplyError | None = None
         self.takes_s = 0.25
+        self.taken_ports: frozenset[int] = frozenset()
         self.attempts: list[tuple[float, str]] = []
         self.checks = 0
         self._progress: Callable[[], None] = lambda: None
@@ -130,6 +132,10 @@ class FakeBalancer:
         digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in self.disk.files.items()}
         running = Running(self.disk.loaded, self.disk.worker, master_pid=1) if self.disk.worker else NotRunning()
         return diff.plan(rendering, last.rendering if last else None, Observation(self.disk.conf, running, digests))
+
+    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
+        bound = frozenset(int(port) for port in re.findall(r"^ *bind \S*:([0-9]+)", rendering.text, re.MULTILINE))
+        return bound & self.taken_ports
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
         number = max((stored.generation.number for stored in self.disk.history), default=0) + 1

@@ -6,7 +6,7 @@ from pyconfd.model.context import Census, RefusalReason
 from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Unchanged
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.model.snapshot import Key
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.daemon.fakes import DATED, FIRST, TEMPLATE, FakeBalancer, cluster
@@ -187,3 +187,47 @@ def test_nothing_runs_and_the_history_is_empty_so_it_is_the_first() -> None:
     done = run(balancer)
     assert isinstance(done.outcome, Applied)
     assert done.outcome.plan.reasons == (FIRST, ReloadReason.PROCESS_BEHIND)
+
+
+PORTS = """frontend fe
+    bind :8000
+{% for domain, items in domains.items() if items.listen_port %}
+frontend {{ domain }}
+    bind :{{ items.listen_port }}
+{% endfor %}
+{% for domain, items in domains.items() %}
+# {{ domain }} {{ items.ips }}
+{% endfor %}
+"""
+
+
+def _with_ports(*addresses: str) -> Snapshot:
+    cache = {"domain": "cache", "proto": "redis", "pyconfd.io/listen-port": "6379"}
+    bad = {"domain": "bad", "proto": "redis", "pyconfd.io/listen-port": "9100"}
+    return objects.snapshot(
+        objects.service("cache", cache),
+        objects.slice_("cache", *(objects.endpoint(address) for address in addresses)),
+        objects.service("bad", bad),
+        objects.slice_("bad", objects.endpoint("192.0.2.99")),
+    )
+
+
+def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -> None:
+    balancer = FakeBalancer()
+    balancer.taken_ports = frozenset({9100, 8000})
+    first = run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.10"))
+    assert isinstance(first.outcome, Applied)
+    assert first.contested
+    assert "bind :6379" in (balancer.disk.conf or "")
+    assert "bind :9100" not in (balancer.disk.conf or "")
+    (refusal,) = first.context.refused
+    assert (refusal.ref.name, refusal.value, refusal.reason) == ("bad", "9100", RefusalReason.PORT_TAKEN)
+
+    assert isinstance(run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.10")).outcome, Unchanged)
+    assert isinstance(run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.11")).outcome, Applied)
+
+    balancer.taken_ports = frozenset()
+    freed = run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.11"))
+    assert isinstance(freed.outcome, Applied)
+    assert not freed.contested
+    assert "bind :9100" in (balancer.disk.conf or "")

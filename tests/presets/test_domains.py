@@ -246,6 +246,13 @@ class TestConflicts:
 
 
 class TestStrangersValues:
+    def test_http_is_meant_in_any_case(self) -> None:
+        found = domains(
+            service("web", {"domain": "shop.example.com", "proto": "HTTP"}), slice_("web", endpoint("10.0.0.1"))
+        )
+
+        assert found["shop.example.com"]["proto"] == "http"
+
     @pytest.mark.parametrize(
         "domain",
         [
@@ -265,6 +272,8 @@ class TestStrangersValues:
             "1.2.3.4.5",
             "\u2170.example.com",
             "\u0000",
+            "fe80::1%x\nfrontend evil\n    bind *:6666\n#",
+            "[fe80::1%eth0]",
         ],
     )
     def test_a_domain_that_is_no_host_name_is_refused_and_the_rest_goes_on(self, domain: str) -> None:
@@ -373,3 +382,13 @@ def test_the_census_counts_what_is_ready() -> None:
     )
 
     assert (context.census.claimed, context.census.total) == (1, 3)
+
+
+@pytest.mark.parametrize("number", [-1, 65536, 10**12])
+def test_a_port_that_is_none_stops_nobody(number: int) -> None:
+    """The API server lets none through; a file, or a server that lies, does."""
+    found = domains(
+        service("bad", {"domain": "bad.example.com", "proto": "http"}),
+        slice_("bad", endpoint("10.0.0.1"), ports=[EndpointPort("web", number, "TCP")]),
+    )
+    assert found["bad.example.com"]["endpoints"] == []

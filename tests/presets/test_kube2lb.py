@@ -273,6 +273,17 @@ class TestSanityChecks:
     def test_what_is_no_address_is_refused(self, address: str) -> None:
         assert services(service(type_="LoadBalancer", address=address), with_pod(), host=HOST) == {}
 
+    def test_a_port_of_another_program_is_refused_and_the_other_ports_go_on(self) -> None:
+        ports = (HTTP, ServicePort("admin", 81, "web", 30081))
+        context = read(
+            service(ports=ports),
+            with_pod(ports=(SLICE_HTTP, EndpointPort("admin", 8081, "TCP"))),
+            options=PresetOptions(contested_ports=frozenset({80})),
+        )
+
+        assert [item.port.port for item in context.names["services"]] == [81]
+        assert [(r.value, r.reason) for r in context.refused] == [("80", RefusalReason.PORT_TAKEN)]
+
     def test_the_others_go_on(self) -> None:
         bad = service("bad", type_="LoadBalancer", address="192.0.2.99")
         found = services(bad, with_pod("bad"), service(), with_pod(address="10.0.0.2"), host=HOST)

@@ -213,6 +213,23 @@ class TestErrors:
         assert found[1].remedy == "did you mean 'quote'?"
         assert found[2].remedy == "did you mean 'from' or 'for'?"
 
+    @pytest.mark.parametrize(
+        "template",
+        [
+            "{% break %}",
+            "{% macro m(a, a) %}{% endmacro %}",
+            "{{ " + "9" * 5000 + " }}",
+            "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
+            "{% for a in [1] %}" * 25 + "{% endfor %}" * 25,
+            "{% if 1 %}" * 120 + "{% endif %}" * 120,
+        ],
+        ids=["break", "argument", "number", "brackets", "loops", "ifs"],
+    )
+    def test_what_jinja_takes_and_python_does_not(self, template: str) -> None:
+        assert problem(template).place == "02-http.tmpl"
+        (found,) = problems({"02-http.tmpl": "{% include 'part' %}"}, includable={"part": template})
+        assert found.place == "02-http.tmpl line 1"
+
     def test_failures_of_all_fragments_at_once(self) -> None:
         found = problems({"1.tmpl": "{{ a }}", "2.tmpl": "fine", "3.tmpl": "\n{{ b }}"})
         assert [one.place for one in found] == ["1.tmpl line 1", "3.tmpl line 2"]

@@ -41,9 +41,12 @@ from pyconfd.sources.kubernetes.decode import (
     decode_list,
 )
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure, failure_of_status
-from pyconfd.sources.kubernetes.transport import SilenceError
+from pyconfd.sources.kubernetes.transport import MAX_LIST_BYTES, SilenceError
 
 log = structlog.get_logger(__name__)
+
+WHOLE_LIST_S = 600.0
+"""How long all pages of a list may take together; API servers let continue tokens expire after 5 to 10 minutes."""
 
 
 class _Stage(IntEnum):
@@ -180,20 +183,27 @@ class Reflector:
 
     def _pages(self, lease: Lease, limit: int) -> list[ListPage]:
         pages: list[ListPage] = []
-        token = ""
+        token, tokens, total_bytes = "", set[str](), 0
+        ends_s = self._clock.monotonic() + WHOLE_LIST_S
         while True:
             params: dict[str, str | int] = dict(self._params)
             if limit:
                 params["limit"] = limit
             if token:
                 params["continue"] = token
-            page = decode_list(self.resource, lease.connection.list_page(self._path, params), self._cluster)
+            body = lease.connection.list_page(self._path, params)
+            page = decode_list(self.resource, body, self._cluster)
             pages.append(page)
             if not page.continue_token:
                 return pages
-            if page.continue_token == token:
-                raise ApiError(Failure.BAD_ANSWER, self._path, "the list has no end: its continue token came twice")
+            total_bytes += len(body)
+            if page.continue_token in tokens:
+                raise ApiError(Failure.BAD_ANSWER, self._path, "the list has no end: a continue token came twice")
+            if total_bytes > MAX_LIST_BYTES or self._clock.monotonic() > ends_s:
+                message = f"the list does not end: {len(pages)} pages, {total_bytes} bytes until now"
+                raise ApiError(Failure.BAD_ANSWER, self._path, message)
             token = page.continue_token
+            tokens.add(token)
 
     def _watch(self, step: Watch) -> Outcome:
         started_s = self._clock.monotonic()
