@@ -13,7 +13,7 @@ PRESET ?=
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: packages-demo venv ## run the main job on an embedded cluster, under a minute (KEEP=1 stays up; PRESET=kubefigurator ...)
+demo: packages-demo venv ## run the main job on an embedded cluster, under a minute (KEEP=1 stays up; PRESET=kubefigurator|kube2lb)
 	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep) $(if $(PRESET),--preset=$(PRESET))
 
 test: packages-test venv ## the whole suite
@@ -25,7 +25,7 @@ packages-demo:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy
 
 packages-test:
-	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client
 
 $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)

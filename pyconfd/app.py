@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,15 @@ from pyconfd import __version__, guard, sharing, wiring
 from pyconfd import fragments as shipped
 from pyconfd.daemon.loop import EXIT_OK, Daemon, LoopSettings
 from pyconfd.daemon.notify import SystemdNotifier
-from pyconfd.daemon.ports import World
+from pyconfd.daemon.ports import RestoringBalancer, World
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import haproxy_version
 from pyconfd.haproxy.marker import mark
 from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Stored
-from pyconfd.model.plan import Noop, Plan
-from pyconfd.model.rendering import OutputFile, Piece
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
+from pyconfd.model.rendering import FragmentSet, OutputFile, Piece
 from pyconfd.model.status import Phase
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.sources.file import write_snapshot
@@ -38,6 +38,7 @@ from pyconfd.status.logging import configure
 from pyconfd.status.report import StatusFile, read_report
 from pyconfd.status.server import StatusServer
 from pyconfd.status.text import render_text
+from pyconfd.targets.worker import Targets as Workers
 from pyconfd.wiring import Holds, SystemClock
 
 log = structlog.get_logger(__name__)
@@ -127,13 +128,14 @@ class _Instance:
         for note in resolved.notes:
             log.warning("settings.noted", note=note)
         with ExitStack() as stack:
-            balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
+            targets = wiring.targets(settings)
+            balancer = wiring.balancer(settings, targets)
             stack.callback(balancer.close)
             for problem in balancer.startup():
                 log.warning("setup.problem", place=problem.place, problem=problem.message, remedy=problem.remedy)
             page = _StatusPage()
             stack.callback(page.stop)
-            self._daemon = _daemon(settings, balancer, notifier, page)
+            self._daemon = _daemon(settings, balancer, notifier, page, wiring.workers(settings, targets))
             if settings.status.listen:
                 page.serve(StatusServer(settings.status.listen, self._daemon.status))
             self._parts = stack.pop_all()
@@ -145,7 +147,9 @@ class _Instance:
             return self._daemon.run()
 
 
-def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier, page: "_StatusPage") -> Daemon:
+def _daemon(
+    settings: Settings, balancer: RestoringBalancer, notifier: SystemdNotifier, page: "_StatusPage", targets: Workers
+) -> Daemon:
     holds = Holds(settings.runtime_dir)
     holds.prepare()
     status_file = StatusFile(settings.runtime_dir)
@@ -161,15 +165,23 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier, p
         balancer=balancer,
         notifier=notifier,
         clock=SystemClock(),
-        read_fragments=SettledFragments(settings.templates.dir, lambda: time.sleep(_SETTLING_S)).read,
+        read_fragments=_fragments_reader(settings),
         make_renderer=lambda found: wiring.renderer(settings, found),
         preset_options=lambda renderer: wiring.preset_options(settings, renderer),
         allowed_holds=holds.allowed,
         forget_holds=holds.forget,
         publish=status_file.update,
-        other_problems=page.problems,
+        other_problems=lambda: (*page.problems(), *targets.problems()),
+        targets=targets,
+        base_options=wiring.base_options(settings),
     )
     return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
+
+
+def _fragments_reader(settings: Settings) -> Callable[[], FragmentSet]:
+    if not wiring.serves_haproxy(settings):
+        return lambda: FragmentSet(())
+    return SettledFragments(settings.templates.dir, lambda: time.sleep(_SETTLING_S)).read
 
 
 class _Signals:
@@ -251,17 +263,24 @@ def _log_for_command() -> None:
 
 
 def render_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Rendered:
-    """Render; from the cluster where no file is named."""
+    """Render; from the cluster where no file is named. Without haproxy, what the targets' templates give."""
     _log_for_command()
     once = wiring.render_once(settings, snapshot_files, None)
     rendering = once.rendered.rendering
+    if not wiring.serves_haproxy(settings):
+        pieces = tuple(Piece(target.settings.name, text) for target, text in wiring.render_targets(settings, once))
+        return Rendered("".join(piece.text for piece in pieces), pieces, (), once.refused, once.notes)
     return Rendered(rendering.text, rendering.pieces, rendering.files, once.refused, once.notes)
 
 
 def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> CheckReport:
-    """Render and let HAProxy check."""
+    """Render and let HAProxy check, and the command of each target."""
     _log_for_command()
     once = wiring.render_once(settings, snapshot_files, None)
+    for target, text in wiring.render_targets(settings, once):
+        target.check(text)
+    if not wiring.serves_haproxy(settings):
+        return CheckReport(once.refused, once.notes, "")
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
     balancer.check(once.rendered.rendering)
     # From files it may be judged anywhere; from the cluster it is meant for this machine.
@@ -273,6 +292,8 @@ def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> CheckRepo
 def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport:
     """Render, check and compare with what is applied."""
     _log_for_command()
+    if not wiring.serves_haproxy(settings):
+        return _plan_targets(settings, wiring.render_once(settings, snapshot_files, None))
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
     last = balancer.last_good()
     once = wiring.render_once(settings, snapshot_files, last.generation.curdate if last else None)
@@ -282,11 +303,32 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport
         balancer.check(rendering)
     installed = balancer.observe(rendering.files).installed_text or ""
     wanted = mark(rendering.text, rendering.digest)
-    lines = difflib.unified_diff(
-        installed.splitlines(), wanted.splitlines(), settings.haproxy.conf, "what would be written", lineterm=""
-    )
+    beside = _plan_targets(settings, once)
+    if isinstance(plan, Noop):
+        plan = beside.plan
     notes = (*once.notes, *_hold_note(settings, last, once))
-    return PlanReport(plan, "".join(f"{line}\n" for line in lines), once.refused, notes)
+    diff = _difference(installed, wanted, settings.haproxy.conf) + beside.diff
+    return PlanReport(plan, diff, once.refused, notes)
+
+
+def _plan_targets(settings: Settings, once: wiring.Once) -> PlanReport:
+    """Compare what the targets' templates give with their files; the checks judge what differs."""
+    diffs = {}
+    for target, text in wiring.render_targets(settings, once):
+        diff = _difference(target.installed_text(), text, target.settings.output)
+        if diff:
+            target.check(text)
+            diffs[target.settings.name] = diff
+    details = tuple(f"target {name}" for name in diffs)
+    plan = Reload((ReloadReason.TEXT_CHANGED,), details) if diffs else Noop()
+    return PlanReport(plan, "".join(diffs.values()), once.refused, once.notes)
+
+
+def _difference(installed: str, wanted: str, path: str) -> str:
+    lines = difflib.unified_diff(
+        installed.splitlines(), wanted.splitlines(), path, "what would be written", lineterm=""
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _hold_note(settings: Settings, last: Stored | None, once: wiring.Once) -> Iterator[str]:

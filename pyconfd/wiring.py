@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pyconfd.errors import PyconfdError
+from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.certificates import CertificateFiles
 from pyconfd.haproxy.host import gather_addresses
 from pyconfd.haproxy.sections import binds
@@ -16,15 +17,20 @@ from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.presets import registry
+from pyconfd.presets.kube2lb_names import Kube2lbOptions
 from pyconfd.presets.reading import KubefiguratorOptions, PortRanges, PresetOptions
 from pyconfd.render.engine import Rendered, Renderer, RenderOptions
 from pyconfd.render.order import order_differs
-from pyconfd.settings import BackendTarget, Settings, UndefinedMode
+from pyconfd.settings import BackendTarget, Enabled, Settings, TargetSettings, UndefinedMode
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
 from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
 from pyconfd.status.listen import parse_listen
+from pyconfd.targets.absent import NoBalancer
+from pyconfd.targets.memory import Memory
+from pyconfd.targets.target import Target
+from pyconfd.targets.worker import Targets, TargetWorker
 
 ONCE_TIMEOUT_S = 30.0
 """How long a command waits for a whole view of the cluster."""
@@ -51,20 +57,83 @@ def resources(settings: Settings) -> frozenset[Resource]:
     return registry.resources_of(settings.presets.use, secrets=bool(settings.kubernetes.secret_namespaces))
 
 
+def serves_haproxy(settings: Settings) -> bool:
+    """Say whether haproxy is served: unless that is switched off, or ``[target]`` names what is served instead."""
+    return settings.haproxy.enabled is Enabled.YES or (
+        settings.haproxy.enabled is Enabled.AUTO and not settings.target.template
+    )
+
+
+def targets(settings: Settings) -> tuple[Target, ...]:
+    """Give the load balancers beside haproxy, or instead of it; ``[target]`` first."""
+    single = settings.target
+    first = (
+        (TargetSettings("target", single.template, single.output, single.notify, single.check, single.timeout_s),)
+        if single.template
+        else ()
+    )
+    return tuple(
+        Target(item, _render_options(settings, str(Path(item.output).parent)), Memory(settings.state_dir, item.name))
+        for item in (*first, *settings.targets)
+    )
+
+
+def workers(settings: Settings, found: tuple[Target, ...]) -> Targets:
+    """Give the threads that apply the targets."""
+    limits = settings.apply
+    return Targets(
+        tuple(TargetWorker(target, retry_min_s=limits.retry_min_s, retry_max_s=limits.retry_max_s) for target in found)
+    )
+
+
+def balancer(settings: Settings, found: tuple[Target, ...]) -> Balancer | NoBalancer:
+    """Give haproxy, or what stands in its place."""
+    if serves_haproxy(settings):
+        return Balancer(settings.haproxy, settings.apply, settings.state_dir)
+    return NoBalancer(settings.state_dir, lambda: tuple(target.applied() for target in found))
+
+
 def fragments(settings: Settings) -> FragmentSet:
-    """Read the template directory; raises TransientError."""
+    """Read the template directory, nothing where haproxy is not served; raises TransientError."""
+    if not serves_haproxy(settings):
+        return FragmentSet(())
     return read_fragments(settings.templates.dir)
 
 
 def renderer(settings: Settings, found: FragmentSet) -> Renderer:
     """Compile the fragments; raises RejectedInput."""
-    options = RenderOptions(
-        files_dir=settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files"),
+    files_dir = settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files")
+    return Renderer(found, _render_options(settings, files_dir))
+
+
+def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
+    return RenderOptions(
+        files_dir=files_dir,
         lenient=settings.templates.undefined is UndefinedMode.LENIENT,
         trim_blocks=settings.templates.trim_blocks,
         variables=settings.templates.vars,
     )
-    return Renderer(found, options)
+
+
+def base_options(settings: Settings) -> PresetOptions:
+    """Give what the settings alone say to the presets."""
+    kube2lb, kubefigurator = settings.kube2lb, settings.kubefigurator
+    return PresetOptions(
+        node_ports=settings.presets.backend_target is BackendTarget.NODE,
+        node_address_types=settings.presets.node_address_types,
+        listen_ports=_ranges(settings.presets.listen_ports),
+        reserved_ports=frozenset({parse_listen(settings.status.listen).port} if settings.status.listen else ()),
+        kube2lb=Kube2lbOptions(
+            kube2lb.domain, kube2lb.default_lb_ip, kube2lb.default_port_mode, kube2lb.server_name_templates
+        ),
+        kubefigurator=KubefiguratorOptions(
+            cluster=kubefigurator.cluster or settings.kubernetes.cluster,
+            ssl_dir=kubefigurator.ssl_dir,
+            ca_file=kubefigurator.ca_file,
+            node_ports=kubefigurator.backend_target is BackendTarget.NODE,
+            listen_ports=_ranges(kubefigurator.listen_ports),
+        ),
+    )
 
 
 def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
@@ -72,20 +141,7 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
 
     The operator's ports are that of the status page and those that the fragments bind for an empty cluster.
     """
-    own = settings.kubefigurator
-    options = PresetOptions(
-        node_ports=settings.presets.backend_target is BackendTarget.NODE,
-        node_address_types=settings.presets.node_address_types,
-        listen_ports=_ranges(settings.presets.listen_ports),
-        reserved_ports=frozenset({parse_listen(settings.status.listen).port} if settings.status.listen else ()),
-        kubefigurator=KubefiguratorOptions(
-            cluster=own.cluster or settings.kubernetes.cluster,
-            ssl_dir=own.ssl_dir,
-            ca_file=own.ca_file,
-            node_ports=own.backend_target is BackendTarget.NODE,
-            listen_ports=_ranges(own.listen_ports),
-        ),
-    )
+    options = base_options(settings)
     try:
         empty = registry.translate(Snapshot(), settings.presets.use, options)
         text = compiled.render(empty, curdate="").rendering.text
@@ -168,6 +224,13 @@ def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: st
     rendered = compiled.render(context, curdate=clock.date(clock.now()) if curdate is None else curdate)
     notes = tuple(note for note in (order_note(found), *preset_notes(settings)) if note)
     return Once(snapshot, context, rendered, tuple(sorted({*context.refused, *unreadable})), notes)
+
+
+def render_targets(settings: Settings, once: Once) -> tuple[tuple[Target, str], ...]:
+    """Render every target from what was read once; raises RejectedInput or TransientError."""
+    clock = SystemClock()
+    curdate = clock.date(clock.now())
+    return tuple((target, target.render(once.context, curdate=curdate)) for target in targets(settings))
 
 
 class Holds:

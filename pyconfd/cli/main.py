@@ -151,7 +151,8 @@ def check(ctx: click.Context, /, snapshots: tuple[str, ...], **_: object) -> int
     report = _outside(ctx).app().check_once(settings, snapshots)
     print_notes(report.notes)
     print_refused(report.refused)
-    print_text(f"The configuration is good: HAProxy {report.haproxy_version} accepts it.")
+    who = f"HAProxy {report.haproxy_version} accepts it" if report.haproxy_version else "the targets' checks accept it"
+    print_text(f"The configuration is good: {who}.")
     return Exit.OK
 
 

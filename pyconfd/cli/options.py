@@ -52,18 +52,40 @@ OPTIONS: Mapping[str, click.Option] = {row.path: _option(row) for row in TABLE.v
 COMMON: tuple[str, ...] = tuple(row.path for row in TABLE.values() if row.old_env)
 """The settings that the help of the whole program shows: those that python-confd had."""
 
+_SINGLE_DASH = frozenset(flag[1:] for row in TABLE.values() for flag in row.flags) | {"-version"}
+_KUBE2LB_OUTPUT = TABLE["target.output"].flags[0]
+
 _BOOLEAN_FLAGS = frozenset(flag for row in TABLE.values() if isinstance(row.kind, Boolean) for flag in row.flags)
 
 
 def with_values_for_booleans(arguments: Iterable[str]) -> list[str]:
-    """Give the arguments with ``=true`` behind each boolean flag that no true or false follows."""
-    given = list(arguments)
+    """Give the arguments as they are parsed here: single-dash flags as double-dash ones, booleans with a value."""
+    given = _with_double_dashes(list(arguments))
     end = given.index("--") if "--" in given else len(given)
     words = TRUE_WORDS | FALSE_WORDS
     result = []
     for argument, following in itertools.pairwise([*given[:end], ""]):
         bare = argument in _BOOLEAN_FLAGS and following.lower() not in words
         result.append(f"{argument}=true" if bare else argument)
+    return result + given[end:]
+
+
+def _with_double_dashes(given: list[str]) -> list[str]:
+    """Give the arguments with kube2lb's single-dash flags (``-kubecfg``, ``-notify=...``) as they are written here.
+
+    Its ``-config`` named the output and not pyconfd's settings; it is taken so where ``-template`` stands beside it.
+    """
+    end = given.index("--") if "--" in given else len(given)
+    bare = [argument.partition("=") for argument in given[:end]]
+    as_kube2lb = any(name == "-template" for name, _, _ in bare)
+    result = []
+    for name, sign, value in bare:
+        if name == "-config" and as_kube2lb:
+            result.append(f"{_KUBE2LB_OUTPUT}{sign}{value}")
+        elif name in _SINGLE_DASH:
+            result.append(f"-{name}{sign}{value}")
+        else:
+            result.append(f"{name}{sign}{value}")
     return result + given[end:]
 
 

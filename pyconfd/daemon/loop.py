@@ -1,6 +1,6 @@
 """The loop around :func:`pyconfd.daemon.reconcile.reconcile`: when to run it, and what to say about it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -17,6 +17,7 @@ from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step
 from pyconfd.model.plan import Noop
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
+from pyconfd.presets import registry
 from pyconfd.settings import ApplySettings, TotalLoss
 
 log = structlog.get_logger(__name__)
@@ -83,7 +84,8 @@ class Daemon:
 
     def status(self) -> Status:
         """Give the state as of now; safe to call from other threads."""
-        return self._account.at(self._world.clock.now(), self._world.source.health())
+        status = self._account.at(self._world.clock.now(), self._world.source.health())
+        return replace(status, targets=self._world.targets.states())
 
     def stop(self) -> None:
         """Ask the loop to end; safe to call from other threads and from signal handlers."""
@@ -101,11 +103,13 @@ class Daemon:
             return EXIT_BUG
         finally:
             self._world.source.stop()
+            self._world.targets.stop()
         return EXIT_OK
 
     def start(self) -> None:
         """Begin to read the cluster."""
         self._world.balancer.report_progress(self._progressed)
+        self._world.targets.start(self._mailbox.nudge)
         self._world.source.start(self._mailbox.post)
 
     def wait_s(self) -> float:
@@ -197,6 +201,9 @@ class Daemon:
             self._retry_candidate.clear()
             self._retry_held.clear()
             self._retry_contested.clear()
+            if snapshot is not None:  # haproxy's fragments keep no target waiting
+                presets, options = self._settings.presets, self._world.base_options
+                self._world.targets.offer(registry.translate(snapshot, presets, options), guarded=True)
             if fragments.newest is None and fragments.problems:
                 self._conclude(Rejected(Step.RENDER, fragments.problems), now)
             elif snapshot is None:
@@ -274,6 +281,8 @@ class Daemon:
                 self._journal.problems("candidate", "candidate.accepted", ())
             if self._world.allowed_holds():
                 self._world.forget_holds()
+        if not isinstance(outcome, Held):
+            self._world.targets.offer(done.context, guarded=not isinstance(outcome, Applied | Unchanged))
         self._conclude(outcome, now)
 
     def _doubt(self, outcome: Outcome) -> None:

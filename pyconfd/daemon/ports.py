@@ -1,16 +1,16 @@
 """What the loop needs from the world; the composition root fills it in, tests use fakes of the same contracts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyconfd.daemon.reconcile import Balancer
 from pyconfd.errors import Problem
-from pyconfd.model.context import Refusal
+from pyconfd.model.context import Context, Refusal
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import SourceHealth, Status
+from pyconfd.model.status import SourceHealth, Status, TargetState
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
 
@@ -75,6 +75,43 @@ class Notifier(Protocol):
         ...
 
 
+class Targets(Protocol):
+    """Load balancers beside the main one; each applies what it is offered in its own time."""
+
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Begin; ``on_change`` is called from any thread when a state may have changed."""
+        ...
+
+    def offer(self, context: Context, *, guarded: bool) -> None:
+        """Have every target apply this; ``guarded`` where nobody has judged yet whether it lost too much."""
+        ...
+
+    def states(self) -> tuple[TargetState, ...]:
+        """Give the state of each."""
+        ...
+
+    def stop(self) -> None:
+        """End all threads."""
+        ...
+
+
+class NoTargets:
+    """Nothing beside the main balancer."""
+
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Do nothing."""
+
+    def offer(self, context: Context, *, guarded: bool) -> None:
+        """Do nothing."""
+
+    def states(self) -> tuple[TargetState, ...]:
+        """Give none."""
+        return ()
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
 class Clock(Protocol):
     """Both clocks, in seconds."""
 
@@ -93,7 +130,11 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything outside the loop. ``other_problems`` gives what else is wrong; it is asked each second."""
+    """Everything outside the loop.
+
+    ``other_problems`` gives what else is wrong; it is asked each second. ``base_options`` are those of the settings
+    alone, for as long as there are no fragments.
+    """
 
     source: Source
     balancer: RestoringBalancer
@@ -106,3 +147,5 @@ class World:
     forget_holds: Callable[[], None]
     publish: Callable[[Status], object]
     other_problems: Callable[[], tuple[Problem, ...]] = tuple
+    targets: Targets = field(default_factory=NoTargets)
+    base_options: PresetOptions = field(default_factory=PresetOptions)

@@ -15,10 +15,8 @@ from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.haproxy import binds, diff, host
 from pyconfd.haproxy import unit as systemd
 from pyconfd.haproxy.check import check
-from pyconfd.haproxy.files import Installation, remove_stale
 from pyconfd.haproxy.generations import GenerationStore, PreparedGeneration
 from pyconfd.haproxy.layout import Layout
-from pyconfd.haproxy.lock import StateLock
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import NotRunning, Observation, Running, RunningState
 from pyconfd.haproxy.process import HaproxyProcess
@@ -30,6 +28,8 @@ from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected
 from pyconfd.model.plan import Noop, Plan, Reload
 from pyconfd.model.rendering import OutputFile, Rendering
 from pyconfd.settings import ApplySettings, HaproxySettings
+from pyconfd.system.files import Installation, remove_stale
+from pyconfd.system.lock import StateLock
 
 log = structlog.get_logger(__name__)
 

@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyconfd.errors import Problem, RejectedInput, TransientError
-from pyconfd.haproxy.command import CommandResult, run
 from pyconfd.haproxy.explain import explain_check_output
-from pyconfd.haproxy.files import problem_of, remove_tree, temporary_beside, write_new
 from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.removed import find_removed
 from pyconfd.haproxy.sections import parse
@@ -19,6 +17,8 @@ from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.settings import HaproxySettings
+from pyconfd.system.command import CommandResult, run
+from pyconfd.system.files import problem_of, remove_tree, temporary_beside, write_new
 
 _NOT_FOR_CHILDREN = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID"})
 _NOTHING_TO_DO = 2

@@ -15,7 +15,10 @@ from typing import Any
 import structlog
 
 from pyconfd.errors import TransientError
-from pyconfd.haproxy.files import (
+from pyconfd.model.context import Census
+from pyconfd.model.outcome import Generation, Stored
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.system.files import (
     flush_directory,
     problem_of,
     remove_stale,
@@ -23,9 +26,6 @@ from pyconfd.haproxy.files import (
     temporary_beside,
     write_new,
 )
-from pyconfd.model.context import Census
-from pyconfd.model.outcome import Generation, Stored
-from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
 log = structlog.get_logger(__name__)
 

@@ -11,11 +11,11 @@ import structlog
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.check import usable_files
-from pyconfd.haproxy.files import NewFile, flush_directory, problem_of
 from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.settings import HaproxySettings
+from pyconfd.system.files import NewFile, flush_directory, problem_of
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,6 @@ import structlog
 
 from pyconfd.errors import ApplyError, Problem, TransientError
 from pyconfd.haproxy import host
-from pyconfd.haproxy.command import run
 from pyconfd.haproxy.master_socket import (
     NoAnswer,
     ask,
@@ -27,6 +26,7 @@ from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.outcome import Step
 from pyconfd.settings import HaproxySettings, ReloadMethod
+from pyconfd.system.command import run
 
 log = structlog.get_logger(__name__)
 

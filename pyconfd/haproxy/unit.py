@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pyconfd.errors import Problem, TransientError
-from pyconfd.haproxy.command import run
 from pyconfd.settings import HaproxySettings
+from pyconfd.system.command import run
 
 SYSTEMD_RUNS = "/run/systemd/system"
 """Exists when systemd is the service manager. Source: sd_booted(3)."""

@@ -8,3 +8,4 @@ class PresetName(StrEnum):
 
     DOMAINS = "domains"
     KUBEFIGURATOR = "kubefigurator"
+    KUBE2LB = "kube2lb"

@@ -73,6 +73,30 @@ class SourceHealth:
     note: str = ""
 
 
+class TargetPhase(StrEnum):
+    """What one target is doing."""
+
+    WAITING = "waiting"
+    SERVING = "serving"
+    HELD = "held"
+    REJECTED = "rejected"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetState:
+    """One load balancer beside the main one. ``digest`` and ``applied_at`` are of what it was last told to load."""
+
+    name: str
+    output: str
+    phase: TargetPhase = TargetPhase.WAITING
+    digest: str = ""
+    applied_at: float = 0.0
+    problems: tuple[str, ...] = ()
+    applied_total: int = 0
+    failures_total: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """Everything there is to say, at ``now``."""
@@ -94,3 +118,4 @@ class Status:
     failures_by_step: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     events_total: int = 0
     reconciliations_total: int = 0
+    targets: tuple[TargetState, ...] = ()

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from pyconfd.model.context import Census, Context, Refusal
 from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import Resource, Snapshot
-from pyconfd.presets import cluster, domains, kubefigurator
+from pyconfd.presets import cluster, domains, kube2lb, kubefigurator
 from pyconfd.presets.reading import Preset, PresetOptions
 
 
@@ -32,6 +32,7 @@ PRESETS: Mapping[str, Entry] = MappingProxyType(
         PresetName.KUBEFIGURATOR: Entry(
             kubefigurator.read, frozenset({"listeners", "backends"}), _CLUSTER_VIEW, host=True
         ),
+        PresetName.KUBE2LB: Entry(kube2lb.read, kube2lb.NAMES, _CLUSTER_VIEW, host=True),
     }
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 from pyconfd.errors import Problem
 from pyconfd.settings.sources import Origin, ReadText, Source
 from pyconfd.settings.table import TABLE
-from pyconfd.settings.tree import ReadMode, ReloadMethod
+from pyconfd.settings.tree import Enabled, ReadMode, ReloadMethod
 
 _MANY_CERTIFICATES = 8
 """More than any client certificate brings as its chain: a bundle of authorities."""
@@ -42,9 +42,32 @@ def contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin], rea
     if sound.get("haproxy.reload_method", "haproxy.reload_cmd") == (ReloadMethod.COMMAND, ()):
         message = "the reload method is command, and there is no command"
         yield sound.problem("haproxy.reload_method", message, _set("haproxy.reload_cmd"))
+    yield from _half_a_target(sound)
     for path, usual in (("presets.use", "domains"), ("presets.node_address_types", "InternalIP")):
         if sound.get(path) == ((),):
             yield sound.problem(path, "at least one is needed", f"the usual one is {usual}")
+
+
+def _half_a_target(sound: _Sound) -> Iterator[Problem]:
+    """``[target]`` needs three of its settings; two targets must not write one file."""
+    needed = ("target.template", "target.output", "target.notify")
+    given = sound.get(*needed)
+    if given and any(given) and not all(given):
+        missing = [path for path, value in zip(needed, given, strict=True) if not value]
+        yield sound.problem(missing[0], f"is needed where {_other(needed, missing)} is given", _set(missing[0]))
+    outputs = [("haproxy.conf", value) for value in sound.get("haproxy.conf") or ()]
+    outputs += [("target.output", value) for value in sound.get("target.output") or () if value]
+    outputs += [("targets", target.output) for targets in sound.get("targets") or () for target in targets]
+    haproxy_off = (sound.get("haproxy.enabled") or (Enabled.AUTO,))[0] is not Enabled.YES
+    seen: set[str] = set()
+    for path, output in outputs[1:] if haproxy_off and given and given[0] else outputs:
+        if output in seen:
+            yield sound.problem(path, f"{output} is written by somebody else already", "give each an output of its own")
+        seen.add(output)
+
+
+def _other(needed: tuple[str, ...], missing: list[str]) -> str:
+    return next(path for path in needed if path not in missing)
 
 
 def _reversed_bounds(sound: _Sound) -> Iterator[Problem]:

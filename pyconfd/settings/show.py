@@ -5,13 +5,13 @@ The operator's own values (``templates.vars``) may hold secrets: their names are
 
 import json
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 from typing import Any
 
 from pyconfd.settings.kinds import Variables
 from pyconfd.settings.resolve import Resolved
 from pyconfd.settings.sources import DEFAULT, Origin, Source
 from pyconfd.settings.table import CONFIG_ENV, CONFIG_FLAG, DEFAULT_CONFIG, SECTIONS, TABLE, Row, rows_of, value_of
+from pyconfd.settings.targets import Targets, TargetSettings, target_table
 from pyconfd.settings.tree import Settings
 
 _VALUE_WIDTH = 44
@@ -62,6 +62,8 @@ def as_json(resolved: Resolved) -> str:
 def _json_row(row: Row, value: Any, origin: Origin) -> dict[str, object]:
     if isinstance(row.kind, Variables):
         value = dict.fromkeys(sorted(value), "(not shown)")
+    if isinstance(row.kind, Targets):
+        value = [target_table(target) for target in value]
     return {"value": value, "unit": row.unit, "source": origin.source.value, "place": origin.place}
 
 
@@ -70,11 +72,12 @@ def toml_value(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"
-        case StrEnum():
-            return json.dumps(value.value)
         case str():
-            return json.dumps(value, ensure_ascii=False)
-        case tuple():
+            return json.dumps(str(value), ensure_ascii=False)
+        case TargetSettings():
+            pairs = ", ".join(f"{key} = {toml_value(item)}" for key, item in target_table(value).items())
+            return f"{{ {pairs} }}"
+        case tuple() | list():
             return f"[{', '.join(toml_value(item) for item in value)}]"
         case float():
             return repr(int(value)) if value.is_integer() else repr(value)

@@ -26,7 +26,9 @@ from pyconfd.settings.kinds import (
     one_of,
     port_range,
 )
+from pyconfd.settings.kube2lb import Kube2lbSettings, SingleTargetSettings
 from pyconfd.settings.setting import Setting
+from pyconfd.settings.targets import Targets, TargetSettings
 
 
 class ReadMode(StrEnum):
@@ -95,11 +97,15 @@ class KubernetesSettings:
             Listing(api_server, metavar="URL,..."),
             name="api_servers",
             old_env="APISERVERS",
+            also=("--apiserver",),
             empty="from the kubeconfig or the pod",
         ),
     ] = ()
     kubeconfig: Annotated[
-        str, Setting("kubeconfig with servers and credentials", _FILE, short="--kubeconfig", empty="none")
+        str,
+        Setting(
+            "kubeconfig with servers and credentials", _FILE, short="--kubeconfig", also=("--kubecfg",), empty="none"
+        ),
     ] = ""
     context: Annotated[
         str, Setting("context of the kubeconfig", Text(), short="--context", empty="its current one")
@@ -231,10 +237,22 @@ class KubefiguratorSettings:
     )
 
 
+class Enabled(StrEnum):
+    """Whether haproxy is served: AUTO is yes unless ``[target]`` names another balancer."""
+
+    AUTO = "auto"
+    YES = "yes"
+    NO = "no"
+
+
 @dataclass(frozen=True, slots=True)
 class HaproxySettings:
     """``[haproxy]``: what is written where, how it is checked and loaded."""
 
+    enabled: Annotated[
+        Enabled,
+        Setting("serve haproxy; auto: yes, unless [target] names another load balancer", choice_of(Enabled)),
+    ] = Enabled.AUTO
     conf: Annotated[str, Setting("file to generate", _REQUIRED, old_env="HAPROXY_CONF")] = (
         "/etc/haproxy/generated/haproxy.cfg"
     )
@@ -326,7 +344,11 @@ class Settings:
     templates: Annotated[TemplateSettings, "the fragments and how they are rendered"] = TemplateSettings()
     presets: Annotated[PresetSettings, "which readings of the cluster, first one first"] = PresetSettings()
     kubefigurator: Annotated[KubefiguratorSettings, "the preset of that name"] = KubefiguratorSettings()
+    kube2lb: Annotated[Kube2lbSettings, "defaults of the preset kube2lb"] = field(default_factory=Kube2lbSettings)
     haproxy: Annotated[HaproxySettings, "what is written where, how it is checked and loaded"] = HaproxySettings()
+    target: Annotated[SingleTargetSettings, "one load balancer other than haproxy"] = field(
+        default_factory=SingleTargetSettings
+    )
     apply: Annotated[ApplySettings, "when changes are applied and what is kept"] = ApplySettings()
     etcd: Annotated[EtcdSettings, "for publish and consume: the etcd between one producer and many balancers"] = field(
         default_factory=EtcdSettings
@@ -337,3 +359,12 @@ class Settings:
         "/var/lib/pyconfd"
     )
     runtime_dir: Annotated[str, Setting("status and locks of the running daemon", _DIRECTORY)] = "/run/pyconfd"
+    targets: Annotated[
+        tuple[TargetSettings, ...],
+        Setting(
+            "load balancers beside or instead of haproxy, each a table [[targets]] with name, template, output, notify"
+            " and maybe check and timeout_s",
+            Targets(),
+            empty="none",
+        ),
+    ] = ()

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.outcome import Step
 from pyconfd.model.plan import ReloadReason
-from pyconfd.model.status import Phase, Status
+from pyconfd.model.status import Phase, Status, TargetPhase
 from pyconfd.status.health import age_s
 from pyconfd.status.redaction import public_status
 
@@ -37,6 +37,7 @@ class StatusCollector(Collector):
         yield from _credentials(status)
         yield from _resources(status)
         yield from _counted(status)
+        yield from _targets(status)
 
     def describe(self) -> list[Metric]:
         """Give nothing, so that registering asks for no Status."""
@@ -181,3 +182,25 @@ def _counted(status: Status) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "pyconfd_reconciliations", "Times that a configuration was rendered.", value=status.reconciliations_total
     )
+
+
+def _targets(status: Status) -> Iterator[Metric]:
+    serving = GaugeMetricFamily(
+        "pyconfd_target_serving", "1 if the target serves what was rendered.", labels=["target"]
+    )
+    last = GaugeMetricFamily(
+        "pyconfd_target_last_apply_timestamp_seconds",
+        "When the target was last told to load, in seconds since the epoch; 0 for never.",
+        labels=["target"],
+    )
+    applied = CounterMetricFamily(
+        "pyconfd_target_applied", "Times that the target was told to load.", labels=["target"]
+    )
+    failures = CounterMetricFamily("pyconfd_target_failures", "Tries that failed.", labels=["target"])
+    for target in status.targets:
+        label = [target.name]
+        serving.add_metric(label, float(target.phase is TargetPhase.SERVING))
+        last.add_metric(label, target.applied_at)
+        applied.add_metric(label, target.applied_total)
+        failures.add_metric(label, target.failures_total)
+    yield from (serving, last, applied, failures)

@@ -64,6 +64,10 @@ def public_status(status: Status) -> Status:
         problems=tuple(redacted(problem) for problem in status.problems),
         source=source,
         refused=tuple(_refusal(refusal) for refusal in status.refused),
+        targets=tuple(
+            replace(target, problems=tuple(redacted(problem) for problem in target.problems))
+            for target in status.targets
+        ),
     )
 
 

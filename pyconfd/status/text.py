@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.status import ApiServerState, CredentialState, Phase, ResourceState, Status
+from pyconfd.model.status import ApiServerState, CredentialState, Phase, ResourceState, Status, TargetPhase
 from pyconfd.status.durations import DAY_S, long, short
 from pyconfd.status.health import STALE_AFTER_S, liveness, sync_age_s
 from pyconfd.status.redaction import public_status
@@ -43,6 +43,7 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
     if report.status is not None:
         status = public_status(report.status)
         lines += _problems(report, status, pen)
+        lines += _section("Targets", ([line] for line in _aligned(_targets(status, report.now, pen))), pen)
         lines += _source(report, status, pen)
         lines += _refused(status.refused, pen)
         lines += _counts(status, pen)
@@ -78,6 +79,8 @@ def _generation(status: Status, now: float) -> str:
     generation = status.generation
     if generation is None:
         return "nothing applied yet"
+    if generation.number == 0:
+        return "targets only, no haproxy"
     parts = [
         f"generation {generation.number}",
         f"applied {short(now - generation.applied_at)} ago",
@@ -119,6 +122,19 @@ def _ages(report: StatusReport, status: Status) -> Iterator[str]:
             yield f"no {whence} has given the whole data yet: what serves is the last good configuration, or nothing"
     elif age >= STALE_AFTER_S:
         yield f"the data is {short(age)} old: no {whence} confirms it (limit {short(STALE_AFTER_S)})"
+
+
+def _targets(status: Status, now: float, pen: _Pen) -> list[list[str]]:
+    colours = {TargetPhase.SERVING: _GOOD, TargetPhase.REJECTED: _BAD, TargetPhase.FAILED: _BAD}
+    return [
+        [
+            clean(target.name),
+            pen(colours.get(target.phase, _WARNING), target.phase.value),
+            f"loaded {_ago(target.applied_at, now)}",
+            clean(target.output),
+        ]
+        for target in status.targets
+    ]
 
 
 def _source(report: StatusReport, status: Status, pen: _Pen) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What the demo runs on: an appliance with two API servers and a sample cluster."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,14 @@ class Stage(Appliance):
         super().__exit__(kind, error, trace)
         self._folder.close()
 
+    def to_try(self) -> tuple[str, ...]:
+        """Give commands to play with."""
+        api = self.servers[0].url
+        return (
+            f"curl -H 'Host: shop.example.com' http://127.0.0.1:{self.http}/",
+            f"kubectl --server {api} annotate service thief -n demo domain=mine.example.com --overwrite",
+        )
+
     def populate(self) -> None:
         """Put the sample cluster up: two web services, a redis, and one that asks for a name already taken."""
         for number in (1, 2):
@@ -39,17 +47,10 @@ class Stage(Appliance):
         listen = {"domain": "cache.example.com", "proto": "redis", "pyconfd.io/listen-port": str(self.redis)}
         self.serve("cache", listen)
 
-    def to_try(self) -> tuple[str, ...]:
-        """Give commands for whoever keeps it up."""
-        return (
-            f"curl -H 'Host: shop.example.com' http://127.0.0.1:{self.http}/",
-            f"kubectl --server {self.servers[0].url} annotate service thief -n demo domain=me.example.com --overwrite",
-        )
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Play:
-    """What is played on which stage."""
+    """A stage, and the scenes that are played on it."""
 
-    stage: type[Stage]
-    scenes: tuple[Callable[[Any], None], ...]
+    stage: Callable[[], Stage]
+    scenes: Sequence[Callable[[Any], None]]

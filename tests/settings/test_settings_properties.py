@@ -1,5 +1,6 @@
 """Properties of resolution: nothing but ConfigurationError, precedence, a TOML file that gives what it was made of."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyconfd.settings import Settings, resolve, show
 from pyconfd.settings.kinds import Boolean, CaFile, Choice, Command, Count, Kind, Listen, Listing, Seconds
 from pyconfd.settings.sources import Findings, from_file
 from pyconfd.settings.table import DEFAULT_CONFIG, SECTIONS, TABLE, Row, value_of
+from pyconfd.settings.targets import Address, Domain, NameTemplates, Notify, Targets
 
 
 def _absent(path: str) -> str:
@@ -43,8 +45,20 @@ def test_nothing_but_a_configuration_error(text: str, environ: dict[str, str], f
     assert said.encode()
 
 
+_TARGET = {"name": "a", "template": "/t", "output": "/o", "notify": "debug:"}
+_SAMPLES: Mapping[type[Kind], list[str]] = {
+    Domain: ["local", "cluster.example.com"],
+    Address: ["0.0.0.0", "::", "192.0.2.1"],
+    NameTemplates: ["{{ .Service.Name }}.example.com", "a.{{ .Domain }},b.example.com"],
+    Notify: ["command:true", "pid:HUP:77", "pidfile:SIGUSR1:/run/caddy.pid", "debug:"],
+    Targets: ["[]", json.dumps([_TARGET | {"check": ["a", "b c"], "timeout_s": 2}])],
+}
+
+
 def _texts(kind: Kind) -> st.SearchStrategy[str]:
     """Give texts that a kind accepts."""
+    if type(kind) in _SAMPLES:
+        return st.sampled_from(_SAMPLES[type(kind)])
     match kind:
         case Boolean():
             return st.sampled_from(["true", "false", "no", "1"])
@@ -61,7 +75,17 @@ def _texts(kind: Kind) -> st.SearchStrategy[str]:
         case CaFile():
             return st.sampled_from(["False", "/ca.pem"])
         case Listing():
-            samples = ["https://a:1", "https://b", "domains", "web", "lb", "ExternalIP", "Hostname", "1024-2047"]
+            samples = [
+                "https://a:1",
+                "https://b",
+                "domains",
+                "kube2lb",
+                "web",
+                "lb",
+                "ExternalIP",
+                "Hostname",
+                "1024-2047",
+            ]
             fitting = [sample for sample in samples if _fits(kind, sample)]
             return st.lists(st.sampled_from(fitting), min_size=1, max_size=3).map(", ".join)
     return st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zs"]), min_size=1).map("/p{}".format)

@@ -8,7 +8,16 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.outcome import Generation
 from pyconfd.model.snapshot import Resource
-from pyconfd.model.status import ApiServerState, CredentialState, Phase, ResourceState, SourceHealth, Status
+from pyconfd.model.status import (
+    ApiServerState,
+    CredentialState,
+    Phase,
+    ResourceState,
+    SourceHealth,
+    Status,
+    TargetPhase,
+    TargetState,
+)
 
 NOW = 1_700_000_000.0
 DAY = 86400.0
@@ -55,6 +64,10 @@ SAMPLE = Status(
     failures_by_step={"check": 2},
     events_total=345,
     reconciliations_total=30,
+    targets=(
+        TargetState("caddy", "/etc/caddy/Caddyfile", TargetPhase.SERVING, "cd" * 32, NOW - 200, (), 4, 1),
+        TargetState("nginx", "/etc/nginx/nginx.conf", TargetPhase.FAILED, problems=("target nginx: it is down",)),
+    ),
 )
 
 

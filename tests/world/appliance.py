@@ -70,14 +70,16 @@ class Appliance:
         self.values["kubernetes"]["api_servers"] = [each.url for each in self.servers]
         return server
 
-    def serve(self, name: str, annotations: Mapping[str, str] | None = None, *, pods: int = 1) -> None:
+    def serve(
+        self, name: str, annotations: Mapping[str, str] | None = None, *, pods: int = 1, kind: str = "ClusterIP"
+    ) -> None:
         """Put up a Service with pods; by default it asks for ``<name>.example.com``."""
         annotations = {"domain": f"{name}.example.com", "proto": "http"} if annotations is None else annotations
         is_redis = annotations.get("proto") == "redis"
         port = PortSpec(name="redis" if is_redis else "web", port=6379 if is_redis else 80, target=self.pods.port)
         if is_redis:
             self._redis.add(name)
-        self.cluster.add_service(NAMESPACE, name, ports=[port], annotations=annotations)
+        self.cluster.add_service(NAMESPACE, name, ports=[port], annotations=annotations, type=kind)
         self._members[name] = []
         for _ in range(pods):
             self.scale_up(name)

@@ -7,9 +7,9 @@ import threading
 from collections import Counter
 
 
-def ask(port: int, host: str, timeout_s: float = 10.0) -> str:
+def ask(port: int, host: str, timeout_s: float = 10.0, *, address: str = "127.0.0.1") -> str:
     """Send one request on a connection of its own; give the pod that answered, or the status code."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
+    connection = http.client.HTTPConnection(address, port, timeout=timeout_s)
     try:
         connection.request("GET", "/", headers={"Host": host, "Connection": "close"})
         answer = connection.getresponse()
@@ -51,8 +51,10 @@ def ping_redis(port: int) -> str:
 class Crowd:
     """Clients that never stop asking; every answer is counted."""
 
-    def __init__(self, port: int, host: str, clients: int = 2, pause_s: float = 0.004) -> None:
-        self._port, self._host, self._pause_s = port, host, pause_s
+    def __init__(
+        self, port: int, host: str, clients: int = 2, pause_s: float = 0.004, *, address: str = "127.0.0.1"
+    ) -> None:
+        self._port, self._host, self._pause_s, self._address = port, host, pause_s, address
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self.answers: Counter[str] = Counter()
@@ -62,7 +64,7 @@ class Crowd:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            answer = ask(self._port, self._host)
+            answer = ask(self._port, self._host, address=self._address)
             with self._lock:
                 self.answers[answer] += 1
             self._stop.wait(self._pause_s)

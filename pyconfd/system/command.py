@@ -43,9 +43,10 @@ def run(
     env: Mapping[str, str] | None = None,
     user: str | None = None,
     group: str | int | None = None,
+    cwd: str = "/",
     progress: Callable[[], None] = lambda: None,
 ) -> CommandResult:
-    """Run ``argv`` in ``/`` in a process group of its own; at the time limit the whole group is killed.
+    """Run ``argv`` in ``cwd`` in a process group of its own; at the time limit the whole group is killed.
 
     ``user`` and ``group`` (names) can be set where pyconfd is root; supplementary groups are dropped then.
     ``progress`` is called about each second while it runs.
@@ -59,7 +60,7 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            cwd="/",
+            cwd=cwd,
             env=None if env is None else dict(env),
             user=user,
             group=group,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import TransientError
-from pyconfd.haproxy.command import MAX_OUTPUT_BYTES, run
+from pyconfd.system.command import MAX_OUTPUT_BYTES, run
 
 
 def test_exit_code_and_both_outputs() -> None:

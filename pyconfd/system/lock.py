@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from pyconfd.errors import Problem, TransientError
-from pyconfd.haproxy.files import problem_of
+from pyconfd.system.files import problem_of
 
 
 class StateLock:

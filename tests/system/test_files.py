@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import TransientError
-from pyconfd.haproxy.files import PREFIX, Installation, NewFile, problem_of, remove_stale, write_new
+from pyconfd.system.files import PREFIX, Installation, NewFile, problem_of, remove_stale, write_new
 from tests.haproxy.bench import fill, small_disk
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

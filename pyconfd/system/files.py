@@ -151,6 +151,23 @@ class Installation:
                 self.discard()
                 raise TransientError(problem_of(file.path, error)) from error
 
+    def staged_path(self, path: str) -> str:
+        """Give where the new content of ``path`` waits between :meth:`stage` and :meth:`install`.
+
+        Raises:
+            LookupError: it is not staged.
+        """
+        target = os.path.realpath(path)
+        found = [s.temporary for s in self._staged if s.target == target and s.temporary is not None]
+        if not found:
+            raise LookupError(path)
+        return found[0]
+
+    def replaces(self, path: str) -> bool:
+        """Say whether there was something at ``path`` before :meth:`install`."""
+        target = os.path.realpath(path)
+        return any(s.target == target and s.former_status is not None for s in self._staged)
+
     def install(self) -> None:
         """Rename every file into place, in the order given.
 

@@ -1,0 +1,1 @@
+"""Load balancers other than the main one: template, file, check, notifier."""

@@ -1,0 +1,215 @@
+"""A thread for each target: a check that hangs or a balancer that is down keeps nobody else waiting."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import structlog
+
+from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput
+from pyconfd.model.context import Context
+from pyconfd.model.outcome import Held
+from pyconfd.model.status import TargetPhase, TargetState
+from pyconfd.targets.memory import Applied
+from pyconfd.targets.target import Target
+
+log = structlog.get_logger(__name__)
+
+TICK_S = 1.0
+"""How often templates are looked at: edits are to apply within two seconds."""
+
+DRIFT_S = 5.0
+"""How often the file is compared with what was applied."""
+
+_PATIENCE_S = 5.0
+"""How long the end of the process waits for checks and notifiers; what runs longer ends without it."""
+
+_EVENTS = {
+    TargetPhase.HELD: "target.held",
+    TargetPhase.REJECTED: "target.rejected",
+    TargetPhase.FAILED: "target.failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The newest Context; ``guarded`` where nobody has judged yet whether it lost too much at once."""
+
+    context: Context
+    guarded: bool
+
+
+class TargetWorker:
+    """Applies the latest offer, again when the template or the file changes, and with back-off when that fails."""
+
+    def __init__(self, target: Target, *, retry_min_s: float, retry_max_s: float, tick_s: float = TICK_S) -> None:
+        self._target = target
+        self._retry_s = (retry_min_s, retry_max_s)
+        self._tick_s = tick_s
+        self._lock = threading.Condition()
+        self._offer: Offer | None = None
+        self._is_new = False
+        self._stopping = False
+        self._delay_s = retry_min_s
+        self._retry_at: float | None = None
+        self._drift_at = 0.0
+        self._thread: threading.Thread | None = None
+        self.bug: BaseException | None = None
+        self.problems: tuple[Problem, ...] = ()
+        applied = target.applied()
+        self.state = TargetState(
+            target.settings.name,
+            target.settings.output,
+            digest=applied.digest if applied else "",
+            applied_at=applied.applied_at if applied else 0.0,
+        )
+        """As of the last attempt; immutable, so any thread may read it."""
+
+    def start(self, on_change: Callable[[], None] = lambda: None) -> None:
+        """Begin; ``on_change`` is called after each attempt."""
+        self._thread = threading.Thread(
+            target=self._run, args=(on_change,), name=f"target-{self.state.name}", daemon=True
+        )
+        self._thread.start()
+
+    def offer(self, offer: Offer) -> None:
+        """Replace what is to be applied; returns at once."""
+        with self._lock:
+            self._offer = offer
+            self._is_new = True
+            self._lock.notify()
+
+    def stop(self) -> None:
+        """Ask the thread to end; a check or notifier that runs ends first."""
+        with self._lock:
+            self._stopping = True
+            self._lock.notify()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread's end."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self, on_change: Callable[[], None]) -> None:
+        try:
+            while True:
+                with self._lock:
+                    self._lock.wait_for(lambda: self._is_new or self._stopping, timeout=self._tick_s)
+                    if self._stopping:
+                        return
+                    offer, is_new, self._is_new = self._offer, self._is_new, False
+                if offer is not None and (is_new or self._is_due()):
+                    self._attempt(offer)
+                    on_change()
+        finally:
+            # The loop asks for it and ends with it; systemd then starts everything anew.
+            self.bug = sys.exception()
+            if self.bug is not None:
+                on_change()
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        if self._retry_at is not None and now >= self._retry_at:
+            return True
+        if self._target.template_changed():
+            return True
+        if self._retry_at is None and now >= self._drift_at:
+            self._drift_at = now + DRIFT_S
+            return self.state.phase is TargetPhase.SERVING and not self._target.is_in_place()
+        return False
+
+    def _attempt(self, offer: Offer) -> None:
+        now = time.time()
+        curdate = datetime.fromtimestamp(now).strftime("%Y-%m-%d %H:%M:%S.%f")  # noqa: DTZ006 - local, as it was
+        try:
+            outcome = self._target.apply(offer.context, curdate=curdate, now=now, guarded=offer.guarded)
+        except PyconfdError as error:
+            phase = TargetPhase.REJECTED if isinstance(error, RejectedInput) else TargetPhase.FAILED
+            self._failed(phase, error)
+            return
+        self._retry_at, self._delay_s = None, self._retry_s[0]
+        if isinstance(outcome, Held):
+            self._say(TargetPhase.HELD, (outcome.problem,))
+            return
+        self._served(outcome)
+
+    def _served(self, applied: Applied) -> None:
+        former = self.state
+        changed = applied.applied_at != former.applied_at or applied.digest != former.digest
+        if changed:
+            log.info("target.applied", target=former.name, output=former.output, digest=applied.digest[:12])
+        elif former.problems:
+            log.info("target.recovered", target=former.name)
+        self.problems = ()
+        self.state = replace(
+            former,
+            phase=TargetPhase.SERVING,
+            digest=applied.digest,
+            applied_at=applied.applied_at,
+            problems=(),
+            applied_total=former.applied_total + changed,
+        )
+
+    def _failed(self, phase: TargetPhase, error: PyconfdError) -> None:
+        self._retry_at = time.monotonic() + self._delay_s
+        self._delay_s = min(self._delay_s * 2, self._retry_s[1])
+        self._say(phase, error.problems, step=error.step if isinstance(error, ApplyError) else "")
+        self.state = replace(self.state, failures_total=self.state.failures_total + 1)
+
+    def _say(self, phase: TargetPhase, problems: tuple[Problem, ...], step: str = "") -> None:
+        texts = tuple(str(problem) for problem in problems)
+        if texts != self.state.problems:
+            for problem in problems:
+                log.error(
+                    _EVENTS[phase],
+                    target=self.state.name,
+                    place=problem.place,
+                    problem=problem.message,
+                    remedy=problem.remedy,
+                    step=step,
+                )
+        self.problems = problems
+        self.state = replace(self.state, phase=phase, problems=texts)
+
+
+class Targets:
+    """All targets of this process."""
+
+    def __init__(self, workers: tuple[TargetWorker, ...] = ()) -> None:
+        self._workers = workers
+
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Begin; ``on_change`` is called from any thread when a state may have changed."""
+        for worker in self._workers:
+            worker.start(on_change)
+
+    def offer(self, context: Context, *, guarded: bool) -> None:
+        """Have every target apply this in its own time; returns at once."""
+        for worker in self._workers:
+            worker.offer(Offer(context, guarded))
+
+    def states(self) -> tuple[TargetState, ...]:
+        """Give the state of each, in the order of the settings.
+
+        Raises:
+            RuntimeError: a worker died of a bug.
+        """
+        for worker in self._workers:
+            if worker.bug is not None:
+                raise RuntimeError(f"the worker of target {worker.state.name} died") from worker.bug
+        return tuple(worker.state for worker in self._workers)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Give what is wrong with them now."""
+        return tuple(problem for worker in self._workers for problem in worker.problems)
+
+    def stop(self) -> None:
+        """End all threads, as far as they end soon; what serves goes on."""
+        for worker in self._workers:
+            worker.stop()
+        deadline = time.monotonic() + _PATIENCE_S
+        for worker in self._workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
