@@ -26,6 +26,7 @@ from pyconfd.haproxy.marker import mark
 from pyconfd.model.context import Refusal
 from pyconfd.model.plan import Noop, Plan
 from pyconfd.model.rendering import OutputFile, Piece
+from pyconfd.model.snapshot import Resource
 from pyconfd.model.status import Phase
 from pyconfd.settings import Resolved, Settings, resolve_again
 from pyconfd.sources.file import write_snapshot
@@ -118,7 +119,7 @@ def _run_until_signal(settings: Settings, notifier: SystemdNotifier) -> tuple[in
 def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -> Daemon:
     holds = Holds(settings.runtime_dir)
     status_file = StatusFile(settings.runtime_dir)
-    source = KubernetesSource(settings.kubernetes, wiring.resources(settings))
+    source = KubernetesSource(settings.kubernetes, wiring.resources(settings), named=wiring.named(settings))
     with suppress(PyconfdError):  # the loop reads the fragments itself and says what is wrong
         note = wiring.order_note(wiring.fragments(settings))
         if note:
@@ -135,7 +136,7 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier) -
         forget_holds=holds.forget,
         publish=status_file.update,
     )
-    return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
+    return Daemon(world, LoopSettings(wiring.apply_settings(settings), settings.presets.use, __version__, os.getpid()))
 
 
 @contextmanager
@@ -228,7 +229,7 @@ def record(settings: Settings, path: str) -> str:
             file.write(write_snapshot(snapshot))
     except OSError as error:
         raise RejectedInput(Problem(path, f"cannot be written: {error.strerror}", "name another file")) from error
-    count = sum(len(getattr(snapshot, resource.value)) for resource in wiring.resources(settings))
+    count = sum(len(getattr(snapshot, resource.field)) for resource in Resource)
     left_out = f"; {len(refused)} unreadable objects were left out" if refused else ""
     return f"{count} objects written to {path}, Secrets redacted{left_out}."
 
@@ -239,7 +240,8 @@ def _private(path: str, flags: int) -> int:
 
 def rbac(settings: Settings) -> str:
     """Give the manifest of the permissions that these settings need."""
-    return manifest(wiring.resources(settings), settings.kubernetes.secret_namespaces)
+    secrets = settings.kubernetes.secret_namespaces
+    return manifest(wiring.resources(settings), secrets, named=wiring.named(settings))
 
 
 def status(settings: Settings) -> StatusReport:

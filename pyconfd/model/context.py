@@ -1,11 +1,13 @@
 """What presets give: the names for the templates, and what they refused."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.rendering import OutputFile
 
 
 class RefusalReason(StrEnum):
@@ -44,9 +46,30 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterTemplate:
+    """A template that the cluster supplied; what it renders to is never trusted as configuration.
+
+    ``name`` is that of its piece (``configmap lb/config``), ``names`` are all that it sees: plain data fit for JSON.
+    ``required`` maps a name without a value to what to do about it: to print that one is an error.
+    """
+
+    name: str
+    text: str
+    names: Mapping[str, Any] = field(repr=False)
+    required: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
-    """``names`` go to every template as they are; ``refused`` is sorted."""
+    """``names`` go to every fragment as they are; ``refused`` is sorted.
+
+    ``templates`` are rendered after the fragments, in order. ``files`` were declared by presets. ``dns_names`` are the
+    names that should point at this balancer, sorted.
+    """
 
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...] = ()
     census: Census = Census()
+    templates: tuple[ClusterTemplate, ...] = ()
+    files: tuple[OutputFile, ...] = ()
+    dns_names: tuple[str, ...] = ()

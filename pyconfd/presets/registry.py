@@ -1,33 +1,53 @@
 """The presets by name, and the reading of one Snapshot by several of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyconfd.model.context import Census, Context, Refusal
-from pyconfd.model.snapshot import Resource, Snapshot
-from pyconfd.presets import cluster, domains
-from pyconfd.presets.reading import Preset, PresetOptions
+from pyconfd.model.snapshot import Named, Resource, Snapshot
+from pyconfd.presets import cluster, configmap, domains, hosts
+from pyconfd.presets.reading import Preset, PresetOptions, Reading
+
+
+def _nothing_named(options: PresetOptions) -> tuple[Named, ...]:
+    del options
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A preset, the names it gives to templates, and the resources it needs; nothing else is read from the cluster."""
+    """A preset, the names it gives to templates, and the resources it needs; nothing else is read from the cluster.
+
+    ``named`` gives the single objects that it needs beside them.
+    """
 
     read: Preset
     names: frozenset[str]
     resources: frozenset[Resource]
+    named: Callable[[PresetOptions], tuple[Named, ...]] = _nothing_named
 
 
 _CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
 
-PRESETS: Mapping[str, Entry] = MappingProxyType({"domains": Entry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW)})
+PRESETS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "domains": Entry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW),
+        "configmap": Entry(configmap.read, configmap.NAMES, frozenset({Resource.PODS}), configmap.named),
+        "hosts": Entry(hosts.read, frozenset({"hosts"}), frozenset({Resource.PODS}), hosts.named),
+    }
+)
 
 
 def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
     """Give what has to be read for these presets; TLS Secrets only where namespaces are named for them."""
     needed = frozenset[Resource]().union(*(PRESETS[name].resources for name in names))
     return needed | {Resource.SECRETS} if secrets else needed
+
+
+def named_of(names: Sequence[str], options: PresetOptions) -> frozenset[Named]:
+    """Give the single objects that these presets read by name."""
+    return frozenset(each for name in names for each in PRESETS[name].named(options))
 
 
 def clashes(names: Sequence[str]) -> tuple[str, ...]:
@@ -52,8 +72,10 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
     given: dict[str, object] = {"cluster": translated.view}
     refused: list[Refusal] = list(translated.refused)
     claimed = 0
+    readings: list[Reading] = []
     for name in reversed(names):
         reading = PRESETS[name].read(snapshot, translated, options)
+        readings.insert(0, reading)
         if name not in reading.names:
             given[name] = MappingProxyType(dict(reading.names))
         given.update(reading.names)
@@ -65,4 +87,11 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
         for port in service.ports
         for endpoint in port.endpoints
     )
-    return Context(MappingProxyType(given), tuple(sorted(set(refused))), Census(claimed, total))
+    return Context(
+        MappingProxyType(given),
+        tuple(sorted(set(refused))),
+        Census(claimed, total),
+        templates=tuple(template for reading in readings for template in reading.templates),
+        files=tuple(sorted({file for reading in readings for file in reading.files})),
+        dns_names=tuple(sorted({name for reading in readings for name in reading.dns_names})),
+    )

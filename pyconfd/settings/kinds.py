@@ -212,15 +212,19 @@ class Count(Kind):
 
 @dataclass(frozen=True)
 class Listing(Kind):
-    """Several texts: an array in TOML; in text they are parted by commas or spaces. Doubles are dropped."""
+    """Several texts: an array in TOML; in text they are parted by commas or spaces. Doubles are dropped.
+
+    ``separators`` is the pattern of what parts them instead, where an item may have spaces.
+    """
 
     item: Callable[[str], str] = str
     metavar: str = "LIST"
     repeatable: bool = True
+    separators: str = r"[,\s]+"
 
     def parse(self, value: object) -> tuple[str, ...]:
         """Give the items in order."""
-        parts = re.split(r"[,\s]+", value) if isinstance(value, str) else value
+        parts = re.split(self.separators, value) if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
             raise NotAcceptedError("an array of texts", value)
         items = []
@@ -232,8 +236,8 @@ class Listing(Kind):
         return tuple(dict.fromkeys(items))
 
     def text(self, value: Any) -> str:
-        """Give the items parted by commas."""
-        return ", ".join(value)
+        """Give the items as they can be read again."""
+        return ("; " if self.separators == ";" else ", ").join(value)
 
 
 @dataclass(frozen=True)

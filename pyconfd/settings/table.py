@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin
 
 from pyconfd.settings.kinds import Kind
-from pyconfd.settings.tree import Setting, Settings
+from pyconfd.settings.setting import Setting
+from pyconfd.settings.tree import Settings
 
 ENV_PREFIX = "PYCONFD_"
 CONFIG_ENV = "PYCONFD_CONFIG"

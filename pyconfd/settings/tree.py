@@ -6,13 +6,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from pyconfd.settings.cluster_sections import ClusterTemplateSettings, ConfigmapSettings, HostsSettings
 from pyconfd.settings.kinds import (
     Boolean,
     CaFile,
     Choice,
     Command,
     Count,
-    Kind,
     Listen,
     Listing,
     PathText,
@@ -25,23 +25,7 @@ from pyconfd.settings.kinds import (
     one_of,
     port_range,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What is known of one field of the tree, put into its annotation.
-
-    ``name`` replaces SECTION_FIELD in the flag and in ``PYCONFD_...``; only the options of python-confd have one.
-    ``old_env`` is the environment name that python-confd read; ``short`` a further flag; ``empty`` says what an empty
-    value stands for.
-    """
-
-    about: str
-    kind: Kind
-    name: str = ""
-    old_env: str = ""
-    short: str = ""
-    empty: str = ""
+from pyconfd.settings.setting import Setting
 
 
 class ReadMode(StrEnum):
@@ -95,7 +79,7 @@ _LEVELS = Choice(
 )
 _ADDRESS_TYPES = one_of("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 _NAMESPACE = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "the name of a namespace")
-_PRESET = one_of("domains")
+_PRESET = one_of("domains", "configmap", "hosts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +297,13 @@ class Settings:
     )
     templates: Annotated[TemplateSettings, "the fragments and how they are rendered"] = TemplateSettings()
     presets: Annotated[PresetSettings, "which readings of the cluster, first one first"] = PresetSettings()
+    configmap: Annotated[ConfigmapSettings, "the preset configmap, of kubernetes-haproxy"] = field(
+        default_factory=ConfigmapSettings
+    )
+    hosts: Annotated[HostsSettings, "the preset hosts, of ads-infra-haproxy"] = field(default_factory=HostsSettings)
+    cluster_templates: Annotated[ClusterTemplateSettings, "templates that the cluster supplies"] = field(
+        default_factory=ClusterTemplateSettings
+    )
     haproxy: Annotated[HaproxySettings, "what is written where, how it is checked and loaded"] = HaproxySettings()
     apply: Annotated[ApplySettings, "when changes are applied and what is kept"] = ApplySettings()
     status: Annotated[StatusSettings, "metrics and health over HTTP"] = StatusSettings()

@@ -23,7 +23,7 @@ _MAX_DEPTH = 16
 _ATTEMPTS = 3
 
 
-def read_fragments(directory: str) -> FragmentSet:
+def read_fragments(directory: str, *, may_be_empty: bool = False) -> FragmentSet:
     """Read the fragments of ``directory`` in natural order, and the texts that templates may include.
 
     ``*.conf`` and ``*.tmpl`` in the directory itself are fragments. Every other file in or below it that is UTF-8
@@ -34,12 +34,15 @@ def read_fragments(directory: str) -> FragmentSet:
     works, and is read from one generation even if it is swapped meanwhile); a link that leaves it is not.
 
     Raises:
-        TransientError: the directory or a fragment cannot be read, or there is no fragment; carries every problem.
+        TransientError: the directory or a fragment cannot be read, or there is no fragment unless it ``may_be_empty``
+            (or missing); carries every problem.
 
     """
+    if may_be_empty and not os.path.lexists(directory):
+        return FragmentSet(())
     before = _swap_mark(directory)
     for _attempt in range(_ATTEMPTS):
-        found, failure = _read_once(directory)
+        found, failure = _read_once(directory, may_be_empty=may_be_empty)
         after = _swap_mark(directory)
         if before == after:
             break
@@ -63,7 +66,7 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _read_once(directory: str) -> tuple[FragmentSet, TransientError | None]:
+def _read_once(directory: str, *, may_be_empty: bool) -> tuple[FragmentSet, TransientError | None]:
     walk = _Walk(_real(Path(directory)))
     try:
         walk.visit("", walk.root, ())
@@ -71,7 +74,7 @@ def _read_once(directory: str) -> tuple[FragmentSet, TransientError | None]:
         return FragmentSet(()), TransientError(_directory_problem(directory, error))
     if walk.problems:
         return FragmentSet(()), TransientError(*walk.problems)
-    if not walk.fragments:
+    if not walk.fragments and not may_be_empty:
         problem = Problem(
             directory,
             "there is no fragment: no file *.conf or *.tmpl in the template directory",
