@@ -102,7 +102,7 @@ class ClusterTemplateSettings:
         tuple[str, ...],
         Setting(
             "directives beyond the list that such a template may use, as a refusal names them",
-            Listing(_single_spaced, metavar="NAME;...", separators=r";"),
+            Listing(_single_spaced, metavar="NAME;...", separators=r";", joiner=";"),
             empty="none",
         ),
     ] = ()
@@ -115,7 +115,7 @@ class ClusterTemplateSettings:
         ),
     ] = ()
     timeout_s: Annotated[
-        float, Setting("longest time that a rendering may take, and processor time it may use", Seconds(most=600.0))
+        float, Setting("longest time that a rendering may take, and processor time it may use", Seconds())
     ] = 5.0
     memory_bytes: Annotated[
         int, Setting("memory that the rendering process may use", Count(64 * 1024 * 1024, 64 * 1024**3))

@@ -65,6 +65,8 @@ class Kind(ABC):
     metavar: str = "TEXT"
     repeatable: bool = False
     """Whether its flag may be given several times; the values then belong together."""
+    joiner: str = " "
+    """What stands between the values of a flag that is given several times."""
     words: tuple[str, ...] = ()
     """The accepted words, where they can be listed: for completion and suggestions."""
 
@@ -221,6 +223,7 @@ class Listing(Kind):
     metavar: str = "LIST"
     repeatable: bool = True
     separators: str = r"[,\s]+"
+    joiner: str = " "
 
     def parse(self, value: object) -> tuple[str, ...]:
         """Give the items in order."""
@@ -237,7 +240,7 @@ class Listing(Kind):
 
     def text(self, value: Any) -> str:
         """Give the items as they can be read again."""
-        return ("; " if self.separators == ";" else ", ").join(value)
+        return ("; " if ";" in self.joiner else ", ").join(value)
 
 
 @dataclass(frozen=True)
