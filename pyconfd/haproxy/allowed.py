@@ -104,13 +104,14 @@ class _Judging:
         self.lines.append(line.raw)
         if keyword not in {"global", *PROXIES, *OTHER_SECTIONS, *self._boundaries.allow}:
             self._deny(number, line, Found(keyword, f"the section '{keyword}'"))
-        named = rest if keyword == "global" or (keyword == "defaults" and rest[:1] in ([], ["from"])) else rest[1:]
-        names = rest[:1] if named is not rest else []
-        if keyword == "global" and rest:
-            self._refuse(number, line.raw, "'global' has no name", "remove what follows it")
-        elif not (named == [] or (named[0] == "from" and len(named) == 2)) or any(
-            not _NAME.fullmatch(name) for name in [*names, *named[1:]]
-        ):
+        if keyword == "global":
+            wrong = bool(rest)
+        else:
+            has_name = keyword != "defaults" or rest[:1] not in ([], ["from"])
+            names, options = (rest[:1], rest[1:]) if has_name else ([], rest)
+            wrong = (has_name and not names) or not (options == [] or (options[0] == "from" and len(options) == 2))
+            wrong = wrong or any(not _NAME.fullmatch(name) for name in [*names, *options[1:]])
+        if wrong:
             self._refuse(number, line.raw, "not a header of a section", "write KEYWORD NAME or KEYWORD NAME from NAME")
 
     def _left_out(self, number: int, line: Split) -> bool:
