@@ -6,14 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 ONLY ?=
 KEEP ?=
+PRESET ?=
 
 .PHONY: help venv packages-demo packages-test lock demo test lint docs bench reload-test clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: packages-demo venv ## run the main job on an embedded cluster, under a minute (KEEP=1 stays up)
-	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep)
+demo: packages-demo venv ## run the main job on an embedded cluster, under a minute (KEEP=1 stays up; PRESET=kubefigurator ...)
+	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep) $(if $(PRESET),--preset=$(PRESET))
 
 test: packages-test venv ## the whole suite
 	$(BIN)/python -m pytest -n 2

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import TemplateError, TemplateSyntaxError, Undefined, UndefinedError
+from jinja2.exceptions import SecurityError
 from jinja2.runtime import new_context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -28,6 +29,10 @@ class Fault:
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
+    def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
+        """Refuse at once: an undefined value would print as nothing here."""
+        raise SecurityError(f"access to attribute {attribute!r} of {type(obj).__name__!r} object is unsafe")
+
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Give an attribute; a dictionary has its names of Python 2 as well."""
         return super().getattr(obj, _PYTHON_2.get(attribute, attribute) if isinstance(obj, dict) else attribute)

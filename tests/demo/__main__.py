@@ -1,5 +1,6 @@
 """Plays the demo's scenes; each shows one promise and fails the demo where it does not hold."""
 
+import importlib
 import subprocess
 import sys
 import threading
@@ -7,37 +8,9 @@ import time
 
 from pyconfd import __version__
 from tests.demo.clients import Crowd, ask, ping_redis
-from tests.demo.stage import DemoError, Stage, wait_for
+from tests.demo.stage import DemoError, Play, Stage, wait_for
+from tests.demo.telling import good, line, paint, require, title
 from tests.world.haproxy import BINARY
-
-COLOUR = sys.stdout.isatty()
-
-
-def _paint(code: str, text: str) -> str:
-    return f"\033[{code}m{text}\033[0m" if COLOUR else text
-
-
-def title(text: str) -> None:
-    """Begin a scene."""
-    sys.stdout.write(f"\n{_paint('1;36', text)}\n")
-    sys.stdout.flush()
-
-
-def line(text: str) -> None:
-    """Show something."""
-    sys.stdout.write(f"   {text}\n")
-    sys.stdout.flush()
-
-
-def good(text: str) -> None:
-    """Show that a promise held."""
-    line(f"{_paint('32', 'ok')} {text}")
-
-
-def require(condition: object, what: str) -> None:
-    """Fail the demo unless ``condition`` holds."""
-    if not condition:
-        raise DemoError(what)
 
 
 def first_configuration(stage: Stage) -> None:
@@ -53,7 +26,7 @@ def first_configuration(stage: Stage) -> None:
     line("blog.example.com   http    1 pod     demo/blog")
     line("cache.example.com  redis   1 pod     demo/cache")
     for refusal in status["refused"]:
-        line(_paint("33", f"refused: {refusal['ref']['namespace']}/{refusal['ref']['name']}: {refusal['detail']}"))
+        line(paint("33", f"refused: {refusal['ref']['namespace']}/{refusal['ref']['name']}: {refusal['detail']}"))
     require(len(status["refused"]) == 1, "the second claim of shop.example.com is refused")
     good(
         f"generation {status['generation']['number']}, checked, and verified in the running worker,"
@@ -134,7 +107,7 @@ def fail_over(stage: Stage) -> None:
     answers = crowd.stop()
     servers = stage.status()["source"]["api_servers"]
     for server in servers:
-        state = _paint("32", "in use") if server["in_use"] else _paint("31", server["last_error"][:90] or "down")
+        state = paint("32", "in use") if server["in_use"] else paint("31", server["last_error"][:90] or "down")
         line(f"{server['url']}   {state}")
     require([server["in_use"] for server in servers] == [False, True], "the second API server is in use")
     require(second.watches() > 0, "the second API server is watched")
@@ -148,12 +121,11 @@ def keep(stage: Stage) -> None:
     pyconfd = f"{sys.executable} -m pyconfd"
     stage.servers[0].listen()
     for what in (
-        f"curl -H 'Host: shop.example.com' http://127.0.0.1:{stage.http}/",
+        *stage.to_try(),
         f"curl http://127.0.0.1:{stage.stats}/                   # HAProxy's statistics",
         f"{pyconfd} status --config {stage.config}",
         f"{pyconfd} plan --config {stage.config}",
         f"kubectl --server {stage.servers[0].url} get services,endpointslices -A",
-        f"kubectl --server {stage.servers[0].url} annotate service thief -n demo domain=mine.example.com --overwrite",
         f"curl http://127.0.0.1:{stage.page}/metrics",
         f"cat {stage.haproxy.conf}",
         f"tail -f {stage.log}",
@@ -162,21 +134,37 @@ def keep(stage: Stage) -> None:
     threading.Event().wait()
 
 
+def scenes() -> Play:
+    """Give the scenes of the usual preset."""
+    return Play(Stage, (first_configuration, requests, scale_up, drain, fail_over))
+
+
+def _play(arguments: list[str]) -> Play:
+    """Give what ``--preset=NAME`` names: ``scenes`` of the module of that name, beside this one."""
+    named = [argument.partition("=")[2] for argument in arguments if argument.startswith("--preset=")]
+    preset = named[-1] if named else ""
+    if preset in {"", "domains"}:
+        return scenes()
+    chosen: Play = importlib.import_module(f"tests.demo.{preset}").scenes()
+    return chosen
+
+
 def main(arguments: list[str]) -> int:
     """Play; 0 if every promise held."""
+    play = _play(arguments)
     version = subprocess.run([BINARY, "-v"], capture_output=True, text=True, check=True).stdout.split()[2]
-    sys.stdout.write(_paint("1", f"pyconfd {__version__} with HAProxy {version}: a small cluster, all on loopback\n"))
+    sys.stdout.write(paint("1", f"pyconfd {__version__} with HAProxy {version}: a small cluster, all on loopback\n"))
     began = time.monotonic()
     try:
-        with Stage() as stage:
+        with play.stage() as stage:
             stage.populate()
             try:
-                for scene in (first_configuration, requests, scale_up, drain, fail_over):
+                for scene in play.scenes:
                     scene(stage)
                 if "--keep" in arguments:
                     keep(stage)
             except DemoError as error:
-                sys.stdout.write(f"\n{_paint('1;31', 'FAILED')} {error}\n")
+                sys.stdout.write(f"\n{paint('1;31', 'FAILED')} {error}\n")
                 if stage.log.exists():
                     sys.stdout.write("".join(f"   | {text}\n" for text in stage.log.read_text().splitlines()[-25:]))
                 return 1
@@ -184,7 +172,7 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write("\nEverything has been stopped.\n")
         return 0
     sys.stdout.write(
-        f"\n{_paint('1;32', 'All of it held.')} {time.monotonic() - began:.0f} s; nothing is left running. "
+        f"\n{paint('1;32', 'All of it held.')} {time.monotonic() - began:.0f} s; nothing is left running. "
     )
     sys.stdout.write("make demo KEEP=1 stays up.\n")
     return 0

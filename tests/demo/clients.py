@@ -2,6 +2,7 @@
 
 import http.client
 import socket
+import ssl
 import threading
 from collections import Counter
 
@@ -11,6 +12,23 @@ def ask(port: int, host: str, timeout_s: float = 10.0) -> str:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     try:
         connection.request("GET", "/", headers={"Host": host, "Connection": "close"})
+        answer = connection.getresponse()
+        body = answer.read().decode()
+        return body.strip() if answer.status == 200 else str(answer.status)
+    except (OSError, http.client.HTTPException) as error:
+        return f"failed: {type(error).__name__}"
+    finally:
+        connection.close()
+
+
+def ask_tls(port: int, host: str, authority: str, timeout_s: float = 10.0) -> str:
+    """Ask over TLS, naming ``host`` (SNI) and verifying that its certificate comes back; as :func:`ask` else."""
+    context = ssl.create_default_context(cafile=authority)
+    connection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+    try:
+        plain = socket.create_connection(("127.0.0.1", port), timeout_s)
+        connection.sock = context.wrap_socket(plain, server_hostname=host)
+        connection.request("GET", "/", headers={"Host": f"{host}:{port}", "Connection": "close"})
         answer = connection.getresponse()
         body = answer.read().decode()
         return body.strip() if answer.status == 200 else str(answer.status)

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -77,6 +78,13 @@ class Stage:
         listen = {"domain": "cache.example.com", "proto": "redis", "pyconfd.io/listen-port": str(self.redis)}
         self._service("cache", listen, pods=1, block=40, redis=True)
 
+    def to_try(self) -> tuple[str, ...]:
+        """Give commands for whoever keeps it up."""
+        return (
+            f"curl -H 'Host: shop.example.com' http://127.0.0.1:{self.http}/",
+            f"kubectl --server {self.servers[0].url} annotate service thief -n demo domain=me.example.com --overwrite",
+        )
+
     def _service(self, name: str, annotations: dict[str, str], *, pods: int, block: int, redis: bool = False) -> None:
         port = PortSpec(name="redis" if redis else "web", port=6379 if redis else 80, target=self.pods.port)
         self.cluster.add_service("demo", name, ports=[port], annotations=annotations)
@@ -143,8 +151,9 @@ class Stage:
                 self.daemon.kill()
                 self.daemon.wait()
 
-    def _settings(self) -> str:
-        values: dict[str, dict[str, Any]] = {
+    def values(self) -> dict[str, dict[str, Any]]:
+        """Give the settings by section."""
+        return {
             "": {"state_dir": f"{self.folder}/state", "runtime_dir": f"{self.folder}/run"},
             "kubernetes": {"api_servers": [server.url for server in self.servers]},
             "templates": {"dir": fragments.directory()},
@@ -164,8 +173,10 @@ class Stage:
             },
             "status": {"listen": f"127.0.0.1:{self.page}"},
         }
+
+    def _settings(self) -> str:
         lines = []
-        for section, items in values.items():
+        for section, items in self.values().items():
             lines += [f"[{section}]"] if section else []
             lines += [f"{key} = {json.dumps(value)}" for key, value in items.items()]
         return "\n".join(lines) + "\n"
@@ -180,3 +191,11 @@ class Stage:
         )
         status: dict[str, Any] = json.loads(answer.stdout)["status"] or {}
         return status
+
+
+@dataclass(frozen=True)
+class Play:
+    """What is played on which stage."""
+
+    stage: type[Stage]
+    scenes: tuple[Callable[[Any], None], ...]

@@ -267,7 +267,7 @@ def test_what_is_written_anew_is_judged_too(value: str) -> None:
 
 
 ALPHABET = st.sampled_from(
-    list("abelo-_/$\\\"'#{}%[](),@ \t=.|!0x19") + ["lua-load", "crt", "-f", "global", "map(", "é"]
+    [*list("abelo-_/$\\\"'#{}%[](),@ \t=.|!0x19"), "lua-load", "crt", "-f", "global", "map(", "é"]
 )
 
 
@@ -282,7 +282,7 @@ def test_a_line_is_split_as_elsewhere_or_refused(raw: str) -> None:
     assert list(words) == [word.value for word in split_words(raw)]
 
 
-DIRECTIVES = st.sampled_from(sorted(allowed_words.PROXY | allowed_words.GLOBAL) + ["lua-load", "program", "global"])
+DIRECTIVES = st.sampled_from([*sorted(allowed_words.PROXY | allowed_words.GLOBAL), "lua-load", "program", "global"])
 
 
 @given(st.lists(st.tuples(DIRECTIVES, st.lists(ALPHABET, max_size=12).map("".join)), max_size=6), st.text(max_size=20))
@@ -292,8 +292,7 @@ def test_it_never_raises_anything_else_and_never_lets_a_program_through(
     text = "".join(f"{first} {rest}\n" for first, rest in [("global", ""), *lines]) + tail
     try:
         judged = passes(text)
-    except RejectedInput as error:
-        assert error.problems
+    except RejectedInput:
         return
     for line in judged.text.split("\n"):
         words = [word.value for word in split_words(line)]

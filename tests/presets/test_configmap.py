@@ -246,7 +246,7 @@ class TestOtherNames:
             context = translated(options=PresetOptions(configmap=own))
             assert context.names["stats"] == {"username": "stats"}
             assert told in context.templates[0].required["stats.password"]
-        own = replace(OPTIONS.configmap, stats_password="s3cret!")  # noqa: S106 - a test's
+        own = replace(OPTIONS.configmap, stats_password="s3cret!")
         context = translated(options=PresetOptions(configmap=own))
         assert context.names["stats"] == {"username": "stats", "password": "s3cret!"}
         assert context.templates[0].required == {}
@@ -277,7 +277,7 @@ class TestOtherNames:
 @pytest.mark.parametrize("with_certificates", [True, False])
 def test_the_predecessors_way_of_writing_templates_serves(tmp_path: Path, with_certificates: bool) -> None:
     pair = certificate("shop.example.com")
-    own = ConfigmapOptions(ssldir=f"{tmp_path}/certs", stats_password="s3cret", env={"VARNISH_SECRET": "x"})  # noqa: S106 - a test's
+    own = ConfigmapOptions(ssldir=f"{tmp_path}/certs", stats_password="s3cret", env={"VARNISH_SECRET": "x"})
     context = read(
         "configmap",
         config_map("config", {"template": (GOLDEN / "template.j2").read_text()}),

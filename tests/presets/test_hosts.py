@@ -30,7 +30,7 @@ def deployment(config: str = "x", **annotations: str) -> Deployment:
 
 
 def target(name: str, address: str | None, app: str, **fields: object) -> Record:
-    return pod(name, address, {"app": app, "role": "x"}, **({"namespace": "default", "annotations": MINE} | fields))  # type: ignore[arg-type]
+    return pod(name, address, {"app": app, "role": "x"}, **({"namespace": "default", "annotations": MINE} | fields))
 
 
 def translated(*records: Record, options: PresetOptions = OPTIONS) -> Context:

@@ -1,6 +1,5 @@
 """Templates from the cluster in a process of their own: what they get, and what they cannot do."""
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +45,6 @@ def test_it_renders_as_the_predecessors_did(process: TemplateProcess) -> None:
     assert process.render(template("a{{ missing }}b{% if missing %}{% endif %}{{ d.missing }}\n", d={})) == "ab"
     assert process.render(template("{% for k, v in d.iteritems() %}{{ k }}{{ v }}{% endfor %}", d={"a": 1})) == "a1"
     assert process.render(template("{% for v in d.itervalues() %}{{ v }}{% endfor %}", d={"a": 1})) == "1"
-    assert process.render(template("{{ '{0.__class__}'.format(1) }}")) == ""
 
 
 def test_a_required_value_is_never_printed_as_nothing(process: TemplateProcess) -> None:
@@ -64,6 +62,10 @@ def test_a_required_value_is_never_printed_as_nothing(process: TemplateProcess) 
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
         ("{{ x.append(1) }}", "unsafe"),
         ("{% do x.append(1) %}", "unsafe"),
+        ("{{ '{0.__class__}'.format(x) }}", "unsafe"),
+        ("{{ ''.__class__ }}", "unsafe"),
+        ("{{ x | attr('__class__') }}", "unsafe"),
+        ("{{ x | map(attribute='__class__') | list }}", "unsafe"),
         ("{{ cycler.__init__.__globals__ }}", "unsafe"),
         ("{{ hostport }}", "function"),
         ("{% include '/etc/passwd' %}", "loader"),
@@ -93,7 +95,8 @@ def test_the_worker_can_open_nothing_and_has_no_environment(process: TemplatePro
         assert line.removeprefix(name).split()[:2] == ["0", "0"], line
     space = next(line for line in limits.splitlines() if line.startswith("Max address space"))
     assert space.split()[3] == str(512 * 1024 * 1024)
-    assert all("/" not in os.readlink(f"/proc/{worker.pid}/fd/{fd}").lstrip("/dev/null") or fd == 2 for fd in (0, 1))
+    opened = {int(entry.name) for entry in Path(f"/proc/{worker.pid}/fd").iterdir()}
+    assert opened == {0, 1, 2}
 
 
 def test_a_template_without_end_is_killed_and_the_next_one_renders() -> None:
@@ -134,7 +137,7 @@ def test_a_worker_that_dies_is_replaced() -> None:
 def test_the_same_request_is_not_rendered_again_and_large_ones_pass() -> None:
     process = TemplateProcess(Limits(timeout_s=20.0))
     try:
-        large = {"services": [{"name": "x" * 1000}] * 3000}
+        large: dict[str, Any] = {"services": [{"name": "x" * 1000}] * 3000}
         first = process.render(template("{{ services|length }}", **large))
         process.close()
         assert first == "3000"
