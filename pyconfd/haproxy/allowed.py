@@ -10,6 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.haproxy.allowed_lines import Found, Split, UnreadableLineError, of_line, split
@@ -145,7 +146,7 @@ class _Judging:
             return
         if self._section in self._boundaries.allow:
             return
-        for found in of_line(self._section, line.words):
+        for found in _asked_for(self._section, line.words):
             if (found.path and self._path_is_inside(found)) or found.name in self._boundaries.allow:
                 continue
             self._deny(number, line, found)
@@ -177,6 +178,12 @@ class _Judging:
 
     def _note(self, number: int, raw: str, message: str) -> None:
         self.notes.append(Problem(f"{self._place} rendered line {number}", f"{shown(raw)}: {message}"))
+
+
+@lru_cache(maxsize=65_536)
+def _asked_for(section: str, words: tuple[str, ...]) -> tuple[Found, ...]:
+    """Remember lines: when one service changes, all others are as they were."""
+    return tuple(of_line(section, words))
 
 
 def shown(raw: str) -> str:

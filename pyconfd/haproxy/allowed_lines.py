@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from pyconfd.haproxy import allowed_words as known
@@ -12,6 +13,7 @@ MOST_WORDS = 64
 LONGEST_LINE = 16_384
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_SPECIAL = re.compile(r"[\\\"'#$]|[^\t -~]")
 _ACL_SUFFIX = re.compile(r"_(?:beg|dir|dom|end|ip|len|reg|str|sub)$")
 _NUMBERED_COUNTER = re.compile(r"^sc[0-9]_")
 _READS_FILES = re.compile(r"(?<![A-Za-z0-9_.-])(env|map(?:_[a-z0-9_]+)?|jwt_verify\w*|jwt_decrypt\w*)\(")
@@ -43,6 +45,7 @@ class UnreadableLineError(ValueError):
     """The line is no configuration, or could be read in more than one way."""
 
 
+@lru_cache(maxsize=65_536)
 def split(raw: str) -> Split:
     """Split a line as HAProxy does.
 
@@ -54,7 +57,8 @@ def split(raw: str) -> Split:
         raise UnreadableLineError(f"a line of {len(raw)} characters")
     if found := _CONTROL.search(raw):
         raise UnreadableLineError(f"the control character {found[0]!r}")
-    words = tuple(_Splitter(raw).words())
+    plain = not _SPECIAL.search(raw)
+    words = tuple(raw.split()) if plain else tuple(_Splitter(raw).words())
     if len(words) > MOST_WORDS:
         raise UnreadableLineError(f"{len(words)} words in one line, HAProxy takes {MOST_WORDS}")
     if any(not word for word in words):

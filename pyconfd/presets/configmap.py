@@ -96,13 +96,14 @@ def _services(reader: _Reader) -> tuple[list[dict[str, Any]], int]:
         try:
             service = service_of(name, text, own.ignored_fields, refuse)
             _claim_name(name, owners)
-            _claim(service, claims, refuse)
+            hostnames = _claimed(service, claims, refuse)
         except UnfitError as error:
             refuse(error.field, error.value, RefusalReason.INVALID_VALUE, f"{error.detail}; the service is left out")
             continue
         found = index.ready(service.namespace, service.selector)
         claimed += len(found)
-        result.append({**service.fields, "name": name, "pods": {pod.metadata.name: pods.whole(pod) for pod in found}})
+        entry = {**service.fields, "name": name, "pods": {pod.metadata.name: pods.whole(pod) for pod in found}}
+        result.append({**entry, "hostnames": hostnames} if "hostnames" in entry else entry)
     return result, claimed
 
 
@@ -120,10 +121,10 @@ def _claim_name(name: str, owners: dict[str, str]) -> None:
         raise UnfitError("", name, f"differs from {first} only in its case, and backends are named after it")
 
 
-def _claim(
+def _claimed(
     service: Service, claims: dict[tuple[str, str, str], str], refuse: Callable[[str, str, RefusalReason, str], None]
-) -> None:
-    """Leave out the host names that a service before this one has for the same path: the first by name wins."""
+) -> list[str]:
+    """Give the host names that no service before this one has for the same path: the first by name wins."""
     kept = []
     for host in service.hostnames:
         claim = (host, service.path, str(service.fields.get("ssl", False)))
@@ -135,10 +136,9 @@ def _claim(
             f"the service {owner} has this name{' and path' if service.path else ''} already; the first by name wins"
         )
         refuse("hostnames", host, RefusalReason.NAME_TAKEN, detail)
-    if "hostnames" in service.fields:
-        service.fields["hostnames"] = kept
     if service.hostnames and not kept:
         raise UnfitError("hostnames", "", "none of its host names is left")
+    return kept
 
 
 def _certificates(reader: _Reader) -> Iterator[OutputFile]:

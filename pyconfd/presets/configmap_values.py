@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -45,9 +46,36 @@ class Service:
 def service_of(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> Service:
     """Read one entry. What can be left out is refused and left out.
 
+    An entry that was read before is not read again: what is given must not be changed.
+
     Raises:
         UnfitError: the entry is no JSON object with a namespace and a selector, or a field is unfit.
     """
+    service, refused = _remembered(name, text, ignored)
+    for each in refused:
+        refuse(*each)
+    if isinstance(service, UnfitError):
+        # A new one: the old one would collect tracebacks.
+        raise UnfitError(service.field, service.value, service.detail)
+    return service
+
+
+@lru_cache(maxsize=32_768)
+def _remembered(
+    name: str, text: str, ignored: frozenset[str]
+) -> tuple[Service | UnfitError, tuple[tuple[str, str, RefusalReason, str], ...]]:
+    refused: list[tuple[str, str, RefusalReason, str]] = []
+
+    def refuse(field: str, value: str, reason: RefusalReason, detail: str) -> None:
+        refused.append((field, value, reason, detail))
+
+    try:
+        return _read(name, text, ignored, refuse), tuple(refused)
+    except UnfitError as error:
+        return UnfitError(error.field, error.value, error.detail), tuple(refused)
+
+
+def _read(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> Service:
     if not _NAME.fullmatch(name):
         raise UnfitError("", name, "not a name for a backend: expected letters, digits, '.', '_' and '-'")
     try:
