@@ -3,7 +3,7 @@
 import sys
 
 from pyconfd.status.logging import configure
-from tests.bench import reading, starting
+from tests.bench import pod_presets, reading, starting
 from tests.bench.figures import Benchmark
 
 BENCHMARKS: tuple[Benchmark, ...] = (
@@ -11,6 +11,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     reading.resync_memory,
     reading.watch_event_cpu,
     starting.first_configuration,
+    pod_presets.pod_presets,
 )
 
 

@@ -73,11 +73,11 @@ class HostsStage(PodStage):
         self.cluster.put("deployments", {"metadata": metadata, "spec": {"template": template}})
 
     def statistics(self) -> list[dict[str, str]]:
-        """Fetch the statistics as telegraf's inputs.haproxy does: CSV, from the address with ``;csv`` behind it."""
+        """Fetch the statistics as telegraf's inputs.haproxy does: CSV, ``/;csv`` behind the address."""
         connection = http.client.HTTPConnection("127.0.0.1", self.stats, timeout=10)
         try:
             credentials = base64.b64encode(b"telegraf:unused").decode()
-            connection.request("GET", "/haproxy;csv", headers={"Authorization": f"Basic {credentials}"})
+            connection.request("GET", "/haproxy/;csv", headers={"Authorization": f"Basic {credentials}"})
             return list(csv.DictReader(connection.getresponse().read().decode().removeprefix("# ").splitlines()))
         finally:
             connection.close()

@@ -115,7 +115,7 @@ def test_one_bad_pod_never_stops_the_others() -> None:
 
 
 def test_a_change_of_what_only_templates_see_counts() -> None:
-    def event(**spec: str) -> Upserted:
+    def event(**spec: Any) -> Upserted:
         line = json.dumps({"type": "MODIFIED", "object": pod_json("a", "10.0.0.1", **spec)}).encode()
         made = decode_event(Resource.PODS, line)
         assert isinstance(made, Upserted)
