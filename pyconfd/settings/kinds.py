@@ -65,8 +65,7 @@ class Kind(ABC):
     metavar: str = "TEXT"
     repeatable: bool = False
     """Whether its flag may be given several times; the values then belong together."""
-    joiner: str = " "
-    """What stands between the values of a flag that is given several times."""
+    joiner: str = " "  # between the values of a flag that is given several times
     words: tuple[str, ...] = ()
     """The accepted words, where they can be listed: for completion and suggestions."""
 
@@ -214,10 +213,7 @@ class Count(Kind):
 
 @dataclass(frozen=True)
 class Listing(Kind):
-    """Several texts: an array in TOML; in text they are parted by commas or spaces. Doubles are dropped.
-
-    ``separators`` is the pattern of what parts them instead, where an item may have spaces.
-    """
+    """Several texts: an array in TOML; in text they are parted by ``separators`` (a pattern). Doubles are dropped."""
 
     item: Callable[[str], str] = str
     metavar: str = "LIST"
