@@ -28,6 +28,7 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Stored
 from pyconfd.model.plan import Noop, Plan
 from pyconfd.model.rendering import OutputFile, Piece
+from pyconfd.model.snapshot import Resource
 from pyconfd.model.status import Phase
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.sources.file import write_snapshot
@@ -161,7 +162,11 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier, p
         balancer=balancer,
         notifier=notifier,
         clock=SystemClock(),
-        read_fragments=SettledFragments(settings.templates.dir, lambda: time.sleep(_SETTLING_S)).read,
+        read_fragments=SettledFragments(
+            settings.templates.dir,
+            lambda: time.sleep(_SETTLING_S),
+            may_be_empty=wiring.has_cluster_template(settings),
+        ).read,
         make_renderer=lambda found: wiring.renderer(settings, found),
         preset_options=lambda renderer: wiring.preset_options(settings, renderer),
         allowed_holds=holds.allowed,
@@ -169,7 +174,7 @@ def _daemon(settings: Settings, balancer: Balancer, notifier: SystemdNotifier, p
         publish=status_file.update,
         other_problems=page.problems,
     )
-    return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
+    return Daemon(world, LoopSettings(wiring.apply_settings(settings), settings.presets.use, __version__, os.getpid()))
 
 
 class _Signals:
@@ -311,7 +316,7 @@ def record(settings: Settings, path: str) -> str:
             file.write(write_snapshot(snapshot))
     except OSError as error:
         raise RejectedInput(Problem(path, f"cannot be written: {error.strerror}", "name another file")) from error
-    count = sum(len(getattr(snapshot, resource.value)) for resource in wiring.resources(settings))
+    count = sum(len(getattr(snapshot, resource.field)) for resource in Resource)
     left_out = f"; {len(refused)} unreadable objects were left out" if refused else ""
     return f"{count} objects written to {path}, Secrets redacted{left_out}."
 
@@ -322,7 +327,8 @@ def _private(path: str, flags: int) -> int:
 
 def rbac(settings: Settings) -> str:
     """Give the manifest of the permissions that these settings need."""
-    return manifest(wiring.resources(settings), settings.kubernetes.secret_namespaces)
+    secrets = settings.kubernetes.secret_namespaces
+    return manifest(wiring.resources(settings), secrets, named=wiring.named(settings))
 
 
 def status(settings: Settings) -> StatusReport:

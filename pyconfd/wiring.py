@@ -1,30 +1,42 @@
 """Turns settings into the parts that the daemon and the commands are made of; part of the composition root."""
 
+import atexit
+import os
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from pyconfd.errors import PyconfdError
+import structlog
+
+from pyconfd.errors import Problem, PyconfdError
+from pyconfd.haproxy import allowed
 from pyconfd.haproxy.certificates import CertificateFiles
 from pyconfd.haproxy.host import gather_addresses
 from pyconfd.haproxy.sections import binds
-from pyconfd.model.context import Context, Refusal
+from pyconfd.model.context import ClusterTemplate, Context, Refusal
 from pyconfd.model.host import HostFacts
+from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.preset import PresetName
-from pyconfd.model.rendering import FragmentSet
-from pyconfd.model.snapshot import Resource, Snapshot
+from pyconfd.model.rendering import FileKind, FragmentSet
+from pyconfd.model.snapshot import Named, Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import KubefiguratorOptions, PortRanges, PresetOptions
+from pyconfd.presets.reading import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PortRanges, PresetOptions
 from pyconfd.render.engine import Rendered, Renderer, RenderOptions
 from pyconfd.render.order import order_differs
-from pyconfd.settings import BackendTarget, Settings, UndefinedMode
+from pyconfd.sandbox.renderer import Limits, TemplateProcess
+from pyconfd.settings import ApplySettings, BackendTarget, Settings, UndefinedMode
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
 from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
 from pyconfd.status.listen import parse_listen
+
+log = structlog.get_logger(__name__)
+
+PASSWORD_VARIABLE = "STATISTICS_PASSWORD"  # noqa: S105 - the name of a variable, kubernetes-haproxy's
 
 ONCE_TIMEOUT_S = 30.0
 """How long a command waits for a whole view of the cluster."""
@@ -51,29 +63,90 @@ def resources(settings: Settings) -> frozenset[Resource]:
     return registry.resources_of(settings.presets.use, secrets=bool(settings.kubernetes.secret_namespaces))
 
 
+def named(settings: Settings) -> frozenset[Named]:
+    """Give the single objects that the presets read beside these resources."""
+    return registry.named_of(settings.presets.use, _options(settings))
+
+
+def apply_settings(settings: Settings) -> ApplySettings:
+    """Give when changes are applied: the preset ``hosts`` may ask for a longer quiet time, its predecessor's damper."""
+    damper_s = settings.hosts.damper_s if PresetName.HOSTS in settings.presets.use else 0.0
+    own = settings.apply
+    return replace(own, quiet_s=max(own.quiet_s, damper_s), cap_s=max(own.cap_s, damper_s))
+
+
 def fragments(settings: Settings) -> FragmentSet:
     """Read the template directory; raises TransientError."""
-    return read_fragments(settings.templates.dir)
+    return read_fragments(settings.templates.dir, may_be_empty=has_cluster_template(settings))
+
+
+def has_cluster_template(settings: Settings) -> bool:
+    """Say whether the whole configuration may come from the cluster."""
+    use = settings.presets.use
+    return PresetName.CONFIGMAP in use or (PresetName.HOSTS in use and bool(settings.hosts.config))
+
+
+def _files_dir(settings: Settings) -> str:
+    return settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files")
+
+
+class ClusterTemplates:
+    """Renders templates from the cluster in a process of their own, and lets through what is allowed."""
+
+    def __init__(self, limits: Limits, boundaries: allowed.Boundaries) -> None:
+        self._process = TemplateProcess(limits)
+        self._boundaries = boundaries
+        self._notes: dict[str, tuple[Problem, ...]] = {}
+        atexit.register(self.close)
+
+    def render(self, template: ClusterTemplate) -> str:
+        """Give the text; raises RejectedInput. What was changed in it is logged once."""
+        judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
+        if self._notes.get(template.name, ()) != judged.notes:
+            self._notes[template.name] = judged.notes
+            for note in judged.notes:
+                log.warning("cluster_template.adjusted", place=note.place, note=note.message)
+        return judged.text
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+        atexit.unregister(self.close)
+
+
+_CLUSTER_TEMPLATES: dict[tuple[Limits, allowed.Boundaries], ClusterTemplates] = {}
+"""One for each set of limits, so that new fragments do not start a new process."""
+
+
+def cluster_templates(settings: Settings) -> Callable[[ClusterTemplate], str]:
+    """Give what renders templates from the cluster under these settings."""
+    own = settings.cluster_templates
+    files_dir = _files_dir(settings)
+    boundaries = allowed.Boundaries(
+        certificates=(f"{files_dir}/{FileKind.CERTIFICATE.value}",),
+        contents=(f"{files_dir}/{FileKind.MAP.value}", *own.directories),
+        allow=frozenset(own.allow),
+    )
+    key = Limits(own.timeout_s, own.memory_bytes, own.output_bytes), boundaries
+    if key not in _CLUSTER_TEMPLATES:
+        _CLUSTER_TEMPLATES[key] = ClusterTemplates(*key)
+    return _CLUSTER_TEMPLATES[key].render
 
 
 def renderer(settings: Settings, found: FragmentSet) -> Renderer:
     """Compile the fragments; raises RejectedInput."""
     options = RenderOptions(
-        files_dir=settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files"),
+        files_dir=_files_dir(settings),
         lenient=settings.templates.undefined is UndefinedMode.LENIENT,
         trim_blocks=settings.templates.trim_blocks,
         variables=settings.templates.vars,
     )
-    return Renderer(found, options)
+    return Renderer(found, options, cluster_templates(settings))
 
 
-def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
-    """Give the options of the presets.
-
-    The operator's ports are that of the status page and those that the fragments bind for an empty cluster.
-    """
+def _options(settings: Settings) -> PresetOptions:
     own = settings.kubefigurator
-    options = PresetOptions(
+    return PresetOptions(
         node_ports=settings.presets.backend_target is BackendTarget.NODE,
         node_address_types=settings.presets.node_address_types,
         listen_ports=_ranges(settings.presets.listen_ports),
@@ -85,7 +158,45 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
             node_ports=own.backend_target is BackendTarget.NODE,
             listen_ports=_ranges(own.listen_ports),
         ),
+        configmap=_configmap_options(settings, os.environ),
+        hosts=_hosts_options(settings),
     )
+
+
+def _configmap_options(settings: Settings, environ: Mapping[str, str]) -> ConfigmapOptions:
+    own = settings.configmap
+    return ConfigmapOptions(
+        namespace=own.namespace,
+        services=own.services,
+        certificates=own.certificates,
+        keys=own.keys,
+        config=own.config,
+        template_key=own.template_key,
+        ssldir=f"{_files_dir(settings)}/{FileKind.CERTIFICATE.value}",
+        stats_password=environ.get(PASSWORD_VARIABLE, ""),
+        env={name: environ[name] for name in own.env if name in environ},
+        ignored_fields=frozenset(own.ignored_fields),
+    )
+
+
+def _hosts_options(settings: Settings) -> HostsOptions:
+    own = settings.hosts
+    kind, _, path = own.config.partition("/")
+    namespace, _, name = path.partition("/")
+    return HostsOptions(
+        master=own.master,
+        selector=dict(label.split("=", 1) for label in own.selector),
+        config=ObjectRef(kind.capitalize(), namespace, name) if own.config else None,
+        own_app=own.own_app,
+    )
+
+
+def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
+    """Give the options of the presets.
+
+    The operator's ports are that of the status page and those that the fragments bind for an empty cluster.
+    """
+    options = _options(settings)
     try:
         empty = registry.translate(Snapshot(), settings.presets.use, options)
         text = compiled.render(empty, curdate="").rendering.text
@@ -123,7 +234,8 @@ class HostReader:
 
 def source(settings: Settings) -> HostAwareSource:
     """Give what reads the cluster, and the facts about this host."""
-    return HostAwareSource(KubernetesSource(settings.kubernetes, resources(settings)), HostReader(settings).read)
+    cluster = KubernetesSource(settings.kubernetes, resources(settings), named=named(settings))
+    return HostAwareSource(cluster, HostReader(settings).read)
 
 
 def order_note(found: FragmentSet) -> str:
@@ -154,7 +266,7 @@ def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[
     """
     if snapshot_files:
         return read_snapshot(snapshot_files)
-    snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S)
+    snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S, named=named(settings))
     return replace(snapshot, host=HostReader(settings).read()), refused
 
 

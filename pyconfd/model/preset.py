@@ -8,3 +8,5 @@ class PresetName(StrEnum):
 
     DOMAINS = "domains"
     KUBEFIGURATOR = "kubefigurator"
+    CONFIGMAP = "configmap"
+    HOSTS = "hosts"

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from pyconfd.model.preset import PresetName
+from pyconfd.settings.cluster_sections import ClusterTemplateSettings, ConfigmapSettings, HostsSettings
 from pyconfd.settings.etcd import EtcdSettings
 from pyconfd.settings.kinds import (
     Boolean,
@@ -326,6 +327,13 @@ class Settings:
     templates: Annotated[TemplateSettings, "the fragments and how they are rendered"] = TemplateSettings()
     presets: Annotated[PresetSettings, "which readings of the cluster, first one first"] = PresetSettings()
     kubefigurator: Annotated[KubefiguratorSettings, "the preset of that name"] = KubefiguratorSettings()
+    configmap: Annotated[ConfigmapSettings, "the preset configmap, of kubernetes-haproxy"] = field(
+        default_factory=ConfigmapSettings
+    )
+    hosts: Annotated[HostsSettings, "the preset hosts, of ads-infra-haproxy"] = field(default_factory=HostsSettings)
+    cluster_templates: Annotated[ClusterTemplateSettings, "templates that the cluster supplies"] = field(
+        default_factory=ClusterTemplateSettings
+    )
     haproxy: Annotated[HaproxySettings, "what is written where, how it is checked and loaded"] = HaproxySettings()
     apply: Annotated[ApplySettings, "when changes are applied and what is kept"] = ApplySettings()
     etcd: Annotated[EtcdSettings, "for publish and consume: the etcd between one producer and many balancers"] = field(
