@@ -151,6 +151,7 @@ def pods_come_and_go(stage: ConfigmapStage) -> None:
 def hostile_template(stage: ConfigmapStage) -> None:
     """Text from the cluster is never trusted as configuration."""
     title("3  Somebody who may edit ConfigMaps tries to run a program")
+    wait_until(stage.settled, "the changes before are applied, and the status says so")
     number = stage.status()["generation"]["number"]
     for bad, told in (
         (stage.template.replace("maxconn 1000", "lua-load /tmp/x.lua"), "'lua-load' is not allowed"),
