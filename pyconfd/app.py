@@ -28,6 +28,7 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import FragmentSet, OutputFile, Piece
+from pyconfd.model.snapshot import Resource
 from pyconfd.model.status import Phase
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.sources.file import write_snapshot
@@ -175,13 +176,17 @@ def _daemon(
         targets=targets,
         base_options=wiring.base_options(settings),
     )
-    return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
+    return Daemon(world, LoopSettings(wiring.apply_settings(settings), settings.presets.use, __version__, os.getpid()))
 
 
 def _fragments_reader(settings: Settings) -> Callable[[], FragmentSet]:
     if not wiring.serves_haproxy(settings):
         return lambda: FragmentSet(())
-    return SettledFragments(settings.templates.dir, lambda: time.sleep(_SETTLING_S)).read
+    return SettledFragments(
+        settings.templates.dir,
+        lambda: time.sleep(_SETTLING_S),
+        may_be_empty=wiring.has_cluster_template(settings),
+    ).read
 
 
 class _Signals:
@@ -353,7 +358,7 @@ def record(settings: Settings, path: str) -> str:
             file.write(write_snapshot(snapshot))
     except OSError as error:
         raise RejectedInput(Problem(path, f"cannot be written: {error.strerror}", "name another file")) from error
-    count = sum(len(getattr(snapshot, resource.value)) for resource in wiring.resources(settings))
+    count = sum(len(getattr(snapshot, resource.field)) for resource in Resource)
     left_out = f"; {len(refused)} unreadable objects were left out" if refused else ""
     return f"{count} objects written to {path}, Secrets redacted{left_out}."
 
@@ -364,7 +369,8 @@ def _private(path: str, flags: int) -> int:
 
 def rbac(settings: Settings) -> str:
     """Give the manifest of the permissions that these settings need."""
-    return manifest(wiring.resources(settings), settings.kubernetes.secret_namespaces)
+    secrets = settings.kubernetes.secret_namespaces
+    return manifest(wiring.resources(settings), secrets, named=wiring.named(settings))
 
 
 def status(settings: Settings) -> StatusReport:

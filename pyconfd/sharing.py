@@ -117,7 +117,8 @@ def _producing(settings: Settings, notifier: SystemdNotifier, stack: ExitStack) 
     holds = Holds(settings.runtime_dir)
     world = World(
         source=PublishingSource(
-            KubernetesSource(settings.kubernetes, wiring.resources(settings)), _Candidate(campaign)
+            KubernetesSource(settings.kubernetes, wiring.resources(settings), named=wiring.named(settings)),
+            _Candidate(campaign),
         ),
         balancer=balancer,
         notifier=notifier,
@@ -129,7 +130,7 @@ def _producing(settings: Settings, notifier: SystemdNotifier, stack: ExitStack) 
         forget_holds=holds.forget,
         publish=StatusFile(settings.runtime_dir).update,
     )
-    return Daemon(world, LoopSettings(settings.apply, settings.presets.use, __version__, os.getpid()))
+    return Daemon(world, LoopSettings(wiring.apply_settings(settings), settings.presets.use, __version__, os.getpid()))
 
 
 def _producer(settings: Settings, stack: ExitStack) -> tuple[Campaign, EtcdBalancer]:

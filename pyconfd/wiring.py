@@ -1,27 +1,35 @@
 """Turns settings into the parts that the daemon and the commands are made of; part of the composition root."""
 
+import atexit
+import os
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from pyconfd.errors import PyconfdError
+import structlog
+
+from pyconfd.errors import Problem, PyconfdError
+from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.certificates import CertificateFiles
 from pyconfd.haproxy.host import gather_addresses
 from pyconfd.haproxy.sections import binds
-from pyconfd.model.context import Context, Refusal
+from pyconfd.model.context import ClusterTemplate, Context, Refusal
 from pyconfd.model.host import HostFacts
+from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.preset import PresetName
-from pyconfd.model.rendering import FragmentSet
-from pyconfd.model.snapshot import Resource, Snapshot
+from pyconfd.model.rendering import FileKind, FragmentSet
+from pyconfd.model.snapshot import Named, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.reading import KubefiguratorOptions, PortRanges, PresetOptions
+from pyconfd.presets.reading import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PortRanges, PresetOptions
 from pyconfd.render.engine import Rendered, Renderer, RenderOptions
 from pyconfd.render.order import order_differs
-from pyconfd.settings import BackendTarget, Enabled, Settings, TargetSettings, UndefinedMode
+from pyconfd.sandbox.renderer import Limits, TemplateProcess
+from pyconfd.settings import ApplySettings, BackendTarget, Enabled, Settings, TargetSettings, UndefinedMode
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
@@ -31,6 +39,10 @@ from pyconfd.targets.absent import NoBalancer
 from pyconfd.targets.memory import Memory
 from pyconfd.targets.target import Target
 from pyconfd.targets.worker import Targets, TargetWorker
+
+log = structlog.get_logger(__name__)
+
+PASSWORD_VARIABLE = "STATISTICS_PASSWORD"  # noqa: S105 - the name of a variable, kubernetes-haproxy's
 
 ONCE_TIMEOUT_S = 30.0
 """How long a command waits for a whole view of the cluster."""
@@ -97,13 +109,77 @@ def fragments(settings: Settings) -> FragmentSet:
     """Read the template directory, nothing where haproxy is not served; raises TransientError."""
     if not serves_haproxy(settings):
         return FragmentSet(())
-    return read_fragments(settings.templates.dir)
+    return read_fragments(settings.templates.dir, may_be_empty=has_cluster_template(settings))
+
+
+def named(settings: Settings) -> frozenset[Named]:
+    """Give the single objects that the presets read beside these resources."""
+    return registry.named_of(settings.presets.use, base_options(settings))
+
+
+def apply_settings(settings: Settings) -> ApplySettings:
+    """Give when changes are applied: the preset ``hosts`` may ask for a longer quiet time, its predecessor's damper."""
+    damper_s = settings.hosts.damper_s if PresetName.HOSTS in settings.presets.use else 0.0
+    own = settings.apply
+    return replace(own, quiet_s=max(own.quiet_s, damper_s), cap_s=max(own.cap_s, damper_s))
+
+
+def has_cluster_template(settings: Settings) -> bool:
+    """Say whether the whole configuration may come from the cluster."""
+    use = settings.presets.use
+    return PresetName.CONFIGMAP in use or (PresetName.HOSTS in use and bool(settings.hosts.config))
+
+
+def _files_dir(settings: Settings) -> str:
+    return settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files")
+
+
+class ClusterTemplates:
+    """Renders templates from the cluster in a process of their own, and lets through what is allowed."""
+
+    def __init__(self, limits: Limits, boundaries: allowed.Boundaries) -> None:
+        self._process = TemplateProcess(limits)
+        self._boundaries = boundaries
+        self._notes: dict[str, tuple[Problem, ...]] = {}
+        atexit.register(self.close)
+
+    def render(self, template: ClusterTemplate) -> str:
+        """Give the text; raises RejectedInput. What was changed in it is logged once."""
+        judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
+        if self._notes.get(template.name, ()) != judged.notes:
+            self._notes[template.name] = judged.notes
+            for note in judged.notes:
+                log.warning("cluster_template.adjusted", place=note.place, note=note.message)
+        return judged.text
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+        atexit.unregister(self.close)
+
+
+_CLUSTER_TEMPLATES: dict[tuple[Limits, allowed.Boundaries], ClusterTemplates] = {}
+"""One for each set of limits, so that new fragments do not start a new process."""
+
+
+def cluster_templates(settings: Settings) -> Callable[[ClusterTemplate], str]:
+    """Give what renders templates from the cluster under these settings."""
+    own = settings.cluster_templates
+    files_dir = _files_dir(settings)
+    boundaries = allowed.Boundaries(
+        certificates=(f"{files_dir}/{FileKind.CERTIFICATE.value}",),
+        contents=(f"{files_dir}/{FileKind.MAP.value}", *own.directories),
+        allow=frozenset(own.allow),
+    )
+    key = Limits(own.timeout_s, own.memory_bytes, own.output_bytes), boundaries
+    if key not in _CLUSTER_TEMPLATES:
+        _CLUSTER_TEMPLATES[key] = ClusterTemplates(*key)
+    return _CLUSTER_TEMPLATES[key].render
 
 
 def renderer(settings: Settings, found: FragmentSet) -> Renderer:
     """Compile the fragments; raises RejectedInput."""
-    files_dir = settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files")
-    return Renderer(found, _render_options(settings, files_dir))
+    return Renderer(found, _render_options(settings, _files_dir(settings)), cluster_templates(settings))
 
 
 def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
@@ -133,6 +209,36 @@ def base_options(settings: Settings) -> PresetOptions:
             node_ports=kubefigurator.backend_target is BackendTarget.NODE,
             listen_ports=_ranges(kubefigurator.listen_ports),
         ),
+        configmap=_configmap_options(settings, os.environ),
+        hosts=_hosts_options(settings),
+    )
+
+
+def _configmap_options(settings: Settings, environ: Mapping[str, str]) -> ConfigmapOptions:
+    own = settings.configmap
+    return ConfigmapOptions(
+        namespace=own.namespace,
+        services=own.services,
+        certificates=own.certificates,
+        keys=own.keys,
+        config=own.config,
+        template_key=own.template_key,
+        ssldir=f"{_files_dir(settings)}/{FileKind.CERTIFICATE.value}",
+        stats_password=environ.get(PASSWORD_VARIABLE, ""),
+        env={name: environ[name] for name in own.env if name in environ},
+        ignored_fields=frozenset(own.ignored_fields),
+    )
+
+
+def _hosts_options(settings: Settings) -> HostsOptions:
+    own = settings.hosts
+    kind, _, path = own.config.partition("/")
+    namespace, _, name = path.partition("/")
+    return HostsOptions(
+        master=own.master,
+        selector=dict(label.split("=", 1) for label in own.selector),
+        config=ObjectRef(kind.capitalize(), namespace, name) if own.config else None,
+        own_app=own.own_app,
     )
 
 
@@ -179,7 +285,8 @@ class HostReader:
 
 def source(settings: Settings) -> HostAwareSource:
     """Give what reads the cluster, and the facts about this host."""
-    return HostAwareSource(KubernetesSource(settings.kubernetes, resources(settings)), HostReader(settings).read)
+    cluster = KubernetesSource(settings.kubernetes, resources(settings), named=named(settings))
+    return HostAwareSource(cluster, HostReader(settings).read)
 
 
 def order_note(found: FragmentSet) -> str:
@@ -210,7 +317,7 @@ def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[
     """
     if snapshot_files:
         return read_snapshot(snapshot_files)
-    snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S)
+    snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S, named=named(settings))
     return replace(snapshot, host=HostReader(settings).read()), refused
 
 

@@ -1,11 +1,13 @@
 """What presets give: the names for the templates, and what they refused."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.rendering import OutputFile
 
 
 class RefusalReason(StrEnum):
@@ -46,13 +48,32 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """``names`` go to every template as they are; ``refused`` is sorted.
+class ClusterTemplate:
+    """A template that the cluster supplied; what it renders to is never trusted as configuration.
 
-    ``listen_ports`` are those that objects of the cluster are to be given, so none of the operator's.
+    ``name`` is that of its piece (``configmap lb/config``), ``names`` are all that it sees: plain data fit for JSON.
+    ``required`` maps a name without a value to what to do about it: to print that one is an error.
+    """
+
+    name: str
+    text: str
+    names: Mapping[str, Any] = field(repr=False)
+    required: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """``names`` go to every fragment as they are; ``refused`` is sorted.
+
+    ``listen_ports`` are those that objects of the cluster are to be given, so none of the operator's. ``templates`` are
+    rendered after the fragments, in order. ``files`` were declared by presets. ``dns_names`` are the names that should
+    point at this balancer, sorted.
     """
 
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...] = ()
     census: Census = Census()
     listen_ports: frozenset[int] = frozenset()
+    templates: tuple[ClusterTemplate, ...] = ()
+    files: tuple[OutputFile, ...] = ()
+    dns_names: tuple[str, ...] = ()

@@ -7,7 +7,8 @@ so no reference cycle can pass through them.
 Source: the API reference of Kubernetes, core/v1 and discovery.k8s.io/v1.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -177,7 +178,106 @@ class Secret(_Record, frozen=True, gc=False):
     data: dict[str, str] | None = None
 
 
-AnyObject = EndpointSlice | Endpoints | Service | Node | Secret
+class ConfigMap(_Record, frozen=True, gc=False):
+    """Only ConfigMaps that a preset names are read; ``binaryData`` is not."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] | None = None
+
+
+class WholeObject:
+    """The JSON of an object as the API gave it, without ``managedFields``; two are equal if their JSON is.
+
+    What is made of it is made when it is first asked for, and lives as long as the record that holds it: few of a
+    cluster's pods are ever handed to a template.
+    """
+
+    __slots__ = ("_made", "json")
+
+    def __init__(self, json: bytes) -> None:
+        self.json = json
+        self._made: Any = None
+
+    def made(self, make: Callable[[bytes], Any]) -> Any:
+        """Give what ``make`` gives for the JSON; it is called once, and must be the same function each time."""
+        if self._made is None:
+            self._made = make(self.json)
+        return self._made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WholeObject) and self.json == other.json
+
+    def __hash__(self) -> int:
+        return hash(self.json)
+
+    def __repr__(self) -> str:
+        """Leave out the content: containers carry passwords in their environment."""
+        return f"WholeObject({len(self.json)} bytes)"
+
+
+class PodCondition(_Record, frozen=True, gc=False):
+    """``status`` is "True", "False" or "Unknown"."""
+
+    type: str = ""
+    status: str = ""
+
+
+class ContainerStatus(_Record, frozen=True, gc=False):
+    """``ready`` is what the container's readiness probe says."""
+
+    ready: bool = False
+
+
+class PodReadinessGate(_Record, frozen=True, gc=False):
+    """Names a condition that has to be "True" before the pod counts as ready."""
+
+    condition_type: str = ""
+
+
+class PodSpec(_Record, frozen=True, gc=False):
+    """What decides whether a pod is ready."""
+
+    readiness_gates: tuple[PodReadinessGate, ...] | None = None
+
+
+class PodStatus(_Record, frozen=True, gc=False):
+    """``phase`` is Pending, Running, Succeeded, Failed or Unknown."""
+
+    phase: str = ""
+    pod_ip: str | None = msgspec.field(name="podIP", default=None)
+    conditions: tuple[PodCondition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(_Record, frozen=True, gc=False):
+    """The fields that decide, and in ``whole`` (never read from JSON) the object as templates get it."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+    whole: WholeObject | None = msgspec.field(name="pyconfd.io/whole", default=None)
+
+
+class PodTemplate(_Record, frozen=True, gc=False):
+    """The labels and annotations that a Deployment's pods get."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class DeploymentSpec(_Record, frozen=True, gc=False):
+    """Nothing but the template."""
+
+    template: PodTemplate = PodTemplate()
+
+
+class Deployment(_Record, frozen=True, gc=False):
+    """A Deployment of apps/v1; only one that a setting names is read."""
+
+    metadata: ObjectMeta
+    spec: DeploymentSpec = DeploymentSpec()
+
+
+AnyObject = EndpointSlice | Endpoints | Service | Node | Secret | ConfigMap | Pod | Deployment
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 """The label that joins an EndpointSlice to its Service. Source: discovery.k8s.io/v1 ``LabelServiceName``."""

@@ -9,3 +9,5 @@ class PresetName(StrEnum):
     DOMAINS = "domains"
     KUBEFIGURATOR = "kubefigurator"
     KUBE2LB = "kube2lb"
+    CONFIGMAP = "configmap"
+    HOSTS = "hosts"

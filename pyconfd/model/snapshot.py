@@ -7,7 +7,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyconfd.model.host import HostFacts
-from pyconfd.model.kubernetes import AnyObject, Endpoints, EndpointSlice, Node, Secret, Service
+from pyconfd.model.kubernetes import (
+    AnyObject,
+    ConfigMap,
+    Deployment,
+    Endpoints,
+    EndpointSlice,
+    Node,
+    Pod,
+    Secret,
+    Service,
+)
 
 
 class Key(NamedTuple):
@@ -25,6 +35,22 @@ class Resource(StrEnum):
     ENDPOINTS = "endpoints"
     NODES = "nodes"
     SECRETS = "secrets"
+    CONFIGMAPS = "configmaps"
+    PODS = "pods"
+    DEPLOYMENTS = "deployments"
+
+    @property
+    def field(self) -> str:
+        """The name of its mapping in a :class:`Snapshot`."""
+        return "config_maps" if self is Resource.CONFIGMAPS else self.value
+
+
+class Named(NamedTuple):
+    """One object that is read by its name; nothing else of its kind is."""
+
+    resource: Resource
+    namespace: str
+    name: str
 
 
 KIND_OF: Mapping[Resource, str] = MappingProxyType(
@@ -34,6 +60,9 @@ KIND_OF: Mapping[Resource, str] = MappingProxyType(
         Resource.ENDPOINTS: "Endpoints",
         Resource.NODES: "Node",
         Resource.SECRETS: "Secret",
+        Resource.CONFIGMAPS: "ConfigMap",
+        Resource.PODS: "Pod",
+        Resource.DEPLOYMENTS: "Deployment",
     }
 )
 
@@ -44,6 +73,9 @@ RECORD_OF: Mapping[Resource, type[AnyObject]] = MappingProxyType(
         Resource.ENDPOINTS: Endpoints,
         Resource.NODES: Node,
         Resource.SECRETS: Secret,
+        Resource.CONFIGMAPS: ConfigMap,
+        Resource.PODS: Pod,
+        Resource.DEPLOYMENTS: Deployment,
     }
 )
 
@@ -66,4 +98,7 @@ class Snapshot:
     endpoints: Mapping[Key, Endpoints] = field(default_factory=_nothing)
     nodes: Mapping[Key, Node] = field(default_factory=_nothing)
     secrets: Mapping[Key, Secret] = field(default_factory=_nothing)
+    config_maps: Mapping[Key, ConfigMap] = field(default_factory=_nothing)
+    pods: Mapping[Key, Pod] = field(default_factory=_nothing)
+    deployments: Mapping[Key, Deployment] = field(default_factory=_nothing)
     host: HostFacts = field(default_factory=HostFacts)

@@ -1,19 +1,13 @@
 """The rich view that every preset gives beside its own names: ``cluster``."""
 
-import base64
-import binascii
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import Node, ObjectRef, Secret, Service
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
+from pyconfd.presets.certificates import from_base64, pair
 from pyconfd.presets.endpoints import join, slices_by_service, slices_of_endpoints
 from pyconfd.presets.views import CertificateView, ClusterView, NodeView, PortView, ServiceView
 
@@ -22,8 +16,6 @@ EXCLUDE_NODE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 """Source: the same list."""
-
-_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----[A-Za-z0-9+/=\s]+-----END \1-----")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,38 +97,6 @@ def _certificates(snapshot: Snapshot, refused: list[Refusal]) -> tuple[Certifica
 
 
 def _pem(secret: Secret) -> str:
-    """Give the key, then the chain, each block on lines of its own without blank lines between them.
-
-    Raises:
-        ValueError: The pair is missing, unreadable, or its halves do not belong together. The message holds no secret.
-    """
-    key = _blocks(secret, "tls.key", "PRIVATE KEY")
-    chain = _blocks(secret, "tls.crt", "CERTIFICATE")
-    try:
-        certificate = x509.load_pem_x509_certificate(chain[0].encode())
-        public = load_pem_private_key(key[0].encode(), password=None).public_key()
-        same = certificate.public_key().public_bytes(
-            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-        ) == public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ValueError(
-            "tls.key or tls.crt cannot be read: it must be an unencrypted PEM key and certificate"
-        ) from None
-    if not same:
-        raise ValueError("tls.key does not belong to tls.crt: put a matching pair into the Secret")
-    return "".join(f"{block}\n" for block in key[:1] + chain)
-
-
-def _blocks(secret: Secret, name: str, kind: str) -> list[str]:
-    try:
-        text = base64.b64decode((secret.data or {}).get(name, ""), validate=True).decode("ascii")
-    except (binascii.Error, ValueError):
-        raise ValueError(f"{name} is not base64 of a PEM file") from None
-    blocks = [
-        "\n".join(line.strip() for line in match.group(0).splitlines() if line.strip())
-        for match in _PEM_BLOCK.finditer(text)
-        if match.group(1).endswith(kind)
-    ]
-    if not blocks:
-        raise ValueError(f"{name} holds no {kind}")
-    return blocks
+    """Give the key, then the chain; raises ValueError, whose message holds no secret."""
+    key, chain = (from_base64((secret.data or {}).get(name, ""), name) for name in ("tls.key", "tls.crt"))
+    return pair(key, chain, key_name="tls.key", chain_name="tls.crt")

@@ -1,26 +1,33 @@
 """The presets by name, and the reading of one Snapshot by several of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pyconfd.model.context import Census, Context, Refusal
 from pyconfd.model.preset import PresetName
-from pyconfd.model.snapshot import Resource, Snapshot
-from pyconfd.presets import cluster, domains, kube2lb, kubefigurator
-from pyconfd.presets.reading import Preset, PresetOptions
+from pyconfd.model.snapshot import Named, Resource, Snapshot
+from pyconfd.presets import cluster, configmap, domains, hosts, kube2lb, kubefigurator
+from pyconfd.presets.reading import Preset, PresetOptions, Reading
+
+
+def _nothing_named(options: PresetOptions) -> tuple[Named, ...]:
+    del options
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A preset, the names it gives to templates, and the resources it needs; nothing else is read from the cluster.
 
-    ``host`` says whether it judges by the facts about this machine, so that they have to be gathered.
+    ``named`` gives the single objects that it needs beside them. ``host`` says whether it judges by the facts about
+    this machine, so that they have to be gathered.
     """
 
     read: Preset
     names: frozenset[str]
     resources: frozenset[Resource]
+    named: Callable[[PresetOptions], tuple[Named, ...]] = _nothing_named
     host: bool = False
 
 
@@ -33,6 +40,8 @@ PRESETS: Mapping[str, Entry] = MappingProxyType(
             kubefigurator.read, frozenset({"listeners", "backends"}), _CLUSTER_VIEW, host=True
         ),
         PresetName.KUBE2LB: Entry(kube2lb.read, kube2lb.NAMES, _CLUSTER_VIEW, host=True),
+        PresetName.CONFIGMAP: Entry(configmap.read, configmap.NAMES, frozenset({Resource.PODS}), configmap.named),
+        PresetName.HOSTS: Entry(hosts.read, frozenset({"hosts"}), frozenset({Resource.PODS}), hosts.named),
     }
 )
 
@@ -41,6 +50,11 @@ def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
     """Give what has to be read for these presets; TLS Secrets only where namespaces are named for them."""
     needed = frozenset[Resource]().union(*(PRESETS[name].resources for name in names))
     return needed | {Resource.SECRETS} if secrets else needed
+
+
+def named_of(names: Sequence[str], options: PresetOptions) -> frozenset[Named]:
+    """Give the single objects that these presets read by name."""
+    return frozenset(each for name in names for each in PRESETS[name].named(options))
 
 
 def clashes(names: Sequence[str], presets: Mapping[str, Entry] = PRESETS) -> tuple[str, ...]:
@@ -66,9 +80,11 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
     given: dict[str, object] = {"cluster": translated.view}
     refused: list[Refusal] = list(translated.refused)
     claimed = 0
+    readings: list[Reading] = []
     listen_ports: frozenset[int] = frozenset()
     for name in names:
         reading = PRESETS[name].read(snapshot, translated, options)
+        readings.append(reading)
         options = replace(options, reserved_ports=options.reserved_ports | reading.listen_ports)
         given.setdefault(name, MappingProxyType(dict(reading.names)))
         given |= {each: value for each, value in reading.names.items() if each not in given or each == name}
@@ -81,4 +97,12 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
         for port in service.ports
         for endpoint in port.endpoints
     )
-    return Context(MappingProxyType(given), tuple(sorted(set(refused))), Census(claimed, total), listen_ports)
+    return Context(
+        MappingProxyType(given),
+        tuple(sorted(set(refused))),
+        Census(claimed, total),
+        listen_ports,
+        templates=tuple(template for reading in readings for template in reading.templates),
+        files=tuple(sorted({file for reading in readings for file in reading.files})),
+        dns_names=tuple(sorted({name for reading in readings for name in reading.dns_names})),
+    )

@@ -4,6 +4,7 @@ Nothing that passes here can add a word, a quote, a condition, a variable or a l
 """
 
 import re
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 SHOWN_CHARACTERS = 80
@@ -15,6 +16,11 @@ _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}", re.ASCII)
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
+_PATTERN = re.compile(r"[A-Za-z0-9_.~^$|()\[\]{}*+?/\\:@&=,;!-]{1,500}", re.ASCII)
+_ODD_ESCAPE = re.compile(r"\\(?:$|[^.dDwWsSbB/\-^$|()\[\]{}*+?\\])", re.ASCII)
+CONDITION_WORDS = frozenset({"if", "unless", "or"})
+"""What HAProxy reads in the words of a condition even where a value was meant."""
+
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:@%+=,-]{1,253}", re.ASCII)
 
 
@@ -62,6 +68,7 @@ def port_number(value: str) -> int:
     return int(text)
 
 
+@lru_cache(maxsize=65_536)
 def address(value: str) -> IPv4Address | IPv6Address | None:
     """Give ``value`` as an address without a zone, or None where it is no address."""
     try:
@@ -83,6 +90,36 @@ def canonical_address(value: str) -> tuple[str, str] | None:
 def is_object_name(value: str) -> bool:
     """Say whether ``value`` could be the name of a Kubernetes object, or of a node's zone."""
     return bool(_OBJECT_NAME.fullmatch(value))
+
+
+def is_word(value: str) -> bool:
+    """Say whether a template may print ``value`` anywhere: one word, no flag, and no word of a condition."""
+    return bool(_PLAIN_WORD.fullmatch(value)) and not value.startswith("-") and value not in CONDITION_WORDS
+
+
+def pattern(value: str) -> str:
+    """Give ``value`` if it is one regular expression that no place of haproxy.cfg reads as anything else.
+
+    With or without its first character (templates cut off ``^``) it is one word without quotes, blanks, ``#``, ``%``
+    and back references; HAProxy and Python agree on what it matches.
+
+    Raises:
+        ValueError: it is not; the message says what was expected.
+    """
+    expected = (
+        "not a plain regular expression: expected letters, digits and . * + ? ^ $ | ( ) [ ] { } \\ / - without blanks"
+    )
+    bare = value.removeprefix("^")
+    if not _PATTERN.fullmatch(value) or _ODD_ESCAPE.search(value) or "(?" in value:
+        raise ValueError(expected)
+    if bare.startswith("-") or bare in CONDITION_WORDS or bare in {"", "{", "}", "||", "!"}:
+        raise ValueError(expected)
+    for text in (value, bare):
+        try:
+            re.compile(text)
+        except (re.error, OverflowError, RecursionError):
+            raise ValueError("not a regular expression: its brackets or repetitions do not fit together") from None
+    return value
 
 
 def plain_words(values: dict[str, str] | None) -> dict[str, str]:

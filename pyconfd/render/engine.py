@@ -10,8 +10,8 @@ from jinja2 import DictLoader, Environment, Template, TemplateError, TemplateSyn
 from jinja2.runtime import new_context
 
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.model.context import Context
-from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
+from pyconfd.model.context import ClusterTemplate, Context
+from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Piece, Rendering
 from pyconfd.render import filters, lists
 from pyconfd.render.blame import runtime_problem, syntax_problem
 from pyconfd.render.declared import Declarations
@@ -87,16 +87,29 @@ class Rendered:
     used_curdate: bool
 
 
+def _no_cluster_templates(template: ClusterTemplate) -> str:
+    raise RejectedInput(Problem(template.name, "templates from the cluster are not rendered here"))
+
+
 class Renderer:
     """Fragments compiled under options, to be rendered as often as the cluster changes.
+
+    ``cluster_templates`` renders a template that the cluster supplied and gives its text if all of it is allowed;
+    it raises RejectedInput.
 
     Raises:
         RejectedInput: templates do not parse; carries one problem for each of them.
 
     """
 
-    def __init__(self, fragments: FragmentSet, options: RenderOptions) -> None:
+    def __init__(
+        self,
+        fragments: FragmentSet,
+        options: RenderOptions,
+        cluster_templates: Callable[[ClusterTemplate], str] = _no_cluster_templates,
+    ) -> None:
         self._options = options
+        self._cluster_templates = cluster_templates
         self._fragments = fragments.fragments
         self._environment = _environment(fragments, options)
         self._templates: dict[str, Template] = {}
@@ -114,7 +127,7 @@ class Renderer:
             raise RejectedInput(*problems)
 
     def render(self, context: Context, *, curdate: str) -> Rendered:
-        """Render every fragment.
+        """Render every fragment, then every template that the cluster supplied.
 
         A piece ends with exactly one newline, or is empty. Templates see the names of ``context``, ``vars``,
         ``extra.curdate`` (the text ``curdate``), ``map_file``, ``certificate_file``, FILTERS and FUNCTIONS.
@@ -145,9 +158,16 @@ class Renderer:
                 continue
             problems.extend(_refused(fragment, text))
             pieces.append(Piece(fragment.name, text))
+        for template in context.templates:
+            try:
+                pieces.append(Piece(template.name, _ended(self._cluster_templates(template))))
+            except RejectedInput as error:
+                problems.extend(error.problems)
+        files, clashes = _merged(declarations.files, context.files)
+        problems.extend(clashes)
         if problems:
             raise RejectedInput(*problems)
-        return Rendered(Rendering(tuple(pieces), declarations.files), extra.curdate_was_read)
+        return Rendered(Rendering(tuple(pieces), files), extra.curdate_was_read)
 
     def _text(self, fragment: Fragment, names: dict[str, Any]) -> str:
         if fragment.is_template:
@@ -160,8 +180,26 @@ class Renderer:
             text = "".join(template.root_render_func(scope))
         else:
             text = fragment.text.replace("\r\n", "\n")
-        stripped = text.rstrip("\n")
-        return f"{stripped}\n" if stripped.strip() else ""
+        return _ended(text)
+
+
+def _ended(text: str) -> str:
+    stripped = text.rstrip("\n")
+    return f"{stripped}\n" if stripped.strip() else ""
+
+
+def _merged(
+    declared: tuple[OutputFile, ...], of_presets: tuple[OutputFile, ...]
+) -> tuple[tuple[OutputFile, ...], list[Problem]]:
+    """Put the files of fragments and presets together, sorted by path."""
+    files = {file.path: file for file in (*of_presets, *declared)}
+    message = "a fragment and a preset declare it with different content"
+    problems = [
+        Problem(file.path, message, "rename one of them")
+        for file in of_presets
+        if files[file.path].content != file.content
+    ]
+    return tuple(files[path] for path in sorted(files, key=str.encode)), problems
 
 
 def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
@@ -172,7 +210,7 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
         auto_reload=False,
         cache_size=-1,
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
-        finalize=_printable,
+        finalize=printable,
         trim_blocks=options.trim_blocks,
         undefined=Lenient if options.lenient else Strict,
     )
@@ -184,7 +222,7 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
     return environment
 
 
-def _printable(value: Any) -> Any:
+def printable(value: Any) -> Any:
     """Refuse what would print as an accident: a function, a generator, a set."""
     if type(value) is str or isinstance(value, Undefined):
         return value

@@ -43,6 +43,9 @@ def contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin], rea
         message = "the reload method is command, and there is no command"
         yield sound.problem("haproxy.reload_method", message, _set("haproxy.reload_cmd"))
     yield from _half_a_target(sound)
+    if "hosts" in (sound.get("presets.use") or ((),))[0] and sound.get("hosts.master", "hosts.selector") == ("", ()):
+        message = "the preset hosts does not know which pods are its targets"
+        yield sound.problem("hosts.master", message, f"{_set('hosts.master')}, or hosts.selector")
     for path, usual in (("presets.use", "domains"), ("presets.node_address_types", "InternalIP")):
         if sound.get(path) == ((),):
             yield sound.problem(path, "at least one is needed", f"the usual one is {usual}")

@@ -65,6 +65,7 @@ class Kind(ABC):
     metavar: str = "TEXT"
     repeatable: bool = False
     """Whether its flag may be given several times; the values then belong together."""
+    joiner: str = " "  # between the values of a flag that is given several times
     words: tuple[str, ...] = ()
     """The accepted words, where they can be listed: for completion and suggestions."""
 
@@ -212,15 +213,17 @@ class Count(Kind):
 
 @dataclass(frozen=True)
 class Listing(Kind):
-    """Several texts: an array in TOML; in text they are parted by commas or spaces. Doubles are dropped."""
+    """Several texts: an array in TOML; in text they are parted by ``separators`` (a pattern). Doubles are dropped."""
 
     item: Callable[[str], str] = str
     metavar: str = "LIST"
     repeatable: bool = True
+    separators: str = r"[,\s]+"
+    joiner: str = " "
 
     def parse(self, value: object) -> tuple[str, ...]:
         """Give the items in order."""
-        parts = re.split(r"[,\s]+", value) if isinstance(value, str) else value
+        parts = re.split(self.separators, value) if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
             raise NotAcceptedError("an array of texts", value)
         items = []
@@ -232,8 +235,8 @@ class Listing(Kind):
         return tuple(dict.fromkeys(items))
 
     def text(self, value: Any) -> str:
-        """Give the items parted by commas."""
-        return ", ".join(value)
+        """Give the items as they can be read again."""
+        return ("; " if ";" in self.joiner else ", ").join(value)
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def from_flags(flags: Mapping[str, object], found: Findings) -> Iterator[Candida
         texts = (given,) if isinstance(given, str) else given
         if not isinstance(texts, Sequence) or not texts:
             continue
-        joined = " ".join(str(text) for text in texts).strip()
+        joined = row.kind.joiner.join(str(text) for text in texts).strip()
         if row.path == "templates.vars":
             for text in texts:
                 yield from _variable(row, str(text), found)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from pyconfd.model.preset import PresetName
+from pyconfd.settings.cluster_sections import ClusterTemplateSettings, ConfigmapSettings, HostsSettings
 from pyconfd.settings.etcd import EtcdSettings
 from pyconfd.settings.kinds import (
     Boolean,
@@ -345,6 +346,13 @@ class Settings:
     presets: Annotated[PresetSettings, "which readings of the cluster, first one first"] = PresetSettings()
     kubefigurator: Annotated[KubefiguratorSettings, "the preset of that name"] = KubefiguratorSettings()
     kube2lb: Annotated[Kube2lbSettings, "defaults of the preset kube2lb"] = field(default_factory=Kube2lbSettings)
+    configmap: Annotated[ConfigmapSettings, "the preset configmap, of kubernetes-haproxy"] = field(
+        default_factory=ConfigmapSettings
+    )
+    hosts: Annotated[HostsSettings, "the preset hosts, of ads-infra-haproxy"] = field(default_factory=HostsSettings)
+    cluster_templates: Annotated[ClusterTemplateSettings, "templates that the cluster supplies"] = field(
+        default_factory=ClusterTemplateSettings
+    )
     haproxy: Annotated[HaproxySettings, "what is written where, how it is checked and loaded"] = HaproxySettings()
     target: Annotated[SingleTargetSettings, "one load balancer other than haproxy"] = field(
         default_factory=SingleTargetSettings

@@ -12,11 +12,11 @@ import yaml
 
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.kubernetes import AnyObject, ObjectRef, Secret
+from pyconfd.model.kubernetes import AnyObject, ObjectRef, Pod, Secret
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Resource, Snapshot
 
 # Objects are decoded by the same rules wherever they come from.
-from pyconfd.sources.kubernetes.decode import DROPPED_ANNOTATIONS, forget_annotations, key_of, refusal_of
+from pyconfd.sources.kubernetes.decode import DROPPED_ANNOTATIONS, forget_annotations, key_of, refusal_of, with_whole
 from pyconfd.sources.kubernetes.failures import shown
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF, CLUSTER_SCOPED
 
@@ -75,7 +75,8 @@ def read_snapshot(
 def write_snapshot(snapshot: Snapshot) -> str:
     """Give a YAML List that :func:`read_snapshot` reads back to an equal Snapshot, apart from the Secrets' data.
 
-    Private keys stay where they are: every value of a Secret is replaced by ``REDACTED``.
+    Private keys stay where they are: every value of a Secret is replaced by ``REDACTED``, and so is the environment
+    of a pod's containers, which often holds passwords.
     """
     items = [
         {"apiVersion": API_VERSION_OF[resource], "kind": KIND_OF[resource], **_plain(record)}
@@ -88,16 +89,29 @@ def write_snapshot(snapshot: Snapshot) -> str:
 
 
 def _part(snapshot: Snapshot, resource: Resource) -> Mapping[Key, AnyObject]:
-    return cast("Mapping[Key, AnyObject]", getattr(snapshot, resource.value))
+    return cast("Mapping[Key, AnyObject]", getattr(snapshot, resource.field))
 
 
 def _plain(record: AnyObject) -> dict[str, Any]:
     if isinstance(record, Secret) and record.data is not None:
         record = msgspec.structs.replace(record, data=dict.fromkeys(record.data, REDACTED))
+    if isinstance(record, Pod) and record.whole is not None:
+        return _plain_pod(record.whole.json)
     plain: dict[str, Any] = msgspec.to_builtins(record)
     annotations = plain["metadata"].get("annotations", {})
     for name in DROPPED_ANNOTATIONS:
         annotations.pop(name, None)
+    return plain
+
+
+def _plain_pod(json: bytes) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.json.decode(json)
+    spec = plain["spec"]
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(kind) or () if isinstance(spec, dict) else ():
+            for variable in container.get("env") or () if isinstance(container, dict) else ():
+                if isinstance(variable, dict) and "value" in variable:
+                    variable["value"] = REDACTED
     return plain
 
 
@@ -125,7 +139,7 @@ class _Reader:
             raise ConfigurationError(Problem(place, "the file holds nothing but empty documents", _REMEDY))
 
     def snapshot(self) -> Snapshot:
-        parts: dict[str, Any] = {resource.value: records for resource, records in self.records.items()}
+        parts: dict[str, Any] = {resource.field: records for resource, records in self.records.items()}
         return Snapshot(self.cluster, **parts)
 
     def _take(self, document: Any, list_kind: str) -> None:
@@ -164,7 +178,9 @@ class _Reader:
             name, namespace = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
         try:
             record = msgspec.convert(document, RECORD_OF[resource])
-        except (msgspec.ValidationError, RecursionError, OverflowError) as error:
+            if isinstance(record, Pod):
+                record = with_whole(record, msgspec.json.encode(document))
+        except (msgspec.MsgspecError, TypeError, RecursionError, OverflowError) as error:
             self.refusals.add(refusal_of(resource, Key(namespace, name) if name else None, self.cluster, str(error)))
             return
         if not name or not (namespace or resource in CLUSTER_SCOPED):

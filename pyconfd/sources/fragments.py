@@ -24,7 +24,7 @@ _MAX_DEPTH = 16
 _ATTEMPTS = 3
 
 
-def read_fragments(directory: str) -> FragmentSet:
+def read_fragments(directory: str, *, may_be_empty: bool = False) -> FragmentSet:
     """Read the fragments of ``directory`` in natural order, and the texts that templates may include.
 
     ``*.conf`` and ``*.tmpl`` in the directory itself are fragments. Every other file in or below it that is UTF-8
@@ -35,12 +35,15 @@ def read_fragments(directory: str) -> FragmentSet:
     works, and is read from one generation even if it is swapped meanwhile); a link that leaves it is not.
 
     Raises:
-        TransientError: the directory or a fragment cannot be read, or there is no fragment; carries every problem.
+        TransientError: the directory or a fragment cannot be read, or there is no fragment unless it ``may_be_empty``
+            (or missing); carries every problem.
 
     """
+    if may_be_empty and not os.path.lexists(directory):
+        return FragmentSet(())
     before = _swap_mark(directory)
     for _attempt in range(_ATTEMPTS):
-        found, failure = _read_once(directory)
+        found, failure = _read_once(directory, may_be_empty=may_be_empty)
         after = _swap_mark(directory)
         if before == after:
             break
@@ -57,21 +60,25 @@ class SettledFragments:
     ``pause`` waits a moment.
     """
 
-    def __init__(self, directory: str, pause: Callable[[], None]) -> None:
+    def __init__(self, directory: str, pause: Callable[[], None], *, may_be_empty: bool = False) -> None:
         self._directory = directory
+        self._may_be_empty = may_be_empty
         self._pause = pause
         self._last: FragmentSet | None = None
 
     def read(self) -> FragmentSet:
         """Give the fragments; raises what :func:`read_fragments` raises."""
-        found = read_fragments(self._directory)
+        found = self._read()
         for _attempt in range(_ATTEMPTS):
             if found == self._last:
                 break
             self._last = found
             self._pause()
-            found = read_fragments(self._directory)
+            found = self._read()
         return found
+
+    def _read(self) -> FragmentSet:
+        return read_fragments(self._directory, may_be_empty=self._may_be_empty)
 
 
 def _swap_mark(directory: str) -> tuple[str, str]:
@@ -88,7 +95,7 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _read_once(directory: str) -> tuple[FragmentSet, TransientError | None]:
+def _read_once(directory: str, *, may_be_empty: bool) -> tuple[FragmentSet, TransientError | None]:
     walk = _Walk(_real(Path(directory)))
     try:
         walk.visit("", walk.root, ())
@@ -96,7 +103,7 @@ def _read_once(directory: str) -> tuple[FragmentSet, TransientError | None]:
         return FragmentSet(()), TransientError(_directory_problem(directory, error))
     if walk.problems:
         return FragmentSet(()), TransientError(*walk.problems)
-    if not walk.fragments:
+    if not walk.fragments and not may_be_empty:
         problem = Problem(
             directory,
             "there is no fragment: no file *.conf or *.tmpl in the template directory",

@@ -3,7 +3,7 @@
 import sys
 
 from pyconfd.status.logging import configure
-from tests.bench import presets, reading, starting
+from tests.bench import pod_presets, presets, reading, starting
 from tests.bench.figures import Benchmark
 
 BENCHMARKS: tuple[Benchmark, ...] = (
@@ -12,6 +12,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     reading.watch_event_cpu,
     presets.preset_translation,
     starting.first_configuration,
+    pod_presets.pod_presets,
 )
 
 

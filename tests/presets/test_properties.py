@@ -1,5 +1,6 @@
 """Translation never raises, and lets no stranger's value add a word to what templates print."""
 
+import json
 import re
 from typing import Any
 
@@ -8,12 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.model.context import Context
-from pyconfd.model.kubernetes import SERVICE_NAME_LABEL, ObjectMeta, Service, ServicePort, ServiceSpec
+from pyconfd.model.kubernetes import (
+    SERVICE_NAME_LABEL,
+    ConfigMap,
+    ObjectMeta,
+    ObjectRef,
+    Pod,
+    Secret,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
 from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
 from pyconfd.presets import registry
+from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
 from pyconfd.presets.kubefigurator_claims import OPTIONS
-from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.reading import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.sources.kubernetes.decode import with_whole
 
 NASTY = st.one_of(
     st.text(max_size=20),
@@ -87,6 +100,46 @@ OBJECTS: dict[Resource, st.SearchStrategy[dict[str, Any]]] = {
 WORD = re.compile(r"[A-Za-z0-9_./:@%+=,*\[\]-]*")
 BALANCE = re.compile(r"[a-z-]+[a-z0-9 ()_-]*", re.IGNORECASE)
 """May be several words; each is one of HAProxy's."""
+JSONISH = st.recursive(
+    st.one_of(NASTY, st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NASTY, inner, max_size=3)),
+    max_leaves=8,
+)
+LABELS = st.dictionaries(st.one_of(st.just("app"), NASTY), st.one_of(st.just("shop"), NASTY), max_size=3)
+ENTRY = st.fixed_dictionaries(
+    {},
+    optional={
+        "namespace": st.one_of(st.just("demo"), JSONISH),
+        "selector": st.one_of(st.just({"app": "shop"}), LABELS, JSONISH),
+        "hostnames": st.one_of(st.lists(NASTY | st.from_regex(r"\^.{0,8}", fullmatch=True), max_size=3), JSONISH),
+        "ports": st.one_of(st.lists(st.integers(0, 70000), max_size=2), JSONISH),
+        "path": st.one_of(NASTY, JSONISH),
+        "extra": JSONISH,
+    },
+)
+PODS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "metadata": st.fixed_dictionaries(
+                {"name": NASTY, "namespace": st.one_of(st.just("demo"), NASTY), "labels": LABELS},
+                optional={"annotations": st.dictionaries(st.one_of(st.just(MASTER), NASTY), NASTY)},
+            )
+        },
+        optional={
+            "spec": st.dictionaries(st.sampled_from(["nodeName", "containers"]), JSONISH),
+            "status": st.fixed_dictionaries(
+                {"podIP": NASTY, "phase": NASTY, "containerStatuses": st.just([{"ready": True}])},
+                optional={"extra": JSONISH},
+            ),
+        },
+    ),
+    max_size=4,
+)
+TEXTS = st.one_of(NASTY, JSONISH.map(json.dumps), ENTRY.map(json.dumps))
+DATA = st.dictionaries(st.one_of(st.sampled_from(["shop", "template"]), NASTY), TEXTS, max_size=4)
+# What a template may print: beyond words, the patterns of hosts and paths.
+PRINTABLE = re.compile(r"[A-Za-z0-9_./:@%+=,*~^$|()\[\]{}?\\&;!-]+|")
+HOST_WORD = re.compile(r"[A-Za-z0-9_./:@%+=,*-]*")
 
 
 def strings(value: Any) -> list[str]:
@@ -175,3 +228,51 @@ def test_listeners_are_shared_without_conflicts_in_whatever_order_they_are_read(
 
 def test_every_preset_has_a_name_and_a_reading() -> None:
     assert set(registry.PRESETS) == set(PresetName)
+
+
+def pods_of(items: list[dict[str, Any]]) -> dict[Key, Pod]:
+    made = [with_whole(msgspec.convert(item, Pod), json.dumps(item).encode()) for item in items]
+    return {Key(p.metadata.namespace, p.metadata.name): p for p in made}
+
+
+@given(PODS, DATA, DATA, DATA, st.dictionaries(NASTY, NASTY, max_size=3))
+def test_configmap_gives_plain_words_and_no_exception(
+    pods: list[dict[str, Any]],
+    services: dict[str, str],
+    chains: dict[str, str],
+    config: dict[str, str],
+    keys: dict[str, str],
+) -> None:
+    maps = {"services": services, "certificates": chains, "config": config}
+    snapshot = Snapshot(
+        pods=pods_of(pods),
+        config_maps={Key("lb", name): ConfigMap(ObjectMeta(name, "lb"), data) for name, data in maps.items()},
+        secrets={Key("lb", "keys"): Secret(ObjectMeta("keys", "lb"), "Opaque", keys)},
+    )
+
+    context = registry.translate(snapshot, ("configmap",), PresetOptions())
+
+    for text in strings(context.names["services"]) + strings(context.names["certificates"]):
+        assert PRINTABLE.fullmatch(text), text
+        assert text not in {"if", "unless", "or", "{", "}", "||"}
+        assert not text.startswith("-")
+        assert "%[" not in text
+    json.dumps(context.names["services"])
+    for refusal in context.refused:
+        assert "\n" not in str(refusal)
+
+
+@given(PODS, st.dictionaries(st.sampled_from([CONFIG, ROUTE53]), NASTY), NASTY)
+def test_hosts_gives_plain_words_and_no_exception(
+    pods: list[dict[str, Any]], annotations: dict[str, str], master: str
+) -> None:
+    service = Service(ObjectMeta("lb", "demo", annotations=annotations))
+    options = HostsOptions(master=master, selector={"app": "shop"}, config=ObjectRef("Service", "demo", "lb"))
+    snapshot = Snapshot(pods=pods_of(pods), services={Key("demo", "lb"): service})
+
+    context = registry.translate(snapshot, ("hosts",), PresetOptions(hosts=options))
+
+    for text in strings(context.names["hosts"]) + list(context.dns_names):
+        assert HOST_WORD.fullmatch(text), text
+    for refusal in context.refused:
+        assert "\n" not in str(refusal)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyconfd.errors import ConfigurationError
 from pyconfd.settings import Settings, resolve, show
-from pyconfd.settings.kinds import Boolean, CaFile, Choice, Command, Count, Kind, Listen, Listing, Seconds
+from pyconfd.settings.kinds import Boolean, CaFile, Choice, Command, Count, Kind, Listen, Listing, Seconds, Text
 from pyconfd.settings.sources import Findings, from_file
 from pyconfd.settings.table import DEFAULT_CONFIG, SECTIONS, TABLE, Row, value_of
 from pyconfd.settings.targets import Address, Domain, NameTemplates, Notify, Targets
@@ -55,7 +55,7 @@ _SAMPLES: Mapping[type[Kind], list[str]] = {
 }
 
 
-def _texts(kind: Kind) -> st.SearchStrategy[str]:
+def _texts(kind: Kind) -> st.SearchStrategy[str]:  # noqa: C901 - one case for each kind
     """Give texts that a kind accepts."""
     if type(kind) in _SAMPLES:
         return st.sampled_from(_SAMPLES[type(kind)])
@@ -70,6 +70,9 @@ def _texts(kind: Kind) -> st.SearchStrategy[str]:
             return st.integers(kind.least, kind.most).map(str)
         case Listen():
             return st.integers(0, 65535).map("127.0.0.1:{}".format)
+        case Text() if kind.pattern:
+            fitting = [sample for sample in ("lb", "pod/default/lb") if _fits(kind, sample)]
+            return st.sampled_from(fitting)
         case Command():
             return st.lists(st.sampled_from(["a", "b c", '"', "é", "'"]), min_size=1).map(kind.text)
         case CaFile():
@@ -86,6 +89,7 @@ def _texts(kind: Kind) -> st.SearchStrategy[str]:
                 "Hostname",
                 "1024-2047",
             ]
+            samples += ["app=web", "/srv"]
             fitting = [sample for sample in samples if _fits(kind, sample)]
             return st.lists(st.sampled_from(fitting), min_size=1, max_size=3).map(", ".join)
     return st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zs"]), min_size=1).map("/p{}".format)

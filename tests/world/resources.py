@@ -50,6 +50,7 @@ TABLE = (
     Resource("secrets", "Secret"),
     Resource("namespaces", "Namespace", namespaced=False, short=("ns",)),
     Resource("events", "Event", short=("ev",)),
+    Resource("deployments", "Deployment", group="apps", short=("deploy",)),
     Resource("endpointslices", "EndpointSlice", group="discovery.k8s.io", empty_fields=_SLICE_EMPTY),
 )
 RESOURCES = {resource.plural: resource for resource in TABLE}

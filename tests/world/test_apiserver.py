@@ -379,8 +379,8 @@ def test_loading_a_file(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.get("services", "demo", "a")["spec"]["ports"] == [{"protocol": "TCP", "targetPort": 80, "port": 80}]
     assert cluster.get("nodes", "", "n")["kind"] == "Node"
     assert cluster.load(source) == 2
-    with pytest.raises(ApiError, match="cannot load apps/v1 Deployment"):
-        cluster.load_object({"apiVersion": "apps/v1", "kind": "Deployment"})
+    with pytest.raises(ApiError, match="cannot load apps/v1 DaemonSet"):
+        cluster.load_object({"apiVersion": "apps/v1", "kind": "DaemonSet"})
 
 
 def test_a_dumped_cluster_can_be_served_by_a_process(cluster: Cluster, tmp_path: Path) -> None:

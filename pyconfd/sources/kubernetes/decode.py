@@ -9,7 +9,7 @@ import msgspec
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.kubernetes import AnyObject, ObjectRef
+from pyconfd.model.kubernetes import AnyObject, ObjectRef, Pod, WholeObject
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Resource
 from pyconfd.sources.kubernetes.failures import shown
 from pyconfd.sources.kubernetes.resources import CLUSTER_SCOPED
@@ -109,6 +109,16 @@ class _OnlyMetadata(msgspec.Struct, gc=False):
     metadata: _OnlyMeta
 
 
+class _WholePod(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """A pod whose parts are kept as they came; what the API adds beside them is dropped."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: dict[str, msgspec.Raw] = {}
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
 class _Status(msgspec.Struct, gc=False):
     code: int = 0
     reason: str | None = None
@@ -117,7 +127,8 @@ class _Status(msgspec.Struct, gc=False):
 
 def _list_decoder(resource: Resource) -> msgspec.json.Decoder[Any]:
     record: Any = RECORD_OF[resource]
-    items: Any = tuple.__class_getitem__((record, ...))
+    # Pods are kept whole as well, which only their own bytes allow.
+    items: Any = list[msgspec.Raw] if resource is Resource.PODS else tuple.__class_getitem__((record, ...))
     fields: list[tuple[str, Any]] = [("kind", str), ("metadata", _ListMeta), ("items", items | None)]
     return msgspec.json.Decoder(msgspec.defstruct(f"{record.__name__}List", fields, gc=False))
 
@@ -129,6 +140,8 @@ _OBJECTS: Mapping[Resource, msgspec.json.Decoder[AnyObject]] = MappingProxyType(
 _RAW_LIST = msgspec.json.Decoder(_RawList)
 _RAW_EVENT = msgspec.json.Decoder(_RawEvent)
 _ONLY_METADATA = msgspec.json.Decoder(_OnlyMetadata)
+_WHOLE_POD = msgspec.json.Decoder(_WholePod)
+_ANNOTATIONS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STATUS = msgspec.json.Decoder(_Status)
 
 
@@ -149,6 +162,8 @@ def decode_list(resource: Resource, body: bytes, cluster: str = "") -> ListPage:
     try:
         page = _LISTS[resource].decode(body)
         items = page.items or ()
+        if resource is Resource.PODS:
+            items, refusals = _decode_items(resource, page.items or (), cluster)
     except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
         page = _decode_raw_list(resource, body)
         items, refusals = _decode_items(resource, page.items or (), cluster)
@@ -191,7 +206,7 @@ def decode_event(resource: Resource, line: bytes, cluster: str = "") -> Event:
 
 def _upsertion(resource: Resource, raw: msgspec.Raw, cluster: str) -> Event:
     try:
-        record = _OBJECTS[resource].decode(raw)
+        record = _decode_object(resource, raw)
     except _BAD_JSON as error:
         return _unreadable(resource, raw, cluster, str(error))
     if not _is_named(resource, record):
@@ -251,13 +266,35 @@ def _decode_items(
 ) -> tuple[tuple[AnyObject, ...], tuple[Refusal, ...]]:
     good: list[AnyObject] = []
     bad: list[Refusal] = []
-    decoder = _OBJECTS[resource]
     for raw in items:
         try:
-            good.append(decoder.decode(raw))
+            good.append(_decode_object(resource, raw))
         except _BAD_JSON as error:
             bad.append(_unreadable(resource, raw, cluster, str(error)).refusal)
     return tuple(good), tuple(bad)
+
+
+def _decode_object(resource: Resource, raw: msgspec.Raw) -> AnyObject:
+    record = _OBJECTS[resource].decode(raw)
+    return with_whole(record, bytes(raw)) if isinstance(record, Pod) else record
+
+
+def with_whole(pod: Pod, json: bytes) -> Pod:
+    """Give the pod together with its whole object: ``json`` without what nobody reads and what is large.
+
+    Raises:
+        msgspec.DecodeError: ``metadata``, ``spec`` or ``status`` are no objects.
+    """
+    whole = _WHOLE_POD.decode(json)
+    whole.metadata.pop("managedFields", None)
+    raw = whole.metadata.get("annotations")
+    if raw is not None and bytes(raw) != b"null":
+        annotations = _ANNOTATIONS.decode(raw)
+        for name in DROPPED_ANNOTATIONS:
+            annotations.pop(name, None)
+        whole.metadata["annotations"] = msgspec.Raw(msgspec.json.encode(annotations))
+    whole.api_version, whole.kind = "v1", "Pod"
+    return msgspec.structs.replace(pod, whole=WholeObject(msgspec.json.encode(whole)))
 
 
 def _is_named(resource: Resource, record: AnyObject) -> bool:

@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
-from pyconfd.model.snapshot import Resource
-from pyconfd.sources.kubernetes.resources import group_of
+from pyconfd.model.snapshot import Named, Resource
+from pyconfd.sources.kubernetes.resources import ONLY_BY_NAME, group_of
 
 _VERBS = ("list", "watch")
 _EXISTING_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
@@ -32,14 +32,17 @@ def manifest(
     resources: Collection[Resource],
     secret_namespaces: Sequence[str] = (),
     *,
+    named: Collection[Named] = (),
     service_account: str = "pyconfd",
     namespace: str = "pyconfd",
 ) -> str:
     """Give the YAML of a ServiceAccount with its rights and a token.
 
-    Secrets are never readable in the whole cluster: each of ``secret_namespaces`` gets a Role of its own.
+    Secrets are never readable in the whole cluster: each of ``secret_namespaces`` gets a Role of its own. So does each
+    namespace with objects that are ``named``, for just these: ``resourceNames`` allows to list and watch one by name.
     """
-    everywhere = [r for r in Resource if r in resources and r is not Resource.SECRETS]
+    everywhere = [r for r in Resource if r in resources and r is not Resource.SECRETS and r not in ONLY_BY_NAME]
+    single = sorted({each for each in named if each.resource not in everywhere})
     documents: list[dict[str, Any]] = []
     if namespace not in _EXISTING_NAMESPACES:
         documents.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -53,11 +56,15 @@ def manifest(
         for each in sorted(set(secret_namespaces)):
             metadata = {"name": f"{service_account}-secrets", "namespace": each}
             documents += _granted("", metadata, [Resource.SECRETS], subject)
+    for each in sorted({one.namespace for one in single}):
+        here = [one for one in single if one.namespace == each]
+        documents += _granted_by_name({"name": f"{service_account}-objects", "namespace": each}, here, subject)
     documents.append(_token(service_account, namespace))
-    named = [r.value for r in everywhere]
+    granted = [r.value for r in everywhere]
     if Resource.SECRETS in resources and secret_namespaces:
-        named.append("secrets of " + ", ".join(sorted(set(secret_namespaces))))
-    head = _HEAD.format(what=", ".join(named) or "nothing", namespace=namespace, account=service_account)
+        granted.append("secrets of " + ", ".join(sorted(set(secret_namespaces))))
+    granted += [f"{one.resource} {one.namespace}/{one.name}" for one in single]
+    head = _HEAD.format(what=", ".join(granted) or "nothing", namespace=namespace, account=service_account)
     return head + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
 
 
@@ -67,10 +74,32 @@ def _granted(
     by_group: dict[str, list[str]] = {}
     for resource in resources:
         by_group.setdefault(group_of(resource), []).append(resource.value)
-    api = "rbac.authorization.k8s.io"
     rules = [
         {"apiGroups": [group], "resources": names, "verbs": list(_VERBS)} for group, names in sorted(by_group.items())
     ]
+    return _bound(prefix, metadata, rules, subject)
+
+
+def _granted_by_name(metadata: dict[str, str], named: Sequence[Named], subject: dict[str, str]) -> list[dict[str, Any]]:
+    by_resource: dict[Resource, list[str]] = {}
+    for each in named:
+        by_resource.setdefault(each.resource, []).append(each.name)
+    rules = [
+        {
+            "apiGroups": [group_of(resource)],
+            "resources": [resource.value],
+            "resourceNames": names,
+            "verbs": list(_VERBS),
+        }
+        for resource, names in sorted(by_resource.items())
+    ]
+    return _bound("", metadata, rules, subject)
+
+
+def _bound(
+    prefix: str, metadata: dict[str, str], rules: list[dict[str, Any]], subject: dict[str, str]
+) -> list[dict[str, Any]]:
+    api = "rbac.authorization.k8s.io"
     role = {"apiVersion": f"{api}/v1", "kind": f"{prefix}Role", "metadata": dict(metadata), "rules": rules}
     binding = {
         "apiVersion": f"{api}/v1",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pyconfd.model.snapshot import Resource
+from pyconfd.model.snapshot import Named, Resource
 
 API_VERSION_OF: Mapping[Resource, str] = MappingProxyType(
     {
@@ -12,6 +12,9 @@ API_VERSION_OF: Mapping[Resource, str] = MappingProxyType(
         Resource.ENDPOINTS: "v1",
         Resource.NODES: "v1",
         Resource.SECRETS: "v1",
+        Resource.CONFIGMAPS: "v1",
+        Resource.PODS: "v1",
+        Resource.DEPLOYMENTS: "apps/v1",
     }
 )
 
@@ -19,6 +22,15 @@ CLUSTER_SCOPED = frozenset({Resource.NODES})
 
 TLS_SECRETS_ONLY: Mapping[str, str] = MappingProxyType({"fieldSelector": "type=kubernetes.io/tls"})
 """Secrets of other types hold tokens and passwords, which are nobody's business here."""
+
+
+ONLY_BY_NAME = frozenset({Resource.CONFIGMAPS, Resource.DEPLOYMENTS})
+"""Never read as a whole: a preset names the few that it needs."""
+
+
+def selector_of(named: Named) -> dict[str, str]:
+    """Give the parameters that limit a list or watch to one object: what ``resourceNames`` of a Role allows."""
+    return {"fieldSelector": f"metadata.name={named.name}"}
 
 
 def path_of(resource: Resource, namespace: str = "") -> str:

@@ -4,7 +4,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import structlog
 from pyconfd.errors import ConfigurationError, Problem, TransientError
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject
-from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.model.status import ResourceState, SourceHealth
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.api_servers import TEND_EVERY_S, ApiServers
@@ -22,7 +22,7 @@ from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.cycle import Cycle, Uniform
 from pyconfd.sources.kubernetes.failures import DENIED, Failure, shown
 from pyconfd.sources.kubernetes.reflector import Reflector
-from pyconfd.sources.kubernetes.resources import TLS_SECRETS_ONLY, path_of
+from pyconfd.sources.kubernetes.resources import ONLY_BY_NAME, TLS_SECRETS_ONLY, path_of, selector_of
 
 STOP_TIMEOUT_S = 1.0
 HOPELESS = DENIED | {Failure.NOT_FOUND, Failure.CREDENTIALS}
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class KubernetesSource:
-    """Watches one cluster.
+    """Watches one cluster: ``resources`` as a whole (Secrets in their namespaces), and the objects ``named``.
 
     ``notify`` (see :meth:`start`) is called from the reflectors' threads each time :meth:`snapshot` would give
     something else; it must return at once.
@@ -47,6 +47,7 @@ class KubernetesSource:
         settings: KubernetesSettings,
         resources: Collection[Resource],
         *,
+        named: Collection[Named] = (),
         clock: Clock | None = None,
         uniform: Uniform | None = None,
         credentials: Credentials | None = None,
@@ -59,10 +60,9 @@ class KubernetesSource:
         self._servers = ApiServers(settings, credentials or Credentials(settings, self._clock), self._clock)
         self._notify: Callable[[], None] = _nobody
         self._reflectors = tuple(
-            self._reflector(resource, namespace)
+            self._reflector(resource, path_of(resource, namespace), params)
             for resource in Resource
-            if resource in resources
-            for namespace in (settings.secret_namespaces if resource is Resource.SECRETS else ("",))
+            for namespace, params in _reads(resource, resources, settings.secret_namespaces, named)
         )
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
@@ -154,7 +154,7 @@ class KubernetesSource:
         told = {problem.message for problem in servers}
         return (*servers, *(problem for problem in resources if problem.message not in told), *credentials)
 
-    def _reflector(self, resource: Resource, namespace: str) -> Reflector:
+    def _reflector(self, resource: Resource, path: str, params: Mapping[str, str]) -> Reflector:
         settings = self._settings
         cycle = Cycle(
             mode=settings.mode,
@@ -165,8 +165,8 @@ class KubernetesSource:
         )
         return Reflector(
             resource,
-            path=path_of(resource, namespace),
-            params=TLS_SECRETS_ONLY if resource is Resource.SECRETS else {},
+            path=path,
+            params=params,
             cluster=settings.cluster,
             servers=self._servers,
             cycle=cycle,
@@ -189,7 +189,7 @@ class KubernetesSource:
     def _assemble(self, views: list[Mapping[Key, AnyObject]]) -> Snapshot:
         parts: dict[str, Any] = {}
         for reflector, view in zip(self._reflectors, views, strict=True):
-            name = reflector.resource.value
+            name = reflector.resource.field
             parts[name] = {**parts[name], **view} if name in parts else view
         return Snapshot(self._settings.cluster, **parts)
 
@@ -205,6 +205,7 @@ def read_once(
     resources: Collection[Resource],
     timeout_s: float,
     *,
+    named: Collection[Named] = (),
     clock: Clock | None = None,
     credentials: Credentials | None = None,
 ) -> tuple[Snapshot, tuple[Refusal, ...]]:
@@ -214,7 +215,8 @@ def read_once(
         ConfigurationError: no API server is known.
         TransientError: with what is wrong with each server and resource; before ``timeout_s`` where waiting is vain.
     """
-    source = KubernetesSource(replace(settings, mode=ReadMode.POLL), resources, clock=clock, credentials=credentials)
+    polled = replace(settings, mode=ReadMode.POLL)
+    source = KubernetesSource(polled, resources, named=named, clock=clock, credentials=credentials)
     changed = threading.Event()
     ticking = clock or SystemClock()
     deadline_s = ticking.monotonic() + timeout_s
@@ -230,6 +232,20 @@ def read_once(
             ticking.wait(changed, 0.05)
     finally:
         source.stop()
+
+
+def _reads(
+    resource: Resource, resources: Collection[Resource], secret_namespaces: tuple[str, ...], named: Collection[Named]
+) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Give the namespace ("" for all) and the parameters of each list and watch of one resource."""
+    if resource is Resource.SECRETS:
+        whole: tuple[str, ...] = secret_namespaces if resource in resources else ()
+    else:
+        whole = ("",) if resource in resources and resource not in ONLY_BY_NAME else ()
+    params = TLS_SECRETS_ONLY if resource is Resource.SECRETS else {}
+    yield from ((namespace, params) for namespace in whole)
+    if resource is Resource.SECRETS or not whole:
+        yield from ((each.namespace, selector_of(each)) for each in sorted(set(named)) if each.resource is resource)
 
 
 def _nobody() -> None:

@@ -1,0 +1,349 @@
+"""What one line of text from the cluster asks for beyond the allowed words. Pure."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from pyconfd.haproxy import allowed_words as known
+from pyconfd.haproxy.allowed_samples import CONVERTERS, FETCHES
+
+MOST_WORDS = 64
+"""Source: HAProxy's ``MAX_LINE_ARGS``; it refuses longer lines."""
+LONGEST_LINE = 16_384
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_SPECIAL = re.compile(r"[\\\"'#$]|[^\t -~]")
+_ACL_SUFFIX = re.compile(r"_(?:beg|dir|dom|end|ip|len|reg|str|sub)$")
+_NUMBERED_COUNTER = re.compile(r"^sc[0-9]_")
+_READS_FILES = re.compile(r"(?<![A-Za-z0-9_.-])(env|map(?:_[a-z0-9_]+)?|jwt_verify\w*|jwt_decrypt\w*)\(")
+_FILE_WORDS = frozenset({"file", "lf-file", "errorfile"})
+_LETTERS = re.compile(r"[A-Za-z0-9]")
+_SYSTEM_AUTHORITIES = "@system-ca"
+
+
+class Found(NamedTuple):
+    """Something that is not allowed: ``name`` is what an operator would allow ("" if nothing can).
+
+    ``path`` is set where it depends on where that file is; ``certificate`` tells how HAProxy would read it.
+    """
+
+    name: str
+    what: str
+    path: str = ""
+    certificate: bool = False
+
+
+class Split(NamedTuple):
+    """A line and its words without quotes and escapes."""
+
+    raw: str
+    words: tuple[str, ...]
+
+
+class UnreadableLineError(ValueError):
+    """The line is no configuration, or could be read in more than one way."""
+
+
+@lru_cache(maxsize=65_536)
+def split(raw: str) -> Split:
+    """Split a line as HAProxy does.
+
+    Raises:
+        UnreadableLineError: it has a control character, an open quote, an escaped byte, an empty word, a variable, a
+            backslash at its end, a letter outside ASCII (but for comments), or is too long.
+    """
+    if len(raw) > LONGEST_LINE:
+        raise UnreadableLineError(f"a line of {len(raw)} characters")
+    if found := _CONTROL.search(raw):
+        raise UnreadableLineError(f"the control character {found[0]!r}")
+    plain = not _SPECIAL.search(raw)
+    words = tuple(raw.split()) if plain else tuple(_Splitter(raw).words())
+    if len(words) > MOST_WORDS:
+        raise UnreadableLineError(f"{len(words)} words in one line, HAProxy takes {MOST_WORDS}")
+    if any(not word for word in words):
+        raise UnreadableLineError("an empty word, which HAProxy takes for the end of the line")
+    return Split(raw, words)
+
+
+class _Splitter:
+    def __init__(self, raw: str) -> None:
+        self._raw = raw
+        self._index = 0
+        self._quote = ""
+
+    def words(self) -> Iterator[str]:
+        word: str | None = None
+        while self._index < len(self._raw):
+            char = self._raw[self._index]
+            if not self._quote and char == "#":
+                break
+            if not self._quote and char in " \t":
+                if word is not None:
+                    yield word
+                word = None
+                self._index += 1
+                continue
+            word = (word or "") + self._piece(char)
+        if self._quote:
+            raise UnreadableLineError("a quote that is not closed")
+        if word is not None:
+            yield word
+
+    def _piece(self, char: str) -> str:
+        """Give what the character at the index adds to a word, and move on."""
+        self._index += 1
+        if ord(char) > 126:
+            raise UnreadableLineError(f"the character {char!r}, which is not ASCII")
+        if char == self._quote:
+            self._quote = ""
+            return ""
+        if char in "\"'" and not self._quote:
+            self._quote = char
+            return ""
+        if char == "\\" and self._quote != "'":
+            return self._escaped()
+        if char == "$" and self._quote == '"':
+            raise UnreadableLineError("an environment variable (a $ in double quotes)")
+        return char
+
+    def _escaped(self) -> str:
+        following = self._raw[self._index : self._index + 1]
+        if not following or following == "x":
+            raise UnreadableLineError(
+                "a backslash at the end of the line" if not following else "an escaped byte (\\x)"
+            )
+        if ord(following) > 126:
+            raise UnreadableLineError(f"the character {following!r}, which is not ASCII")
+        self._index += 1
+        if following in " \\#\"'" or (following == "$" and self._quote == '"'):
+            return following
+        return {"n": "\n", "r": "\r", "t": "\t"}.get(following, f"\\{following}")
+
+
+def of_line(section: str, words: tuple[str, ...]) -> Iterator[Found]:
+    """Give what a line in a section asks for and is not on the list; nothing where all of it is allowed."""
+    first = words[0]
+    if first.startswith("."):
+        yield Found("", "conditional blocks and messages (.if, .notice ...) are never allowed")
+        return
+    if first in {"no", "default"}:
+        yield from of_line(section, words[1:]) if len(words) > 1 else iter([Found("", "a line of one word")])
+        return
+    if section == "global":
+        yield from _of_global(words)
+    elif section in known.PROXIES:
+        yield from _of_proxy(words)
+    elif first not in known.OTHER_SECTIONS.get(section, ()):
+        yield Found(f"{section} {first}", f"the directive '{first}'")
+    elif section == "resolvers" and first == "nameserver":
+        yield from _address(words[2:3])
+    elif first == "errorfile":
+        yield from _content(words, 2)
+    yield from _anywhere(words)
+
+
+def _of_global(words: tuple[str, ...]) -> Iterator[Found]:
+    first = words[0]
+    if first.startswith("tune."):
+        if first.startswith(known.TUNE_REFUSED):
+            yield Found(first, f"the directive '{first}'")
+    elif first == "stats":
+        yield from _second(words, known.STATS_GLOBAL)
+    elif first not in known.GLOBAL:
+        yield Found(first, f"the directive '{first}'")
+    elif first == "log":
+        yield from _log(words)
+
+
+def _of_proxy(words: tuple[str, ...]) -> Iterator[Found]:
+    first = words[0]
+    judged = _JUDGED.get(first)
+    if first not in known.PROXY:
+        yield Found(first, f"the directive '{first}'")
+    elif first in _CHOICES:
+        yield from _second(words, _CHOICES[first])
+    elif first in known.RULES:
+        yield from _rule(words)
+    elif judged is not None:
+        yield from judged(words)
+
+
+def _second(words: tuple[str, ...], allowed: frozenset[str]) -> Iterator[Found]:
+    name = " ".join(words[:2])
+    if len(words) < 2 or words[1] not in allowed:
+        yield Found(name, f"'{name}'")
+
+
+def _log(words: tuple[str, ...]) -> Iterator[Found]:
+    if words[1:2] and words[1] not in {"global", "stdout", "stderr", "/dev/log"}:
+        yield from _address(words[1:2])
+
+
+def _bind(words: tuple[str, ...]) -> Iterator[Found]:
+    for address in words[1].split(",") if len(words) > 1 else ():
+        yield from _address((address,))
+    yield from _keywords("bind", words[2:], known.BIND)
+
+
+def _address(words: tuple[str, ...]) -> Iterator[Found]:
+    for word in words:
+        family, sign, rest = word.partition("@")
+        host = rest if sign else word
+        if (sign and family not in known.ADDRESS_FAMILIES) or host.startswith("/") or "@" in rest:
+            why = "UNIX sockets and descriptors are not allowed"
+            yield Found("", f"the address '{word}' is none of the network ({why})")
+
+
+def _keywords(directive: str, words: tuple[str, ...], table: Mapping[str, int]) -> Iterator[Found]:
+    index = 0
+    while index < len(words):
+        word = words[index]
+        arguments = table.get(word)
+        value = words[index + 1 : index + 2]
+        if arguments is None:
+            yield Found(f"{directive} {word}", f"the keyword '{word}' of {directive}")
+            # An operator who allows the keyword allows its argument; what follows is judged again.
+            index += 1 if value and value[0] in table else 2
+            continue
+        if arguments == known.CERTIFICATE:
+            if value != (_SYSTEM_AUTHORITIES,):
+                yield from (Found("", f"the file '{path}'", path, certificate=True) for path in value)
+        elif arguments == known.ADDRESS:
+            yield from _address(value)
+        elif arguments == known.EXPRESSION:
+            yield from _expression("".join(value))
+        index += 2 if arguments else 1
+
+
+def _rule(words: tuple[str, ...]) -> Iterator[Found]:
+    first, at = words[0], known.RULES[words[0]]
+    if words[1:2] == ("inspect-delay",):
+        return
+    if at == 2 and words[1:2] and words[1] not in known.TCP_STAGES:
+        yield Found(f"{first} {words[1]}", f"'{first} {words[1]}'")
+        return
+    action = words[at] if len(words) > at else ""
+    name = action.partition("(")[0]
+    if name == "use-service":
+        service = words[at + 1] if len(words) > at + 1 else ""
+        if service != "prometheus-exporter":
+            yield Found(f"use-service {service}".strip(), f"the service '{service}'")
+    elif name not in known.ACTIONS:
+        yield Found(f"{first} {name}".strip(), f"the action '{name}' of {first}")
+    elif name in {"set-var", "set-dst", "set-dst-port", "set-src", "set-src-port", "track-sc0", "track-sc1"}:
+        yield from _expression(words[at + 1] if len(words) > at + 1 else "")
+
+
+def _server(words: tuple[str, ...]) -> Iterator[Found]:
+    options = {"server": 3, "server-template": 4, "default-server": 1}[words[0]]
+    yield from _address(words[options - 1 : options] if options > 1 else ())
+    yield from _keywords("server", words[options:], known.SERVER)
+
+
+def _acl(words: tuple[str, ...]) -> Iterator[Found]:
+    yield from _criterion(words[2:3])
+
+
+def _errorfile(words: tuple[str, ...]) -> Iterator[Found]:
+    yield from _content(words, 2)
+
+
+def _content(words: tuple[str, ...], at: int) -> Iterator[Found]:
+    path = words[at] if len(words) > at else "(none)"
+    yield Found("", f"the file '{path}'", path)
+
+
+def _anywhere(words: tuple[str, ...]) -> Iterator[Found]:
+    """Give what must not stand in any word: files, expressions that read one, the environment."""
+    rule = words[0] in known.RULES or words[0] in {"http-error", "errorfile", "tcp-check", "http-check"}
+    for index, word in enumerate(words):
+        following = words[index + 1 : index + 2]
+        if word == "-f" or (rule and index > 0 and word in _FILE_WORDS):
+            yield from _content(words, index + 1)
+        if word == "-M":
+            yield Found("acl -M", "a map file in an ACL")
+        if rule and word == "addr":
+            yield from _address(following)
+        if word.lstrip("!") == "{":
+            yield from _criterion(following)
+        if found := _READS_FILES.search(word):
+            yield Found(f"sample {found[1]}", f"'{found[1]}', which reads a file or the environment,")
+        yield from _formats(word)
+
+
+def _formats(word: str) -> Iterator[Found]:
+    """Judge each ``%[...]`` of a word."""
+    start = word.find("%[")
+    while start >= 0:
+        end = _closing_bracket(word, start + 2)
+        if end < 0:
+            # A part of an expression in quotes of its own, or none at all: HAProxy will say so, but not before us.
+            yield Found("", "an expression %[ that is not closed in its word")
+            return
+        yield from _expression(word[start + 2 : end])
+        start = word.find("%[", end)
+
+
+def _closing_bracket(word: str, start: int) -> int:
+    depth = 0
+    for index in range(start, len(word)):
+        depth += (word[index] == "(") - (word[index] == ")")
+        if word[index] == "]" and depth <= 0:
+            return index
+    return -1
+
+
+def _criterion(words: tuple[str, ...]) -> Iterator[Found]:
+    for word in words:
+        yield from _expression(word)
+
+
+def _expression(text: str) -> Iterator[Found]:
+    """Judge a sample expression: a fetch, then converters."""
+    for position, name in enumerate(_names(text.strip())):
+        if position:
+            if name not in CONVERTERS:
+                yield Found(f"sample {name}", f"the converter '{name}'")
+            continue
+        plain = _NUMBERED_COUNTER.sub("sc_", name)
+        if plain not in FETCHES and _ACL_SUFFIX.sub("", plain) not in FETCHES:
+            yield Found(f"sample {name}", f"the sample '{name}'")
+
+
+def _names(text: str) -> Iterator[str]:
+    """Give the names of an expression, without their arguments."""
+    depth, name, quote = 0, "", ""
+    for index, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote and text[index - 1] != "\\" else quote
+        elif depth and char in "\"'":
+            quote = char
+        elif char == "(":
+            depth += 1
+        elif char == ")":
+            depth -= 1
+        elif char == "," and depth <= 0:
+            yield name.strip()
+            name = ""
+        elif depth <= 0:
+            name += char
+    if name.strip() or _LETTERS.search(text) is None:
+        yield name.strip()
+
+
+_CHOICES: Mapping[str, frozenset[str]] = {
+    "option": known.OPTIONS,
+    "stats": known.STATS,
+    "filter": known.FILTERS,
+    "mode": known.MODES,
+}
+_JUDGED: Mapping[str, Callable[[tuple[str, ...]], Iterator[Found]]] = {
+    "bind": _bind,
+    "server": _server,
+    "server-template": _server,
+    "default-server": _server,
+    "log": _log,
+    "errorfile": _errorfile,
+    "acl": _acl,
+}

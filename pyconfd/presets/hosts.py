@@ -1,0 +1,148 @@
+"""Preset ``hosts``: the addresses of pods by their label ``app``, as ads-infra-haproxy gave them to its annotation.
+
+Source: the README of UnityTech/ads-infra-haproxy, and what it and its Kontrol base image do.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
+from pyconfd.model.kubernetes import ObjectRef, Pod
+from pyconfd.model.snapshot import KIND_OF, Key, Named, Snapshot
+from pyconfd.presets import values
+from pyconfd.presets.cluster import Translated
+from pyconfd.presets.pods import is_ready
+from pyconfd.presets.reading import HostsOptions, PresetOptions, Reading
+
+MASTER = "kontrol.unity3d.com/master"
+CONFIG = "haproxy.unity3d.com/config"
+ROUTE53 = "haproxy.unity3d.com/route53"
+APP = "app"
+
+_RESOURCE_OF = {kind: resource for resource, kind in KIND_OF.items()}
+_NEVER = "9999"
+
+
+@dataclass(frozen=True, slots=True)
+class _Balancer:
+    """The object that carries the balancer's annotations; ``labels`` are those of its pods."""
+
+    ref: ObjectRef
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+def named(options: PresetOptions) -> tuple[Named, ...]:
+    """Give the Deployment or Service that carries the configuration; a Pod is read with all others."""
+    ref = options.hosts.config
+    if ref is None or ref.kind == "Pod":
+        return ()
+    return (Named(_RESOURCE_OF[ref.kind], ref.namespace, ref.name),)
+
+
+def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+    """Give ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
+    del cluster
+    own = options.hosts
+    refused: list[Refusal] = []
+    balancer = _balancer(snapshot, own, refused)
+    own_app = own.own_app or (balancer.labels.get(APP, "") if balancer else "")
+    hosts = _hosts(snapshot, own, own_app, refused)
+    claimed = sum(len(addresses) for addresses in hosts.values())
+    names = {"hosts": hosts}
+    templates: tuple[ClusterTemplate, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    if balancer is not None:
+        dns_names = _dns_names(balancer, refused)
+        if CONFIG in balancer.annotations:
+            place = f"{balancer.ref.kind.lower()} {balancer.ref.namespace}/{balancer.ref.name}"
+            templates = (ClusterTemplate(place, balancer.annotations[CONFIG], names),)
+        else:
+            detail = f"it has no annotation {CONFIG}, so nothing is served from it"
+            refused.append(Refusal(balancer.ref, f"annotation {CONFIG}", "", RefusalReason.INCOMPLETE, detail))
+    return Reading(names, tuple(sorted(refused)), claimed, templates=templates, dns_names=dns_names)
+
+
+def _balancer(snapshot: Snapshot, options: HostsOptions, refused: list[Refusal]) -> _Balancer | None:
+    if options.config is None:
+        return None
+    ref = options.config._replace(cluster=snapshot.cluster)
+    key = Key(ref.namespace, ref.name)
+    if ref.kind == "Deployment" and (deployment := snapshot.deployments.get(key)):
+        template = deployment.spec.template.metadata
+        annotations = (deployment.metadata.annotations or {}) | (template.annotations or {})
+        return _Balancer(ref, annotations, template.labels or {})
+    if ref.kind == "Pod" and (pod := snapshot.pods.get(key)):
+        return _Balancer(ref, pod.metadata.annotations or {}, pod.metadata.labels or {})
+    if ref.kind == "Service" and (service := snapshot.services.get(key)):
+        return _Balancer(ref, service.metadata.annotations or {}, service.metadata.labels or {})
+    detail = "hosts.config names it, and it does not exist"
+    refused.append(Refusal(ref, "", "", RefusalReason.INCOMPLETE, detail))
+    return None
+
+
+def _hosts(snapshot: Snapshot, options: HostsOptions, own_app: str, refused: list[Refusal]) -> dict[str, list[str]]:
+    groups: defaultdict[str, defaultdict[str, list[Pod]]] = defaultdict(lambda: defaultdict(list))
+    for key in sorted(snapshot.pods):
+        pod = snapshot.pods[key]
+        if not _is_target(pod, options):
+            continue
+        app = (pod.metadata.labels or {}).get(APP, "")
+        ref = ObjectRef("Pod", values.shown(key.namespace), values.shown(key.name), snapshot.cluster)
+        if not app or not values.is_word(app):
+            detail = "its label app has to be one plain word: pods are grouped by it"
+            refused.append(Refusal(ref, "label app", values.shown(app), RefusalReason.INCOMPLETE, detail))
+        elif app != own_app:
+            groups[app][key.namespace].append(pod)
+    return {app: _addresses(_owned(app, groups[app], snapshot.cluster, options, refused)) for app in sorted(groups)}
+
+
+def _is_target(pod: Pod, options: HostsOptions) -> bool:
+    masters = (pod.metadata.annotations or {}).get(MASTER, "")
+    if options.master and options.master in (name.strip() for name in masters.split(",")):
+        return True
+    return bool(options.selector) and options.selector.items() <= (pod.metadata.labels or {}).items()
+
+
+def _owned(
+    app: str, by_namespace: Mapping[str, list[Pod]], cluster: str, options: HostsOptions, refused: list[Refusal]
+) -> list[Pod]:
+    """Give the pods of one namespace: that of the balancer, else that of the oldest pod; others may not join in."""
+    home = options.config.namespace if options.config else ""
+    ranked = sorted(
+        by_namespace,
+        key=lambda name: (
+            name != home,
+            min(pod.metadata.creation_timestamp or _NEVER for pod in by_namespace[name]),
+            name,
+        ),
+    )
+    for namespace in ranked[1:]:
+        for pod in by_namespace[namespace]:
+            ref = ObjectRef("Pod", values.shown(namespace), values.shown(pod.metadata.name), cluster)
+            detail = f"the app {app} belongs to the namespace {values.shown(ranked[0])}; name it differently"
+            refused.append(Refusal(ref, "label app", app, RefusalReason.NAME_TAKEN, detail))
+    return by_namespace[ranked[0]]
+
+
+def _addresses(pods: list[Pod]) -> list[str]:
+    parsed = {values.address(pod.status.pod_ip or "") for pod in pods if is_ready(pod)}
+    known = [address for address in parsed if address is not None]
+    return [str(address) for address in sorted(known, key=lambda address: (address.version, address.packed))]
+
+
+def _dns_names(balancer: _Balancer, refused: list[Refusal]) -> tuple[str, ...]:
+    names = set()
+    for item in balancer.annotations.get(ROUTE53, "").split(","):
+        if not item.strip():
+            continue
+        try:
+            name = values.host_name(item)
+            if values.address(name) is not None:
+                raise ValueError("an address is no name")  # noqa: TRY301 - one place says what is wrong
+            names.add(name)
+        except ValueError as error:
+            field = f"annotation {ROUTE53}"
+            refused.append(Refusal(balancer.ref, field, values.shown(item), RefusalReason.INVALID_VALUE, str(error)))
+    return tuple(sorted(names))

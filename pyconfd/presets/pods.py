@@ -1,0 +1,87 @@
+"""Pods by their labels, which of them are ready, and their objects as templates may print them."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pyconfd.model.kubernetes import Pod
+from pyconfd.model.snapshot import Key
+from pyconfd.presets import values
+
+
+def is_ready(pod: Pod) -> bool:
+    """Say whether traffic may be sent to a pod.
+
+    It runs, has an address, is not being deleted, all its containers are ready, and so are its readiness gates, of
+    which kubernetes-haproxy knew only the address and the containers.
+    """
+    status = pod.status
+    if pod.metadata.deletion_timestamp or status.phase in {"Succeeded", "Failed"}:
+        return False
+    if values.address(status.pod_ip or "") is None or not status.container_statuses:
+        return False
+    if not all(container.ready for container in status.container_statuses):
+        return False
+    conditions = {condition.type: condition.status for condition in status.conditions or ()}
+    if conditions.get("Ready", "True") != "True":
+        return False
+    return all(conditions.get(gate.condition_type) == "True" for gate in pod.spec.readiness_gates or ())
+
+
+def whole(pod: Pod) -> dict[str, Any]:
+    """Give the whole object as plain data; texts that are no plain words are left out, wherever they are."""
+    return pod.whole.made(_plain_object) if pod.whole is not None else _without_whole(pod)
+
+
+def _without_whole(pod: Pod) -> dict[str, Any]:
+    made: dict[str, Any] = _kept(msgspec.to_builtins(pod))
+    return made
+
+
+def _plain_object(json: bytes) -> dict[str, Any]:
+    made: dict[str, Any] = _kept(msgspec.json.decode(json))
+    return made
+
+
+class _Dropped:
+    """Stands for a text that is left out."""
+
+
+_DROPPED = _Dropped()
+
+
+def _kept(value: Any) -> Any:
+    # The depth is that of a Kubernetes object: the API bounds it, and msgspec refused anything deeper.
+    if isinstance(value, str):
+        return value if values.is_word(value) else _DROPPED
+    if isinstance(value, dict):
+        items = ((key, _kept(item)) for key, item in value.items() if values.is_word(key) or key == "")
+        return {key: item for key, item in items if item is not _DROPPED}
+    if isinstance(value, list):
+        return [item for item in map(_kept, value) if item is not _DROPPED]
+    return value
+
+
+class PodIndex:
+    """Pods by namespace and label, so that many services find theirs among many pods."""
+
+    def __init__(self, pods: Mapping[Key, Pod]) -> None:
+        self._ready: defaultdict[str, list[Pod]] = defaultdict(list)
+        self._labelled: defaultdict[tuple[str, str, str], list[Pod]] = defaultdict(list)
+        for key in sorted(pods):
+            pod = pods[key]
+            if not values.is_object_name(key.name) or not is_ready(pod):
+                continue
+            self._ready[key.namespace].append(pod)
+            for label, value in (pod.metadata.labels or {}).items():
+                self._labelled[key.namespace, label, value].append(pod)
+
+    def ready(self, namespace: str, selector: Mapping[str, str]) -> list[Pod]:
+        """Give the ready pods of a namespace that have all these labels, by name; all of them for no labels."""
+        if not selector:
+            return self._ready.get(namespace, [])
+        wanted = selector.items()
+        narrowest = min((self._labelled.get((namespace, *item), []) for item in wanted), key=len)
+        return [pod for pod in narrowest if wanted <= (pod.metadata.labels or {}).items()]

@@ -1,0 +1,112 @@
+"""A template that comes from the cluster: rendered in Jinja's sandbox, with nothing but the values given to it.
+
+Rendered as its predecessor did it: ``Template(text).render(...)``, an undefined name prints nothing. Beyond that there
+is no loader, so nothing to include; nothing random; and values cannot be changed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import TemplateError, TemplateSyntaxError, Undefined, UndefinedError
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import new_context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from pyconfd.render.engine import FILTERS, FUNCTIONS, printable
+
+_FAULTS = (TemplateError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_PYTHON_2 = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys"}
+"""What dictionaries were called by in the days of the predecessors, whose templates say ``pods.itervalues()``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a template gave nothing; ``line`` counts from 1, 0 where it cannot be told."""
+
+    line: int
+    message: str
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
+        """Refuse at once: an undefined value would print as nothing here."""
+        raise SecurityError(f"access to attribute {attribute!r} of {type(obj).__name__!r} object is unsafe")
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Give an attribute; a dictionary has its names of Python 2 as well."""
+        return super().getattr(obj, _PYTHON_2.get(attribute, attribute) if isinstance(obj, dict) else attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Give an item; a dictionary has its names of Python 2 as well."""
+        if isinstance(obj, dict) and isinstance(argument, str) and argument not in obj:
+            argument = _PYTHON_2.get(argument, argument)
+        return super().getitem(obj, argument)
+
+
+def render(text: str, names: Mapping[str, Any], required: Mapping[str, str], limit: int) -> str | Fault:
+    """Render ``text`` with ``names``; give the result, or why there is none.
+
+    ``required`` maps a path (``stats.password``) that has no value to what to do about it: printing it is a fault,
+    while any other undefined name prints nothing. More than ``limit`` characters of output are a fault as well.
+    """
+    environment = _environment(names, required)
+    try:
+        template = environment.from_string(text)
+        context = new_context(environment, None, template.blocks, {**template.globals, **names}, True, {}, None)
+        return "".join(_limited(template.root_render_func(context), limit))
+    except TemplateSyntaxError as error:
+        return Fault(error.lineno, error.message or "does not parse")
+    except _FAULTS as error:
+        return Fault(_line(error), f"{error.message}" if isinstance(error, UndefinedError) else _described(error))
+
+
+def _environment(names: Mapping[str, Any], required: Mapping[str, str]) -> _Sandbox:
+    owners = {id(names[path.partition(".")[0]]): path for path in required if path.partition(".")[0] in names}
+
+    class Missing(Undefined):
+        """Prints nothing, except where a value is required."""
+
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            path = owners.get(id(self._undefined_obj), "")
+            if path and path.partition(".")[2] == self._undefined_name:
+                raise UndefinedError(f"{path} has no value: {required[path]}")
+            return ""
+
+    environment = _Sandbox(
+        autoescape=False,
+        cache_size=0,
+        extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
+        finalize=printable,
+        undefined=Missing,
+    )
+    environment.filters.update(FILTERS)
+    environment.globals.update(FUNCTIONS)
+    del environment.filters["random"]
+    del environment.globals["lipsum"]
+    return environment
+
+
+def _limited(parts: Iterator[str], limit: int) -> Iterator[str]:
+    total = 0
+    for part in parts:
+        total += len(part)
+        if total > limit:
+            raise ValueError(f"the template gives more than {limit} characters")
+        yield part
+
+
+def _line(error: BaseException) -> int:
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        template = trace.tb_frame.f_globals.get("__jinja_template__")
+        if template is not None:
+            line = template.get_corresponding_lineno(trace.tb_lineno)
+        trace = trace.tb_next
+    return line
+
+
+def _described(error: BaseException) -> str:
+    return str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"

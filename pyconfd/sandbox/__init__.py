@@ -1,0 +1,1 @@
+"""Templates that come from the cluster, rendered in a process of their own."""

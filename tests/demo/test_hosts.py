@@ -1,0 +1,15 @@
+"""The demo's scenes are the end-to-end test of the preset: fake API servers, real haproxy."""
+
+import pytest
+
+from tests.demo.hosts import scenes
+
+
+@pytest.mark.haproxy
+@pytest.mark.timeout(240)
+def test_every_promise_of_the_demo_holds() -> None:
+    play = scenes()
+    with play.stage() as stage:
+        stage.populate()
+        for scene in play.scenes:
+            scene(stage)

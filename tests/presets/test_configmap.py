@@ -1,0 +1,313 @@
+"""Preset configmap: the contract of kubernetes-haproxy, and its faults that are none any more."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyconfd.haproxy.allowed import Boundaries, judge
+from pyconfd.model.context import Context
+from pyconfd.model.kubernetes import ConfigMap, Pod
+from pyconfd.model.rendering import FileKind
+from pyconfd.model.snapshot import Named, Resource
+from pyconfd.presets import registry
+from pyconfd.presets.configmap import KNOWN_PASSWORD
+from pyconfd.presets.reading import ConfigmapOptions, PresetOptions
+from pyconfd.render import cluster_templates
+from tests.presets.pods import Record, certificate, config_map, pod, read, refusals, secret
+from tests.world.haproxy import BINARY
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "configmap"
+OPTIONS = PresetOptions(configmap=ConfigmapOptions(ssldir="/f/certs", ignored_fields=frozenset({"description"})))
+SHOP = {"namespace": "demo", "selector": {"app": "shop"}, "hostnames": ["shop.example.com"], "ports": [8080]}
+WEB = {"app": "shop"}
+
+
+def services(**entries: Any) -> ConfigMap:
+    return config_map("services", {n: e if isinstance(e, str) else json.dumps(e) for n, e in entries.items()})
+
+
+def translated(*records: Record, options: PresetOptions = OPTIONS) -> Context:
+    return read("configmap", config_map("config", {"template": "x"}), *records, options=options)
+
+
+def entries(*records: Record, options: PresetOptions = OPTIONS) -> dict[str, dict[str, Any]]:
+    return {entry["name"]: entry for entry in translated(*records, options=options).names["services"]}
+
+
+class TestServices:
+    def test_the_whole_entry_with_its_name_and_pods_sorted(self) -> None:
+        extra = {**SHOP, "weight": 3, "nested": {"a": ["b", True, None]}}
+        context = translated(
+            services(zebra=SHOP | {"hostnames": ["z.example.com"]}, apple=extra), pod("p", "10.0.0.1", WEB)
+        )
+        assert [entry["name"] for entry in context.names["services"]] == ["apple", "zebra"]
+        apple = context.names["services"][0]
+        assert {key: apple[key] for key in extra} == extra
+        assert apple["pods"]["p"]["status"]["podIP"] == "10.0.0.1"
+        assert apple["pods"]["p"]["spec"]["nodeName"] == "node-1"
+        assert context.names["configmap"]["services"] == context.names["services"]
+        assert context.census.claimed == 2
+
+    def test_pods_by_every_label_in_the_namespace_only(self) -> None:
+        entry = SHOP | {"selector": {"app": "shop", "tier": "web"}}
+        found = entries(
+            services(shop=entry),
+            pod("b", "10.0.0.2", {"app": "shop", "tier": "web", "more": "x"}),
+            pod("a", "10.0.0.1", {"app": "shop", "tier": "web"}),
+            pod("no-tier", "10.0.0.3", {"app": "shop"}),
+            pod("elsewhere", "10.0.0.4", {"app": "shop", "tier": "web"}, namespace="other"),
+        )
+        assert list(found["shop"]["pods"]) == ["a", "b"]
+
+    @pytest.mark.parametrize(
+        ("unready", "why"),
+        [
+            (pod("x", None, WEB), "no address"),
+            (pod("x", "10.0.0.1", WEB, containers=()), "no container"),
+            (pod("x", "10.0.0.1", WEB, containers=(True, False)), "a container is not ready"),
+            (pod("x", "10.0.0.1", WEB, deleted=True), "it is being deleted"),
+            (pod("x", "10.0.0.1", WEB, phase="Failed"), "it has ended"),
+            (pod("x", "10.0.0.1", WEB, gates={"lb": "False"}), "a readiness gate is closed"),
+            (pod("x", "10.0.0.1", WEB, gates={"lb": ""}), "a readiness gate has not been seen"),
+            (pod("x", "10.0.0.1\n lua-load", WEB), "no address either"),
+        ],
+    )
+    def test_pods_that_are_not_ready_are_left_out(self, unready: Pod, why: str) -> None:
+        found = entries(services(shop=SHOP), unready, pod("good", "10.0.0.2", WEB, gates={"lb": "True"}))
+        assert list(found["shop"]["pods"]) == ["good"], why
+
+    def test_all_ports_and_families_are_given(self) -> None:
+        found = entries(services(shop=SHOP | {"ports": [80, "8080"]}), pod("six", "fd00::1", WEB))
+        assert found["shop"]["ports"] == [80, 8080]
+        assert found["shop"]["pods"]["six"]["status"]["podIP"] == "fd00::1"
+
+    def test_one_bad_entry_never_stops_the_others(self) -> None:
+        context = translated(
+            services(
+                shop=SHOP,
+                broken="{",
+                number="5",
+                nothing="{}",
+                selectorless='{"namespace": "demo"}',
+                odd='{"namespace": "demo", "selector": {"app": 5}}',
+                deep="[" * 5000,
+            )
+        )
+        assert [entry["name"] for entry in context.names["services"]] == ["shop"]
+        assert len(context.refused) == 6
+        assert "not JSON" in refusals(context)["ConfigMap services broken"]
+        assert "namespace" in refusals(context)["ConfigMap services nothing namespace"]
+
+    @pytest.mark.parametrize(
+        "field",
+        [
+            {"hostnames": ["a b"]},
+            {"hostnames": ["a } || { always_true"]},
+            {"hostnames": ["${X}"]},
+            {"hostnames": ["if"]},
+            {"hostnames": ["-f"]},
+            {"hostnames": ["^"]},
+            {"hostnames": ["^-f"]},
+            {"hostnames": ["^a b"]},
+            {"hostnames": ["^(a"]},
+            {"hostnames": ["^a#b"]},
+            {"hostnames": ["^%[env(X)]"]},
+            {"hostnames": ["^a\\"]},
+            {"hostnames": ["^or"]},
+            {"hostnames": [5]},
+            {"hostnames": {"a": "b"}},
+            {"path": "no-slash"},
+            {"path": "/a b"},
+            {"path": "/a\n lua-load x"},
+            {"path": "/a'"},
+            {"path": "/("},
+            {"ports": [0]},
+            {"ports": ["http"]},
+            {"ports": [True]},
+            {"mode": "cli"},
+            {"ssl": "yes please"},
+            {"extra": "two words"},
+            {"extra": {"deep": ["x", "${X}"]}},
+            {"extra": {"a b": 1}},
+            {"extra": "-f"},
+            {"extra": "unless"},
+            {"extra": ""},
+            {"a b": 1},
+        ],
+    )
+    def test_no_value_adds_a_word_a_condition_or_a_line(self, field: dict[str, Any]) -> None:
+        context = translated(services(shop=SHOP | field, other=SHOP | {"hostnames": ["other.example.com"]}))
+        assert [entry["name"] for entry in context.names["services"]] == ["other"]
+        assert any(refusal.field.startswith("shop") for refusal in context.refused)
+        assert all("\n" not in str(refusal) for refusal in context.refused)
+
+    def test_one_bad_host_name_leaves_the_good_ones(self) -> None:
+        context = translated(
+            services(shop=SHOP | {"hostnames": ["a b", "Shop.Example.COM.", r"^[a-z]{2,3}\.example\.com$"]})
+        )
+        assert context.names["services"][0]["hostnames"] == ["shop.example.com", r"^[a-z]{2,3}\.example\.com$"]
+        assert "left out" in refusals(context)["ConfigMap services shop hostnames"]
+
+    def test_text_for_people_is_left_out_by_name(self) -> None:
+        found = entries(services(shop=SHOP | {"description": "My shop!", "nested": {"description": "a b", "x": 1}}))
+        assert "description" not in found["shop"]
+        assert found["shop"]["nested"] == {"x": 1}
+
+    def test_two_services_of_one_name_and_path_have_a_winner(self) -> None:
+        hosts = {"hostnames": ["shop.example.com", "b.example.com"]}
+        context = translated(services(a=SHOP, b=SHOP | hosts, c=SHOP | {"path": "/c"}, d=SHOP | {"ssl": True}))
+        found = {entry["name"]: entry["hostnames"] for entry in context.names["services"]}
+        assert found == {
+            "a": ["shop.example.com"],
+            "b": ["b.example.com"],
+            "c": ["shop.example.com"],
+            "d": ["shop.example.com"],
+        }
+        assert "service a has this name" in refusals(context)["ConfigMap services b hostnames"]
+
+    def test_names_that_differ_in_case_only_are_one_backend(self) -> None:
+        context = translated(services(Shop=SHOP, shop=SHOP | {"hostnames": ["b.example.com"]}))
+        assert [entry["name"] for entry in context.names["services"]] == ["Shop"]
+        assert "only in its case" in refusals(context)["ConfigMap services shop"]
+
+    def test_pods_hold_plain_words_only_and_their_passwords_stay_away(self) -> None:
+        labels = WEB | {"app.kubernetes.io/name": "shop"}
+        env = [{"name": "PASSWORD", "value": "two words"}, {"name": "MODE", "value": "prod"}]
+        found = entries(
+            services(shop=SHOP),
+            pod("p", "10.0.0.1", labels, annotations={"note": "a } || {", "ok": "1"}, containers=(True,), extra=env),
+        )
+        given = found["shop"]["pods"]["p"]
+        assert given["metadata"]["labels"] == labels
+        assert given["metadata"]["annotations"] == {"ok": "1"}
+        assert given["spec"]["extra"] == [{"name": "PASSWORD"}, {"name": "MODE", "value": "prod"}]
+        assert "managedFields" not in given["metadata"]
+
+    def test_the_order_of_the_api_does_not_count(self) -> None:
+        pods = [pod(f"p{n}", f"10.0.0.{n}", WEB) for n in range(5)]
+        maps = services(b=SHOP, a=SHOP | {"hostnames": ["a.example.com"]})
+        forward, backward = translated(maps, *pods), translated(*reversed(pods), maps)
+        assert json.dumps(forward.names["services"]) == json.dumps(backward.names["services"])
+
+
+class TestCertificates:
+    def pairs(self, **names: tuple[str, str]) -> tuple[Record, Record]:
+        chains = config_map("certificates", {name: pair[1] for name, pair in names.items() if pair[1]})
+        return chains, secret("keys", {name: pair[0] for name, pair in names.items() if pair[0]})
+
+    def test_complete_pairs_become_files_of_key_and_certificate(self) -> None:
+        key, chain = certificate("shop")
+        context = translated(*self.pairs(shop=(key.rstrip(), chain.rstrip() + "\n\n\n")))
+        assert context.names["certificates"] == ["shop"]
+        (file,) = context.files
+        assert (file.kind, file.path) == (FileKind.CERTIFICATE, "/f/certs/shop.pem")
+        assert file.content == f"{key.strip()}\n{chain.strip()}\n"
+        assert "PRIVATE" not in repr(context)
+
+    def test_a_broken_pair_is_refused_by_name_and_the_others_stay(self) -> None:
+        good, other = certificate("good"), certificate("other")
+        context = translated(
+            *self.pairs(
+                good=good,
+                mixed=(good[0], other[1]),
+                garbage=("x", good[1]),
+                keyless=("", good[1]),
+                certless=(good[0], ""),
+                **{".hidden": good},
+            )
+        )
+        assert context.names["certificates"] == ["good"]
+        told = refusals(context)
+        assert "does not belong" in told["Secret keys mixed"]
+        assert "holds no PRIVATE KEY" in told["Secret keys garbage"]
+        assert "has no keyless" in told["ConfigMap certificates keyless"]
+        assert "has no certless" in told["Secret keys certless"]
+        assert "not a name for a file" in told["ConfigMap certificates .hidden"]
+        assert "PRIVATE KEY-----" not in str(context.refused)
+
+    def test_deletions_count(self) -> None:
+        pair = self.pairs(shop=certificate("shop"))
+        assert translated(*pair).files
+        assert not translated(pair[0]).files
+        assert not translated(pair[1]).files
+        gone = translated()
+        assert gone.names["services"] == []
+        assert "there is no ConfigMap services" in refusals(gone)["ConfigMap services"]
+
+
+class TestOtherNames:
+    def test_there_is_no_password_that_everybody_knows(self) -> None:
+        for password, told in (("", "set STATISTICS_PASSWORD"), (KNOWN_PASSWORD, "everybody knows"), ("a b", "blank")):
+            own = replace(OPTIONS.configmap, stats_password=password)
+            context = translated(options=PresetOptions(configmap=own))
+            assert context.names["stats"] == {"username": "stats"}
+            assert told in context.templates[0].required["stats.password"]
+        own = replace(OPTIONS.configmap, stats_password="s3cret!")
+        context = translated(options=PresetOptions(configmap=own))
+        assert context.names["stats"] == {"username": "stats", "password": "s3cret!"}
+        assert context.templates[0].required == {}
+        assert "s3cret" not in repr(own)
+
+    def test_env_holds_what_the_operator_listed(self) -> None:
+        own = replace(OPTIONS.configmap, env={"VARNISH_SECRET": "x"})
+        assert translated(options=PresetOptions(configmap=own)).names["env"] == {"VARNISH_SECRET": "x"}
+        assert translated().names["env"] == {}
+
+    def test_without_a_template_it_is_said(self) -> None:
+        context = read("configmap", services(), options=OPTIONS)
+        assert context.templates == ()
+        assert "nothing is served" in refusals(context)["ConfigMap config template"]
+
+    def test_what_is_read_by_name(self) -> None:
+        own = ConfigmapOptions(namespace="edge", keys="tls")
+        assert registry.named_of(("configmap",), PresetOptions(configmap=own)) == {
+            Named(Resource.CONFIGMAPS, "edge", "services"),
+            Named(Resource.CONFIGMAPS, "edge", "certificates"),
+            Named(Resource.CONFIGMAPS, "edge", "config"),
+            Named(Resource.SECRETS, "edge", "tls"),
+        }
+        assert registry.resources_of(("configmap",), secrets=False) == {Resource.PODS}
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("with_certificates", [True, False])
+def test_the_predecessors_way_of_writing_templates_serves(tmp_path: Path, with_certificates: bool) -> None:
+    pair = certificate("shop.example.com")
+    own = ConfigmapOptions(ssldir=f"{tmp_path}/certs", stats_password="s3cret", env={"VARNISH_SECRET": "x"})
+    context = read(
+        "configmap",
+        config_map("config", {"template": (GOLDEN / "template.j2").read_text()}),
+        services(
+            shop=SHOP | {"ssl": True, "path": "^/api(/|$)"},
+            regex=SHOP | {"hostnames": [r"^[a-z]+\.example\.org$"], "ports": [80, 81]},
+            empty=SHOP | {"hostnames": ["empty.example.com"], "selector": {"app": "none"}},
+        ),
+        *(
+            (config_map("certificates", {"shop": pair[1]}), secret("keys", {"shop": pair[0]}))
+            if with_certificates
+            else ()
+        ),
+        pod("one", "10.0.0.1", WEB),
+        pod("six", "fd00::1", WEB),
+        options=PresetOptions(configmap=own),
+    )
+    (template,) = context.templates
+    text = cluster_templates.render(template.text, template.names, template.required, 1_000_000)
+    assert isinstance(text, str), text
+    judged = judge(template.name, text, Boundaries(certificates=(own.ssldir,)))
+    assert len(judged.notes) == (5 if with_certificates else 4), "user, group, daemon, stats socket; reqadd"
+    (tmp_path / "certs").mkdir()
+    for file in context.files:
+        Path(file.path).write_text(file.content)
+    (tmp_path / "haproxy.cfg").write_text(judged.text + "\n")
+    done = subprocess.run(
+        [BINARY, "-c", "-f", str(tmp_path / "haproxy.cfg")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "server REGEX_1_2 10.0.0.1:81 check" in judged.text
+    assert "server SHOP_2_1 fd00::1:8080 check" in judged.text
+    assert ("crt " in judged.text) is with_certificates

@@ -1,0 +1,159 @@
+"""Preset hosts: the contract of ads-infra-haproxy; its README's two configurations are golden cases, unmodified."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyconfd.haproxy.allowed import Boundaries, judge
+from pyconfd.model.context import Context, RefusalReason
+from pyconfd.model.kubernetes import Deployment, DeploymentSpec, ObjectMeta, ObjectRef, PodTemplate, Service
+from pyconfd.model.snapshot import Named, Resource
+from pyconfd.presets import registry
+from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
+from pyconfd.presets.reading import HostsOptions, PresetOptions
+from pyconfd.render import cluster_templates
+from tests.presets.pods import Record, pod, read, refusals, snapshot
+from tests.world.haproxy import BINARY
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "hosts"
+BALANCER = ObjectRef("Deployment", "default", "haproxy")
+MINE = {MASTER: "haproxy.default.svc"}
+OPTIONS = PresetOptions(hosts=HostsOptions(master="haproxy.default.svc", config=BALANCER))
+
+
+def deployment(config: str = "x", **annotations: str) -> Deployment:
+    given = {CONFIG: config, MASTER: "haproxy.default.svc"} | annotations
+    template = PodTemplate(ObjectMeta(labels={"app": "haproxy"}, annotations=given))
+    return Deployment(ObjectMeta("haproxy", "default"), DeploymentSpec(template))
+
+
+def target(name: str, address: str | None, app: str, **fields: object) -> Record:
+    return pod(name, address, {"app": app, "role": "x"}, **({"namespace": "default", "annotations": MINE} | fields))
+
+
+def translated(*records: Record, options: PresetOptions = OPTIONS) -> Context:
+    return read("hosts", *records, options=options)
+
+
+def test_addresses_by_app_sorted_without_the_balancers_own() -> None:
+    context = translated(
+        deployment(),
+        target("z", "10.0.0.10", "web"),
+        target("a", "10.0.0.9", "web"),
+        target("six", "fd00::1", "web"),
+        target("db", "10.0.0.3", "db"),
+        target("proxy", "10.0.0.4", "haproxy"),
+        pod("stranger", "10.0.0.5", {"app": "web"}, namespace="default"),
+        target("others", "10.0.0.6", "web", annotations={MASTER: "another.default.svc"}),
+    )
+    assert context.names["hosts"] == {"db": ["10.0.0.3"], "web": ["10.0.0.9", "10.0.0.10", "fd00::1"]}
+    assert list(context.names["hosts"]) == ["db", "web"]
+    assert context.census.claimed == 4
+    assert context.refused == ()
+
+
+def test_pods_that_are_not_ready_are_left_out_and_their_app_stays() -> None:
+    context = translated(
+        deployment(), target("a", "10.0.0.1", "web", ready=False), target("b", "10.0.0.2", "web", deleted=True)
+    )
+    assert context.names["hosts"] == {"web": []}
+
+
+def test_several_masters_in_one_annotation() -> None:
+    context = translated(deployment(), target("a", "10.0.0.1", "web", annotations={MASTER: "x, haproxy.default.svc"}))
+    assert context.names["hosts"] == {"web": ["10.0.0.1"]}
+
+
+def test_a_selector_instead_of_the_annotation() -> None:
+    options = PresetOptions(hosts=HostsOptions(selector={"tier": "web"}, own_app="proxy"))
+    context = translated(
+        pod("a", "10.0.0.1", {"app": "web", "tier": "web"}),
+        pod("b", "10.0.0.2", {"app": "proxy", "tier": "web"}),
+        pod("c", "10.0.0.3", {"app": "web"}),
+        options=options,
+    )
+    assert context.names["hosts"] == {"web": ["10.0.0.1"]}
+    assert context.templates == ()
+
+
+def test_nobody_joins_an_app_of_another_namespace() -> None:
+    context = translated(
+        deployment(),
+        target("mine", "10.0.0.1", "web"),
+        target("thief", "10.0.0.2", "web", namespace="other", created="2020-01-01T00:00:00Z"),
+        target("young", "10.0.0.3", "cache", namespace="b", created="2026-02-01T00:00:00Z"),
+        target("old", "10.0.0.4", "cache", namespace="c", created="2026-01-01T00:00:00Z"),
+    )
+    assert context.names["hosts"] == {"cache": ["10.0.0.4"], "web": ["10.0.0.1"]}
+    assert {refusal.reason for refusal in context.refused} == {RefusalReason.NAME_TAKEN}
+    assert "belongs to the namespace default" in refusals(context)["Pod thief label app"]
+
+
+@pytest.mark.parametrize("app", ["", "a b", "web\n lua-load x", "${X}", "-f"])
+def test_an_app_is_one_plain_word(app: str) -> None:
+    context = translated(deployment(), target("a", "10.0.0.1", app))
+    assert context.names["hosts"] == {}
+    assert "Pod a label app" in refusals(context)
+
+
+def test_quotes_backslashes_and_tabs_of_the_annotation_are_intact() -> None:
+    config = 'acl a path_reg "x\\\\.y"\t# é\n'
+    given = json.loads(
+        json.dumps({"metadata": {"name": "lb", "namespace": "default", "annotations": {CONFIG: config}}})
+    )
+    service = Service(ObjectMeta("lb", "default", annotations=given["metadata"]["annotations"]))
+    options = PresetOptions(hosts=HostsOptions(master="m", config=ObjectRef("Service", "default", "lb")))
+    (template,) = translated(service, options=options).templates
+    assert (template.name, template.text) == ("service default/lb", config)
+
+
+def test_configuration_of_a_pod_and_of_nothing() -> None:
+    options = PresetOptions(hosts=HostsOptions(master="m", config=ObjectRef("Pod", "default", "lb")))
+    carrier = pod("lb", "10.0.0.1", {"app": "haproxy"}, namespace="default", annotations={CONFIG: "x"})
+    assert translated(carrier, options=options).templates[0].name == "pod default/lb"
+    assert "does not exist" in refusals(translated(options=options))["Pod lb"]
+    bare = pod("lb", "10.0.0.1", {"app": "haproxy"}, namespace="default")
+    assert "no annotation" in refusals(translated(bare, options=options))[f"Pod lb annotation {CONFIG}"]
+
+
+def test_names_for_dns_are_handed_on() -> None:
+    context = translated(deployment(**{ROUTE53: "foo.bar.com, Baz.Bar.com,,a b,10.0.0.1,foo.bar.com"}))
+    assert context.dns_names == ("baz.bar.com", "foo.bar.com")
+    assert len(context.refused) == 2
+
+
+def test_what_is_read_by_name() -> None:
+    assert registry.named_of(("hosts",), OPTIONS) == {Named(Resource.DEPLOYMENTS, "default", "haproxy")}
+    of_pod = PresetOptions(hosts=HostsOptions(config=ObjectRef("Pod", "a", "b")))
+    assert registry.named_of(("hosts",), of_pod) == frozenset()
+    assert registry.resources_of(("hosts",), secrets=False) == {Resource.PODS}
+
+
+def test_two_presets_share_the_plain_names_and_keep_their_own() -> None:
+    seen = snapshot(deployment(), target("a", "10.0.0.1", "web"))
+    context = registry.translate(seen, ("configmap", "hosts", "domains"), OPTIONS)
+    assert context.names["hosts"] == {"web": ["10.0.0.1"]}
+    assert context.names["domains"] == {}
+    assert set(context.names["configmap"]) == {"services", "certificates", "ssldir", "stats", "env"}
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("case", ["readme-http", "readme-zookeeper"])
+@pytest.mark.parametrize("hosts", [0, 3])
+def test_the_readmes_examples_unmodified(case: str, hosts: int, tmp_path: Path) -> None:
+    pods = [target(f"p{n}", f"10.0.0.{n}", "web") for n in range(hosts)]
+    context = translated(deployment((GOLDEN / f"{case}.j2").read_text()), *pods, target("six", "fd00::1", "db"))
+    (template,) = context.templates
+    text = cluster_templates.render(template.text, template.names, template.required, 1_000_000)
+    assert isinstance(text, str), text
+    judged = judge(template.name, text, Boundaries())
+    assert (judged.text, judged.notes) == (text, ())
+    assert text.count("\n  server web-") == hosts
+    assert "server db-1 fd00::1:" in text
+    (tmp_path / "haproxy.cfg").write_text(text + "\n")
+    done = subprocess.run(
+        [BINARY, "-c", "-f", str(tmp_path / "haproxy.cfg")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,161 @@
+"""Templates from the cluster in a process of their own: what they get, and what they cannot do."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from pyconfd.errors import RejectedInput
+from pyconfd.model.context import ClusterTemplate
+from pyconfd.sandbox.renderer import Limits, TemplateProcess
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[TemplateProcess]:
+    made = TemplateProcess(Limits(timeout_s=20.0, output_bytes=100_000))
+    yield made
+    made.close()
+
+
+def template(text: str, required: dict[str, str] | None = None, **names: Any) -> ClusterTemplate:
+    return ClusterTemplate("configmap lb/config", text, names, required or {})
+
+
+def problem(process: TemplateProcess, text: str, required: dict[str, str] | None = None, **names: Any) -> str:
+    with pytest.raises(RejectedInput) as caught:
+        process.render(template(text, required, **names))
+    return str(caught.value)
+
+
+def worker_of(process: TemplateProcess) -> psutil.Process:
+    assert process._process is not None
+    return psutil.Process(process._process.pid)
+
+
+def test_values_loops_and_filters(process: TemplateProcess) -> None:
+    text = "{% for s in services %}{{ s.name|upper }}={{ s.pods['a'].status.podIP }}\n{% endfor %}é"
+    services = [{"name": "shop", "pods": {"a": {"status": {"podIP": "10.0.0.1"}}}}]
+    assert process.render(template(text, services=services)) == "SHOP=10.0.0.1\né"
+
+
+def test_it_renders_as_the_predecessors_did(process: TemplateProcess) -> None:
+    assert process.render(template("a{{ missing }}b{% if missing %}{% endif %}{{ d.missing }}\n", d={})) == "ab"
+    assert process.render(template("{% for k, v in d.iteritems() %}{{ k }}{{ v }}{% endfor %}", d={"a": 1})) == "a1"
+    assert process.render(template("{% for v in d.itervalues() %}{{ v }}{% endfor %}", d={"a": 1})) == "1"
+
+
+def test_a_required_value_is_never_printed_as_nothing(process: TemplateProcess) -> None:
+    required = {"stats.password": "set STATISTICS_PASSWORD"}
+    told = problem(process, "\nstats auth {{ stats.username }}:{{ stats.password }}", required, stats={"username": "s"})
+    assert "configmap lb/config line 2: stats.password has no value: set STATISTICS_PASSWORD" in told
+    text = "{% if stats.password %}x{% endif %}{{ stats.other }}{{ other.password }}"
+    assert process.render(template(text, required, stats={"username": "s"}, other={})) == ""
+    assert "no value" in problem(process, "{{ 'a:' ~ stats.password }}", required, stats={})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ x.append(1) }}", "unsafe"),
+        ("{% do x.append(1) %}", "unsafe"),
+        ("{{ '{0.__class__}'.format(x) }}", "unsafe"),
+        ("{{ ''.__class__ }}", "unsafe"),
+        ("{{ x | attr('__class__') }}", "unsafe"),
+        ("{{ x | map(attribute='__class__') | list }}", "unsafe"),
+        ("{{ cycler.__init__.__globals__ }}", "unsafe"),
+        ("{{ hostport }}", "function"),
+        ("{% include '/etc/passwd' %}", "loader"),
+        ("{% import '/etc/passwd' as x %}", "loader"),
+        ("{{ x | random }}", "No filter named 'random'"),
+        ("{{ 1 / 0 }}", "ZeroDivisionError"),
+        ("{% for %}", "line 1"),
+        ("\n\n{{ x.y.z }}", "line 3"),
+        ("{{ 'a' * 10**10 }}", "memory"),
+        ("{{ 'a' * 99999 }}{{ 'a' * 99999 }}", "more than 100000 characters"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "RecursionError"),
+        ("{{ (" + "[" * 300 + "]" * 300 + ") }}", "RecursionError"),
+    ],
+)
+def test_what_a_template_cannot_do(process: TemplateProcess, text: str, message: str) -> None:
+    assert message in problem(process, text, x=[1])
+    assert process.render(template("still {{ x }}", x=1)) == "still 1"
+
+
+def test_the_worker_can_open_nothing_and_has_no_environment(process: TemplateProcess) -> None:
+    process.render(template("a"))
+    worker = worker_of(process)
+    assert worker.environ() == {}
+    limits = Path(f"/proc/{worker.pid}/limits").read_text()
+    for name in ("Max open files", "Max file size", "Max core file size", "Max processes"):
+        line = next(line for line in limits.splitlines() if line.startswith(name))
+        assert line.removeprefix(name).split()[:2] == ["0", "0"], line
+    space = next(line for line in limits.splitlines() if line.startswith("Max address space"))
+    assert space.split()[3] == str(512 * 1024 * 1024)
+    opened = {int(entry.name) for entry in Path(f"/proc/{worker.pid}/fd").iterdir()}
+    assert opened == {0, 1, 2}
+
+
+def test_a_template_without_end_is_killed_and_the_next_one_renders() -> None:
+    process = TemplateProcess(Limits(timeout_s=1.0))
+    try:
+        assert process.render(template("one")) == "one"
+        endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+        worker = worker_of(process)
+        told = problem(process, endless)
+        assert "longer than 1 s" in told or "processor time" in told
+        assert not worker.is_running()
+        assert process.render(template("two")) == "two"
+        assert process.started == 2
+    finally:
+        process.close()
+
+
+def test_the_kernel_ends_what_the_parent_does_not(process: TemplateProcess) -> None:
+    process.render(template("a"))
+    limits = Path(f"/proc/{worker_of(process).pid}/limits").read_text()
+    line = next(line for line in limits.splitlines() if line.startswith("Max cpu time"))
+    assert 20 <= int(line.split()[3]) <= 60
+
+
+def test_a_worker_that_dies_is_replaced() -> None:
+    process = TemplateProcess(Limits(timeout_s=20.0))
+    try:
+        process.render(template("one"))
+        worker = worker_of(process)
+        worker.kill()
+        worker.wait(10)
+        assert process.render(template("two")) == "two"
+        assert process.started == 2
+    finally:
+        process.close()
+
+
+def test_the_same_request_is_not_rendered_again_and_large_ones_pass() -> None:
+    process = TemplateProcess(Limits(timeout_s=20.0))
+    try:
+        large: dict[str, Any] = {"services": [{"name": "x" * 1000}] * 3000}
+        first = process.render(template("{{ services|length }}", **large))
+        process.close()
+        assert first == "3000"
+        assert process.render(template("{{ services|length }}", **large)) is first
+        assert process.started == 1, "nothing was started for what is known"
+    finally:
+        process.close()
+
+
+def test_it_ends_with_its_parent() -> None:
+    process = TemplateProcess(Limits())
+    process.render(template("one"))
+    worker = worker_of(process)
+    assert process._process is not None
+    assert process._process.stdin is not None
+    process._process.stdin.close()
+    give_up_at = time.monotonic() + 20
+    while worker.status() != psutil.STATUS_ZOMBIE and time.monotonic() < give_up_at:
+        time.sleep(0.01)
+    assert worker.status() == psutil.STATUS_ZOMBIE
+    process.close()

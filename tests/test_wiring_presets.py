@@ -1,0 +1,66 @@
+"""Settings of the presets configmap and hosts, as they reach sources, presets, renderer and loop."""
+
+from pathlib import Path
+
+import pytest
+
+from pyconfd import wiring
+from pyconfd.errors import ConfigurationError, RejectedInput
+from pyconfd.model.context import ClusterTemplate, Context
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.rendering import FileKind, FragmentSet, OutputFile
+from pyconfd.model.snapshot import Named, Resource
+from pyconfd.settings import Settings, resolve
+
+
+def settings(**environ: str) -> Settings:
+    return resolve({}, {f"PYCONFD_{name}": text for name, text in environ.items()}, lambda _: "").settings
+
+
+def test_the_damper_is_a_least_quiet_time() -> None:
+    both = {"HOSTS_MASTER": "x", "HOSTS_DAMPER_S": "10"}
+    with_damper = wiring.apply_settings(settings(PRESETS_USE="hosts", **both))
+    assert (with_damper.quiet_s, with_damper.cap_s) == (10.0, 10.0)
+    without = wiring.apply_settings(settings(PRESETS_USE="domains", **both))
+    assert (without.quiet_s, without.cap_s) == (0.2, 2.0)
+
+
+def test_what_is_read() -> None:
+    given = settings(
+        PRESETS_USE="hosts,configmap",
+        HOSTS_SELECTOR="app=web,tier=a",
+        HOSTS_CONFIG="Deployment/default/haproxy",
+        CONFIGMAP_NAMESPACE="edge",
+    )
+    assert wiring.resources(given) == {Resource.PODS}
+    assert Named(Resource.DEPLOYMENTS, "default", "haproxy") in wiring.named(given)
+    assert Named(Resource.SECRETS, "edge", "keys") in wiring.named(given)
+    options = wiring.preset_options(given, wiring.renderer(given, FragmentSet(())))
+    assert options.hosts.config == ObjectRef("Deployment", "default", "haproxy")
+    assert options.hosts.selector == {"app": "web", "tier": "a"}
+
+
+def test_targets_have_to_be_named() -> None:
+    with pytest.raises(ConfigurationError, match="which pods are its targets"):
+        settings(PRESETS_USE="hosts")
+
+
+def test_no_fragment_is_needed_where_the_cluster_gives_the_template(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none")
+    assert wiring.fragments(settings(PRESETS_USE="configmap", TEMPLATE_DIR=missing)) == FragmentSet(())
+    assert wiring.fragments(settings(PRESETS_USE="configmap", TEMPLATE_DIR=str(tmp_path))) == FragmentSet(())
+
+
+def test_the_text_of_the_cluster_comes_last_and_is_judged() -> None:
+    given = settings(PRESETS_USE="configmap", CLUSTER_TEMPLATES_ALLOW="bind user; stats admin", HAPROXY_FILES_DIR="/f")
+    renderer = wiring.renderer(given, FragmentSet(()))
+    file = OutputFile(FileKind.CERTIFICATE, "/f/certs/a.pem", "x")
+    good = "listen l\n bind :80 user {{ name }} ssl crt /f/certs/a.pem\n stats admin if FALSE"
+    context = Context({}, templates=(ClusterTemplate("configmap lb/config", good, {"name": "x"}),), files=(file,))
+    rendering = renderer.render(context, curdate="").rendering
+    assert [piece.fragment for piece in rendering.pieces] == ["configmap lb/config"]
+    assert rendering.text.splitlines()[1] == " bind :80 user x ssl crt /f/certs/a.pem"
+    assert rendering.files == (file,)
+    bad = Context({}, templates=(ClusterTemplate("configmap lb/config", good, {"name": "x\n lua-load /x"}),))
+    with pytest.raises(RejectedInput, match="'lua-load' is not allowed"):
+        renderer.render(bad, curdate="")
