@@ -17,7 +17,7 @@ demo: packages-demo venv ## run the main job on an embedded cluster, under a min
 	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep) $(if $(PRESET),--preset=$(PRESET))
 
 test: packages-test venv ## the whole suite
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 venv: packages-demo $(VENV)/.stamp ## build .venv from the hashed lock
 
