@@ -58,7 +58,7 @@ def translate(snapshot: Snapshot) -> Translated:
 def _service_view(cluster: str, key: Key, service: Service | None, ports: tuple[PortView, ...]) -> ServiceView:
     labels = values.plain_words(service.metadata.labels if service else None)
     annotations = values.plain_words(service.metadata.annotations if service else None)
-    kind = service.spec.type if service and service.spec.type.isalpha() else "ClusterIP"
+    kind = service.spec.type if service and service.spec.type.isascii() and service.spec.type.isalpha() else "ClusterIP"
     return ServiceView(cluster, key.namespace, key.name, kind, ports, labels, annotations)
 
 

@@ -87,7 +87,8 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Rea
         "ToUpper": lambda text: str(text).upper(),
     }
     claimed = sum(len(entry.endpoints) for entry in services)
-    return Reading(given, tuple(sorted(set(refused))), claimed)
+    bound = frozenset(port.port for port in ports if port.protocol == "tcp")
+    return Reading(given, tuple(sorted(set(refused))), claimed, bound)
 
 
 def escape_node(name: object) -> str:
@@ -192,8 +193,8 @@ def _ports(
             detail = "not a port from 1 to 65535 with protocol TCP, UDP or SCTP"
             refused.append(_refusal(ref, "spec.ports", str(port.port), RefusalReason.INVALID_VALUE, detail))
             continue
-        if port.port in options.contested_ports and port.protocol == "TCP":
-            detail = "another program on the load balancer listens there; choose another port"
+        if port.protocol == "TCP" and (port.port in options.contested_ports or port.port in options.given_ports):
+            detail = "another program, or a preset that is listed first, listens there; choose another port"
             refused.append(_refusal(ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
             continue
         if options.node_ports and not port.node_port:

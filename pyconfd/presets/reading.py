@@ -74,14 +74,15 @@ class PresetOptions:
     ``node_ports``: send traffic to node ports instead of pods. ``node_address_types``: which address of a node, first
     match wins. ``listen_ports``: inclusive ranges that an annotation may ask for. ``reserved_ports``: ports that the
     operator uses: his fragments bind them, or pyconfd's own status page, or a preset listed earlier has given them
-    away. ``contested_ports``: ports that somebody else on this host listens on. ``kubefigurator`` and ``kube2lb`` are
-    for the presets of those names.
+    away; ``given_ports`` are just the latter. ``contested_ports``: ports that somebody else on this host listens on.
+    ``kubefigurator`` and ``kube2lb`` are for the presets of those names.
     """
 
     node_ports: bool = False
     node_address_types: tuple[str, ...] = ("InternalIP",)
     listen_ports: PortRanges = ((1024, 32767),)
     reserved_ports: frozenset[int] = frozenset()
+    given_ports: frozenset[int] = frozenset()
     kube2lb: Kube2lbOptions = field(default_factory=Kube2lbOptions)
     contested_ports: frozenset[int] = frozenset()
     kubefigurator: KubefiguratorOptions = KubefiguratorOptions()

@@ -85,7 +85,11 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
     for name in names:
         reading = PRESETS[name].read(snapshot, translated, options)
         readings.append(reading)
-        options = replace(options, reserved_ports=options.reserved_ports | reading.listen_ports)
+        options = replace(
+            options,
+            reserved_ports=options.reserved_ports | reading.listen_ports,
+            given_ports=options.given_ports | reading.listen_ports,
+        )
         given.setdefault(name, MappingProxyType(dict(reading.names)))
         given |= {each: value for each, value in reading.names.items() if each not in given or each == name}
         refused.extend(reading.refused)

@@ -53,7 +53,10 @@ def test_a_failing_target_keeps_neither_haproxy_nor_the_others_waiting(appliance
     assert states["broken"]["phase"] == "rejected"
     assert not (folder / "broken").exists()
     assert appliance.phase == "serving"
-    assert any("target broken" in problem for problem in appliance.status()["problems"])
+    # These are looked at each second.
+    appliance.until(
+        lambda: any("target broken" in problem for problem in appliance.status()["problems"]), "the problem is shown"
+    )
     code, metrics = appliance.get("/metrics")
     assert code == 200
     assert 'pyconfd_target_serving{target="good"} 1.0' in metrics

@@ -284,6 +284,16 @@ class TestSanityChecks:
         assert [item.port.port for item in context.names["services"]] == [81]
         assert [(r.value, r.reason) for r in context.refused] == [("80", RefusalReason.PORT_TAKEN)]
 
+    def test_the_ports_that_are_bound_are_known_so_that_contested_ones_can_be_found(self) -> None:
+        assert read(service(), with_pod()).listen_ports == {80}
+        assert read(service(), with_pod(), options=PresetOptions(contested_ports=frozenset({80}))).listen_ports == set()
+
+    def test_a_port_that_a_preset_listed_first_gave_away_is_refused(self) -> None:
+        context = read(service(), with_pod(), options=PresetOptions(given_ports=frozenset({80})))
+
+        assert context.names["services"] == []
+        assert [(r.value, r.reason) for r in context.refused] == [("80", RefusalReason.PORT_TAKEN)]
+
     def test_the_others_go_on(self) -> None:
         bad = service("bad", type_="LoadBalancer", address="192.0.2.99")
         found = services(bad, with_pod("bad"), service(), with_pod(address="10.0.0.2"), host=HOST)
