@@ -45,6 +45,9 @@ lint: venv ## lint, types and import contracts
 bench: packages-demo venv ## measure; one JSON object a line (ONLY=name for one figure)
 	@$(BIN)/python -m tests.bench $(ONLY)
 
+reload-test: packages-demo venv ## a hundred reloads under load
+	PYCONFD_TEST_RELOADS=100 $(BIN)/python -m pytest -q tests/haproxy/test_reloads_under_load.py
+
 lock: ## write the hashed locks anew from pyproject.toml (needs uv)
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group build -o requirements.lock
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group dev -o requirements-dev.lock

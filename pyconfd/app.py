@@ -2,15 +2,13 @@
 
 import difflib
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import structlog
@@ -20,6 +18,7 @@ from pyconfd import fragments as shipped
 from pyconfd.daemon.loop import EXIT_OK, Daemon, LoopSettings
 from pyconfd.daemon.notify import SystemdNotifier
 from pyconfd.daemon.ports import RestoringBalancer, World
+from pyconfd.daemon.signals import Signals
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import haproxy_version
@@ -91,7 +90,7 @@ class StatusReport:
 def run(settings: Resolved) -> int:
     """Run the daemon until it is asked to stop; SIGHUP begins anew with the settings as they are then."""
     notifier = SystemdNotifier()
-    with _Signals() as signals:
+    with Signals() as signals:
         instance = _Instance(settings, notifier)
         while (code := instance.run(signals)) == EXIT_OK and signals.asks_for_new_settings():
             notifier.reloading("reading the settings again")
@@ -141,7 +140,7 @@ class _Instance:
                 page.serve(StatusServer(settings.status.listen, self._daemon.status))
             self._parts = stack.pop_all()
 
-    def run(self, signals: "_Signals") -> int:
+    def run(self, signals: "Signals") -> int:
         """Run until a signal comes; give the exit status, and all parts back."""
         with self._parts:
             signals.stop_with(self._daemon)
@@ -187,49 +186,6 @@ def _fragments_reader(settings: Settings) -> Callable[[], FragmentSet]:
         lambda: time.sleep(_SETTLING_S),
         may_be_empty=wiring.has_cluster_template(settings),
     ).read
-
-
-class _Signals:
-    """SIGTERM and SIGINT end the daemon, SIGHUP has it begin anew; taken for as long as the ``with`` lasts.
-
-    One set of handlers for all instances: a signal that comes between two of them is not lost, and kills nobody.
-    """
-
-    def __init__(self) -> None:
-        self._ended = self._hung_up = False
-        self._daemon: Daemon | None = None
-        self._former: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            self._former[number] = signal.signal(number, self._take)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._former.items():
-            signal.signal(number, handler)
-
-    def stop_with(self, daemon: Daemon) -> None:
-        """Have the next signal stop ``daemon``; at once if it came already."""
-        self._daemon = daemon
-        if self._ended or self._hung_up:
-            daemon.stop()
-
-    def asks_for_new_settings(self) -> bool:
-        """Say, once, whether a SIGHUP came and nothing that ends the daemon."""
-        hung_up, self._hung_up = self._hung_up, False
-        return hung_up and not self._ended
-
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if number == signal.SIGHUP:
-            self._hung_up = True
-        else:
-            self._ended = True
-        if self._daemon is not None:
-            self._daemon.stop()
 
 
 class _StatusPage:

@@ -1,14 +1,12 @@
 """Publishing to etcd and consuming from it: part of the composition root."""
 
 import os
-import signal
 import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 import structlog
 
@@ -18,6 +16,7 @@ from pyconfd.daemon.loop import EXIT_OK, Daemon, LoopSettings
 from pyconfd.daemon.notify import SystemdNotifier
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.publishing import PublishingSource
+from pyconfd.daemon.signals import Signals
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
 from pyconfd.etcd.campaign import Campaign
 from pyconfd.etcd.client import EtcdClient
@@ -262,7 +261,7 @@ def _serve(resolved: Resolved, build: Build) -> int:
     """Run a loop until a signal ends it; SIGHUP begins anew, with the former settings where the new ones are wrong."""
     notifier = SystemdNotifier()
     current = resolved
-    with _Signals() as signals:
+    with Signals() as signals:
         while True:
             code = _run(current, build, notifier, signals)
             if code != EXIT_OK or not signals.asks_for_new_settings():
@@ -278,7 +277,7 @@ def _serve(resolved: Resolved, build: Build) -> int:
     return code
 
 
-def _run(resolved: Resolved, build: Build, notifier: SystemdNotifier, signals: "_Signals") -> int:
+def _run(resolved: Resolved, build: Build, notifier: SystemdNotifier, signals: "Signals") -> int:
     settings = resolved.settings
     configure(settings.log.level, settings.log.format)
     log.info("daemon.started", version=__version__, pid=os.getpid(), config=resolved.config_found and resolved.config)
@@ -300,43 +299,3 @@ def _listen(page: StatusServer, stack: ExitStack) -> None:
     except TransientError as error:
         problem = error.problems[0]
         log.error("status_page.failed", place=problem.place, problem=problem.message, remedy=problem.remedy)  # noqa: TRY400 - the message says all
-
-
-class _Signals:
-    """SIGTERM and SIGINT end the loop, SIGHUP has it begin anew; taken for as long as the ``with`` lasts."""
-
-    def __init__(self) -> None:
-        self._ended = self._hung_up = False
-        self._loop: Runnable | None = None
-        self._former: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            self._former[number] = signal.signal(number, self._take)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, former in self._former.items():
-            signal.signal(number, former)
-
-    def stop_with(self, loop: Runnable) -> None:
-        """Have the next signal stop ``loop``; at once if it came already."""
-        self._loop = loop
-        if self._ended or self._hung_up:
-            loop.stop()
-
-    def asks_for_new_settings(self) -> bool:
-        """Say, once, whether a SIGHUP came and nothing that ends the loop."""
-        hung_up, self._hung_up = self._hung_up, False
-        return hung_up and not self._ended
-
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if number == signal.SIGHUP:
-            self._hung_up = True
-        else:
-            self._ended = True
-        if self._loop is not None:
-            self._loop.stop()
