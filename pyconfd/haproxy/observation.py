@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from pyconfd.model.rendering import Rendering
+
 
 @dataclass(frozen=True, slots=True)
 class NotRunning:
@@ -41,9 +43,13 @@ RunningState = NotRunning | Unknown | Running
 class Observation:
     """``installed_text`` is the whole installed configuration, marker included; None where there is none.
 
-    ``file_digests`` gives the SHA-256 of each declared file by its path; a missing file is left out.
+    ``file_digests`` gives the SHA-256 of each declared file by its path; a missing file is left out. ``written`` is the
+    rendering that was installed last, where the file is behind what was applied live. ``loaded`` are the digests that
+    a worker may show which was changed since it loaded its text, and is level with what is applied.
     """
 
     installed_text: str | None = None
     running: RunningState = Unknown()
     file_digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    written: Rendering | None = None
+    loaded: frozenset[str] = frozenset()

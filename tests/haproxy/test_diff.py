@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyconfd.haproxy.diff import MAX_DETAILS, plan
 from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.observation import NotRunning, Observation, Running, RunningState, Unknown
-from pyconfd.model.plan import Noop, Reload, ReloadReason
+from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
 BASE = """global
@@ -58,7 +58,7 @@ def test_a_rendering_against_itself_is_a_noop(text: str, files: list[tuple[FileK
 @given(st.text(), st.text())
 def test_another_text_is_never_a_noop(old: str, new: str) -> None:
     if old != new:
-        assert isinstance(plan(rendering(new), rendering(old), level_with(rendering(old))), Reload)
+        assert not isinstance(plan(rendering(new), rendering(old), level_with(rendering(old))), Noop)
 
 
 @pytest.mark.parametrize(
@@ -69,18 +69,27 @@ def test_another_text_is_never_a_noop(old: str, new: str) -> None:
         (BASE.replace("bind :80", "bind :81"), ReloadReason.BINDS_CHANGED, "frontend fe: 1 bind added, 1 bind removed"),
         (
             BASE + "    server b 10.0.0.2:80\n    server c 10.0.0.3:80\n",
-            ReloadReason.SERVERS_CHANGED,
+            ReloadReason.NOT_LIVE,
             "backend be_x: 2 servers added",
         ),
-        (BASE.replace("10.0.0.1", "10.0.0.9"), ReloadReason.SERVERS_CHANGED, "backend be_x: 1 server changed"),
+        (
+            BASE.replace("10.0.0.1", "10.0.0.9"),
+            ReloadReason.SERVER_RENAMED,
+            "backend be_x: 1 server changed (a has another address)",
+        ),
         (BASE.replace("roundrobin", "leastconn"), ReloadReason.SECTION_CHANGED, "backend be_x changed"),
         (BASE + "backend be_y\n    server a 10.0.0.2:80\n", ReloadReason.SECTION_ADDED, "backend be_y added"),
         (BASE.partition("\nbackend be_x\n")[0], ReloadReason.SECTION_REMOVED, "backend be_x removed"),
-        ("# hello\n" + BASE, ReloadReason.TEXT_CHANGED, "comments, blanks or the order of sections"),
     ],
 )
 def test_each_change_has_its_reason_and_is_told(new: str, reason: ReloadReason, detail: str) -> None:
     assert reload(BASE, new) == Reload((reason,), (detail,))
+
+
+def test_comments_change_the_file_alone() -> None:
+    old = rendering(BASE)
+    made = plan(rendering("# hello\n" + BASE), old, level_with(old))
+    assert made == RuntimeUpdate((), ("comments, blanks or the order of sections",))
 
 
 def test_several_reasons_are_sorted_and_details_are_bounded() -> None:

@@ -1,0 +1,196 @@
+"""What differs between two renderings, found with work in proportion to the difference. Pure, but it remembers.
+
+Pieces that are the same object are the same text. Only the sections of changed pieces are cut out and parsed; where a
+piece cannot be judged by itself, both texts are cut into sections and those that differ are parsed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyconfd.haproxy import live
+from pyconfd.haproxy.index import Cut, Index, Key, cut, index_of, is_idle, section_of
+from pyconfd.haproxy.live import Abilities, Obstacle
+from pyconfd.haproxy.live_files import changed_files
+from pyconfd.haproxy.proxies import Inherited
+from pyconfd.model.plan import AddBackend, AddServer, Command, ReloadReason, RemoveBackend, RemoveServer
+from pyconfd.model.rendering import Rendering
+
+_FREE = frozenset({"global", "defaults"})
+"""Sections whose meaning depends on where they stand, or on which others depend."""
+
+
+@dataclass(slots=True)
+class TextDifference(live.Difference):
+    """What differs between two renderings.
+
+    ``live`` are the commands that may go before a reload; ``partial`` are the texts of the sections that are level
+    with the process once they have gone.
+    """
+
+    live: list[Command] = field(default_factory=list)
+    partial: dict[Key, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Sections:
+    """Texts of the sections that differ; None where one is missing."""
+
+    old: dict[Key, str]
+    new: dict[Key, str]
+    bases: Mapping[Key, Inherited]
+
+
+class Comparison:
+    """Compares renderings with the one that is applied; keeps what it found out about that one."""
+
+    def __init__(self) -> None:
+        self._applied: Rendering | None = None
+        self._index: Index | None = None
+        self._next: tuple[Rendering, Index | Mapping[Key, str]] | None = None
+
+    def compare(self, applied: Rendering, desired: Rendering, abilities: Abilities) -> TextDifference | None:
+        """Give what differs, None where nothing does."""
+        if applied is desired or applied == desired:
+            return None
+        index = self._index_of(applied)
+        sections = self._changed_blocks(index, applied, desired)
+        if sections is None:
+            wanted = index_of(desired.text)
+            self._next = (desired, wanted)
+            sections = _Sections(index.texts, wanted.texts, wanted.bases)
+            found = self._sections(sections, index, abilities)
+            _judge_whole(found, index, wanted)
+        else:
+            self._next = (desired, sections.new)
+            found = self._sections(sections, index, abilities)
+        files = changed_files(applied.files, desired.files, index, abilities)
+        found.extend(files)
+        found.commands = _in_safe_order(found.commands)
+        return found
+
+    def partial_text(self, applied: Rendering, difference: TextDifference) -> str:
+        """Give the text of ``applied`` with the sections that went live before a reload."""
+        index = self._index_of(applied)
+        texts = {**index.texts, **difference.partial}
+        return "".join((index.head, *texts.values()))
+
+    def _index_of(self, applied: Rendering) -> Index:
+        index, self._next, known = self._index, None, self._next
+        if index is not None and (self._applied is applied or self._applied == applied):
+            pass
+        elif known is not None and known[0] is applied and isinstance(known[1], Index):
+            index = known[1]
+        elif known is not None and known[0] is applied and index is not None:
+            index.replace(known[1])
+        else:
+            index = index_of(applied.text)
+        self._applied, self._index = applied, index
+        return index
+
+    def _changed_blocks(self, index: Index, applied: Rendering, desired: Rendering) -> _Sections | None:
+        """Give the sections of the pieces that differ; None where they cannot be judged by themselves."""
+        pairs = _changed_pieces(applied, desired)
+        if pairs is None or not index.whole:
+            return None
+        old: dict[Key, str] = {}
+        new: dict[Key, str] = {}
+        for before, after in pairs:
+            (head, was), (other_head, now) = cut(before), cut(after)
+            if head != other_head and not (is_idle(head) and is_idle(other_head)):
+                return None
+            if [part[:2] for part in was] != [part[:2] for part in now]:
+                return None
+            for part, other in zip(was, now, strict=True):
+                known = _known(index, part)
+                if known is None or part.keyword in _FREE or ".if" in other.text or ".endif" in other.text:
+                    return None
+                key, rest = known
+                old[key], new[key] = index.texts[key], other.text + rest
+        return _Sections(old, new, index.bases)
+
+    def _sections(self, sections: _Sections, index: Index, abilities: Abilities) -> TextDifference:
+        found = TextDifference()
+        for key, text in sections.new.items():
+            was = sections.old.get(key)
+            if was == text:
+                continue
+            section = section_of(text)
+            if section is None:
+                found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable"))
+            elif was is None:
+                named = index.defaults.get(section.options[1] if len(section.options) > 1 else "", Inherited())
+                found.extend(live.added_section(section, index.defaults, named, abilities))
+            else:
+                self._changed(found, key, (was, text), index, abilities)
+        for key, text in sections.old.items():
+            if key not in sections.new and (gone := section_of(text)) is not None:
+                found.extend(live.removed_section(gone, abilities))
+        return found
+
+    def _changed(
+        self, found: TextDifference, key: Key, texts: tuple[str, str], index: Index, abilities: Abilities
+    ) -> None:
+        old, new = section_of(texts[0]), section_of(texts[1])
+        if old is None or new is None:
+            found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, f"{key.keyword} {key.name}: unreadable"))
+            return
+        difference = live.changed_section(old, new, index.bases.get(key, Inherited()), abilities)
+        found.extend(difference)
+        servers_only = {ReloadReason.BINDS_CHANGED, ReloadReason.SECTION_CHANGED}
+        if difference.commands and {one.reason for one in difference.obstacles} <= servers_only:
+            found.live += difference.commands
+            found.partial[key] = texts[1] if not difference.obstacles else live.spliced(old, new, texts[0])
+
+
+def _changed_pieces(applied: Rendering, desired: Rendering) -> list[tuple[str, str]] | None:
+    """Give the texts of the pieces that differ, pair by pair; None where the pieces are others."""
+    if len(applied.pieces) != len(desired.pieces):
+        return None
+    pairs = []
+    for was, now in zip(applied.pieces, desired.pieces, strict=True):
+        if was is now:
+            continue
+        if was.fragment != now.fragment:
+            return None
+        if was.text != now.text:
+            pairs.append((was.text, now.text))
+    return pairs
+
+
+def _known(index: Index, part: Cut) -> tuple[Key, str] | None:
+    """Find the section that a piece holds whole: its key, and the idle lines that follow it in later pieces."""
+    key = Key(part.keyword, part.name)
+    whole = index.texts.get(key)
+    if whole is None or Key(part.keyword, part.name, 1) in index.texts or not whole.startswith(part.text):
+        return None
+    rest = whole[len(part.text) :]
+    return (key, rest) if is_idle(rest) else None
+
+
+def _judge_whole(found: TextDifference, old: Index, new: Index) -> None:
+    """See what the sections do not show one by one: their order, what they inherit, conditions around them."""
+    if not (old.whole and new.whole):
+        detail = "lines before the first section, or an .if beyond the end of one, changed or hide what did"
+        found.obstacles.append(Obstacle(ReloadReason.TEXT_CHANGED, detail))
+        found.live.clear()
+        found.partial.clear()
+        return
+    moved = next((key for key, base in new.bases.items() if key in old.bases and old.bases[key] != base), None)
+    if moved is not None and not any(one.reason is ReloadReason.DEFAULTS_CHANGED for one in found.obstacles):
+        detail = f"{moved.keyword} {moved.name} inherits from another section"
+        found.obstacles.append(Obstacle(ReloadReason.DEFAULTS_CHANGED, detail))
+
+
+def _in_safe_order(commands: list[Command]) -> list[Command]:
+    """Put what serves before what points to it, and take it away after."""
+    return sorted(commands, key=_rank)
+
+
+def _rank(command: Command) -> int:
+    if isinstance(command, AddBackend):
+        return 0
+    if isinstance(command, AddServer):
+        return 1
+    if isinstance(command, RemoveServer):
+        return 3
+    return 4 if isinstance(command, RemoveBackend) else 2

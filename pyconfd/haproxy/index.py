@@ -1,0 +1,147 @@
+"""A configuration, cut into the texts of its sections, so that only those that differ have to be parsed. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from pyconfd.haproxy.proxies import Inherited, inherited
+from pyconfd.haproxy.sections import SECTION_KEYWORDS, Section, parse, words
+
+_HEADER = re.compile(rf"^[ \t]*(?:{'|'.join(sorted(SECTION_KEYWORDS))})(?=[ \t\r\n#]|$)", re.MULTILINE)
+_CONDITION = re.compile(r"^[ \t]*\.(if|endif)\b", re.MULTILINE)
+_IDLE = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?(?:\n|$))*")
+"""Lines without words: blanks and comments."""
+
+_PROXIES = frozenset({"backend", "frontend", "listen"})
+
+
+class Key(NamedTuple):
+    """What makes two sections the same one: keyword, name, and the position among those of that name."""
+
+    keyword: str
+    name: str
+    position: int = 0
+
+
+class Cut(NamedTuple):
+    """The text of one section with its header, and what follows up to the next header."""
+
+    keyword: str
+    name: str
+    text: str
+
+
+def is_idle(text: str) -> bool:
+    """Say whether ``text`` has no words: nothing but blanks and comments."""
+    return _IDLE.fullmatch(text) is not None
+
+
+def cut(text: str) -> tuple[str, list[Cut]]:
+    """Give what stands before the first header, and the sections in order; together they are ``text``.
+
+    A header whose keyword is written with quotes or escapes is not seen: its lines belong to the section before.
+    """
+    starts = [found.start() for found in _HEADER.finditer(text)]
+    found = []
+    for start, end in pairwise([*starts, len(text)]):
+        header = words(text[start:end].partition("\n")[0])
+        named = len(header) > 1 and not (header[0] == "defaults" and header[1] == "from")
+        found.append(Cut(header[0], header[1] if named else "", text[start:end]))
+    return text[: starts[0]] if starts else text, found
+
+
+@dataclass(slots=True)
+class Index:
+    """The sections of one configuration by key, in order. ``whole`` is False where a condition spans sections.
+
+    ``bases`` says what each proxy inherits, ``defaults`` are the named defaults sections.
+    """
+
+    head: str
+    texts: dict[Key, str]
+    bases: dict[Key, Inherited]
+    defaults: Mapping[str, Inherited]
+    whole: bool
+    _used_maps: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The whole configuration."""
+        return "".join((self.head, *self.texts.values()))
+
+    def section(self, key: Key) -> Section | None:
+        """Give a section parsed; None where there is none, or where it hides another one."""
+        return section_of(self.texts[key]) if key in self.texts else None
+
+    def replace(self, changes: Mapping[Key, str]) -> None:
+        """Take on other texts for sections that are there already."""
+        self.texts.update(changes)
+
+    def map_converters(self, path: str) -> frozenset[str]:
+        """Give what the configuration does with the file ``path``: the converters that read it, "" for other uses."""
+        if path not in self._used_maps:
+            uses = re.compile(rf"(?:(?P<converter>[a-z_]+)\()?{re.escape(path)}(?![\w./@+=-])")
+            self._used_maps[path] = frozenset(
+                found["converter"] or "" for text in self._mentioning(path) for found in uses.finditer(text)
+            )
+        return self._used_maps[path]
+
+    def certificate_words(self) -> frozenset[str]:
+        """Give every word after a ``crt`` or ``crt-list`` in a bind line."""
+        sections = (section_of(text) for text in self._mentioning(" crt"))
+        return frozenset(
+            value
+            for section in sections
+            if section is not None
+            for line in section.lines
+            if line.words[0] == "bind" and not line.conditional
+            for word, value in zip(line.words, line.words[1:], strict=False)
+            if word in {"crt", "crt-list"}
+        )
+
+    def _mentioning(self, wanted: str) -> Iterator[str]:
+        return (text for text in self.texts.values() if wanted in text)
+
+
+def section_of(text: str) -> Section | None:
+    """Parse the text of one section; None where it is none, or more than one."""
+    found = parse(text)
+    return found[0] if len(found) == 1 and found[0].keyword else None
+
+
+def index_of(text: str) -> Index:
+    """Cut ``text`` and find what its proxies inherit."""
+    head, cuts = cut(text)
+    seen: Counter[tuple[str, str]] = Counter()
+    texts: dict[Key, str] = {}
+    outlines: dict[Key, Section] = {}
+    whole = is_idle(head)
+    for number, (keyword, name, own) in enumerate(cuts, start=1):
+        key = Key(keyword, name, seen[keyword, name])
+        seen[keyword, name] += 1
+        texts[key] = own
+        whole = whole and _is_balanced(own)
+        if keyword == "defaults" or keyword in _PROXIES:
+            outlines[key] = _outline(own, number, parse_lines=keyword == "defaults")
+    bases, named = inherited(outlines.values())
+    return Index(head, texts, {key: bases[section.number] for key, section in outlines.items()}, named, whole)
+
+
+def _outline(text: str, number: int, *, parse_lines: bool) -> Section:
+    """Give a section with its place, and its lines only where they are inherited from."""
+    parsed = parse(text if parse_lines else text.partition("\n")[0])[0]
+    return Section(parsed.keyword, parsed.name, number, parsed.lines, parsed.options)
+
+
+def _is_balanced(text: str) -> bool:
+    if ".if" not in text and ".endif" not in text:
+        return True
+    depth = 0
+    for found in _CONDITION.finditer(text):
+        depth += 1 if found[1] == "if" else -1
+        if depth < 0:
+            return False
+    return depth == 0

@@ -1,0 +1,255 @@
+"""The difference between two texts of one section, as commands for the running process or as reasons against. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pyconfd.haproxy.proxies import Inherited, Server, servers_of, takes_servers, why_not_addable
+from pyconfd.haproxy.sections import Line, Section
+from pyconfd.model.plan import (
+    AddBackend,
+    AddServer,
+    Command,
+    ReloadReason,
+    RemoveBackend,
+    RemoveServer,
+    ServerState,
+    SetState,
+    SetWeight,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What the running HAProxy can do, found by asking it.
+
+    ``runtime`` is False where it cannot be changed at all, with ``why``; ``cookies`` are those on added servers.
+    """
+
+    runtime: bool = False
+    why: str = "its runtime socket is not known"
+    cookies: bool = False
+    backends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a part of a difference needs a reload, and what would avoid that ("" where nothing would)."""
+
+    reason: ReloadReason
+    detail: str
+    advice: str = ""
+
+
+@dataclass(slots=True)
+class Difference:
+    """What differs: the part that can go live, and the obstacles to the rest. Both empty: nothing but the text."""
+
+    commands: list[Command] = field(default_factory=list)
+    obstacles: list[Obstacle] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+
+    def extend(self, other: "Difference") -> None:
+        """Take on what another part found."""
+        self.commands += other.commands
+        self.obstacles += other.obstacles
+        self.details += other.details
+
+
+RENAMED_ADVICE = (
+    "a server that carried traffic is never given another address: name servers with `| server_name`, or take them"
+    " from `| servers`"
+)
+
+
+def changed_section(old: Section, new: Section, base: Inherited, abilities: Abilities) -> Difference:
+    """Compare two states of one section; ``base`` is what the running one inherits."""
+    found = Difference()
+    same_words = [line.words for line in old.lines] == [line.words for line in new.lines]
+    if same_words and old.options == new.options:
+        return found
+    if new.keyword in {"global", "defaults"}:
+        reason = ReloadReason.GLOBAL_CHANGED if new.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
+        found.obstacles.append(Obstacle(reason, f"{new.title} changed"))
+        return found
+    servers = _named(old, "server"), _named(new, "server")
+    binds = _named(old, "bind"), _named(new, "bind")
+    if summary := summarised("bind", *binds):
+        found.obstacles.append(Obstacle(ReloadReason.BINDS_CHANGED, f"{new.title}: {summary}"))
+    if _others(old) != _others(new) or old.options != new.options:
+        found.obstacles.append(Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed"))
+    if servers[0] != servers[1] or _twice(servers_of(new, base)):
+        found.extend(_changed_servers(old, new, base, abilities, summarised("server", *servers)))
+    elif not found.obstacles:
+        found.extend(_changed_order(old, new, base))
+    return found
+
+
+def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abilities, summary: str) -> Difference:
+    found = Difference(details=[f"{new.title}: {summary}"])
+    before, after = servers_of(old, base), servers_of(new, base)
+    why = ""
+    if _twice(before) or _twice(after):
+        why = "two servers have one name"
+    elif any(server.line.conditional for server in (*before, *after)):
+        why = "a server line stands between .if and .endif"
+    if why:
+        found.obstacles.append(Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})"))
+        return found
+    was, now = {server.name: server for server in before}, {server.name: server for server in after}
+    algorithm = takes_servers(old, base)
+    for name, server in now.items():
+        obstacle = (
+            _changed_server(new.name, was[name], server, found.commands)
+            if name in was
+            else _added_server(new.name, server, algorithm, abilities, found.commands)
+        )
+        if obstacle is not None:
+            detail = f"{found.details[0]} ({obstacle.detail})"
+            found.obstacles.append(Obstacle(obstacle.reason, detail, obstacle.advice))
+    found.commands += [RemoveServer(new.name, name) for name in was if name not in now]
+    if not found.commands:
+        found.details.clear()  # the obstacles say it
+    return found
+
+
+def _added_server(
+    backend: str, server: Server, algorithm: str, abilities: Abilities, commands: list[Command]
+) -> Obstacle | None:
+    if algorithm:
+        advice = "use roundrobin, leastconn or random, or add `hash-type consistent`"
+        detail = f"balance {algorithm} takes no server while it runs"
+        return Obstacle(ReloadReason.SERVERS_CHANGED, detail, advice)
+    if why := why_not_addable(server, cookies=abilities.cookies):
+        return Obstacle(ReloadReason.SERVERS_CHANGED, f"{server.name}: {why}")
+    commands.append(AddServer(backend, server.name, server.address, server.effective))
+    return None
+
+
+def _changed_server(backend: str, was: Server, now: Server, commands: list[Command]) -> Obstacle | None:
+    """Append the commands for a server that has its name before and after, or say what stands against it."""
+    if was.address != now.address:
+        return Obstacle(ReloadReason.SERVER_RENAMED, f"{now.name} has another address", RENAMED_ADVICE)
+    if _without_state(was.effective) != _without_state(now.effective):
+        return Obstacle(ReloadReason.SERVERS_CHANGED, f"{now.name} has other keywords")
+    before, after = AddServer(backend, was.name, "", was.effective), AddServer(backend, now.name, "", now.effective)
+    if before.weight != after.weight:
+        commands.append(SetWeight(backend, now.name, after.weight))
+    if before.disabled != after.disabled:
+        commands.append(SetState(backend, now.name, ServerState.MAINT if after.disabled else ServerState.READY))
+    return None
+
+
+def _without_state(words: Sequence[str]) -> list[str]:
+    kept, skip = [], False
+    for word in words:
+        if skip:
+            skip = False
+        elif word == "weight":
+            skip = True
+        elif word not in {"disabled", "enabled"}:
+            kept.append(word)
+    return kept
+
+
+def _changed_order(old: Section, new: Section, base: Inherited) -> Difference:
+    """Judge another order of the same lines: of no meaning for servers that have ids of their own."""
+    same_elsewhere = [line.words for line in old.lines if line.words[0] != "server"] == [
+        line.words for line in new.lines if line.words[0] != "server"
+    ]
+    harmless = all("id" in server.words for server in servers_of(new, base)) and not any(
+        line.words[0] == "default-server" for line in new.lines
+    )
+    if same_elsewhere and harmless:
+        return Difference()
+    return Difference(obstacles=[Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed")])
+
+
+def added_section(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> Difference:
+    """Judge a new section; ``bases`` are the names of defaults sections that run, ``named`` is the one it is from."""
+    reason = ReloadReason.SECTION_ADDED
+    if section.keyword in {"global", "defaults"}:
+        reason = ReloadReason.GLOBAL_CHANGED if section.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
+        return Difference(obstacles=[Obstacle(reason, f"{section.title} added")])
+    why = _why_not_new(section, bases, named, abilities)
+    if why is not None:
+        return Difference(obstacles=[Obstacle(reason, f"{section.title} added", why)])
+    mode = next((line.words[1] for line in section.lines if line.words[0] == "mode"), "")
+    commands: list[Command] = [AddBackend(section.name, section.options[1], mode)]
+    commands += [
+        AddServer(section.name, server.name, server.address, server.effective) for server in servers_of(section, named)
+    ]
+    return Difference(commands, [], [f"{section.title} added"])
+
+
+def _why_not_new(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> str | None:
+    """Give None where the section can be made live, else what would make that possible ("" where nothing would)."""
+    if section.keyword != "backend":
+        return ""
+    if not abilities.backends:
+        return "HAProxy 3.4 and later take new backends without a reload"
+    if section.options[:1] != ("from",) or len(section.options) != 2 or section.options[1] not in set(bases):
+        return "a backend that says `from NAME` of a defaults section goes live without a reload"
+    extra = sorted({line.words[0] for line in section.lines} - {"server", "mode"})
+    if extra or any(line.conditional for line in section.lines):
+        return f"put {', '.join(extra) or 'what is conditional'} into the defaults section that it is from"
+    servers = servers_of(section, named)
+    if takes_servers(section, named) or any(why_not_addable(one, cookies=abilities.cookies) for one in servers):
+        return "its servers cannot be added while haproxy runs"
+    return None
+
+
+def removed_section(section: Section, abilities: Abilities) -> Difference:
+    """Judge a section that is gone."""
+    if section.keyword == "backend" and abilities.backends and section.options[:1] == ("from",):
+        names = tuple(line.words[1] for line in section.lines if line.words[0] == "server" and len(line.words) > 1)
+        if {line.words[0] for line in section.lines} <= {"server", "mode"}:
+            return Difference([RemoveBackend(section.name, names)], [], [f"{section.title} removed"])
+    reason = ReloadReason.SECTION_REMOVED
+    if section.keyword in {"global", "defaults"}:
+        reason = ReloadReason.GLOBAL_CHANGED if section.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
+    return Difference(obstacles=[Obstacle(reason, f"{section.title} removed")])
+
+
+def summarised(noun: str, old: dict[str, tuple[str, ...]], new: dict[str, tuple[str, ...]]) -> str:
+    """Give ``2 servers added, 1 server removed``, or "" where nothing differs."""
+    counts = (
+        ("added", sum(name not in old for name in new)),
+        ("removed", sum(name not in new for name in old)),
+        ("changed", sum(name in old and old[name] != words for name, words in new.items())),
+    )
+    return ", ".join(f"{count} {noun}{'s' if count > 1 else ''} {verb}" for verb, count in counts if count)
+
+
+def _named(section: Section, keyword: str) -> dict[str, tuple[str, ...]]:
+    lines = [line for line in section.lines if line.words[0] == keyword]
+    return {_name(line): line.words for line in lines}
+
+
+def _name(line: Line) -> str:
+    return line.words[1] if len(line.words) > 1 else ""
+
+
+def _others(section: Section) -> list[tuple[str, ...]]:
+    return [line.words for line in section.lines if line.words[0] not in {"server", "bind"}]
+
+
+def _twice(servers: Iterable[Server]) -> bool:
+    names = [server.name for server in servers]
+    return len(names) != len(set(names))
+
+
+def spliced(old: Section, new: Section, old_text: str) -> str:
+    """Give the text of ``old`` with the server lines of ``new`` in the place of its own."""
+    lines, done = [], False
+    own = {line.number for line in old.lines if line.words[0] == "server"}
+    wanted = [line.raw for line in new.lines if line.words[0] == "server"]
+    for number, raw in enumerate(old_text.split("\n"), start=1):
+        if number in own:
+            if not done:
+                lines += wanted
+                done = True
+        else:
+            lines.append(raw)
+    if not done and wanted:
+        lines[1:1] = wanted
+    return "\n".join(lines)
