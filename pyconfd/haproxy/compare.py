@@ -124,7 +124,7 @@ class Comparison:
                 self._changed(found, key, (was, text), index, abilities)
         for key, text in sections.old.items():
             if key not in sections.new and (gone := section_of(text)) is not None:
-                found.extend(live.removed_section(gone, abilities))
+                found.extend(live.removed_section(gone, index.bases.get(key, Inherited()), abilities))
         return found
 
     def _changed(

@@ -106,7 +106,7 @@ def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abi
         if obstacle is not None:
             detail = f"{found.details[0]} ({obstacle.detail})"
             found.obstacles.append(Obstacle(obstacle.reason, detail, obstacle.advice))
-    found.commands += [RemoveServer(new.name, name) for name in was if name not in now]
+    found.commands += [_removal(new.name, server) for name, server in was.items() if name not in now]
     if not found.commands:
         found.details.clear()  # the obstacles say it
     return found
@@ -198,12 +198,16 @@ def _why_not_new(section: Section, bases: Iterable[str], named: Inherited, abili
     return None
 
 
-def removed_section(section: Section, abilities: Abilities) -> Difference:
+def _removal(backend: str, server: Server) -> RemoveServer:
+    return RemoveServer(backend, server.name, server.address, server.effective)
+
+
+def removed_section(section: Section, base: Inherited, abilities: Abilities) -> Difference:
     """Judge a section that is gone."""
     if section.keyword == "backend" and abilities.backends and section.options[:1] == ("from",):
-        names = tuple(line.words[1] for line in section.lines if line.words[0] == "server" and len(line.words) > 1)
+        servers = tuple(_removal(section.name, server) for server in servers_of(section, base))
         if {line.words[0] for line in section.lines} <= {"server", "mode"}:
-            return Difference([RemoveBackend(section.name, names)], [], [f"{section.title} removed"])
+            return Difference([RemoveBackend(section.name, servers)], [], [f"{section.title} removed"])
     reason = ReloadReason.SECTION_REMOVED
     if section.keyword in {"global", "defaults"}:
         reason = ReloadReason.GLOBAL_CHANGED if section.keyword == "global" else ReloadReason.DEFAULTS_CHANGED

@@ -18,12 +18,16 @@ _FAILED = re.compile(r"\[failed: (\d+)\]")
 
 
 class NoAnswer(Exception):  # noqa: N818 - it says what happened
-    """The socket could not be asked; ``refused`` where nobody listens on it, or it is not there."""
+    """The socket could not be asked.
+
+    ``refused`` where nobody listens on it, or it is not there; ``closed`` where the other side hung up.
+    """
 
     def __init__(self, path: str, error: OSError) -> None:
         self.path = path
         self.refused = isinstance(error, ConnectionRefusedError | FileNotFoundError)
         self.forbidden = isinstance(error, PermissionError)
+        self.closed = isinstance(error, ConnectionResetError | BrokenPipeError)
         super().__init__(f"{path}: {error.strerror or error}")
 
 

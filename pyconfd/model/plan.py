@@ -43,14 +43,6 @@ class AddBackend:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveBackend:
-    """Take a backend out of use; it goes once its servers have gone."""
-
-    backend: str
-    servers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class AddServer:
     """Add a server with checks on.
 
@@ -89,10 +81,23 @@ class AddServer:
 
 @dataclass(frozen=True, slots=True)
 class RemoveServer:
-    """Send it nothing new; it is deleted when its last session has gone."""
+    """Send it nothing new; it is deleted when its last session has gone.
+
+    ``address`` and ``words`` say what it was, in case it comes back before that.
+    """
 
     backend: str
     server: str
+    address: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveBackend:
+    """Take a backend out of use; it goes once its servers have gone."""
+
+    backend: str
+    servers: tuple[RemoveServer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

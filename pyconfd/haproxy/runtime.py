@@ -1,0 +1,300 @@
+"""Changes the running HAProxy: commands in one batch, every answer checked, the result read back.
+
+Whatever is not as it should be raises :class:`NotLive`; then a reload puts everything right.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from pyconfd.haproxy.live import Abilities
+from pyconfd.haproxy.master_socket import NoAnswer
+from pyconfd.haproxy.readback import ServerNow, checks_of, servers_now, unfulfilled, wrong_address
+from pyconfd.haproxy.runtime_socket import RuntimeSocket
+from pyconfd.haproxy.runtime_text import Line, filled_map, lines_of, prepare_map, published, revived
+from pyconfd.model.plan import AddBackend, AddServer, Command, RemoveBackend, RemoveServer, ReplaceMap
+
+log = structlog.get_logger(__name__)
+
+BATCH = 2_000
+"""Commands sent before the progress is reported; HAProxy takes tens of thousands a second."""
+
+
+class NotLive(Exception):  # noqa: N818 - it says what happened
+    """A change did not go live as it should; what runs is not known any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A server on its way out: what it was, and since when (seconds of the monotonic clock)."""
+
+    backend: str
+    server: str
+    address: str
+    words: tuple[str, ...]
+    since: float
+
+
+class Runtime:
+    """One running HAProxy, as its runtime socket shows it.
+
+    ``leaving`` are the servers that get nothing new and are deleted when their last session has gone: the process is
+    the rendering and these.
+    """
+
+    def __init__(
+        self, *, progress: Callable[[], None] = lambda: None, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._progress = progress
+        self._monotonic = monotonic
+        self._socket: RuntimeSocket | None = None
+        self._abilities = Abilities()
+        self._refused_cookies = False
+        self.pid = 0
+        self.leaving: dict[tuple[str, str], Leaving] = {}
+        self._leaving_backends: set[str] = set()
+
+    def close(self) -> None:
+        """Close the connection; everything goes on serving."""
+        if self._socket is not None:
+            self._socket.close()
+
+    def connect(self, paths: Iterable[str]) -> Abilities:
+        """Find a socket among ``paths`` that may change the process, and ask what this HAProxy can do."""
+        why = "add `stats socket PATH mode 660 level admin` to the global section: then most changes need no reload"
+        for path in paths:
+            if self._socket is None or self._socket.path != path:
+                self.close()
+                self._socket = RuntimeSocket(path)
+                self.pid = 0
+            try:
+                worker, (commands,) = self._socket.ask(["help"])
+            except NoAnswer as error:
+                forbidden = f"{error}: let pyconfd's group use it (mode 660, group NAME)"
+                why = forbidden if error.forbidden else str(error)
+                continue
+            if "add server" not in commands:
+                why = f"{path} is not `level admin`, or haproxy is older than 2.6"
+                continue
+            if worker.pid != self.pid:
+                self.pid = worker.pid
+                self.leaving.clear()
+                self._leaving_backends.clear()
+            self._abilities = Abilities(
+                runtime=True,
+                why="",
+                # Cookies on added servers came together with the command `wait`, in 3.0.
+                cookies="\n  wait " in commands and not self._refused_cookies,
+                backends="add backend" in commands,
+            )
+            return self._abilities
+        self.close()
+        self._socket = None
+        self.pid = 0
+        self._abilities = Abilities(why=why)
+        return self._abilities
+
+    @property
+    def abilities(self) -> Abilities:
+        """What can be done now; nothing before :meth:`connect`."""
+        return self._abilities
+
+    def execute(self, commands: Sequence[Command]) -> None:
+        """Carry out ``commands`` in order and see that they took effect.
+
+        Raises:
+            NotLive: they did not, or it cannot be told; says which.
+        """
+        try:
+            for batch in _batches(commands):
+                self._execute(batch)
+                self._progress()
+        except NoAnswer as error:
+            self.close()
+            raise NotLive(str(error)) from error
+
+    def _execute(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if isinstance(command, ReplaceMap):
+                self._replace_map(command)
+        lines = [line for command in commands for line in self._lines(command)]
+        lines += [published(command) for command in commands if isinstance(command, AddBackend)]
+        questions = checks_of(commands)
+        answers = self._ask([*(line.text for line in lines), *questions])
+        for line, answer in zip(lines, answers, strict=False):
+            if line.refused(answer):
+                shown = line.text.partition(" <<\n")[0]
+                raise NotLive(f"haproxy answered {shown!r} with {answer.strip()[:300]!r}")
+        why = unfulfilled(commands, dict(zip(questions, answers[len(lines) :], strict=True)))
+        if why:
+            raise NotLive(why)
+        self._note(commands)
+
+    def _ask(self, lines: Sequence[str]) -> list[str]:
+        if self._socket is None:
+            raise NotLive(self._abilities.why)
+        worker, answers = self._socket.ask(lines)
+        if worker.stopping or worker.pid != self.pid:
+            self.pid = 0
+            raise NotLive("another worker of haproxy answers than before: somebody reloaded or restarted it")
+        return answers
+
+    def _lines(self, command: Command) -> list[Line]:
+        if isinstance(command, AddServer) and (former := self.leaving.get((command.backend, command.server))):
+            if former.address != command.address or (former.words and not _same(former.words, command)):
+                raise NotLive(f"server {command.backend}/{command.server} is still there as what it was before")
+            return revived(command)
+        if isinstance(command, ReplaceMap):
+            return []
+        if isinstance(command, RemoveBackend):
+            removals = (line for server in command.servers for line in lines_of(server))
+            return [*lines_of(command), *removals]
+        return lines_of(command)
+
+    def _replace_map(self, command: ReplaceMap) -> None:
+        begun = prepare_map(command)
+        (answer,) = self._ask([begun.text])
+        if begun.refused(answer):
+            raise NotLive(f"haproxy answered {begun.text!r} with {answer.strip()[:300]!r}")
+        for line in filled_map(command, answer):
+            (answer,) = self._ask([line.text])
+            if line.refused(answer):
+                raise NotLive(f"haproxy refused the map {command.path}: {answer.strip()[:300]!r}")
+            self._progress()
+
+    def _note(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if isinstance(command, RemoveServer):
+                self._note_leaving(command)
+            elif isinstance(command, RemoveBackend):
+                self._leaving_backends.add(command.backend)
+                for server in command.servers:
+                    self._note_leaving(server)
+            elif isinstance(command, AddServer):
+                self.leaving.pop((command.backend, command.server), None)
+
+    def _note_leaving(self, command: RemoveServer) -> None:
+        key = command.backend, command.server
+        self.leaving[key] = Leaving(*key, command.address, command.words, self._monotonic())
+
+    def servers(self, backends: Sequence[str] = ()) -> list[ServerNow]:
+        """Give the servers of these backends, of all where none is named.
+
+        Raises:
+            NotLive: the process cannot be asked.
+        """
+        try:
+            questions = [f"show servers state {name}" for name in backends] or ["show servers state"]
+            answers = self._ask(questions)
+            return [server for answer in answers for server in servers_now(answer)]
+        except (NoAnswer, ValueError) as error:
+            self.close()
+            raise NotLive(str(error)) from error
+
+    def adopt(self, wanted: Iterable[tuple[str, str, str]], now: Iterable[ServerNow]) -> str:
+        """Take over what a former pyconfd was about to remove; give what else differs from ``wanted``, or "".
+
+        ``wanted`` are backend, name and address of each server that should be there.
+        """
+        expected = {(backend, name): address for backend, name, address in wanted}
+        found = {(server.backend, server.name): server for server in now}
+        for key, server in found.items():
+            if key not in expected and key not in self.leaving:
+                if not (server.drain or server.maint):
+                    return f"server {'/'.join(key)} should not be there"
+                self.leaving[key] = Leaving(*key, _target(server), (), self._monotonic())
+        for key, address in expected.items():
+            if key not in found:
+                return f"server {'/'.join(key)} is missing"
+            if why := wrong_address(found[key], address):
+                return f"server {'/'.join(key)} {why}"
+        return ""
+
+    def reap(self, limit_s: float) -> None:
+        """Delete the servers that have no session any more; end those sessions that are older than ``limit_s``.
+
+        Nothing depends on it: what cannot be deleted now is tried again.
+        """
+        if not self.leaving and not self._leaving_backends:
+            return
+        try:
+            gone = self._reaped(limit_s)
+        except (NoAnswer, NotLive):
+            self.close()
+            return
+        for key in gone:
+            self.leaving.pop(key, None)
+        for backend in sorted(self._leaving_backends - {key[0] for key in self.leaving}):
+            (answer,) = self._ask([f"del backend {backend}"])
+            if "deleted" in answer or "No such backend" in answer:
+                self._leaving_backends.discard(backend)
+
+    def _reaped(self, limit_s: float) -> list[tuple[str, str]]:
+        now = self._monotonic()
+        backends = list(dict.fromkeys(key[0] for key in self.leaving))
+        answers = self._ask([f"show servers conn {backend}" for backend in backends])
+        used = {key: count for answer in answers for key, count in _sessions(answer)}
+        gone: list[tuple[str, str]] = []
+        for key, server in list(self.leaving.items())[:BATCH]:
+            name = "/".join(key)
+            if key not in used:
+                gone.append(key)
+                continue
+            if used[key] and now - server.since < limit_s:
+                continue
+            lines = [f"set server {name} state maint"]
+            if used[key]:
+                lines.append(f"shutdown sessions server {name}")
+                log.info("server.sessions_ended", server=name, sessions=used[key], limit_s=limit_s)
+            answer = self._ask([*lines, f"del server {name}"])[-1]
+            if "Server deleted" in answer:
+                gone.append(key)
+        return gone
+
+
+def _batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
+    """Cut the commands; a map that is loaded anew is a batch of its own, in its place."""
+    batch: list[Command] = []
+    for command in commands:
+        alone = isinstance(command, ReplaceMap)
+        if batch and (alone or len(batch) >= BATCH):
+            yield batch
+            batch = []
+        batch.append(command)
+        if alone:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _target(server: ServerNow) -> str:
+    return f"[{server.address}]:{server.port}" if ":" in server.address else f"{server.address}:{server.port}"
+
+
+def _same(words: tuple[str, ...], command: AddServer) -> bool:
+    """Say whether a server that comes back is the one that left; the weight may differ."""
+    former = replace(command, words=words)
+    return _without_weight(former.words) == _without_weight(command.words)
+
+
+def _without_weight(words: tuple[str, ...]) -> list[str]:
+    places = {at + offset for at, word in enumerate(words) if word == "weight" for offset in (0, 1)}
+    return [word for at, word in enumerate(words) if at not in places]
+
+
+def _sessions(answer: str) -> Iterable[tuple[tuple[str, str], int]]:
+    """Read ``show servers conn``: connections in use by server."""
+    rows = answer.split("\n")
+    header = next((row for row in rows if row.startswith("# ")), "")
+    names = header[2:].split()
+    if "bkname/svname" not in names:
+        return
+    name_at, used_at = names.index("bkname/svname"), names.index("used_cur")
+    for row in rows:
+        fields = row.split()
+        if len(fields) > used_at and not row.startswith("#"):
+            backend, _, server = fields[name_at].partition("/")
+            yield (backend, server), int(fields[used_at])

@@ -1,0 +1,136 @@
+"""Commands of a plan as lines for the runtime socket, with the answers they must get. Pure.
+
+Source: HAProxy management manual, 9.3; the texts of the answers as 2.6, 3.0, 3.2 and 3.4 give them.
+"""
+
+from typing import NamedTuple, assert_never
+
+from pyconfd.model.plan import (
+    AddBackend,
+    AddCertificate,
+    AddMapEntries,
+    AddServer,
+    ChangeMapEntries,
+    Command,
+    RemoveBackend,
+    RemoveCertificate,
+    RemoveMapEntries,
+    RemoveServer,
+    ReplaceMap,
+    SetState,
+    SetWeight,
+    UpdateCertificate,
+)
+
+MAX_PAYLOAD_BYTES = 8_000
+"""A whole command has to fit a buffer of 16 KiB (``tune.bufsize``)."""
+
+SILENCE = ("",)
+_DONE = ("Success!",)
+_ALREADY = "Already exists a server with the same name in backend"
+
+
+class Line(NamedTuple):
+    """One command; its answer has to hold one of ``expected``, where "" stands for an empty one."""
+
+    text: str
+    expected: tuple[str, ...] = SILENCE
+
+    def refused(self, answer: str) -> bool:
+        """Say whether the answer is not what it should be."""
+        return not any((one in answer) if one else not answer.strip() for one in self.expected)
+
+
+def lines_of(command: Command) -> list[Line]:  # noqa: C901, PLR0911, PLR0912 - one case for each command
+    """Give the lines of one command, in order. A :class:`ReplaceMap` has others, see :func:`prepare_map`."""
+    match command:
+        case AddBackend():
+            mode = f" mode {command.mode}" if command.mode else ""
+            return [Line(f"add backend {command.backend} from {command.defaults}{mode}", ("New backend registered",))]
+        case AddServer():
+            return added(command)
+        case RemoveServer():
+            return [Line(f"set server {command.backend}/{command.server} state drain")]
+        case RemoveBackend():
+            return [Line(f"unpublish backend {command.backend}", ("Backend unpublished",))]
+        case SetWeight():
+            return [Line(f"set server {command.backend}/{command.server} weight {command.weight}")]
+        case SetState():
+            return [Line(f"set server {command.backend}/{command.server} state {command.state}")]
+        case AddMapEntries():
+            return [Line(f"add map {command.path} {key} {value}") for key, value in command.entries]
+        case ChangeMapEntries():
+            return [Line(f"set map {command.path} {key} {value}") for key, value in command.entries]
+        case RemoveMapEntries():
+            return [Line(f"del map {command.path} {key}") for key in command.keys]
+        case ReplaceMap():
+            return [prepare_map(command)]
+        case UpdateCertificate():
+            return updated_certificate(command.path, command.pem)
+        case AddCertificate():
+            entered = Line(f"add ssl crt-list {command.crt_list} {command.path}", _DONE)
+            made = Line(f"new ssl cert {command.path}", ("New empty certificate store",))
+            return [made, *updated_certificate(command.path, command.pem), entered]
+        case RemoveCertificate():
+            return [
+                Line(f"del ssl crt-list {command.crt_list} {command.path}", ("deleted in crtlist",)),
+                Line(f"del ssl cert {command.path}", ("deleted!",)),
+            ]
+        case _:
+            assert_never(command)
+
+
+def added(command: AddServer) -> list[Line]:
+    """Give the lines that add a server and let it serve; that it is there already is judged when it is read back."""
+    name = f"{command.backend}/{command.server}"
+    words = " ".join((name, command.address, *command.words))
+    lines = [Line(f"add server {words}", ("New server registered", _ALREADY))]
+    if not command.disabled:
+        lines.append(Line(f"set server {name} state ready"))
+    if command.checked:
+        lines.append(Line(f"enable health {name}"))
+    if command.agent_checked:
+        lines.append(Line(f"enable agent {name}"))
+    return lines
+
+
+def revived(command: AddServer) -> list[Line]:
+    """Give the lines that bring back a server which was on its way out."""
+    name = f"{command.backend}/{command.server}"
+    state = "maint" if command.disabled else "ready"
+    return [Line(f"set server {name} state {state}"), Line(f"set server {name} weight {command.weight}")]
+
+
+def published(command: AddBackend) -> Line:
+    """Give the line that lets a new backend take traffic, once its servers are there."""
+    return Line(f"publish backend {command.backend}", ("Backend published",))
+
+
+def updated_certificate(path: str, pem: str) -> list[Line]:
+    """Give the lines of one transaction."""
+    content = "\n".join(line for line in pem.splitlines() if line.strip())
+    return [
+        Line(f"set ssl cert {path} <<\n{content}\n", ("Transaction created", "Transaction updated")),
+        Line(f"commit ssl cert {path}", _DONE),
+    ]
+
+
+def prepare_map(command: ReplaceMap) -> Line:
+    """Give the line that begins a version of a map; the answer names its number."""
+    return Line(f"prepare map {command.path}", ("New version created: ",))
+
+
+def filled_map(command: ReplaceMap, answer: str) -> list[Line]:
+    """Give the lines that fill the version that ``answer`` names, and commit it."""
+    version = answer.rpartition(":")[2].strip()
+    chunks: list[list[str]] = [[]]
+    size = 0
+    for key, value in command.entries:
+        entry = f"{key} {value}"
+        size += len(entry.encode()) + 1
+        if size > MAX_PAYLOAD_BYTES and chunks[-1]:
+            chunks.append([])
+            size = len(entry.encode()) + 1
+        chunks[-1].append(entry)
+    filled = [Line(f"add map @{version} {command.path} <<\n" + "\n".join(chunk) + "\n") for chunk in chunks if chunk]
+    return [*filled, Line(f"commit map @{version} {command.path}")]
