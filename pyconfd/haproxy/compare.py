@@ -13,10 +13,14 @@ from pyconfd.haproxy.live import Abilities, Obstacle
 from pyconfd.haproxy.live_files import changed_files
 from pyconfd.haproxy.proxies import Inherited
 from pyconfd.model.plan import AddBackend, AddServer, Command, ReloadReason, RemoveBackend, RemoveServer
-from pyconfd.model.rendering import Rendering
+from pyconfd.model.rendering import Piece, Rendering
 
 _FREE = frozenset({"global", "defaults"})
 """Sections whose meaning depends on where they stand, or on which others depend."""
+
+
+PARTIAL = "changed live"
+"""Stands for the fragments in a rendering that is level with the process while a reload waits."""
 
 
 @dataclass(slots=True)
@@ -46,6 +50,7 @@ class Comparison:
     def __init__(self) -> None:
         self._applied: Rendering | None = None
         self._index: Index | None = None
+        self._last: TextDifference | None = None
         self._next: tuple[Rendering, Index | Mapping[Key, str]] | None = None
 
     def compare(self, applied: Rendering, desired: Rendering, abilities: Abilities) -> TextDifference | None:
@@ -66,13 +71,14 @@ class Comparison:
         files = changed_files(applied.files, desired.files, index, abilities)
         found.extend(files)
         found.commands = _in_safe_order(found.commands)
+        self._last = found
         return found
 
-    def partial_text(self, applied: Rendering, difference: TextDifference) -> str:
-        """Give the text of ``applied`` with the sections that went live before a reload."""
+    def partial(self, applied: Rendering) -> Rendering:
+        """Give ``applied`` with those changes of the last comparison that may go live before a reload."""
         index = self._index_of(applied)
-        texts = {**index.texts, **difference.partial}
-        return "".join((index.head, *texts.values()))
+        texts = {**index.texts, **(self._last.partial if self._last else {})}
+        return Rendering((Piece(PARTIAL, "".join((index.head, *texts.values()))),), applied.files)
 
     def _index_of(self, applied: Rendering) -> Index:
         index, self._next, known = self._index, None, self._next
@@ -175,10 +181,16 @@ def _judge_whole(found: TextDifference, old: Index, new: Index) -> None:
         found.live.clear()
         found.partial.clear()
         return
-    moved = next((key for key, base in new.bases.items() if key in old.bases and old.bases[key] != base), None)
+    moved = next((key for key, base in new.bases.items() if _moved(key, base, old, new)), None)
     if moved is not None and not any(one.reason is ReloadReason.DEFAULTS_CHANGED for one in found.obstacles):
         detail = f"{moved.keyword} {moved.name} inherits from another section"
         found.obstacles.append(Obstacle(ReloadReason.DEFAULTS_CHANGED, detail))
+
+
+def _moved(key: Key, base: Inherited, old: Index, new: Index) -> bool:
+    """Say whether a section inherits from another one than before though its header is the same."""
+    same_header = old.texts.get(key, "").partition("\n")[0] == new.texts[key].partition("\n")[0]
+    return same_header and key in old.bases and old.bases[key] != base
 
 
 def _in_safe_order(commands: list[Command]) -> list[Command]:

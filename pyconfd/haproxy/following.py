@@ -1,0 +1,107 @@
+"""Brings the file level with a process that was changed while it runs: at once, but in a thread of its own.
+
+The newest rendering wins: what was overtaken is neither checked nor written. Nobody reloads in between: whoever wants
+to takes :attr:`FollowingFile.lock` first, and installs what is newer still.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import structlog
+
+from pyconfd.errors import Problem, PyconfdError
+from pyconfd.model.outcome import Generation, Stored
+
+log = structlog.get_logger(__name__)
+
+Write = Callable[[Stored], Generation]
+"""Check and install a rendering and record its generation; gives that with its digest. Raises any of the error tree."""
+
+
+class FollowingFile:
+    """The file behind a process. ``write`` and ``written`` run in the thread."""
+
+    def __init__(self, write: Write, written: Callable[[], None] = lambda: None) -> None:
+        self.lock = threading.Lock()
+        self._write = write
+        self._written = written
+        self._state = threading.Lock()
+        self._wanted: Stored | None = None
+        self._behind: Stored | None = None
+        self._problems: tuple[Problem, ...] = ()
+        self._work: Future[None] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._stopping = threading.Event()
+
+    def follow(self, stored: Stored) -> None:
+        """Have ``stored`` written."""
+        with self._state:
+            self._wanted = self._behind = stored
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="haproxy-file")
+            if self._work is None or self._work.done():
+                self._work = self._thread.submit(self._run)
+
+    def level(self) -> None:
+        """Forget what was to be written: a reload has installed something newer."""
+        with self._state:
+            self._wanted = self._behind = None
+            self._problems = ()
+
+    @property
+    def behind(self) -> bool:
+        """Whether the process is ahead of the file."""
+        return self._behind is not None
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Say why the file cannot follow; raises what a bug in the thread raised."""
+        with self._state:
+            work, problems = self._work, self._problems
+        if work is not None and work.done():
+            work.result()
+        return problems
+
+    def settle(self) -> None:
+        """Wait until nothing is left to write."""
+        with self._state:
+            work = self._work
+        if work is not None:
+            work.result()
+
+    def close(self) -> None:
+        """Let what is being written be finished, and end the thread."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+
+    def _run(self) -> None:
+        while True:
+            with self._state:
+                stored, self._wanted = self._wanted, None
+                if stored is None:
+                    self._work = None
+                    return
+            began = time.monotonic()
+            self._follow(stored)
+            self._written()
+            # Never more than half of the time: checks of a large file would else take a processor for themselves.
+            self._stopping.wait(time.monotonic() - began)
+
+    def _follow(self, stored: Stored) -> None:
+        problems: tuple[Problem, ...] = ()
+        with self.lock:
+            with self._state:
+                if self._behind is None:
+                    return
+            try:
+                self._write(stored)
+            except PyconfdError as error:
+                problems = error.problems
+        with self._state:
+            self._problems = problems
+            if not problems and self._behind is stored:
+                self._behind = None
+        if problems:
+            log.error("file.behind", problem=problems[0].message, place=problems[0].place)
