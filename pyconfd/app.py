@@ -237,12 +237,13 @@ def render_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Rendered
 def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> CheckReport:
     """Render and let HAProxy check, and the command of each target."""
     _log_for_command()
-    once = wiring.render_once(settings, snapshot_files, None)
+    served = wiring.serves_haproxy(settings)
+    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir) if served else None
+    once = wiring.render_once(settings, snapshot_files, None, on=balancer)
     for target, text in wiring.render_targets(settings, once):
         target.check(text)
-    if not wiring.serves_haproxy(settings):
+    if balancer is None:
         return CheckReport(once.refused, once.notes, "")
-    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
     balancer.check(once.rendered.rendering)
     # From files it may be judged anywhere; from the cluster it is meant for this machine.
     setup = () if snapshot_files else balancer.problems()
@@ -257,7 +258,7 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport
         return _plan_targets(settings, wiring.render_once(settings, snapshot_files, None))
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
     last = balancer.last_good()
-    once = wiring.render_once(settings, snapshot_files, last.generation.curdate if last else None)
+    once = wiring.render_once(settings, snapshot_files, last.generation.curdate if last else None, on=balancer)
     rendering = once.rendered.rendering
     plan = balancer.plan(rendering)
     if not isinstance(plan, Noop):

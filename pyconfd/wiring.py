@@ -3,7 +3,7 @@
 import atexit
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from pyconfd.daemon import arbitration
 from pyconfd.errors import Problem, PyconfdError
 from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
@@ -20,6 +21,7 @@ from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import ClusterTemplate, Context, Refusal
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FileKind, FragmentSet
 from pyconfd.model.snapshot import Named, Resource, Snapshot
@@ -198,7 +200,8 @@ def base_options(settings: Settings) -> PresetOptions:
         node_ports=settings.presets.backend_target is BackendTarget.NODE,
         node_address_types=settings.presets.node_address_types,
         listen_ports=_ranges(settings.presets.listen_ports),
-        reserved_ports=frozenset({parse_listen(settings.status.listen).port} if settings.status.listen else ()),
+        listen_address=str(settings.templates.vars.get("tcp_address", "")),
+        reserved=NOBODY.with_owner("the status page of pyconfd", _status_page(settings)),
         kube2lb=Kube2lbOptions(
             kube2lb.domain, kube2lb.default_lb_ip, kube2lb.default_port_mode, kube2lb.server_name_templates
         ),
@@ -212,6 +215,12 @@ def base_options(settings: Settings) -> PresetOptions:
         configmap=_configmap_options(settings, os.environ),
         hosts=_hosts_options(settings),
     )
+
+
+def _status_page(settings: Settings) -> Iterator[Listener]:
+    if settings.status.listen:
+        listen = parse_listen(settings.status.listen)
+        yield Listener.at(listen.host, listen.port)
 
 
 def _configmap_options(settings: Settings, environ: Mapping[str, str]) -> ConfigmapOptions:
@@ -245,7 +254,7 @@ def _hosts_options(settings: Settings) -> HostsOptions:
 def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
     """Give the options of the presets.
 
-    The operator's ports are that of the status page and those that the fragments bind for an empty cluster.
+    Where the operator listens is where the status page does, and where the fragments do for an empty cluster.
     """
     options = base_options(settings)
     try:
@@ -253,8 +262,8 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
         text = compiled.render(empty, curdate="").rendering.text
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
-    bound = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
-    return replace(options, reserved_ports=options.reserved_ports | bound)
+    bound = {listener: f"{bind.proxy} of the fragments" for bind in binds(text) for listener in bind.listeners()}
+    return replace(options, reserved=Listeners({**options.reserved.owners, **bound}))
 
 
 def _ranges(listed: tuple[str, ...]) -> PortRanges:
@@ -321,14 +330,29 @@ def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[
     return replace(snapshot, host=HostReader(settings).read()), refused
 
 
-def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None) -> Once:
-    """Render once; ``curdate`` None is now. Raises any of the error tree."""
+def render_once(
+    settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None, on: Balancer | None = None
+) -> Once:
+    """Render once; ``curdate`` None is now. Raises any of the error tree.
+
+    What comes from the cluster goes without what cannot be bound at present where it is to be served ``on``.
+    """
     found = fragments(settings)
     compiled = renderer(settings, found)
     snapshot, unreadable = snapshot_once(settings, snapshot_files)
-    context = registry.translate(snapshot, settings.presets.use, preset_options(settings, compiled))
+    translate = arbitration.translator(snapshot, settings.presets.use, preset_options(settings, compiled))
     clock = SystemClock()
-    rendered = compiled.render(context, curdate=clock.date(clock.now()) if curdate is None else curdate)
+    date = clock.date(clock.now()) if curdate is None else curdate
+    last = on.last_good() if on else None
+    settled = arbitration.settle(
+        translate({}),
+        translate,
+        render=lambda each: compiled.render(each, curdate=date),
+        contested=on.contested if on and not snapshot_files else lambda _: {},
+        serving=last.generation.digest if last else None,
+        presets=len(settings.presets.use),
+    )
+    context, rendered = settled.context, settled.rendered
     notes = tuple(note for note in (order_note(found), *preset_notes(settings)) if note)
     return Once(snapshot, context, rendered, tuple(sorted({*context.refused, *unreadable})), notes)
 

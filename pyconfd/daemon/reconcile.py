@@ -1,16 +1,18 @@
 """The main job, once: translate, render, guard, plan, check, apply. Read this first."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from pyconfd import guard
+from pyconfd.daemon import arbitration
 from pyconfd.errors import ApplyError, RejectedInput, TransientError
 from pyconfd.model.context import Census, Context
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets import registry
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
 
@@ -29,8 +31,8 @@ class Balancer(Protocol):
         """Compare a rendering with what was applied, what is installed and what runs."""
         ...
 
-    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
-        """Give the ports of new binds that somebody else on this host, or another bind of the rendering, has."""
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+        """Give the new binds that somebody else on this host, or another bind of the rendering, has; and who it is."""
         ...
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
@@ -68,7 +70,7 @@ class Inputs:
 class Reconciled:
     """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
 
-    ``contested`` where an object did not get its port because somebody else on this host has it at present.
+    ``contested`` where an object did not get what it asked for because somebody else on this host has it at present.
     """
 
     outcome: Outcome
@@ -80,40 +82,37 @@ class Reconciled:
 
 def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     """Bring the balancer to what the Snapshot and the fragments ask for, or say why that cannot be."""
-    context = registry.translate(inputs.snapshot, inputs.presets, inputs.options)
+    translate = arbitration.translator(inputs.snapshot, inputs.presets, inputs.options)
+    context = translate({})
     last = balancer.last_good()
     serving = last.generation if last else None
     try:
         # With the date of what serves, so that the date alone never makes a difference.
         comparable = serving.curdate if serving else SOME_DATE
-        rendered = inputs.renderer.render(context, curdate=comparable)
-        differs = serving is None or serving.digest != rendered.rendering.digest
-        contested = _contested_ports(rendered.rendering, context, balancer) if differs else frozenset()
-        if contested:
-            # Whoever asks for such a port goes without it, so that it stops nobody else.
-            options = replace(inputs.options, contested_ports=contested)
-            context = registry.translate(inputs.snapshot, inputs.presets, options)
-            rendered = inputs.renderer.render(context, curdate=comparable)
-            differs = serving is None or serving.digest != rendered.rendering.digest
+        settled = arbitration.settle(
+            context,
+            translate,
+            render=lambda each: inputs.renderer.render(each, curdate=comparable),
+            contested=balancer.contested,
+            serving=serving.digest if serving else None,
+            presets=len(inputs.presets),
+        )
+        context, rendered, contested = settled.context, settled.rendered, settled.contested
         digest = rendered.rendering.digest
+        differs = serving is None or serving.digest != digest
         if inputs.last and _stands(inputs.last, digest, differs=differs):
-            return Reconciled(inputs.last.outcome, context, digest, repeated=True, contested=bool(contested))
+            return Reconciled(inputs.last.outcome, context, digest, repeated=True, contested=contested)
         if serving and differs and inputs.guarded:
             held = guard.judge(serving.census, context.census, digest=digest, allowed=inputs.allowed)
             if held:
-                return Reconciled(held, context, digest, contested=bool(contested))
+                return Reconciled(held, context, digest, contested=contested)
         curdate = inputs.curdate if serving is None or differs else serving.curdate
         if differs and rendered.used_curdate:
             rendered = inputs.renderer.render(context, curdate=curdate)
     except RejectedInput as error:
         return Reconciled(Rejected(Step.RENDER, error.problems), context)
     outcome = _apply(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
-    return Reconciled(outcome, context, digest, contested=bool(contested))
-
-
-def _contested_ports(rendering: Rendering, context: Context, balancer: Balancer) -> frozenset[int]:
-    """Give the ports that objects ask for and cannot have at present."""
-    return balancer.contested_ports(rendering) & context.listen_ports if context.listen_ports else frozenset()
+    return Reconciled(outcome, context, digest, contested=contested)
 
 
 def _stands(last: Attempt, digest: str, *, differs: bool) -> bool:

@@ -1,6 +1,6 @@
 """Puts renderings into etcd: for the loop it is a balancer whose generations are publications."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -23,6 +23,7 @@ from pyconfd.etcd.publication import (
     write_pointer,
 )
 from pyconfd.model.context import Census
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import FileKind, Rendering
@@ -68,10 +69,10 @@ class EtcdBalancer:
         self._seen: tuple[Value, Pointer | None] | None = None
         self._newer: UnknownFormatError | None = None
 
-    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Give none: which ports are free is known where the rendering is consumed, and judged there."""
         del rendering
-        return frozenset()
+        return {}
 
     def last_good(self) -> Stored | None:
         """Give what is published, None where that is nothing or not known; its text is not read back."""

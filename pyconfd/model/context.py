@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import OutputFile
 
 
@@ -65,7 +66,7 @@ class ClusterTemplate:
 class Context:
     """``names`` go to every fragment as they are; ``refused`` is sorted.
 
-    ``listen_ports`` are those that objects of the cluster are to be given, so none of the operator's. ``templates`` are
+    ``listeners`` are those that objects of the cluster are to be given, so none of the operator's. ``templates`` are
     rendered after the fragments, in order. ``files`` were declared by presets. ``dns_names`` are the names that should
     point at this balancer, sorted.
     """
@@ -73,7 +74,7 @@ class Context:
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...] = ()
     census: Census = Census()
-    listen_ports: frozenset[int] = frozenset()
+    listeners: frozenset[Listener] = frozenset()
     templates: tuple[ClusterTemplate, ...] = ()
     files: tuple[OutputFile, ...] = ()
     dns_names: tuple[str, ...] = ()

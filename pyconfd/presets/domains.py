@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
+from pyconfd.model.listener import Listener
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import targets, values
 from pyconfd.presets.cluster import Translated
@@ -75,7 +76,12 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Rea
         listen_port = _listen_port(claim, ports, options, refused)
         entries[claim.domain] = _entry(claim, endpoints, listen_port)
         claimed += sum(endpoint.state == "ready" for endpoint in endpoints)
-    return Reading({"domains": dict(sorted(entries.items()))}, tuple(sorted(refused)), claimed, frozenset(ports))
+    listeners = frozenset(_listener(port, options) for port in ports)
+    return Reading({"domains": dict(sorted(entries.items()))}, tuple(sorted(refused)), claimed, listeners)
+
+
+def _listener(port: int, options: PresetOptions) -> Listener:
+    return Listener.at(options.listen_address, port)
 
 
 def _entry(claim: _Claim, endpoints: tuple[EndpointView, ...], listen_port: int | None) -> dict[str, Any]:
@@ -186,10 +192,8 @@ def _listen_port(claim: _Claim, taken: dict[int, _Claim], options: PresetOptions
     reason, detail = RefusalReason.PORT_TAKEN, ""
     if not any(first <= port <= last for first, last in options.listen_ports):
         reason, detail = RefusalReason.INVALID_VALUE, "this port is not in the setting presets.listen_ports"
-    elif port in options.reserved_ports:
-        detail = "the load balancer itself uses this port; choose another with pyconfd.io/listen-port"
-    elif port in options.contested_ports:
-        detail = "another program on the load balancer listens there; choose another with pyconfd.io/listen-port"
+    elif holder := options.holder(_listener(port, options)):
+        detail = f"{holder}; choose another with pyconfd.io/listen-port"
     elif port in taken:
         detail = f"{taken[port].ref} ({taken[port].domain}) listens there; choose another with pyconfd.io/listen-port"
     if detail:

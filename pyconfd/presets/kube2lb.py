@@ -17,6 +17,7 @@ import msgspec
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service
+from pyconfd.model.listener import Listener
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import targets, values
 from pyconfd.presets.cluster import Translated
@@ -87,7 +88,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Rea
         "ToUpper": lambda text: str(text).upper(),
     }
     claimed = sum(len(entry.endpoints) for entry in services)
-    bound = frozenset(port.port for port in ports if port.protocol == "tcp")
+    bound = frozenset(Listener.at(port.ip, port.port) for port in ports if port.protocol == "tcp")
     return Reading(given, tuple(sorted(set(refused))), claimed, bound)
 
 
@@ -193,8 +194,9 @@ def _ports(
             detail = "not a port from 1 to 65535 with protocol TCP, UDP or SCTP"
             refused.append(_refusal(ref, "spec.ports", str(port.port), RefusalReason.INVALID_VALUE, detail))
             continue
-        if port.protocol == "TCP" and (port.port in options.contested_ports or port.port in options.given_ports):
-            detail = "another program, or a preset that is listed first, listens there; choose another port"
+        holder = options.holder(Listener.at(address, port.port)) if port.protocol == "TCP" else ""
+        if holder:
+            detail = f"{holder}; choose another port, or another address (spec.loadBalancerIP)"
             refused.append(_refusal(ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
             continue
         if options.node_ports and not port.node_port:

@@ -104,7 +104,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Rea
         {"listeners": [_listener(slot, listener) for slot, listener in used.items()], "backends": backends},
         tuple(sorted(refused)),
         sum(endpoint.state == "ready" for backend in backends for endpoint in backend.targets),
-        frozenset(slot.port for slot in taken),
+        frozenset(slot.listener for slot in taken),
     )
 
 

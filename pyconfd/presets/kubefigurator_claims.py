@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service, ServicePort
+from pyconfd.model.listener import Listener
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
@@ -53,6 +54,11 @@ class Slot(NamedTuple):
 
     address: str
     port: int
+
+    @property
+    def listener(self) -> Listener:
+        """What it asks of the host."""
+        return Listener.at(self.address, self.port)
 
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
@@ -173,7 +179,7 @@ class _Reader:
             service=self.service,
             port_name=name,
             port=self.port,
-            slot=Slot(self._parsed("listen-ip", self._address, ANY), self._port()),
+            slot=self._slot(),
             mode=mode,
             hostname=hostname,
             certificate=certificate,
@@ -252,18 +258,18 @@ class _Reader:
             raise self._refused(field, text, detail, RefusalReason.NO_SUCH_ADDRESS)
         return str(parsed)
 
-    def _port(self) -> int:
+    def _slot(self) -> Slot:
+        address = self._parsed("listen-ip", self._address, ANY)
         port = self._parsed("listen-port", values.port_number, _HTTPS_PORT)
         field = field_of(self.raw.name or "", "listen-port")
         if not any(first <= port <= last for first, last in self._own.listen_ports):
             raise self._refused(field, str(port), "this port is not in the setting kubefigurator.listen_ports")
-        if port in self.options.reserved_ports:
-            detail = "taken by the operator's fragments, or by a preset that is listed first; choose another"
+        slot = Slot(address, port)
+        holder = self.options.holder(slot.listener)
+        if holder:
+            detail = f"{holder}; choose another port, or another address with listen-ip"
             raise self._refused(field, str(port), detail, RefusalReason.PORT_TAKEN)
-        if port in self.options.contested_ports:
-            detail = "another program on the load balancer listens there; choose another"
-            raise self._refused(field, str(port), detail, RefusalReason.PORT_TAKEN)
-        return port
+        return slot
 
 
 def _mode(text: str) -> str:

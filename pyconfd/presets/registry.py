@@ -73,28 +73,23 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
     """Give the names for the templates, and all refusals sorted. Never raises.
 
     Every preset's names stand under its own name too (``kube2lb.services``); the plain names belong to the preset
-    listed first. A preset that gives a name equal to its own (``domains``) gives just that. A port that one preset
-    gave away is reserved for those listed later.
+    listed first. A preset that gives a name equal to its own (``domains``) gives just that. Where one preset listens is
+    reserved for those listed later.
     """
     translated = cluster.translate(snapshot)
     given: dict[str, object] = {"cluster": translated.view}
     refused: list[Refusal] = list(translated.refused)
     claimed = 0
     readings: list[Reading] = []
-    listen_ports: frozenset[int] = frozenset()
     for name in names:
         reading = PRESETS[name].read(snapshot, translated, options)
         readings.append(reading)
-        options = replace(
-            options,
-            reserved_ports=options.reserved_ports | reading.listen_ports,
-            given_ports=options.given_ports | reading.listen_ports,
-        )
+        reserved = options.reserved.with_owner(f"preset {name}, which is listed first,", reading.listeners)
+        options = replace(options, reserved=reserved)
         given.setdefault(name, MappingProxyType(dict(reading.names)))
         given |= {each: value for each, value in reading.names.items() if each not in given or each == name}
         refused.extend(reading.refused)
         claimed += reading.claimed
-        listen_ports |= reading.listen_ports
     total = sum(
         endpoint.state == "ready"
         for service in translated.view.services
@@ -105,7 +100,7 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) 
         MappingProxyType(given),
         tuple(sorted(set(refused))),
         Census(claimed, total),
-        listen_ports,
+        frozenset(listener for reading in readings for listener in reading.listeners),
         templates=tuple(template for reading in readings for template in reading.templates),
         files=tuple(sorted({file for reading in readings for file in reading.files})),
         dns_names=tuple(sorted({name for reading in readings for name in reading.dns_names})),

@@ -1,8 +1,7 @@
 """Fakes of the loop's ports. The balancer's follows the contract in ``test_balancer_contract.py``."""
 
 import hashlib
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyconfd.daemon.loop import Daemon, LoopSettings
@@ -11,7 +10,9 @@ from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput
 from pyconfd.haproxy import diff
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import NotRunning, Observation, Running
+from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import Census, Refusal
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
@@ -110,7 +111,7 @@ class FakeBalancer:
         self.disk = disk or FakeDisk()
         self.broken: ApplyError | None = None
         self.takes_s = 0.25
-        self.taken_ports: frozenset[int] = frozenset()
+        self.taken: tuple[Listener, ...] = ()
         self.attempts: list[tuple[float, str]] = []
         self.checks = 0
         self._progress: Callable[[], None] = lambda: None
@@ -133,9 +134,9 @@ class FakeBalancer:
         running = Running(self.disk.loaded, self.disk.worker, master_pid=1) if self.disk.worker else NotRunning()
         return diff.plan(rendering, last.rendering if last else None, Observation(self.disk.conf, running, digests))
 
-    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
-        bound = frozenset(int(port) for port in re.findall(r"^ *bind \S*:([0-9]+)", rendering.text, re.MULTILINE))
-        return bound & self.taken_ports
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+        bound = (listener for bind in binds(rendering.text) for listener in bind.listeners())
+        return {each: f"nginx listens on {found}" for each in bound for found in self.taken if found.overlaps(each)}
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
         number = max((stored.generation.number for stored in self.disk.history), default=0) + 1

@@ -3,6 +3,7 @@ from dataclasses import replace
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.errors import ApplyError, Problem
 from pyconfd.model.context import Census, RefusalReason
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Unchanged
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet
@@ -214,7 +215,7 @@ def _with_ports(*addresses: str) -> Snapshot:
 
 def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -> None:
     balancer = FakeBalancer()
-    balancer.taken_ports = frozenset({9100, 8000})
+    balancer.taken = (Listener("127.0.0.1", 9100), Listener("0.0.0.0", 8000))
     first = run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.10"))
     assert isinstance(first.outcome, Applied)
     assert first.contested
@@ -226,7 +227,7 @@ def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -
     assert isinstance(run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.10")).outcome, Unchanged)
     assert isinstance(run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.11")).outcome, Applied)
 
-    balancer.taken_ports = frozenset()
+    balancer.taken = ()
     freed = run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.11"))
     assert isinstance(freed.outcome, Applied)
     assert not freed.contested

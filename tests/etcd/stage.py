@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from pyconfd.daemon.consuming import Consumer, ConsumerWorld
 from pyconfd.etcd.memory import Memory
 from pyconfd.haproxy.census import census_of
 from pyconfd.model.context import Census
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
@@ -53,8 +54,8 @@ class FakeBalancer:
     fails: Exception | None = None
     _last: Stored | None = None
 
-    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
-        return frozenset()
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+        return {}
 
     def last_good(self) -> Stored | None:
         return self._last
