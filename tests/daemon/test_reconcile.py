@@ -11,7 +11,7 @@ from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.daemon.fakes import DATED, FIRST, TEMPLATE, FakeBalancer, cluster
-from tests.presets import objects
+from tests.presets import kubefigurator, objects
 
 
 def renderer(template: str = TEMPLATE) -> Renderer:
@@ -232,3 +232,41 @@ def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -
     assert isinstance(freed.outcome, Applied)
     assert not freed.contested
     assert "bind :9100" in (balancer.disk.conf or "")
+
+
+TWO_PRESETS = """{% for domain, items in domains.items() if items.listen_port %}
+frontend {{ domain }}
+    bind 127.0.0.1:{{ items.listen_port }}
+{% endfor %}
+{% for listener in kubefigurator.listeners %}
+frontend {{ listener.name }}
+    bind {{ listener.address }}:{{ listener.port }}
+{% endfor %}
+"""
+
+
+def test_what_one_preset_loses_to_another_program_stops_the_next_one_neither() -> None:
+    """The next preset gets what the first one had to give up, and cannot have it either."""
+    cache = {"domain": "cache", "proto": "redis", "pyconfd.io/listen-port": "6379"}
+    given = (objects.service("cache", cache), objects.slice_("cache", objects.endpoint("192.0.2.10")))
+    wants = tuple(
+        kubefigurator.labelled(name, kubefigurator.tcp("6379") | {"web.listen-ip": address})
+        for name, address in (("everywhere", "*"), ("beside", "127.0.0.2"))
+    )
+    inputs = Inputs(
+        objects.snapshot(*given, *wants, objects.node("n1", "10.0.0.1")),
+        renderer(TWO_PRESETS),
+        ("domains", "kubefigurator"),
+        PresetOptions(listen_address="127.0.0.1"),
+        now=0.0,
+        curdate="",
+    )
+    balancer = FakeBalancer()
+    balancer.taken = (Listener("127.0.0.1", 6379),)
+    done = reconcile(inputs, balancer)
+
+    assert isinstance(done.outcome, Applied)
+    assert done.contested
+    assert "bind 127.0.0.2:6379" in (balancer.disk.conf or "")
+    assert "frontend cache" not in (balancer.disk.conf or "")
+    assert {refusal.ref.name for refusal in done.context.refused} == {"cache", "everywhere"}
