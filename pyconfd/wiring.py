@@ -16,6 +16,7 @@ from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.certificates import CertificateFiles
 from pyconfd.haproxy.host import gather_addresses
+from pyconfd.haproxy.layout import files_dir_of
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import ClusterTemplate, Context, Refusal
 from pyconfd.model.host import HostFacts
@@ -131,7 +132,7 @@ def has_cluster_template(settings: Settings) -> bool:
 
 
 def _files_dir(settings: Settings) -> str:
-    return settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files")
+    return files_dir_of(settings.haproxy)
 
 
 class ClusterTemplates:
@@ -310,22 +311,26 @@ class Once:
     notes: tuple[str, ...]
 
 
-def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[Snapshot, tuple[Refusal, ...]]:
+def snapshot_once(
+    settings: Settings, snapshot_files: tuple[str, ...], *, judged_here: bool = True
+) -> tuple[Snapshot, tuple[Refusal, ...]]:
     """Read files, or the cluster; raises ConfigurationError or TransientError.
 
-    Files are read anywhere, so nothing is judged by this host then.
+    Files are read anywhere, so nothing is judged by this host then, nor where it is not ``judged_here``.
     """
     if snapshot_files:
         return read_snapshot(snapshot_files)
     snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S, named=named(settings))
-    return replace(snapshot, host=HostReader(settings).read()), refused
+    return replace(snapshot, host=HostReader(settings).read()) if judged_here else snapshot, refused
 
 
-def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None) -> Once:
+def render_once(
+    settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None, *, judged_here: bool = True
+) -> Once:
     """Render once; ``curdate`` None is now. Raises any of the error tree."""
     found = fragments(settings)
     compiled = renderer(settings, found)
-    snapshot, unreadable = snapshot_once(settings, snapshot_files)
+    snapshot, unreadable = snapshot_once(settings, snapshot_files, judged_here=judged_here)
     context = registry.translate(snapshot, settings.presets.use, preset_options(settings, compiled))
     clock = SystemClock()
     rendered = compiled.render(context, curdate=clock.date(clock.now()) if curdate is None else curdate)

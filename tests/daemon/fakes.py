@@ -276,7 +276,7 @@ class Bed:
         return texts.get(loaded or "", "")
 
     def turn(self) -> None:
-        self.daemon.step(self.daemon._mailbox.take(0.0))
+        self.daemon.step(self.daemon.mailbox.take(0.0))
 
     def run_for(self, seconds: float, *, turns: int | None = None) -> None:
         """Let time pass as the loop would; fails where it takes more than ``turns`` turns."""

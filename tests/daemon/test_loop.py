@@ -5,7 +5,7 @@ import threading
 
 import structlog.testing
 
-from pyconfd.daemon.loop import EXIT_BUG, EXIT_OK
+from pyconfd.daemon.runner import EXIT_BUG, EXIT_OK, run_until_stopped
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.model.outcome import Step
 from pyconfd.model.plan import ReloadReason
@@ -544,9 +544,9 @@ def test_a_stop_ends_the_loop_and_the_source_and_nothing_else() -> None:
     bed = serving()
     worker = bed.balancer.disk.worker
     ended: list[int] = []
-    thread = threading.Thread(target=lambda: ended.append(bed.daemon.run()))
+    thread = threading.Thread(target=lambda: ended.append(run_until_stopped(bed.daemon)))
     thread.start()
-    bed.daemon.stop()
+    bed.daemon.mailbox.stop()
     thread.join(20)
     assert ended == [EXIT_OK]
     assert bed.source.stopped
@@ -558,6 +558,6 @@ def test_a_bug_ends_the_daemon_with_all_closed() -> None:
     bed.source.bug = RuntimeError("a reflector died")
     bed.source.notify()
     with structlog.testing.capture_logs() as logs:
-        assert bed.daemon.run() == EXIT_BUG
+        assert run_until_stopped(bed.daemon) == EXIT_BUG
     assert bed.source.stopped
     assert "loop.crashed" in [line["event"] for line in logs]
