@@ -96,7 +96,7 @@ def _judged(settings: Settings) -> tuple[Problem, ...]:
     if not wiring.serves_haproxy(settings):
         place = "target" if settings.haproxy.enabled is Enabled.AUTO else "haproxy.enabled"
         message = "publish puts the configuration of haproxy into etcd, and these settings serve none"
-        remedy = "set haproxy.enabled = true; targets are applied where they are, by pyconfd run"
+        remedy = 'set haproxy.enabled = "yes"; targets are applied where they are, by pyconfd run'
         raise ConfigurationError(Problem(place, message, remedy))
     names = ", ".join(target.settings.name for target in wiring.targets(settings))
     if not names:

@@ -162,6 +162,7 @@ class Stage:
         self._started: Counter[str] = Counter()
         self._processes: list[subprocess.Popen[bytes]] = []
         self.etcd_settings: dict[str, Any] = {}
+        self.producer_settings: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -222,6 +223,8 @@ class Stage:
             "haproxy": {"conf": str(haproxy.conf if haproxy else folder / "generated" / "haproxy.cfg"), "unit": ""},
             "status": {"listen": ""},
         }
+        for section, items in ({} if haproxy else self.producer_settings).items():
+            values[section] = values.get(section, {}) | items
         if haproxy:
             values["haproxy"] |= {
                 "master_socket": haproxy.master_socket,
