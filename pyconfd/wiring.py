@@ -17,6 +17,7 @@ from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.certificates import CertificateFiles
 from pyconfd.haproxy.host import gather_addresses
+from pyconfd.haproxy.layout import files_dir_of
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import ClusterTemplate, Context, Refusal
 from pyconfd.model.host import HostFacts
@@ -133,7 +134,7 @@ def has_cluster_template(settings: Settings) -> bool:
 
 
 def _files_dir(settings: Settings) -> str:
-    return settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files")
+    return files_dir_of(settings.haproxy)
 
 
 class ClusterTemplates:
@@ -319,19 +320,26 @@ class Once:
     notes: tuple[str, ...]
 
 
-def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[Snapshot, tuple[Refusal, ...]]:
+def snapshot_once(
+    settings: Settings, snapshot_files: tuple[str, ...], *, judged_here: bool = True
+) -> tuple[Snapshot, tuple[Refusal, ...]]:
     """Read files, or the cluster; raises ConfigurationError or TransientError.
 
-    Files are read anywhere, so nothing is judged by this host then.
+    Files are read anywhere, so nothing is judged by this host then, nor where it is not ``judged_here``.
     """
     if snapshot_files:
         return read_snapshot(snapshot_files)
     snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S, named=named(settings))
-    return replace(snapshot, host=HostReader(settings).read()), refused
+    return replace(snapshot, host=HostReader(settings).read()) if judged_here else snapshot, refused
 
 
 def render_once(
-    settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None, on: Balancer | None = None
+    settings: Settings,
+    snapshot_files: tuple[str, ...],
+    curdate: str | None,
+    on: Balancer | None = None,
+    *,
+    judged_here: bool = True,
 ) -> Once:
     """Render once; ``curdate`` None is now. Raises any of the error tree.
 
@@ -339,7 +347,7 @@ def render_once(
     """
     found = fragments(settings)
     compiled = renderer(settings, found)
-    snapshot, unreadable = snapshot_once(settings, snapshot_files)
+    snapshot, unreadable = snapshot_once(settings, snapshot_files, judged_here=judged_here)
     translate = arbitration.translator(snapshot, settings.presets.use, preset_options(settings, compiled))
     clock = SystemClock()
     date = clock.date(clock.now()) if curdate is None else curdate

@@ -111,7 +111,7 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
             rendered = inputs.renderer.render(context, curdate=curdate)
     except RejectedInput as error:
         return Reconciled(Rejected(Step.RENDER, error.problems), context)
-    outcome = _apply(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
+    outcome = serve(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
     return Reconciled(outcome, context, digest, contested=contested)
 
 
@@ -124,7 +124,7 @@ def _stands(last: Attempt, digest: str, *, differs: bool) -> bool:
     return last.digest == digest or (differs and isinstance(last.outcome, Failed))
 
 
-def _apply(
+def serve(
     rendering: Rendering, serving: Generation | None, balancer: Balancer, *, curdate: str, census: Census, now: float
 ) -> Outcome:
     """Apply what differs; an error means that what served before serves still."""

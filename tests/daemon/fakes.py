@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.ports import World
-from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput
+from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy import diff
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import NotRunning, Observation, Running
@@ -208,6 +208,11 @@ backend {{ domain }}
 """
 DATED = "# made {{ extra.curdate }}\n" + TEMPLATE
 
+DEAD = ApplyError(Step.VERIFY, Problem("haproxy", "is not running, and did not appear", "start it"))
+FAILING = ApplyError(Step.RELOAD, Problem("haproxy.reload_cmd", "ended with 1", "run it by hand"))
+DISRUPTIVE = ApplyError(Step.VERIFY, Problem("haproxy", "the new worker did not start", "see its log"), disruptive=True)
+AWAY = TransientError(Problem("/etc/pyconfd", "the template directory does not exist", "create it"))
+
 
 def cluster(*addresses: str, name: str = "shop", extra: str = "") -> Snapshot:
     """Give a cluster with one Service; ``extra`` adds an object that changes nothing in the configuration."""
@@ -216,6 +221,9 @@ def cluster(*addresses: str, name: str = "shop", extra: str = "") -> Snapshot:
     slice_ = objects.slice_(name, *(objects.endpoint(address) for address in addresses))
     more = [objects.node(extra, "192.0.2.1")] if extra else []
     return objects.snapshot(service, slice_, *more)
+
+
+FIRST = ReloadReason.FIRST_CONFIGURATION
 
 
 class Bed:
@@ -277,7 +285,7 @@ class Bed:
         return texts.get(loaded or "", "")
 
     def turn(self) -> None:
-        self.daemon.step(self.daemon._mailbox.take(0.0))
+        self.daemon.step(self.daemon.mailbox.take(0.0))
 
     def run_for(self, seconds: float, *, turns: int | None = None) -> None:
         """Let time pass as the loop would; fails where it takes more than ``turns`` turns."""
@@ -298,4 +306,14 @@ class Bed:
         self.run_for(3.0)
 
 
-FIRST = ReloadReason.FIRST_CONFIGURATION
+def serving(*addresses: str, **apply: float) -> Bed:
+    bed = Bed(None, **apply)
+    bed.source.show(cluster(*(addresses or ("192.0.2.10",))))
+    bed.settle()
+    assert bed.phase() is Phase.SERVING
+    return bed
+
+
+def lived_before() -> FakeDisk:
+    """Give what a pyconfd that served once has left, HAProxy included."""
+    return serving().balancer.disk
