@@ -292,7 +292,7 @@ class Daemon:
             self._retry_held.clear()
         elif not self._retry_held.standing(now):
             self._world.source.relist()
-            self._retry_held.failed(Attempt("", outcome), now)
+            self._retry_held.failed(Attempt(None, outcome), now)
 
     def _ask_again_for_ports(self, done: Reconciled) -> None:
         """Try again while an object waits for a port: nobody tells when it comes free."""
@@ -300,11 +300,11 @@ class Daemon:
         if not done.contested:
             self._retry_contested.clear()
         elif not self._retry_contested.standing(now):
-            self._retry_contested.failed(Attempt("", done.outcome), now)
+            self._retry_contested.failed(Attempt(None, done.outcome), now)
 
     def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
         self._account.failure(outcome)
-        retry.failed(Attempt(done.digest, outcome), self._world.clock.monotonic())
+        retry.failed(Attempt(done.rendering, outcome), self._world.clock.monotonic())
         self._waits_for_start = isinstance(outcome, Failed) and not self._world.balancer.runs()
 
     def _conclude(self, outcome: Outcome, now: float) -> None:
@@ -336,7 +336,7 @@ class Daemon:
             outcome = Failed(Step.CHECK, error.problems)
         self._show_last_good(outcome.problems if isinstance(outcome, Rejected | Failed) else ())
         if isinstance(outcome, Rejected | Failed):
-            self._retry_restoring.failed(Attempt("", outcome), self._world.clock.monotonic())
+            self._retry_restoring.failed(Attempt(None, outcome), self._world.clock.monotonic())
         elif isinstance(outcome, Applied | Unchanged):
             self._retry_restoring.clear()
             self._account.serves(outcome.generation, verified=outcome.verified)

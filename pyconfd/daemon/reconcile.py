@@ -15,7 +15,7 @@ from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
 
 SOME_DATE = "2000-01-01 00:00:00.000000"
-"""Stands in for the date in comparisons while nothing serves: a failure is known again by its digest."""
+"""Stands in for the date in comparisons while nothing serves: a failure is known again by its rendering."""
 
 
 class Balancer(Protocol):
@@ -40,9 +40,9 @@ class Balancer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A failure; ``digest`` is that of the rendering ("" if there was none)."""
+    """A failure; ``rendering`` is what failed, None if there was none."""
 
-    digest: str
+    rendering: Rendering | None
     outcome: Outcome
 
 
@@ -68,12 +68,12 @@ class Inputs:
 class Reconciled:
     """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
 
-    ``contested`` where an object did not get its port because somebody else on this host has it at present.
+    ``rendering`` is what was to serve, None where there was none; ``contested`` where an object did not get its port because somebody else on this host has it at present.
     """
 
     outcome: Outcome
     context: Context
-    digest: str = ""
+    rendering: Rendering | None = None
     repeated: bool = False
     contested: bool = False
 
@@ -87,28 +87,28 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
         # With the date of what serves, so that the date alone never makes a difference.
         comparable = serving.curdate if serving else SOME_DATE
         rendered = inputs.renderer.render(context, curdate=comparable)
-        differs = serving is None or serving.digest != rendered.rendering.digest
+        differs = last is None or not last.gives(rendered.rendering)
         contested = _contested_ports(rendered.rendering, context, balancer) if differs else frozenset()
         if contested:
             # Whoever asks for such a port goes without it, so that it stops nobody else.
             options = replace(inputs.options, contested_ports=contested)
             context = registry.translate(inputs.snapshot, inputs.presets, options)
             rendered = inputs.renderer.render(context, curdate=comparable)
-            differs = serving is None or serving.digest != rendered.rendering.digest
-        digest = rendered.rendering.digest
-        if inputs.last and _stands(inputs.last, digest, differs=differs):
-            return Reconciled(inputs.last.outcome, context, digest, repeated=True, contested=bool(contested))
+            differs = last is None or not last.gives(rendered.rendering)
+        rendering = rendered.rendering
+        if inputs.last and _stands(inputs.last, rendering, differs=differs):
+            return Reconciled(inputs.last.outcome, context, rendering, repeated=True, contested=bool(contested))
         if serving and differs and inputs.guarded:
-            held = guard.judge(serving.census, context.census, digest=digest, allowed=inputs.allowed)
+            held = guard.judge(serving.census, context.census, rendering=rendering, allowed=inputs.allowed)
             if held:
-                return Reconciled(held, context, digest, contested=bool(contested))
+                return Reconciled(held, context, rendering, contested=bool(contested))
         curdate = inputs.curdate if serving is None or differs else serving.curdate
         if differs and rendered.used_curdate:
             rendered = inputs.renderer.render(context, curdate=curdate)
     except RejectedInput as error:
         return Reconciled(Rejected(Step.RENDER, error.problems), context)
     outcome = _apply(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
-    return Reconciled(outcome, context, digest, contested=bool(contested))
+    return Reconciled(outcome, context, rendering, contested=bool(contested))
 
 
 def _contested_ports(rendering: Rendering, context: Context, balancer: Balancer) -> frozenset[int]:
@@ -116,13 +116,15 @@ def _contested_ports(rendering: Rendering, context: Context, balancer: Balancer)
     return balancer.contested_ports(rendering) & context.listen_ports if context.listen_ports else frozenset()
 
 
-def _stands(last: Attempt, digest: str, *, differs: bool) -> bool:
+def _stands(last: Attempt, rendering: Rendering, *, differs: bool) -> bool:
     """Say whether a failure that is too early to repeat also answers for this rendering.
 
     A rejection is about one rendering. What could not be made to serve may be anything's fault, and trying costs a
     reload: so no other rendering is tried either, unless it is the one that serves.
     """
-    return last.digest == digest or (differs and isinstance(last.outcome, Failed))
+    if differs and isinstance(last.outcome, Failed):
+        return True
+    return last.rendering is not None and last.rendering.same_as(rendering)
 
 
 def _apply(

@@ -30,6 +30,8 @@ class CachedFor(Extension):
     def parse(self, parser: Parser) -> nodes.Node:
         """Give the loop in a Scope, which no other tag makes: so is it known again."""
         line = next(parser.stream).lineno
+        if parser.name not in getattr(parser.environment, "remembering", ()):
+            parser.fail("{% cached for %} stands in a fragment itself, not in a file that it includes", line)
         parser.stream.expect("name:for")
         target = parser.parse_assign_target(extra_end_rules=("name:in",))
         parser.stream.expect("name:in")

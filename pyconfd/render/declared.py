@@ -6,7 +6,7 @@ from typing import Any
 
 from pyconfd.errors import Problem
 from pyconfd.model.rendering import FileKind, OutputFile
-from pyconfd.render.entries import Entries, Entry, MapMemory, Order, content_of, first_of_each_key
+from pyconfd.render.entries import Declared, Entries, Entry, MapMemory, Order, Recorded, content_of, first_of_each_key
 from pyconfd.render.invalid import InvalidValueError, shown
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -16,6 +16,7 @@ _ENDING = {FileKind.MAP: ".map", FileKind.CERTIFICATE: ".pem"}
 _KEY = re.compile(r"[^\s#\x00-\x20\x7f][^\s\x00-\x20\x7f]*")
 _COLLECTED = object()
 """Stands for the entries that map_entry gives."""
+_TWICE = ("is declared twice with different content", "give one of them another name")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -25,7 +26,7 @@ class Declarations:
     def __init__(self, files_dir: str) -> None:
         self._files_dir = files_dir.rstrip("/")
         self._files: dict[str, OutputFile] = {}
-        self._collected: dict[str, tuple[str, Order]] = {}
+        self._collected: dict[str, Declared] = {}
         self.entries = Entries()
 
     def finished(self, former: MapMemory) -> tuple[tuple[OutputFile, ...], MapMemory, tuple[Problem, ...]]:
@@ -34,19 +35,23 @@ class Declarations:
         A map whose entries are those of ``former`` is the same object.
         """
         recorded = self.entries.recorded
-        if recorded == former.recorded and self._collected == former.orders:
-            memory, unused = former, ()
-        else:
-            memory, unused = self._collect(recorded, former)
-        files = {**self._files, **memory.files}
-        return tuple(files[path] for path in sorted(files, key=str.encode)), memory, unused
+        memory, problems = (former, ()) if recorded == former.recorded else self._collect(recorded, former)
+        files = {**memory.files, **self._files}
+        if len(files) < len(memory.files) + len(self._files):
+            twice = sorted(memory.files.keys() & self._files.keys())
+            problems = (*problems, *(Problem(path, *_TWICE) for path in twice))
+        # With a problem nothing is remembered, so that it is found again.
+        kept = former if problems else memory
+        return tuple(files[path] for path in sorted(files, key=str.encode)), kept, problems
 
-    def _collect(self, recorded: Any, former: MapMemory) -> tuple[MapMemory, tuple[Problem, ...]]:
-        maps, files = first_of_each_key(recorded), {}
-        for name, (path, order) in self._collected.items():
+    @staticmethod
+    def _collect(recorded: tuple[Recorded, ...], former: MapMemory) -> tuple[MapMemory, tuple[Problem, ...]]:
+        maps, declared = first_of_each_key(recorded)
+        files: dict[str, OutputFile] = {}
+        for name, (_map, path, order) in declared.items():
             file = OutputFile(FileKind.MAP, path, content_of(maps.pop(name, {}), order))
             known = former.files.get(path)
-            files[path] = known if known == file else file
+            files[path] = known if known is not None and known == file else file
         unused = tuple(
             Problem(
                 f"map {shown(name)}",
@@ -55,8 +60,7 @@ class Declarations:
             )
             for name in maps
         )
-        # With a problem nothing is remembered, so that it is found again.
-        return (former if unused else MapMemory(recorded, dict(self._collected), files)), unused
+        return MapMemory(recorded, files), unused
 
     def map_entry(self, name: object, key: object, value: object) -> str:
         """Add an entry to the map ``name``, which ``map_file(name)`` declares; the first value of a key counts.
@@ -92,8 +96,10 @@ class Declarations:
 
     def _collect_later(self, name: str, order: Order) -> str:
         path = self._path(FileKind.MAP, name)
-        if path in self._files or self._collected.setdefault(name, (path, order)) != (path, order):
+        declared = Declared(name, path, order)
+        if path in self._files or self._collected.setdefault(name, declared) != declared:
             raise self._clash(FileKind.MAP, name)
+        self.entries.add(declared)
         return path
 
     def certificate_file(self, name: object, pem: object) -> str:
@@ -139,8 +145,8 @@ class Declarations:
 
     @staticmethod
     def _clash(kind: FileKind, name: object) -> InvalidValueError:
-        message = f"{kind.name.lower()} {shown(name)} is declared twice with different content"
-        return InvalidValueError(message, "give one of them another name")
+        what, remedy = _TWICE
+        return InvalidValueError(f"{kind.name.lower()} {shown(name)} {what}", remedy)
 
 
 def _map_entries(name: str, pairs: Iterable[Any]) -> dict[str, str]:

@@ -195,12 +195,12 @@ class Renderer:
                 pieces.append(Piece(template.name, _ended(self._cluster_templates(template))))
             except RejectedInput as error:
                 problems.extend(error.problems)
-        declared, maps, unused = declarations.finished(self._maps)
+        declared, maps, incomplete = declarations.finished(self._maps)
         files, clashes = _merged(declared, context.files)
-        problems.extend(clashes)
-        if problems or unused:
-            # Where a fragment failed, its entries are missing or nothing declares them: that is no problem of its own.
-            raise RejectedInput(*(problems or unused))
+        # Where a fragment failed, what it would have declared is missing: that is no problem of its own.
+        problems.extend(clashes or (() if problems else incomplete))
+        if problems:
+            raise RejectedInput(*problems)
         self._maps = maps
         return Rendered(Rendering(tuple(pieces), files), extra.curdate_was_read)
 
@@ -224,13 +224,12 @@ def _ended(text: str) -> str:
 def _change_in(fragments: FragmentSet, environment: Environment) -> str:
     """Say where a template changes values that others may read, "" if none does."""
     for fragment in (*fragments.fragments, *fragments.includable):
-        if "{" in fragment.text and not fragment.name.endswith(".conf"):
-            try:
-                line = purity.change_in(environment.parse(fragment.text, fragment.name))
-            except (TemplateSyntaxError, *_COMPILE_FAULTS):
-                continue  # it is never rendered: whoever includes it fails
-            if line:
-                return f"{fragment.name} line {line}"
+        try:
+            line = purity.change_in(environment.parse(fragment.text, fragment.name))
+        except (TemplateSyntaxError, *_COMPILE_FAULTS):
+            continue  # it is never rendered: whoever includes it fails
+        if line:
+            return f"{fragment.name} line {line}"
     return ""
 
 
@@ -260,6 +259,7 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
         trim_blocks=options.trim_blocks,
         undefined=Lenient if options.lenient else Strict,
     )
+    environment.extend(remembering=frozenset(fragment.name for fragment in fragments.fragments))
     environment.filters.update(FILTERS)
     environment.globals.update(FUNCTIONS)
     environment.globals["go"] = GO

@@ -16,13 +16,6 @@ class Entry(NamedTuple):
     value: str
 
 
-EntryGroup = tuple[Entry, ...]
-"""What one element of a loop gave."""
-
-Recorded = Entry | tuple[EntryGroup, ...]
-"""An entry from anywhere, or those of a whole remembered loop."""
-
-
 @dataclass(frozen=True, slots=True)
 class Order:
     """The order of a map's lines: by key, by the length of the key, or as given."""
@@ -31,12 +24,26 @@ class Order:
     longest_first: bool = False
 
 
+class Declared(NamedTuple):
+    """A map that is made of entries, declared; ``path`` is where it will be."""
+
+    map: str
+    path: str
+    order: Order
+
+
+EntryGroup = tuple[Entry | Declared, ...]
+"""What one element of a loop gave."""
+
+Recorded = Entry | Declared | tuple[EntryGroup, ...]
+"""An entry from anywhere, or those of a whole remembered loop."""
+
+
 @dataclass(frozen=True, slots=True)
 class MapMemory:
     """What the maps of a rendering were made of, and the files, by path."""
 
     recorded: tuple[Recorded, ...] = ()
-    orders: Mapping[str, tuple[str, Order]] = field(default_factory=lambda: MappingProxyType({}))
     files: Mapping[str, OutputFile] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -46,8 +53,8 @@ class Entries:
     def __init__(self) -> None:
         self._recorded: list[Recorded] = []
 
-    def add(self, entry: Entry) -> None:
-        """Record one entry."""
+    def add(self, entry: Entry | Declared) -> None:
+        """Record one entry or declaration."""
         self._recorded.append(entry)
 
     def add_loop(self, groups: tuple[EntryGroup, ...]) -> None:
@@ -63,7 +70,7 @@ class Entries:
         """Take back what was recorded since then, to be given to :meth:`add_loop`."""
         if len(self._recorded) == mark:
             return ()
-        taken = tuple(each for each in self._recorded[mark:] if isinstance(each, Entry))
+        taken = tuple(each for each in self._recorded[mark:] if isinstance(each, Entry | Declared))
         del self._recorded[mark:]
         return taken
 
@@ -81,17 +88,21 @@ def content_of(pairs: Mapping[str, str], order: Order) -> str:
     return "".join([f"{key} {pairs[key]}\n" for key in keys])
 
 
-def first_of_each_key(recorded: tuple[Recorded, ...]) -> dict[str, dict[str, str]]:
-    """Give the entries of each map; the first value of a key counts."""
+def first_of_each_key(recorded: tuple[Recorded, ...]) -> tuple[dict[str, dict[str, str]], dict[str, Declared]]:
+    """Give the entries of each map, the first value of a key counts; and the first declaration of each."""
     maps: dict[str, dict[str, str]] = {}
-    for entry in _each(recorded):
-        maps.setdefault(entry.map, {}).setdefault(entry.key, entry.value)
-    return maps
+    declared: dict[str, Declared] = {}
+    for each in _each(recorded):
+        if isinstance(each, Entry):
+            maps.setdefault(each.map, {}).setdefault(each.key, each.value)
+        else:
+            declared.setdefault(each.map, each)
+    return maps, declared
 
 
-def _each(recorded: tuple[Recorded, ...]) -> Iterator[Entry]:
+def _each(recorded: tuple[Recorded, ...]) -> Iterator[Entry | Declared]:
     for one in recorded:
-        if isinstance(one, Entry):
+        if isinstance(one, Entry | Declared):
             yield one
         else:
             for group in one:

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from jinja2 import nodes
 from jinja2.filters import FILTERS as JINJA_FILTERS
 
-MAP_ENTRY = "map_entry"
-"""The one function with an effect that is remembered together with the text."""
+_RECORDED = frozenset({"map_entry", "map_file"})
+"""Functions with an effect that is remembered together with the text; map_file only without entries."""
 
 _FRESH = frozenset({"namespace", "dict"})
 """What gives a new object that only the turn itself knows."""
@@ -250,8 +250,13 @@ class Turn:
     def _call(self, node: nodes.Call, scope: "_Scope") -> None:
         called = node.node
         match called:
-            case nodes.Name(name=name) if name in scope.bound or name not in {*self._functions, MAP_ENTRY, *_FRESH}:
-                remedy = "write what it gives into the loop; for a map use {% do map_entry(...) %}"
+            case nodes.Name(name="map_file") if len(node.args) != 1 or node.dyn_args or node.dyn_kwargs or any(
+                argument.key == "entries" for argument in node.kwargs
+            ):
+                remedy = "give the entries with {% do map_entry(name, key, value) %}, then write {{ map_file(name) }}"
+                raise ImpurityError(node.lineno, "calls map_file() with entries", remedy)
+            case nodes.Name(name=name) if name in scope.bound or name not in {*self._functions, *_RECORDED, *_FRESH}:
+                remedy = "write what it gives into the loop"
                 raise ImpurityError(node.lineno, f"calls {name}(), which may read or do anything", remedy)
             case nodes.Name(name=name) if name in self._stored:
                 raise ImpurityError(node.lineno, f"calls {name}(), which this template defines", "rename it")
