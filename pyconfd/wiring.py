@@ -357,7 +357,7 @@ def render_once(
         translate,
         render=lambda each: compiled.render(each, curdate=date),
         contested=on.contested if on and not snapshot_files else lambda _: {},
-        serving=last.generation.digest if last else None,
+        serves=lambda each: last is not None and last.gives(each),
         presets=len(settings.presets.use),
     )
     context, rendered = settled.context, settled.rendered

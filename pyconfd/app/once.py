@@ -129,8 +129,8 @@ def _difference(installed: str, wanted: str, path: str) -> str:
 def _hold_note(settings: Settings, last: Stored | None, once: wiring.Once) -> Iterator[str]:
     """Say that the daemon would keep this change back."""
     if last is not None and settings.apply.total_loss is TotalLoss.HOLD:
-        census, digest = once.context.census, once.rendered.rendering.digest
-        held = guard.judge(last.generation.census, census, digest=digest, allowed=frozenset())
+        census, rendering = once.context.census, once.rendered.rendering
+        held = guard.judge(last.generation.census, census, rendering=rendering, allowed=frozenset())
         if held is not None:
             yield f"the daemon would hold this change: {held.problem.message}; {held.problem.remedy}"
 

@@ -30,19 +30,19 @@ def settle(
     *,
     render: Callable[[Context], Rendered],
     contested: Contested,
-    serving: str | None,
+    serves: Callable[[Rendering], bool],
     presets: int,
 ) -> Settled:
     """Render ``context``, and translate again without the claims that cannot be had at present.
 
-    ``serving`` is the digest of what serves: that is never asked about. What one of the ``presets`` loses another may
+    What ``serves`` is never asked about. What one of the ``presets`` loses another may
     get, and not have either, so there are as many rounds as presets; what is still taken then is found by the check
     of the binds. Raises what ``render`` raises.
     """
     rendered = render(context)
     taken: dict[Listener, str] = {}
     for _ in range(presets):
-        if not context.listeners or rendered.rendering.digest == serving:
+        if not context.listeners or serves(rendered.rendering):
             break
         more = asked_for(contested(rendered.rendering), context.listeners)
         if not more:

@@ -37,7 +37,7 @@ class _Decided:
     """``digest`` of the rendering, "" for none; ``repeated`` where an earlier outcome stands."""
 
     outcome: Outcome
-    digest: str = ""
+    rendering: Rendering | None = None
     servers: int = 0
     repeated: bool = False
 
@@ -163,20 +163,20 @@ class Consumer:
             self._made = str(error)
             return _Decided(Rejected(Step(error.step or Step.CHECK), error.problems))
         self._made = rendering.digest
-        if standing and (standing.digest == rendering.digest or _is_disruptive(standing.outcome)):
-            return _Decided(standing.outcome, rendering.digest, repeated=True)
+        if standing and ((standing.rendering is not None and standing.rendering.same_as(rendering)) or _is_disruptive(standing.outcome)):
+            return _Decided(standing.outcome, rendering, repeated=True)
         census = self._world.count(rendering.text)
         outcome = self._judge_loss(rendering, census) or self._apply(rendering, census, publication)
         if isinstance(outcome, Applied | Unchanged):
             self._remember(publication)
-        return _Decided(outcome, rendering.digest, census.total)
+        return _Decided(outcome, rendering, census.total)
 
     def _judge_loss(self, rendering: Rendering, census: Census) -> Held | None:
         serving = self._world.balancer.last_good()
         if serving is None or not self._guarded:
             return None
         before = self._world.count(serving.rendering.text)
-        held = guard.judge(before, census, digest=rendering.digest, allowed=self._world.allowed_holds())
+        held = guard.judge(before, census, rendering=rendering, allowed=self._world.allowed_holds())
         if held is None:
             return None
         message = f"all {before.total} servers would be gone at once; the last good configuration keeps serving"
@@ -204,7 +204,7 @@ class Consumer:
         elif not done.repeated:
             if outcome != self._outcome:
                 self._account.failure(outcome)
-            self._retry.failed(Attempt(done.digest, outcome), self._world.clock.monotonic())
+            self._retry.failed(Attempt(done.rendering, outcome), self._world.clock.monotonic())
             self._waits_for_start = isinstance(outcome, Failed) and not self._world.balancer.runs()
         self._outcome = outcome
 

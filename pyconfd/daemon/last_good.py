@@ -53,7 +53,7 @@ class LastGood:
             outcome = Failed(Step.CHECK, error.problems)
         self._show(outcome.problems if isinstance(outcome, Rejected | Failed) else ())
         if isinstance(outcome, Rejected | Failed):
-            self._retry.failed(Attempt("", outcome), self._clock.monotonic())
+            self._retry.failed(Attempt(None, outcome), self._clock.monotonic())
         elif isinstance(outcome, Applied | Unchanged):
             self._retry.clear()
             self._account.serves(outcome.generation, verified=outcome.verified)

@@ -249,7 +249,7 @@ class Daemon:
             self._retry_held.clear()
         elif not self._retry_held.standing(now):
             self._world.source.relist()
-            self._retry_held.failed(Attempt("", outcome), now)
+            self._retry_held.failed(Attempt(None, outcome), now)
 
     def _ask_again_for_ports(self, done: Reconciled) -> None:
         """Try again while an object waits for a port: nobody tells when it comes free."""
@@ -257,11 +257,11 @@ class Daemon:
         if not done.contested:
             self._retry_contested.clear()
         elif not self._retry_contested.standing(now):
-            self._retry_contested.failed(Attempt("", done.outcome), now)
+            self._retry_contested.failed(Attempt(None, done.outcome), now)
 
     def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
         self._account.failure(outcome)
-        retry.failed(Attempt(done.digest, outcome), self._world.clock.monotonic())
+        retry.failed(Attempt(done.rendering, outcome), self._world.clock.monotonic())
         self._waits_for_start = isinstance(outcome, Failed) and not self._world.balancer.runs()
 
     def _conclude(self, outcome: Outcome, now: float) -> None:

@@ -17,7 +17,7 @@ from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
 
 SOME_DATE = "2000-01-01 00:00:00.000000"
-"""Stands in for the date in comparisons while nothing serves: a failure is known again by its digest."""
+"""Stands in for the date in comparisons while nothing serves: a failure is known again by its rendering."""
 
 
 class Balancer(Protocol):
@@ -42,9 +42,9 @@ class Balancer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A failure; ``digest`` is that of the rendering ("" if there was none)."""
+    """A failure; ``rendering`` is what failed, None if there was none."""
 
-    digest: str
+    rendering: Rendering | None
     outcome: Outcome
 
 
@@ -70,12 +70,13 @@ class Inputs:
 class Reconciled:
     """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
 
-    ``contested`` where an object did not get what it asked for because somebody else on this host has it at present.
+    ``rendering`` is what was to serve, None where there was none; ``contested`` where an object did not get what it
+    asked for because somebody else on this host has it at present.
     """
 
     outcome: Outcome
     context: Context
-    digest: str = ""
+    rendering: Rendering | None = None
     repeated: bool = False
     contested: bool = False
 
@@ -94,34 +95,36 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
             translate,
             render=lambda each: inputs.renderer.render(each, curdate=comparable),
             contested=balancer.contested,
-            serving=serving.digest if serving else None,
+            serves=lambda each: last is not None and last.gives(each),
             presets=len(inputs.presets),
         )
         context, rendered, contested = settled.context, settled.rendered, settled.contested
-        digest = rendered.rendering.digest
-        differs = serving is None or serving.digest != digest
-        if inputs.last and _stands(inputs.last, digest, differs=differs):
-            return Reconciled(inputs.last.outcome, context, digest, repeated=True, contested=contested)
+        rendering = rendered.rendering
+        differs = last is None or not last.gives(rendering)
+        if inputs.last and _stands(inputs.last, rendering, differs=differs):
+            return Reconciled(inputs.last.outcome, context, rendering, repeated=True, contested=contested)
         if serving and differs and inputs.guarded:
-            held = guard.judge(serving.census, context.census, digest=digest, allowed=inputs.allowed)
+            held = guard.judge(serving.census, context.census, rendering=rendering, allowed=inputs.allowed)
             if held:
-                return Reconciled(held, context, digest, contested=contested)
+                return Reconciled(held, context, rendering, contested=contested)
         curdate = inputs.curdate if serving is None or differs else serving.curdate
         if differs and rendered.used_curdate:
             rendered = inputs.renderer.render(context, curdate=curdate)
     except RejectedInput as error:
         return Reconciled(Rejected(Step.RENDER, error.problems), context)
     outcome = serve(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
-    return Reconciled(outcome, context, digest, contested=contested)
+    return Reconciled(outcome, context, rendering, contested=contested)
 
 
-def _stands(last: Attempt, digest: str, *, differs: bool) -> bool:
+def _stands(last: Attempt, rendering: Rendering, *, differs: bool) -> bool:
     """Say whether a failure that is too early to repeat also answers for this rendering.
 
     A rejection is about one rendering. What could not be made to serve may be anything's fault, and trying costs a
     reload: so no other rendering is tried either, unless it is the one that serves.
     """
-    return last.digest == digest or (differs and isinstance(last.outcome, Failed))
+    if differs and isinstance(last.outcome, Failed):
+        return True
+    return last.rendering is not None and last.rendering.same_as(rendering)
 
 
 def serve(
