@@ -86,60 +86,6 @@ class TestContract:
         assert refusals(service(), slice_("shop")) == [("endpoints", RefusalReason.INCOMPLETE)]
 
 
-class TestReadmeExamples:
-    """The README's templates by hand in Jinja; what they read runs unmodified."""
-
-    ANNOTATED = service(
-        "test",
-        {
-            "kube2lb/external-domains": r"test.example.com,~^(test1|test2)\.example\.(com|net)$",
-            "kube2lb/port-mode": '{ "mysql": "tcp", "healthz": "http" }\n',
-            "kube2lb/backend-timeout": '{ "http": 20000 }\n',
-        },
-        ports=(HTTP, ServicePort("mysql", 3306, 3306, 30306), ServicePort("healthz", 8081, 8081, 30081)),
-    )
-    POD = with_pod("test", ports=(SLICE_HTTP, EndpointPort("mysql", 3306, "TCP"), EndpointPort("healthz", 8081, "TCP")))
-
-    def test_server_names(self) -> None:
-        template = """\
-{% for service in services if service.port.port == 80 %}
-{% for serverName in ServerNames(service, domain) %}
-{% if serverName.is_regexp %}
-acl svc_{{ service }} hdr_reg(host) {{ serverName.regexp }}
-{% else %}
-acl svc_{{ service }} hdr_dom(host) -i {{ serverName }}
-{% endif %}
-{% endfor %}
-{% endfor %}
-"""
-        options = PresetOptions(
-            kube2lb=Kube2lbOptions(
-                domain="cluster.local",
-                server_name_templates=(
-                    "{{ .Service.Name }}.example.com",
-                    "{{ .Service.Name }}.{{ .Service.Namespace }}.svc.{{ .Domain }}",
-                ),
-            )
-        )
-
-        assert render(template, self.ANNOTATED, self.POD, options=options).splitlines() == [
-            "acl svc_test_demo_80_tcp_http hdr_dom(host) -i test.example.com",
-            "acl svc_test_demo_80_tcp_http hdr_dom(host) -i test.demo.svc.cluster.local",
-            r"acl svc_test_demo_80_tcp_http hdr_reg(host) ^(test1|test2)\.example\.(com|net)$",
-        ]
-
-    def test_modes_and_timeouts(self) -> None:
-        template = """\
-{% for service in services %}
-{{ service.port.mode }}{% if service.timeout > 0 %} timeout server {{ service.timeout }}{% endif %}
-
-{% endfor %}
-"""
-        assert render(template, self.ANNOTATED, self.POD).split("\n") == [
-            "http timeout server 20000", "tcp", "http", "",
-        ]  # fmt: skip
-
-
 class TestAnnotations:
     @pytest.mark.parametrize(
         ("annotation", "value"),
