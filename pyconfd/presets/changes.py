@@ -3,10 +3,10 @@
 So a translation costs what changed, and not what there is.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import compress
 from operator import is_, is_not
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyconfd.model.snapshot import Key
 
@@ -48,3 +48,17 @@ def updated(former: Mapping[Key, _T], changed: Iterable[Key], make: Callable[[Ke
 def same_members(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
     """Give ``old`` where it has the very members of ``new``, so that it is known again by its identity."""
     return old if len(old) == len(new) and all(map(is_, old, new)) else new
+
+
+Place = tuple[tuple[Any, ...], Key, int]
+"""A claim's rank, and where it is found: its key, and its number among the claims of that key."""
+
+
+def ranked(
+    former: Sequence[Place], changed: Collection[Key], ranks: Callable[[Key], Iterable[tuple[Any, ...]]]
+) -> list[Place]:
+    """Give the places of all claims, the best first; ``ranks`` gives those of a key that changed."""
+    anew = frozenset(changed)
+    kept = [place for place in former if place[1] not in anew]
+    # Nearly sorted already, so that this costs little more than to read it.
+    return sorted(kept + [(rank, key, number) for key in anew for number, rank in enumerate(ranks(key))])

@@ -64,6 +64,8 @@ def translate(snapshot: Snapshot, former: Translated | None = None) -> Translate
     if former is None or former.seen.cluster != snapshot.cluster:
         former = _of_nothing(snapshot.cluster)
     seen = former.seen
+    if seen is snapshot:
+        return former
     slices, touched = _regrouped(former.slices, seen.endpointslices, snapshot.endpointslices)
     changed = {*differing(seen.services, snapshot.services), *differing(seen.endpoints, snapshot.endpoints), *touched}
     parts, by_key, ready = former.parts, former.by_key, former.ready

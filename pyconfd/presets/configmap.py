@@ -54,7 +54,7 @@ class _Reader:
         self.refused.append(Refusal(ref, values.shown(field), values.shown(value), reason, detail))
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``services``, ``certificates``, ``ssldir``, ``stats`` and ``env``, the certificates' files, the template."""
     del cluster
     own = options.configmap

@@ -41,7 +41,7 @@ def named(options: PresetOptions) -> tuple[Named, ...]:
     return (Named(_RESOURCE_OF[ref.kind], ref.namespace, ref.name),)
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
     del cluster
     own = options.hosts

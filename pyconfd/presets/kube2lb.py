@@ -60,7 +60,7 @@ class _Claim:
         return self.created, self.ref.namespace, self.ref.name
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give the names of :data:`NAMES`; services sorted by namespace and name, ports by address and number."""
     refused: list[Refusal] = []
     claims = list(_claims(snapshot, cluster, options, refused))

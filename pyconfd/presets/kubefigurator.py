@@ -81,7 +81,7 @@ class _Taken:
     served: dict[str, Claim] = field(default_factory=dict)
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
     refused: list[Refusal] = []
     taken: dict[Slot, _Taken] = {}
