@@ -6,7 +6,7 @@ So a translation costs what changed, and not what there is.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import compress
 from operator import is_, is_not
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pyconfd.model.snapshot import Key
 
@@ -33,13 +33,14 @@ def updated(former: Mapping[Key, _T], changed: Iterable[Key], make: Callable[[Ke
     """
     result = dict(former)
     unsorted = False
-    for key in changed:
+    # In order, so that records are read as they lie in memory.
+    for key in sorted(changed):
         old, made = result.get(key), make(key)
         if made is None:
             result.pop(key, None)
         elif old is None:
             result[key] = made
-            unsorted = True
+            unsorted = bool(former)
         elif made != old:
             result[key] = made
     return {key: result[key] for key in sorted(result)} if unsorted else result
@@ -50,15 +51,6 @@ def same_members(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
     return old if len(old) == len(new) and all(map(is_, old, new)) else new
 
 
-Place = tuple[tuple[Any, ...], Key, int]
-"""A claim's rank, and where it is found: its key, and its number among the claims of that key."""
-
-
-def ranked(
-    former: Sequence[Place], changed: Collection[Key], ranks: Callable[[Key], Iterable[tuple[Any, ...]]]
-) -> list[Place]:
-    """Give the places of all claims, the best first; ``ranks`` gives those of a key that changed."""
-    anew = frozenset(changed)
-    kept = [place for place in former if place[1] not in anew]
-    # Nearly sorted already, so that this costs little more than to read it.
-    return sorted(kept + [(rank, key, number) for key in anew for number, rank in enumerate(ranks(key))])
+def kept_members(old: Sequence[_T], new: Iterable[_T]) -> tuple[_T, ...]:
+    """Give ``new`` with the members of ``old`` where there is an equal one at the same place."""
+    return tuple(old[number] if number < len(old) and old[number] == each else each for number, each in enumerate(new))

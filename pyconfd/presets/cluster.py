@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import EndpointSlice, Node, ObjectRef, Secret, Service
 from pyconfd.model.snapshot import Key, Snapshot
@@ -23,8 +25,7 @@ _Slices = tuple[tuple[Key, EndpointSlice], ...]
 """The slices of one service with their keys, in order of these."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True, gc=False):
     """What one key of the cluster gave: no view where its name is none."""
 
     view: ServiceView | None

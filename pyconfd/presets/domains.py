@@ -5,7 +5,7 @@ Read from Endpoints objects (python-confd's way) and from Services, there also a
 (which port to bind for a protocol that is not routed by name).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -14,7 +14,8 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import targets, values
-from pyconfd.presets.changes import Place, differing, ranked, updated
+from pyconfd.presets.changes import differing
+from pyconfd.presets.claims import Asked, Claims
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.reading import PresetOptions, Reading
 from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
@@ -62,14 +63,6 @@ class _Refused(Exception):  # noqa: N818 - it carries a Refusal out of a parser
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What the objects of one name ask for, and what of it cannot be."""
-
-    claims: tuple[_Claim, ...]
-    refused: tuple[Refusal, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Decided:
     """Who has which domain, with the port to bind for it; ``ports`` are all that were given away."""
 
@@ -86,8 +79,7 @@ class _Memo:
     by_key: Mapping[Key, ServiceView]
     nodes: tuple[NodeView, ...]
     options: PresetOptions
-    asked: Mapping[Key, _Asked]
-    ranked: Sequence[Place]
+    claims: Claims[_Claim]
     decided: _Decided
     entries: dict[str, dict[str, Any]]
     refused: tuple[Refusal, ...] = ()
@@ -103,51 +95,37 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     memo = former.memo if former else None
     if not isinstance(memo, _Memo) or memo.snapshot.cluster != snapshot.cluster:
         nothing = _Decided({}, (), frozenset())
-        memo = _Memo(Snapshot(snapshot.cluster), {}, (), options, {}, (), nothing, {})
+        memo = _Memo(Snapshot(snapshot.cluster), {}, (), options, Claims({}), nothing, {})
     changed = {
         *differing(memo.by_key, cluster.by_key),
         *differing(memo.snapshot.services, snapshot.services),
         *differing(memo.snapshot.endpoints, snapshot.endpoints),
     }
-    asked = updated(memo.asked, changed, lambda key: _asked(key, snapshot, cluster))
-    as_before = memo.options == options and all(_asks(asked, key) == _asks(memo.asked, key) for key in changed)
-    places, decided = memo.ranked, _with_claims(memo.decided, asked, changed) if as_before else None
-    if decided is None:
-        places = ranked(memo.ranked, changed, lambda key: (claim.rank for claim in _claims_of(asked, key)))
-        decided = _decide([asked[key].claims[number] for _, key, number in places], options)
+    claims = memo.claims.updated(changed, lambda key: _asked(key, snapshot, cluster))
+    if claims.places is memo.claims.places and options == memo.options:
+        decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
+    else:
+        decided = _decide(claims.in_order(), options)
     refused = memo.refused
-    if not as_before or any(_refused_of(asked, key) != _refused_of(memo.asked, key) for key in changed):
-        refused = tuple(sorted((*(each for one in asked.values() for each in one.refused), *decided.refused)))
-    entries = _entries(decided, memo, cluster.view.nodes, options)
-    claimed = sum([len(entry["ips"]) for entry in entries.values()])
-    kept = _Memo(snapshot, cluster.by_key, cluster.view.nodes, options, asked, places, decided, entries, refused)
+    if decided.refused is not memo.decided.refused or claims.refused is not memo.claims.refused:
+        refused = tuple(sorted((*claims.refused, *decided.refused)))
+    nodes = cluster.view.nodes
+    entries = _entries(decided, memo, nodes, options)
     # A copy: what a template does to the whole must not reach the next translation.
     names = former.names if former and entries is memo.entries else {"domains": dict(entries)}
+    claimed = sum([len(entry["ips"]) for entry in entries.values()])
+    kept = _Memo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused)
     return Reading(names, refused, claimed, decided.ports, memo=kept)
 
 
-def _claims_of(asked: Mapping[Key, _Asked], key: Key) -> tuple[_Claim, ...]:
-    return asked[key].claims if key in asked else ()
-
-
-def _refused_of(asked: Mapping[Key, _Asked], key: Key) -> tuple[Refusal, ...]:
-    return asked[key].refused if key in asked else ()
-
-
-def _asks(asked: Mapping[Key, _Asked], key: Key) -> list[tuple[Any, ...]]:
-    return [claim.asks for claim in _claims_of(asked, key)]
-
-
-def _with_claims(decided: _Decided, asked: Mapping[Key, _Asked], changed: Iterable[Key]) -> _Decided:
+def _with_claims(decided: _Decided, replaced: Iterable[tuple[_Claim, _Claim]]) -> _Decided:
     """Give what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
-    served: dict[str, tuple[_Claim, int | None]] | None = None
-    for key in changed:
-        for claim in _claims_of(asked, key):
-            owner, listen_port = decided.served[claim.domain]
-            if owner.ref == claim.ref and owner is not claim:
-                served = dict(decided.served) if served is None else served
-                served[claim.domain] = claim, listen_port
-    return decided if served is None else replace(decided, served=served)
+    anew: dict[str, tuple[_Claim, int | None]] = {}
+    for old, new in replaced:
+        owner, listen_port = decided.served[old.domain]
+        if owner is old:
+            anew[new.domain] = new, listen_port
+    return replace(decided, served={**decided.served, **anew}) if anew else decided
 
 
 def _decide(claims: Iterable[_Claim], options: PresetOptions) -> _Decided:
@@ -211,7 +189,7 @@ def _entry(claim: _Claim, endpoints: tuple[EndpointView, ...], listen_port: int 
     }
 
 
-def _asked(key: Key, snapshot: Snapshot, cluster: Translated) -> _Asked | None:
+def _asked(key: Key, snapshot: Snapshot, cluster: Translated) -> Asked[_Claim] | None:
     """Give what the objects of one name ask for; None for nothing."""
     view = cluster.by_key.get(key)
     if view is None:
@@ -234,7 +212,7 @@ def _asked(key: Key, snapshot: Snapshot, cluster: Translated) -> _Asked | None:
             )
         except _Refused as error:
             refused.append(error.refusal)
-    return _Asked(tuple(claims), tuple(refused)) if claims or refused else None
+    return Asked(tuple(claims), tuple(refused)) if claims or refused else None
 
 
 def _annotations(meta: ObjectMeta) -> Mapping[str, str]:

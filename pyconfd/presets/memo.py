@@ -1,11 +1,14 @@
 """What former translations gave, so that the next one costs what changed."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyconfd.model.context import Refusal
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets.cluster import Translated
 from pyconfd.presets.reading import PresetOptions, Reading
+
+if TYPE_CHECKING:
+    from pyconfd.presets.cluster import Translated
 
 
 @dataclass(frozen=True, slots=True)
