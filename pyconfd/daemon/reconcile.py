@@ -11,6 +11,7 @@ from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
+from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
 
@@ -50,7 +51,7 @@ class Attempt:
 class Inputs:
     """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text.
 
-    ``last`` is a failure that it is too early to repeat.
+    ``last`` is a failure that it is too early to repeat. ``memo`` is that of the former translations.
     """
 
     snapshot: Snapshot
@@ -62,6 +63,7 @@ class Inputs:
     guarded: bool = True
     allowed: frozenset[str] = frozenset()
     last: Attempt | None = None
+    memo: Memo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Reconciled:
 
 def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     """Bring the balancer to what the Snapshot and the fragments ask for, or say why that cannot be."""
-    context = registry.translate(inputs.snapshot, inputs.presets, inputs.options)
+    context = registry.translate(inputs.snapshot, inputs.presets, inputs.options, inputs.memo)
     last = balancer.last_good()
     serving = last.generation if last else None
     try:
@@ -92,7 +94,7 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
         if contested:
             # Whoever asks for such a port goes without it, so that it stops nobody else.
             options = replace(inputs.options, contested_ports=contested)
-            context = registry.translate(inputs.snapshot, inputs.presets, options)
+            context = registry.translate(inputs.snapshot, inputs.presets, options, inputs.memo)
             rendered = inputs.renderer.render(context, curdate=comparable)
             differs = serving is None or serving.digest != rendered.rendering.digest
         digest = rendered.rendering.digest
