@@ -4,7 +4,7 @@ So a translation costs what changed, and not what there is.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import compress
+from itertools import compress, filterfalse
 from operator import is_, is_not
 from typing import TypeVar
 
@@ -20,10 +20,10 @@ def differing(old: Mapping[_K, _V], new: Mapping[_K, _V]) -> Collection[_K]:
     if old is new:
         return ()
     if len(old) == len(new) and all(map(is_, old, new)):
-        # The usual case: a copy with some values replaced. Compared in C, 10,000 records take a fraction of 1 ms.
+        # The usual case: a copy with some values replaced. Loops in C take a fraction of 1 ms for 10,000 records.
         return list(compress(new, map(is_not, old.values(), new.values())))
-    changed = [key for key, value in new.items() if old.get(key) is not value]
-    return changed + [key for key in old if key not in new]
+    changed = list(compress(new, map(is_not, map(old.get, new), new.values())))
+    return changed + list(filterfalse(new.__contains__, old))
 
 
 def updated(former: Mapping[Key, _T], changed: Iterable[Key], make: Callable[[Key], _T | None]) -> dict[Key, _T]:

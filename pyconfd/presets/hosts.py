@@ -6,7 +6,7 @@ Source: the README of UnityTech/ads-infra-haproxy, and what it and its Kontrol b
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from operator import is_, itemgetter
+from operator import itemgetter
 
 from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Pod
@@ -112,12 +112,13 @@ def _updated(memo: _Memo, snapshot: Snapshot, options: HostsOptions, own_app: st
     touched = _touched(memo, snapshot, options, own_app, refused_pods)
     if not touched:
         return replace(memo, pods=snapshot.pods, refused_pods=refused_pods)
-    members = {app: found for app, found in {**memo.members, **touched}.items() if found}
+    members = {**memo.members, **touched}
     hosts, refused_apps = dict(memo.hosts), dict(memo.refused_apps)
     for app, found in touched.items():
         refused: list[Refusal] = []
         refused_apps.pop(app, None)
         if not found:
+            del members[app]
             hosts.pop(app, None)
             continue
         made = _addresses(_owned(app, _by_namespace(found), snapshot.cluster, options, refused))
@@ -127,7 +128,7 @@ def _updated(memo: _Memo, snapshot: Snapshot, options: HostsOptions, own_app: st
             refused_apps[app] = tuple(refused)
     if hosts.keys() != memo.hosts.keys():
         hosts = dict(sorted(hosts.items(), key=itemgetter(0)))
-    elif all(map(is_, hosts.values(), memo.hosts.values())):
+    elif all(hosts[app] is memo.hosts[app] for app in touched if app in hosts):
         hosts = memo.hosts
     return _Memo(memo.basis, snapshot.pods, members, hosts, refused_pods, refused_apps)
 
