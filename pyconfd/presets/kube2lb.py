@@ -82,9 +82,10 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
         refused = tuple(sorted({*claims.refused, *decided.refused}))
     ports = [port for port, _ in decided.by_port]
     given: dict[str, Any] = {
-        "services": decided.services,
+        # Copies: what a template does to a list must not reach the next translation.
+        "services": list(decided.services),
         "ports": ports,
-        "by_port": decided.by_port,
+        "by_port": [(port, list(entries)) for port, entries in decided.by_port],
         "nodes": [_node(node, options) for node in cluster.view.nodes if node.eligible],
         "domain": options.kube2lb.domain,
         "ServerNames": decided.names.of,

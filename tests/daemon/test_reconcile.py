@@ -7,6 +7,7 @@ from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Unchang
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.daemon.fakes import DATED, FIRST, TEMPLATE, FakeBalancer, cluster
@@ -231,3 +232,15 @@ def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -
     assert isinstance(freed.outcome, Applied)
     assert not freed.contested
     assert "bind :9100" in (balancer.disk.conf or "")
+
+
+def test_a_memo_keeps_what_did_not_change_from_one_reconciliation_to_the_next() -> None:
+    balancer, memo = FakeBalancer(), Memo()
+    first = run(balancer, memo=memo).context.names["domains"]
+    relisted = replace(INPUTS.snapshot, services=dict(INPUTS.snapshot.services))
+    again = run(balancer, memo=memo, snapshot=relisted).context.names["domains"]
+    fresh = run(balancer, snapshot=relisted).context.names["domains"]
+    assert first
+    assert again is first
+    assert fresh == first
+    assert fresh is not first

@@ -157,7 +157,7 @@ def seen(context: Context) -> Seen:
 
 @pytest.mark.parametrize("names", [(name,) for name in ALL] + [ALL, ALL[::-1]], ids="+".join)
 @given(steps=STEPS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 def test_any_sequence_of_changes_gives_what_a_fresh_translation_gives(names: tuple[str, ...], steps: Any) -> None:
     memo = Memo()
     stores: dict[str, dict[Key, Any]] = {}
@@ -241,6 +241,20 @@ def test_the_same_snapshot_is_not_read_again() -> None:
     assert again.names["cluster"] is first.names["cluster"]
     assert all(again.names[name] is first.names[name] for name in ("domains", "backends", "hosts"))
     assert again == first
+
+
+def test_what_a_template_does_to_a_whole_does_not_reach_the_next_translation() -> None:
+    memo, before = Memo(), world(3)
+    first = registry.translate(before, ALL, OPTIONS_OF_PODS, memo).names
+    for name in ("domains", "hosts"):
+        first[name].clear()
+    for each in (first["kube2lb"]["services"], first["backends"], first["configmap"]["services"]):
+        each.clear()
+    after = with_new_address(before, "s1")
+
+    assert seen(registry.translate(after, ALL, OPTIONS_OF_PODS, memo)) == seen(
+        registry.translate(after, ALL, OPTIONS_OF_PODS)
+    )
 
 
 @pytest.mark.parametrize("preset", ALL)
