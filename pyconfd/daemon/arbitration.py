@@ -8,6 +8,7 @@ from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
+from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Rendered
 
@@ -54,7 +55,11 @@ def settle(
 
 
 def translator(
-    snapshot: Snapshot, presets: Sequence[str], options: PresetOptions
+    snapshot: Snapshot, presets: Sequence[str], options: PresetOptions, memo: Memo | None = None
 ) -> Callable[[Mapping[Listener, str]], Context]:
     """Give what reads a Snapshot without the claims that are ``contested``."""
-    return lambda taken: registry.translate(snapshot, presets, replace(options, contested=taken))
+
+    def translate(taken: Mapping[Listener, str]) -> Context:
+        return registry.translate(snapshot, presets, replace(options, contested=taken) if taken else options, memo)
+
+    return translate

@@ -163,7 +163,10 @@ class Consumer:
             self._made = str(error)
             return _Decided(Rejected(Step(error.step or Step.CHECK), error.problems))
         self._made = rendering.digest
-        if standing and ((standing.rendering is not None and standing.rendering.same_as(rendering)) or _is_disruptive(standing.outcome)):
+        if standing and (
+            (standing.rendering is not None and standing.rendering.same_as(rendering))
+            or _is_disruptive(standing.outcome)
+        ):
             return _Decided(standing.outcome, rendering, repeated=True)
         census = self._world.count(rendering.text)
         outcome = self._judge_loss(rendering, census) or self._apply(rendering, census, publication)

@@ -18,6 +18,7 @@ from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
+from pyconfd.presets.memo import Memo
 from pyconfd.settings import ApplySettings, TotalLoss
 
 log = structlog.get_logger(__name__)
@@ -54,6 +55,7 @@ class Daemon:
         self._debounce = Debounce(quiet_s=apply.quiet_s, cap_s=apply.cap_s)
         self._fragments = LiveFragments(world.read_fragments, world.make_renderer, world.preset_options)
         self._journal = Journal()
+        self._memo = Memo()
         self._retry, self._retry_candidate, self._retry_held, self._retry_contested, restoring = (
             Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(5)
         )
@@ -161,7 +163,7 @@ class Daemon:
             self._retry_contested.clear()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
                 presets, options = self._settings.presets, self._world.base_options
-                self._world.targets.offer(registry.translate(snapshot, presets, options), guarded=True)
+                self._world.targets.offer(registry.translate(snapshot, presets, options, self._memo), guarded=True)
             if fragments.newest is None and fragments.problems:
                 self._conclude(Rejected(Step.RENDER, fragments.problems), now)
             elif snapshot is None:
@@ -212,6 +214,7 @@ class Daemon:
                 guarded=self._settings.apply.total_loss is TotalLoss.HOLD,
                 allowed=self._world.allowed_holds(),
                 last=last,
+                memo=self._memo,
             ),
             self._world.balancer,
         )

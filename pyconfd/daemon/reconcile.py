@@ -13,6 +13,7 @@ from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
 
@@ -52,7 +53,7 @@ class Attempt:
 class Inputs:
     """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text.
 
-    ``last`` is a failure that it is too early to repeat.
+    ``last`` is a failure that it is too early to repeat. ``memo`` is that of the former translations.
     """
 
     snapshot: Snapshot
@@ -64,6 +65,7 @@ class Inputs:
     guarded: bool = True
     allowed: frozenset[str] = frozenset()
     last: Attempt | None = None
+    memo: Memo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Reconciled:
 
 def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     """Bring the balancer to what the Snapshot and the fragments ask for, or say why that cannot be."""
-    translate = arbitration.translator(inputs.snapshot, inputs.presets, inputs.options)
+    translate = arbitration.translator(inputs.snapshot, inputs.presets, inputs.options, inputs.memo)
     context = translate({})
     last = balancer.last_good()
     serving = last.generation if last else None

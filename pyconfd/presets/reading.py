@@ -105,7 +105,8 @@ class Reading:
 
     ``listeners`` are what templates will bind for these names, over TCP: objects of the cluster are to be given them,
     and presets listed later may not have them. ``templates`` came from the cluster, ``files`` go beside the
-    configuration, ``dns_names`` should point here.
+    configuration, ``dns_names`` should point here. ``memo`` is what the preset's next reading builds on, and is for
+    nobody else.
     """
 
     names: Mapping[str, Any]
@@ -115,11 +116,17 @@ class Reading:
     templates: tuple[ClusterTemplate, ...] = ()
     files: tuple[OutputFile, ...] = ()
     dns_names: tuple[str, ...] = ()
+    memo: object = field(default=None, repr=False, compare=False)
 
 
 class Preset(Protocol):
     """Reads one predecessor's annotations from a Snapshot; pure, never raises."""
 
-    def __call__(self, snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
-        """Give the reading."""
+    def __call__(
+        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None
+    ) -> Reading:
+        """Give the reading: the same one with or without ``former``, an earlier one of the same preset.
+
+        What did not change since then is not made again: it is the very object of ``former``.
+        """
         ...

@@ -6,7 +6,6 @@ it prints go straight into the text. ``{% cached for ... %}`` is a loop that mus
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from jinja2 import nodes
 from jinja2.ext import Extension
@@ -47,7 +46,13 @@ class Loops:
     """The loops of one fragment; ``changed_at`` says where some template changes given values, "" if nowhere."""
 
     def __init__(
-        self, name: str, tree: nodes.Template, *, functions: AbstractSet[str], filters: AbstractSet[str], changed_at: str
+        self,
+        name: str,
+        tree: nodes.Template,
+        *,
+        functions: AbstractSet[str],
+        filters: AbstractSet[str],
+        changed_at: str,
     ) -> None:
         self._name = name
         self._tree = tree
@@ -129,7 +134,12 @@ class Loops:
     def _turns(self, loop: nodes.For, outer: Iterable[str]) -> nodes.Expr:
         line = loop.iter.lineno
         width = len(loop.target.items) if isinstance(loop.target, nodes.Tuple) else 1
-        arguments: list[nodes.Expr] = [nodes.Const(self._number), nodes.Const(width), loop.iter, self._source(loop.iter)]
+        arguments: list[nodes.Expr] = [
+            nodes.Const(self._number),
+            nodes.Const(width),
+            loop.iter,
+            self._source(loop.iter),
+        ]
         arguments += [nodes.Name(name, "load", lineno=line) for name in outer]
         return nodes.Call(nodes.Name(TURNS, "load", lineno=line), arguments, [], None, None, lineno=line)
 
@@ -168,5 +178,3 @@ def _assigned(node: nodes.Node) -> set[str]:
             return {name if isinstance(name, str) else name[1] for name in node.names}
         case _:
             return set()
-
-

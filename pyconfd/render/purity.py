@@ -17,9 +17,37 @@ _FRESH = frozenset({"namespace", "dict"})
 """What gives a new object that only the turn itself knows."""
 
 _MUTATORS = frozenset(
-    """add append appendleft clear difference_update discard extend extendleft insert intersection_update next pop
-    popitem popleft remove reset reverse rotate send setdefault sort symmetric_difference_update throw update write
-    __delitem__ __next__ __setattr__ __setitem__""".split()
+    [
+        "add",
+        "append",
+        "appendleft",
+        "clear",
+        "difference_update",
+        "discard",
+        "extend",
+        "extendleft",
+        "insert",
+        "intersection_update",
+        "next",
+        "pop",
+        "popitem",
+        "popleft",
+        "remove",
+        "reset",
+        "reverse",
+        "rotate",
+        "send",
+        "setdefault",
+        "sort",
+        "symmetric_difference_update",
+        "throw",
+        "update",
+        "write",
+        "__delitem__",
+        "__next__",
+        "__setattr__",
+        "__setitem__",
+    ]
 )
 """Methods that change what they belong to."""
 
@@ -76,7 +104,9 @@ def change_in(tree: nodes.Node) -> int:
     allowed = {
         id(call.node)
         for call in tree.find_all(nodes.Call)
-        if isinstance(call.node, nodes.Getattr) and isinstance(call.node.node, nodes.Name) and call.node.node.name in own
+        if isinstance(call.node, nodes.Getattr)
+        and isinstance(call.node.node, nodes.Name)
+        and call.node.node.name in own
     }
     for access in tree.find_all((nodes.Getattr, nodes.Getitem)):
         if id(access) not in allowed and _attribute(access) in _MUTATORS:
@@ -142,7 +172,7 @@ class Turn:
             scope = self._statement(node, scope)
         return scope
 
-    def _statement(self, node: nodes.Node, scope: "_Scope") -> "_Scope":  # noqa: PLR0911 - one line for each kind
+    def _statement(self, node: nodes.Node, scope: "_Scope") -> "_Scope":
         match node:
             case nodes.Assign():
                 return self._assign(node, scope)
@@ -213,7 +243,9 @@ class Turn:
                 self._call(node, scope)
             case nodes.Filter():
                 if node.name not in self._filters and node.name not in JINJA_FILTERS:
-                    raise ImpurityError(node.lineno, f"the filter {node.name!r} is not known to be pure", "leave it out")
+                    raise ImpurityError(
+                        node.lineno, f"the filter {node.name!r} is not known to be pure", "leave it out"
+                    )
                 self._children(node, scope)
             case nodes.Getattr() | nodes.Getitem() if _attribute(node) in _MUTATORS:
                 message = f"changes a value that is not the loop's own: {_attribute(node)}"
@@ -250,8 +282,11 @@ class Turn:
     def _call(self, node: nodes.Call, scope: "_Scope") -> None:
         called = node.node
         match called:
-            case nodes.Name(name="map_file") if len(node.args) != 1 or node.dyn_args or node.dyn_kwargs or any(
-                argument.key == "entries" for argument in node.kwargs
+            case nodes.Name(name="map_file") if (
+                len(node.args) != 1
+                or node.dyn_args
+                or node.dyn_kwargs
+                or any(argument.key == "entries" for argument in node.kwargs)
             ):
                 remedy = "give the entries with {% do map_entry(name, key, value) %}, then write {{ map_file(name) }}"
                 raise ImpurityError(node.lineno, "calls map_file() with entries", remedy)

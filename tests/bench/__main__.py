@@ -11,6 +11,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     reading.resync_memory,
     reading.watch_event_cpu,
     presets.preset_translation,
+    presets.event_to_context,
     starting.first_configuration,
     pod_presets.pod_presets,
     rendering.rendering_in_proportion,

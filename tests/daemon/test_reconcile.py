@@ -8,6 +8,7 @@ from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Unchang
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.daemon.fakes import DATED, FIRST, TEMPLATE, FakeBalancer, cluster
@@ -270,3 +271,15 @@ def test_what_one_preset_loses_to_another_program_stops_the_next_one_neither() -
     assert "bind 127.0.0.2:6379" in (balancer.disk.conf or "")
     assert "frontend cache" not in (balancer.disk.conf or "")
     assert {refusal.ref.name for refusal in done.context.refused} == {"cache", "everywhere"}
+
+
+def test_a_memo_keeps_what_did_not_change_from_one_reconciliation_to_the_next() -> None:
+    balancer, memo = FakeBalancer(), Memo()
+    first = run(balancer, memo=memo).context.names["domains"]
+    relisted = replace(INPUTS.snapshot, services=dict(INPUTS.snapshot.services))
+    again = run(balancer, memo=memo, snapshot=relisted).context.names["domains"]
+    fresh = run(balancer, snapshot=relisted).context.names["domains"]
+    assert first
+    assert again is first
+    assert fresh == first
+    assert fresh is not first
