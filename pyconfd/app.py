@@ -29,6 +29,7 @@ from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import FragmentSet, OutputFile, Piece
 from pyconfd.model.snapshot import Resource
 from pyconfd.model.status import Phase
+from pyconfd.sandbox.accepted import AcceptedTemplates
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.sources.file import write_snapshot
 from pyconfd.sources.fragments import SettledFragments
@@ -174,6 +175,7 @@ def _daemon(
         other_problems=lambda: (*page.problems(), *targets.problems()),
         targets=targets,
         base_options=wiring.base_options(settings),
+        templates=AcceptedTemplates(settings.state_dir),
     )
     return Daemon(world, LoopSettings(wiring.apply_settings(settings), settings.presets.use, __version__, os.getpid()))
 

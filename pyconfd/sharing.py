@@ -34,6 +34,7 @@ from pyconfd.haproxy.stubs import with_stubs
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import ApiServerState, SourceHealth, Status
+from pyconfd.sandbox.accepted import AcceptedTemplates
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from pyconfd.status.logging import configure
@@ -128,6 +129,7 @@ def _producing(settings: Settings, notifier: SystemdNotifier, stack: ExitStack) 
         allowed_holds=holds.allowed,
         forget_holds=holds.forget,
         publish=StatusFile(settings.runtime_dir).update,
+        templates=AcceptedTemplates(settings.state_dir),
     )
     return Daemon(world, LoopSettings(wiring.apply_settings(settings), settings.presets.use, __version__, os.getpid()))
 

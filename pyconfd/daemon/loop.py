@@ -61,8 +61,8 @@ class Daemon:
         self._retry, self._retry_candidate, self._retry_restoring = (
             Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(3)
         )
-        self._retry_held, self._retry_contested = (
-            Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(2)
+        self._retry_held, self._retry_contested, self._retry_templates = (
+            Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(3)
         )
         self._stopping = False
         self._decided = False
@@ -120,7 +120,8 @@ class Daemon:
         return max(0.0, first - self._world.clock.monotonic())
 
     def _retries(self) -> tuple[float | None, ...]:
-        retries = (self._retry, self._retry_candidate, self._retry_held, self._retry_contested)
+        refused = (self._retry, self._retry_candidate, self._retry_templates)
+        retries = (*refused, self._retry_held, self._retry_contested)
         return tuple(retry.due_at for retry in retries)
 
     def step(self, posts: int) -> None:
@@ -201,6 +202,7 @@ class Daemon:
             self._retry_candidate.clear()
             self._retry_held.clear()
             self._retry_contested.clear()
+            self._retry_templates.clear()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
                 presets, options = self._settings.presets, self._world.base_options
                 self._world.targets.offer(registry.translate(snapshot, presets, options), guarded=True)
@@ -254,6 +256,8 @@ class Daemon:
                 guarded=self._settings.apply.total_loss is TotalLoss.HOLD,
                 allowed=self._world.allowed_holds(),
                 last=last,
+                refused=self._retry_templates.standing(began),
+                accepted=self._world.templates.known(),
             ),
             self._world.balancer,
         )
@@ -272,7 +276,9 @@ class Daemon:
             self._retry.clear()
         self._doubt(outcome)
         self._ask_again_for_ports(done)
+        self._ask_again_for_templates(done)
         if isinstance(outcome, Applied | Unchanged):
+            self._world.templates.keep(done.accepted)
             self._retry_restoring.clear()
             self._show_last_good(())
             self._fragments.proven = compiled
@@ -301,6 +307,17 @@ class Daemon:
             self._retry_contested.clear()
         elif not self._retry_contested.standing(now):
             self._retry_contested.failed(Attempt("", done.outcome), now)
+
+    def _ask_again_for_templates(self, done: Reconciled) -> None:
+        """Show templates of the cluster that are refused, and try them again: what refused them may pass."""
+        problems, now = done.template_problems, self._world.clock.monotonic()
+        self._account.problems("templates", problems)
+        standing = self._retry_templates.standing(now)
+        attempt = done.refused or Attempt("", Rejected(Step.RENDER, problems))
+        if not problems:
+            self._retry_templates.clear()
+        elif standing is None or standing.digest != attempt.digest:
+            self._retry_templates.failed(attempt, now)
 
     def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
         self._account.failure(outcome)

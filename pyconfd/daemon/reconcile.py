@@ -1,18 +1,22 @@
 """The main job, once: translate, render, guard, plan, check, apply. Read this first."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Protocol
 
 from pyconfd import guard
-from pyconfd.errors import ApplyError, RejectedInput, TransientError
-from pyconfd.model.context import Census, Context
+from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
+from pyconfd.model.context import AcceptedTemplate, Census, Context
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.reading import PresetOptions
-from pyconfd.render.engine import Renderer
+from pyconfd.render import fallback as fallbacks
+from pyconfd.render.engine import Rendered, Renderer
+from pyconfd.render.fallback import Fallback, Taken, Way
 
 SOME_DATE = "2000-01-01 00:00:00.000000"
 """Stands in for the date in comparisons while nothing serves: a failure is known again by its digest."""
@@ -50,7 +54,8 @@ class Attempt:
 class Inputs:
     """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text.
 
-    ``last`` is a failure that it is too early to repeat.
+    ``last`` is a failure that it is too early to repeat; ``refused`` is one after which templates of the cluster were
+    replaced. ``accepted`` are those that came to serve last, by name.
     """
 
     snapshot: Snapshot
@@ -62,13 +67,16 @@ class Inputs:
     guarded: bool = True
     allowed: frozenset[str] = frozenset()
     last: Attempt | None = None
+    refused: Attempt | None = None
+    accepted: Mapping[str, AcceptedTemplate] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
     """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
 
-    ``contested`` where an object did not get its port because somebody else on this host has it at present.
+    ``contested`` where an object did not get its port because somebody else on this host has it at present. ``taken``
+    says of each template of the cluster what it came to; ``refused`` is the failure after which some were replaced.
     """
 
     outcome: Outcome
@@ -76,6 +84,23 @@ class Reconciled:
     digest: str = ""
     repeated: bool = False
     contested: bool = False
+    taken: tuple[Taken, ...] = ()
+    refused: Attempt | None = None
+
+    @property
+    def accepted(self) -> tuple[AcceptedTemplate, ...]:
+        """Give the templates of the cluster to remember, once this serves."""
+        return tuple(each.accepted for each in self.taken if each.accepted is not None)
+
+    @property
+    def template_problems(self) -> tuple[Problem, ...]:
+        """Say which templates of the cluster are refused, and what serves in their place.
+
+        Where all is refused the outcome says it.
+        """
+        if isinstance(self.outcome, Rejected):
+            return ()
+        return tuple(problem for each in self.taken for problem in each.explained())
 
 
 def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
@@ -83,32 +108,85 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     context = registry.translate(inputs.snapshot, inputs.presets, inputs.options)
     last = balancer.last_good()
     serving = last.generation if last else None
+    fallback = fallbacks.known(context.templates, inputs.accepted, last.rendering if last else None)
     try:
         # With the date of what serves, so that the date alone never makes a difference.
         comparable = serving.curdate if serving else SOME_DATE
-        rendered = inputs.renderer.render(context, curdate=comparable)
+        rendered = inputs.renderer.render(context, curdate=comparable, fallback=fallback)
         differs = serving is None or serving.digest != rendered.rendering.digest
         contested = _contested_ports(rendered.rendering, context, balancer) if differs else frozenset()
         if contested:
             # Whoever asks for such a port goes without it, so that it stops nobody else.
             options = replace(inputs.options, contested_ports=contested)
             context = registry.translate(inputs.snapshot, inputs.presets, options)
-            rendered = inputs.renderer.render(context, curdate=comparable)
+            rendered = inputs.renderer.render(context, curdate=comparable, fallback=fallback)
             differs = serving is None or serving.digest != rendered.rendering.digest
         digest = rendered.rendering.digest
         if inputs.last and _stands(inputs.last, digest, differs=differs):
-            return Reconciled(inputs.last.outcome, context, digest, repeated=True, contested=bool(contested))
+            return _done(inputs.last.outcome, rendered, context, digest, repeated=True, contested=bool(contested))
         if serving and differs and inputs.guarded:
             held = guard.judge(serving.census, context.census, digest=digest, allowed=inputs.allowed)
             if held:
-                return Reconciled(held, context, digest, contested=bool(contested))
+                return _done(held, rendered, context, digest, contested=bool(contested))
         curdate = inputs.curdate if serving is None or differs else serving.curdate
         if differs and rendered.used_curdate:
-            rendered = inputs.renderer.render(context, curdate=curdate)
+            rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
     except RejectedInput as error:
         return Reconciled(Rejected(Step.RENDER, error.problems), context)
-    outcome = _apply(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
-    return Reconciled(outcome, context, digest, contested=bool(contested))
+    known = inputs.refused if inputs.refused and inputs.refused.digest == digest else None
+    outcome = (
+        known.outcome
+        if known
+        else _apply(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
+    )
+    done = _done(outcome, rendered, context, digest, contested=bool(contested))
+    return _without_blamed(done, fallback, serving, balancer, inputs) or done
+
+
+def _without_blamed(
+    done: Reconciled, fallback: Fallback, serving: Generation | None, balancer: Balancer, inputs: Inputs
+) -> Reconciled | None:
+    """Try once more without the templates of the cluster whose text was refused; None where that is of no use."""
+    outcome, context = done.outcome, done.context
+    barred = fallbacks.blamed(done.taken, outcome.problems) if isinstance(outcome, Rejected) else {}
+    if not barred:
+        return None
+    fallback = replace(fallback, barred=barred)
+    curdate = serving.curdate if serving else SOME_DATE
+    try:
+        rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
+        digest = rendered.rendering.digest
+        if serving is None or serving.digest != digest:
+            curdate = inputs.curdate
+            if rendered.used_curdate:
+                rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
+    except RejectedInput:
+        return None
+    second = _apply(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
+    if isinstance(second, Rejected):
+        return None
+    attempt = Attempt(done.digest, outcome)
+    return replace(_done(second, rendered, context, digest, contested=done.contested), refused=attempt)
+
+
+def _done(
+    outcome: Outcome,
+    rendered: Rendered,
+    context: Context,
+    digest: str,
+    *,
+    repeated: bool = False,
+    contested: bool = False,
+) -> Reconciled:
+    """Put together what is told; templates of the cluster that are refused are among the refused objects."""
+    taken = rendered.taken
+    refused = [each.refusal() for each in taken if each.way is not Way.OWN]
+    context = replace(context, refused=tuple(sorted({*context.refused, *refused}))) if refused else context
+    if isinstance(outcome, Rejected):
+        # What is missing because of a template that was left out would be a riddle without that template's problem.
+        first = [problem for each in taken if each.way is not Way.OWN for problem in each.problems]
+        outcome = replace(outcome, problems=tuple(dict.fromkeys((*first, *outcome.problems))))
+    return Reconciled(outcome, context, digest, repeated, contested, taken)
 
 
 def _contested_ports(rendering: Rendering, context: Context, balancer: Balancer) -> frozenset[int]:

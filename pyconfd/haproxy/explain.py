@@ -90,6 +90,7 @@ class _Text:
             self.place(number) if line else "haproxy.cfg",
             f"{told}: {shown}" if shown and shown not in told else told,
             self._remedy(message, line, number),
+            self.rendering.place_of(number)[0] if line else "",
         )
 
     def place(self, number: int) -> str:

@@ -97,4 +97,5 @@ def _problem(piece: Piece, findings: list[_Finding]) -> Problem:
         f"{piece.fragment} {rendered}line {first.line}",
         f"HAProxy {version} removed '{first.directive}': {shown}{more}",
         str(first.replacement),
+        piece=piece.fragment,
     )

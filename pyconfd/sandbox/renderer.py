@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -25,6 +26,9 @@ _ROOT = str(Path(__file__).parents[2])
 _HEAD = 4
 _START_S = 30.0
 """Starting Python on a busy machine is no fault of the template."""
+_REST = 12
+"""How many times its limit a template rests that used it up: it may cost a twelfth of the time, not all of it."""
+_MOST_REMEMBERED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,14 @@ class Limits:
     timeout_s: float = 5.0
     memory_bytes: int = 512 * 1024 * 1024
     output_bytes: int = 16 * 1024 * 1024
+
+
+class _LimitError(Exception):
+    """The template used more than it may, which costs as much each time."""
+
+    def __init__(self, rejected: RejectedInput) -> None:
+        self.rejected = rejected
+        super().__init__(str(rejected))
 
 
 class TemplateProcess:
@@ -47,11 +59,15 @@ class TemplateProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
-        self._last: tuple[bytes, str] | None = None
+        self._last: dict[tuple[str, str], tuple[bytes, str]] = {}
+        self._resting: dict[tuple[str, str], tuple[float, RejectedInput]] = {}
         self.started = 0
 
     def render(self, template: ClusterTemplate) -> str:
-        """Give the text; the same request as the last one is not rendered again.
+        """Give the text; the same request as the last one with this template is not rendered again.
+
+        A template that used more than it may is not tried again for a while, whatever the values: everything else
+        waits for it meanwhile.
 
         Raises:
             RejectedInput: the template fails, uses more than it may, or its process cannot be started.
@@ -65,15 +81,31 @@ class TemplateProcess:
                 self._limits.output_bytes,
             )
         )
+        source = template.name, template.text
         with self._lock:
-            if self._last is not None and self._last[0] == request:
-                return self._last[1]
-            answer = self._ask(template.name, request)
+            last = self._last.pop(source, None)
+            if last is not None and last[0] == request:
+                self._last[source] = last
+                return last[1]
+            self._refuse_while_resting(source)
+            try:
+                answer = self._ask(template.name, request)
+            except _LimitError as error:
+                self._resting[source] = time.monotonic() + _REST * self._limits.timeout_s, error.rejected
+                _bound(self._resting)
+                raise error.rejected from error
             if answer.text is None:
                 place = f"{template.name} line {answer.line}" if answer.line else template.name
                 raise RejectedInput(Problem(place, answer.message, "correct the template"), step=Step.RENDER)
-            self._last = (request, answer.text)
+            self._last[source] = (request, answer.text)
+            _bound(self._last)
             return answer.text
+
+    def _refuse_while_resting(self, source: tuple[str, str]) -> None:
+        until, rejected = self._resting.get(source, (0.0, None))
+        if rejected is not None and time.monotonic() < until:
+            raise RejectedInput(*rejected.problems, step=rejected.step)
+        self._resting.pop(source, None)
 
     def close(self) -> None:
         """End the process."""
@@ -88,17 +120,17 @@ class TemplateProcess:
             answer = msgspec.json.decode(body, type=Answer)
         except TimeoutError:
             self._end()
-            raise self._rejected(name, f"the template takes longer than {self._limits.timeout_s:g} s") from None
+            raise self._beyond(name, f"the template takes longer than {self._limits.timeout_s:g} s") from None
         except (OSError, EOFError, msgspec.DecodeError):
             self._end()
-            raise self._rejected(name, "the template used more memory or processor time than it may") from None
+            raise self._beyond(name, "the template used more memory or processor time than it may") from None
         self._fresh = False
         return answer
 
     @staticmethod
-    def _rejected(name: str, message: str) -> RejectedInput:
+    def _beyond(name: str, message: str) -> _LimitError:
         remedy = "make it simpler, or raise the limits in the section cluster_templates"
-        return RejectedInput(Problem(name, message, remedy), step=Step.RENDER)
+        return _LimitError(RejectedInput(Problem(name, message, remedy), step=Step.RENDER))
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None:
@@ -130,6 +162,12 @@ class TemplateProcess:
                     stream.close()
         process.kill()
         process.wait()
+
+
+def _bound(remembered: dict[tuple[str, str], Any]) -> None:
+    """Forget the oldest: templates change, and a process lives long."""
+    while len(remembered) > _MOST_REMEMBERED:
+        del remembered[next(iter(remembered))]
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, deadline_s: float, most_bytes: int) -> bytes:
