@@ -182,10 +182,10 @@ def _done(
     taken = rendered.taken
     refused = [each.refusal() for each in taken if each.way is not Way.OWN]
     context = replace(context, refused=tuple(sorted({*context.refused, *refused}))) if refused else context
-    if isinstance(outcome, Rejected):
+    problems = [problem for each in taken if each.way is not Way.OWN for problem in each.problems]
+    if problems and isinstance(outcome, Rejected):
         # What is missing because of a template that was left out would be a riddle without that template's problem.
-        first = [problem for each in taken if each.way is not Way.OWN for problem in each.problems]
-        outcome = replace(outcome, problems=tuple(dict.fromkeys((*first, *outcome.problems))))
+        outcome = replace(outcome, problems=tuple(dict.fromkeys((*problems, *outcome.problems))))
     return Reconciled(outcome, context, digest, repeated, contested, taken)
 
 

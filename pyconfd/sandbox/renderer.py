@@ -26,8 +26,8 @@ _ROOT = str(Path(__file__).parents[2])
 _HEAD = 4
 _START_S = 30.0
 """Starting Python on a busy machine is no fault of the template."""
-_REST = 12
-"""How many times its limit a template rests that used it up: it may cost a twelfth of the time, not all of it."""
+_MOST_REST = 12
+"""How many times its limit a template rests that uses it up again and again: it may cost a twelfth of all time."""
 _MOST_REMEMBERED = 8
 
 
@@ -38,6 +38,13 @@ class Limits:
     timeout_s: float = 5.0
     memory_bytes: int = 512 * 1024 * 1024
     output_bytes: int = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    until: float
+    rest_s: float
+    rejected: RejectedInput
 
 
 class _LimitError(Exception):
@@ -60,7 +67,7 @@ class TemplateProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
         self._last: dict[tuple[str, str], tuple[bytes, str]] = {}
-        self._resting: dict[tuple[str, str], tuple[float, RejectedInput]] = {}
+        self._resting: dict[tuple[str, str], _Rest] = {}
         self.started = 0
 
     def render(self, template: ClusterTemplate) -> str:
@@ -88,12 +95,13 @@ class TemplateProcess:
                 self._last[source] = last
                 return last[1]
             self._refuse_while_resting(source)
+            began = time.monotonic()
             try:
                 answer = self._ask(template.name, request)
             except _LimitError as error:
-                self._resting[source] = time.monotonic() + _REST * self._limits.timeout_s, error.rejected
-                _bound(self._resting)
+                self._rest(source, error.rejected, time.monotonic() - began)
                 raise error.rejected from error
+            self._resting.pop(source, None)
             if answer.text is None:
                 place = f"{template.name} line {answer.line}" if answer.line else template.name
                 raise RejectedInput(Problem(place, answer.message, "correct the template"), step=Step.RENDER)
@@ -102,10 +110,17 @@ class TemplateProcess:
             return answer.text
 
     def _refuse_while_resting(self, source: tuple[str, str]) -> None:
-        until, rejected = self._resting.get(source, (0.0, None))
-        if rejected is not None and time.monotonic() < until:
-            raise RejectedInput(*rejected.problems, step=rejected.step)
-        self._resting.pop(source, None)
+        rest = self._resting.get(source)
+        if rest is not None and time.monotonic() < rest.until:
+            raise RejectedInput(*rest.rejected.problems, step=rest.rejected.step)
+
+    def _rest(self, source: tuple[str, str], rejected: RejectedInput, took_s: float) -> None:
+        if took_s < self._limits.timeout_s / 2:
+            return  # the process died of something else, and trying again costs nothing
+        former = self._resting.pop(source, None)
+        rest_s = min(former.rest_s * 2 if former else self._limits.timeout_s, _MOST_REST * self._limits.timeout_s)
+        self._resting[source] = _Rest(time.monotonic() + rest_s, rest_s, rejected)
+        _bound(self._resting)
 
     def close(self) -> None:
         """End the process."""
@@ -118,19 +133,13 @@ class TemplateProcess:
         try:
             body = _exchange(process, request, deadline_s, self._limits.output_bytes * 6 + 4096)
             answer = msgspec.json.decode(body, type=Answer)
-        except TimeoutError:
+        except (OSError, EOFError, msgspec.DecodeError):  # TimeoutError is an OSError
             self._end()
-            raise self._beyond(name, f"the template takes longer than {self._limits.timeout_s:g} s") from None
-        except (OSError, EOFError, msgspec.DecodeError):
-            self._end()
-            raise self._beyond(name, "the template used more memory or processor time than it may") from None
+            message = f"the template takes longer than {self._limits.timeout_s:g} s, or more memory than it may have"
+            remedy = "make it simpler, or raise the limits in the section cluster_templates"
+            raise _LimitError(RejectedInput(Problem(name, message, remedy), step=Step.RENDER)) from None
         self._fresh = False
         return answer
-
-    @staticmethod
-    def _beyond(name: str, message: str) -> _LimitError:
-        remedy = "make it simpler, or raise the limits in the section cluster_templates"
-        return _LimitError(RejectedInput(Problem(name, message, remedy), step=Step.RENDER))
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None:
