@@ -137,20 +137,27 @@ def _files_dir(settings: Settings) -> str:
     return files_dir_of(settings.haproxy)
 
 
+_MOST_NOTED = 8
+
+
 class ClusterTemplates:
     """Renders templates from the cluster in a process of their own, and lets through what is allowed."""
 
     def __init__(self, limits: Limits, boundaries: allowed.Boundaries) -> None:
         self._process = TemplateProcess(limits)
         self._boundaries = boundaries
-        self._notes: dict[str, tuple[Problem, ...]] = {}
+        self._notes: dict[tuple[str, str], tuple[Problem, ...]] = {}
         atexit.register(self.close)
 
     def render(self, template: ClusterTemplate) -> str:
         """Give the text; raises RejectedInput. What was changed in it is logged once."""
         judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
-        if self._notes.get(template.name, ()) != judged.notes:
-            self._notes[template.name] = judged.notes
+        source = template.name, template.text  # a refused one and the one before it are rendered in turn
+        if self._notes.get(source, ()) != judged.notes:
+            self._notes.pop(source, None)
+            self._notes[source] = judged.notes
+            while len(self._notes) > _MOST_NOTED:
+                del self._notes[next(iter(self._notes))]
             for note in judged.notes:
                 log.warning("cluster_template.adjusted", place=note.place, note=note.message)
         return judged.text

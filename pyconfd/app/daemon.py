@@ -13,6 +13,7 @@ from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.ports import RestoringBalancer, Source, World
 from pyconfd.errors import PyconfdError
 from pyconfd.model.rendering import FragmentSet
+from pyconfd.sandbox.accepted import AcceptedTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.sources.fragments import SettledFragments
 from pyconfd.targets.worker import Targets
@@ -58,6 +59,7 @@ def cluster_loop(
         other_problems=lambda: (*around.page.problems(), *targets.problems()),
         targets=targets,
         base_options=wiring.base_options(settings),
+        templates=AcceptedTemplates(settings.state_dir),
     )
     return Daemon(world, LoopSettings(wiring.apply_settings(settings), settings.presets.use, __version__, os.getpid()))
 

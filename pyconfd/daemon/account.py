@@ -10,8 +10,8 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Applied, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.status import Phase, SourceHealth, Status
 
-Topic = Literal["outcome", "candidate", "fragments", "last_good", "other"]
-_TOPICS: tuple[Topic, ...] = ("outcome", "candidate", "fragments", "last_good", "other")
+Topic = Literal["outcome", "candidate", "fragments", "templates", "last_good", "other"]
+_TOPICS: tuple[Topic, ...] = ("outcome", "candidate", "fragments", "templates", "last_good", "other")
 """In the order in which their problems are shown."""
 
 
@@ -118,11 +118,13 @@ class Account:
                 self._put(replace(status, phase=Phase.FAILED, hold_id="", problems=shown))
 
     def _serving(self, status: Status, generation: Generation, *, verified: bool) -> None:
-        """All is well, unless newer fragments wait to be mended."""
+        """All is well, unless newer fragments or templates of the cluster wait to be mended."""
         phase = Phase.SERVING
         if self._candidate:
             phase = Phase.REJECTED if isinstance(self._candidate, Rejected) else Phase.FAILED
-        waits = bool(self._candidate or self._problems.get("fragments"))
+        elif self._problems.get("templates"):
+            phase = Phase.REJECTED
+        waits = bool(self._candidate or self._problems.get("fragments") or self._problems.get("templates"))
         self._put(
             replace(
                 status,

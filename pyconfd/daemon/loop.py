@@ -56,9 +56,14 @@ class Daemon:
         self._fragments = LiveFragments(world.read_fragments, world.make_renderer, world.preset_options)
         self._journal = Journal()
         self._memo = Memo()
-        self._retry, self._retry_candidate, self._retry_held, self._retry_contested, restoring = (
-            Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(5)
-        )
+        (
+            self._retry,
+            self._retry_candidate,
+            self._retry_held,
+            self._retry_contested,
+            self._retry_templates,
+            restoring,
+        ) = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(6))
         self._decided = False
         self._waits_for_start = False
         started, now = world.clock.now(), world.clock.monotonic()
@@ -93,7 +98,8 @@ class Daemon:
         return max(0.0, first - self._world.clock.monotonic())
 
     def _retries(self) -> tuple[float | None, ...]:
-        retries = (self._retry, self._retry_candidate, self._retry_held, self._retry_contested)
+        refused = (self._retry, self._retry_candidate, self._retry_templates)
+        retries = (*refused, self._retry_held, self._retry_contested)
         return tuple(retry.due_at for retry in retries)
 
     def step(self, posts: int) -> None:
@@ -161,6 +167,7 @@ class Daemon:
             self._retry_candidate.clear()
             self._retry_held.clear()
             self._retry_contested.clear()
+            self._retry_templates.clear()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
                 presets, options = self._settings.presets, self._world.base_options
                 self._world.targets.offer(registry.translate(snapshot, presets, options, self._memo), guarded=True)
@@ -215,6 +222,8 @@ class Daemon:
                 allowed=self._world.allowed_holds(),
                 last=last,
                 memo=self._memo,
+                refused=self._retry_templates.standing(began),
+                accepted=self._world.templates.known(),
             ),
             self._world.balancer,
         )
@@ -233,7 +242,9 @@ class Daemon:
             self._retry.clear()
         self._doubt(outcome)
         self._ask_again_for_ports(done)
+        self._ask_again_for_templates(done)
         if isinstance(outcome, Applied | Unchanged):
+            self._world.templates.keep(done.accepted)
             self._last_good.replaced()
             self._fragments.proven = compiled
             if compiled is self._fragments.newest:
@@ -261,6 +272,17 @@ class Daemon:
             self._retry_contested.clear()
         elif not self._retry_contested.standing(now):
             self._retry_contested.failed(Attempt(None, done.outcome), now)
+
+    def _ask_again_for_templates(self, done: Reconciled) -> None:
+        """Show templates of the cluster that are refused, and try them again: what refused them may pass."""
+        problems, now = done.template_problems, self._world.clock.monotonic()
+        self._account.problems("templates", problems)
+        standing = self._retry_templates.standing(now)
+        attempt = done.refused or Attempt(None, Rejected(Step.RENDER, problems))
+        if not problems:
+            self._retry_templates.clear()
+        elif standing is None or standing.rendering is not attempt.rendering:
+            self._retry_templates.failed(attempt, now)
 
     def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
         self._account.failure(outcome)

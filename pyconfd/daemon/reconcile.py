@@ -1,13 +1,14 @@
 """The main job, once: translate, render, guard, plan, check, apply. Read this first."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Protocol
 
 from pyconfd import guard
 from pyconfd.daemon import arbitration
-from pyconfd.errors import ApplyError, RejectedInput, TransientError
-from pyconfd.model.context import Census, Context
+from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
+from pyconfd.model.context import AcceptedTemplate, Census, Context
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
@@ -15,7 +16,9 @@ from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
-from pyconfd.render.engine import Renderer
+from pyconfd.render import fallback as fallbacks
+from pyconfd.render.engine import Rendered, Renderer
+from pyconfd.render.fallback import Fallback, Taken, Way
 
 SOME_DATE = "2000-01-01 00:00:00.000000"
 """Stands in for the date in comparisons while nothing serves: a failure is known again by its rendering."""
@@ -48,12 +51,17 @@ class Attempt:
     rendering: Rendering | None
     outcome: Outcome
 
+    def is_about(self, rendering: Rendering) -> bool:
+        """Tell whether it was this that failed."""
+        return self.rendering is not None and self.rendering.same_as(rendering)
+
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text.
 
-    ``last`` is a failure that it is too early to repeat. ``memo`` is that of the former translations.
+    ``last`` is a failure that it is too early to repeat; ``refused`` is one after which templates of the cluster were
+    replaced. ``accepted`` are those that came to serve last, by name. ``memo`` is that of the former translations.
     """
 
     snapshot: Snapshot
@@ -66,6 +74,8 @@ class Inputs:
     allowed: frozenset[str] = frozenset()
     last: Attempt | None = None
     memo: Memo | None = None
+    refused: Attempt | None = None
+    accepted: Mapping[str, AcceptedTemplate] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,8 @@ class Reconciled:
     """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
 
     ``rendering`` is what was to serve, None where there was none; ``contested`` where an object did not get what it
-    asked for because somebody else on this host has it at present.
+    asked for because somebody else on this host has it at present. ``taken`` says of each template of the
+    cluster what it came to; ``refused`` is the failure after which some were replaced.
     """
 
     outcome: Outcome
@@ -81,6 +92,23 @@ class Reconciled:
     rendering: Rendering | None = None
     repeated: bool = False
     contested: bool = False
+    taken: tuple[Taken, ...] = ()
+    refused: Attempt | None = None
+
+    @property
+    def accepted(self) -> tuple[AcceptedTemplate, ...]:
+        """Give the templates of the cluster to remember, once this serves."""
+        return tuple(each.accepted for each in self.taken if each.accepted is not None)
+
+    @property
+    def template_problems(self) -> tuple[Problem, ...]:
+        """Say which templates of the cluster are refused, and what serves in their place.
+
+        Where all is refused the outcome says it.
+        """
+        if isinstance(self.outcome, Rejected):
+            return ()
+        return tuple(problem for each in self.taken for problem in each.explained())
 
 
 def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
@@ -89,13 +117,14 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     context = translate({})
     last = balancer.last_good()
     serving = last.generation if last else None
+    fallback = fallbacks.known(context.templates, inputs.accepted, last.rendering if last else None)
     try:
         # With the date of what serves, so that the date alone never makes a difference.
         comparable = serving.curdate if serving else SOME_DATE
         settled = arbitration.settle(
             context,
             translate,
-            render=lambda each: inputs.renderer.render(each, curdate=comparable),
+            render=lambda each: inputs.renderer.render(each, curdate=comparable, fallback=fallback),
             contested=balancer.contested,
             serves=lambda each: last is not None and last.gives(each),
             presets=len(inputs.presets),
@@ -104,18 +133,69 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
         rendering = rendered.rendering
         differs = last is None or not last.gives(rendering)
         if inputs.last and _stands(inputs.last, rendering, differs=differs):
-            return Reconciled(inputs.last.outcome, context, rendering, repeated=True, contested=contested)
+            return _done(inputs.last.outcome, rendered, context, repeated=True, contested=contested)
         if serving and differs and inputs.guarded:
             held = guard.judge(serving.census, context.census, rendering=rendering, allowed=inputs.allowed)
             if held:
-                return Reconciled(held, context, rendering, contested=contested)
+                return _done(held, rendered, context, contested=contested)
         curdate = inputs.curdate if serving is None or differs else serving.curdate
         if differs and rendered.used_curdate:
-            rendered = inputs.renderer.render(context, curdate=curdate)
+            rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
     except RejectedInput as error:
         return Reconciled(Rejected(Step.RENDER, error.problems), context)
-    outcome = serve(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
-    return Reconciled(outcome, context, rendering, contested=contested)
+    known = inputs.refused if inputs.refused and inputs.refused.is_about(rendering) else None
+    outcome = (
+        known.outcome
+        if known
+        else serve(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
+    )
+    done = replace(_done(outcome, rendered, context, contested=contested), rendering=rendering)
+    return _without_blamed(done, fallback, serving, balancer, inputs) or done
+
+
+def _without_blamed(
+    done: Reconciled, fallback: Fallback, serving: Generation | None, balancer: Balancer, inputs: Inputs
+) -> Reconciled | None:
+    """Try once more without the templates of the cluster whose text was refused; None where that is of no use."""
+    outcome, context = done.outcome, done.context
+    barred = fallbacks.blamed(done.taken, outcome.problems) if isinstance(outcome, Rejected) else {}
+    if not barred:
+        return None
+    fallback = replace(fallback, barred=barred)
+    curdate = serving.curdate if serving else SOME_DATE
+    try:
+        rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
+        last = balancer.last_good()
+        if last is None or not last.gives(rendered.rendering):
+            curdate = inputs.curdate
+            if rendered.used_curdate:
+                rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
+    except RejectedInput:
+        return None
+    second = serve(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
+    if isinstance(second, Rejected):
+        return None
+    attempt = Attempt(done.rendering, outcome)
+    return replace(_done(second, rendered, context, contested=done.contested), refused=attempt)
+
+
+def _done(
+    outcome: Outcome,
+    rendered: Rendered,
+    context: Context,
+    *,
+    repeated: bool = False,
+    contested: bool = False,
+) -> Reconciled:
+    """Put together what is told; templates of the cluster that are refused are among the refused objects."""
+    taken = rendered.taken
+    refused = [each.refusal() for each in taken if each.way is not Way.OWN]
+    context = replace(context, refused=tuple(sorted({*context.refused, *refused}))) if refused else context
+    problems = [problem for each in taken if each.way is not Way.OWN for problem in each.problems]
+    if problems and isinstance(outcome, Rejected):
+        # What is missing because of a template that was left out would be a riddle without that template's problem.
+        outcome = replace(outcome, problems=tuple(dict.fromkeys((*problems, *outcome.problems))))
+    return Reconciled(outcome, context, rendered.rendering, repeated, contested, taken)
 
 
 def _stands(last: Attempt, rendering: Rendering, *, differs: bool) -> bool:
@@ -126,7 +206,7 @@ def _stands(last: Attempt, rendering: Rendering, *, differs: bool) -> bool:
     """
     if differs and isinstance(last.outcome, Failed):
         return True
-    return last.rendering is not None and last.rendering.same_as(rendering)
+    return last.is_about(rendering)
 
 
 def serve(

@@ -84,7 +84,7 @@ def judge(
             continue
         place = _place(bind, place_of)
         for message, remedy in _faults(bind, sockets, facts, may_bind_low_ports=may_bind_low_ports):
-            problems.append(Problem(place, f"{bind.text} of {bind.proxy}: {message}", remedy))
+            problems.append(Problem(place, f"{bind.text} of {bind.proxy}: {message}", remedy, place_of(bind.number)[0]))
     return tuple(problems)
 
 
@@ -172,6 +172,7 @@ def _shared(binds: Sequence[Bind], place_of: Callable[[int], tuple[str, int]]) -
             f"{later.text} of {later.proxy} is also bound by {earlier.proxy} ({_place(earlier, place_of)}): "
             "connections would go to either at random",
             "give one of them another address or port, or join them in one frontend",
+            place_of(later.number)[0],
         )
 
 

@@ -24,6 +24,7 @@ class RefusalReason(StrEnum):
     NO_SUCH_ADDRESS = "no_such_address"
     NO_CERTIFICATE = "no_certificate"
     UNREADABLE = "unreadable"
+    BAD_TEMPLATE = "bad_template"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,18 +49,36 @@ class Census:
     total: int = 0
 
 
+_NO_OBJECT = ObjectRef("", "", "")
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterTemplate:
     """A template that the cluster supplied; what it renders to is never trusted as configuration.
 
     ``name`` is that of its piece (``configmap lb/config``), ``names`` are all that it sees: plain data fit for JSON.
-    ``required`` maps a name without a value to what to do about it: to print that one is an error.
+    ``required`` maps a name without a value to what to do about it: to print that one is an error. It stands in
+    ``field`` of the object ``ref``.
     """
 
     name: str
     text: str
     names: Mapping[str, Any] = field(repr=False)
     required: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    ref: ObjectRef = _NO_OBJECT
+    field: str = "template"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedTemplate:
+    """A template of the cluster that came to serve, and what it rendered to last; both may hold passwords.
+
+    ``source`` is None where only the text is known.
+    """
+
+    name: str
+    source: str | None = field(repr=False)
+    text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

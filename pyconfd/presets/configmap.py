@@ -109,7 +109,9 @@ def _updated(memo: _Memo, reader: _Reader) -> _Memo:
 def _template(reader: _Reader, names: Mapping[str, Any], required: Mapping[str, str]) -> Iterator[ClusterTemplate]:
     own = reader.options
     if own.template_key in (data := reader.data(own.config)):
-        yield ClusterTemplate(f"configmap {own.namespace}/{own.config}", data[own.template_key], names, required)
+        ref = ObjectRef("ConfigMap", own.namespace, own.config, reader.snapshot.cluster)
+        place = f"configmap {own.namespace}/{own.config}"
+        yield ClusterTemplate(place, data[own.template_key], names, required, ref, own.template_key)
         return
     detail = f"there is no ConfigMap {own.config} with the key {own.template_key}, so nothing is served from it"
     reader.refuse(("ConfigMap", own.config), own.template_key, "", RefusalReason.INCOMPLETE, detail)

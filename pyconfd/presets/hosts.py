@@ -78,7 +78,8 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
         dns_names = _dns_names(balancer, refused)
         if CONFIG in balancer.annotations:
             place = f"{balancer.ref.kind.lower()} {balancer.ref.namespace}/{balancer.ref.name}"
-            templates = (ClusterTemplate(place, balancer.annotations[CONFIG], names),)
+            text = balancer.annotations[CONFIG]
+            templates = (ClusterTemplate(place, text, names, ref=balancer.ref, field=f"annotation {CONFIG}"),)
         else:
             detail = f"it has no annotation {CONFIG}, so nothing is served from it"
             refused.append(Refusal(balancer.ref, f"annotation {CONFIG}", "", RefusalReason.INCOMPLETE, detail))

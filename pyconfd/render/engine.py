@@ -16,6 +16,7 @@ from pyconfd.render import cached, filters, lists, purity
 from pyconfd.render.blame import runtime_problem, syntax_problem
 from pyconfd.render.declared import Declarations
 from pyconfd.render.entries import MapMemory
+from pyconfd.render.fallback import Fallback, Taken, Way, take
 from pyconfd.render.go_values import GO
 from pyconfd.render.invalid import InvalidValueError, shown
 from pyconfd.render.memo import FragmentMemory, Memo, Sources
@@ -86,10 +87,14 @@ class RenderOptions:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """``used_curdate`` tells that a template read ``extra.curdate``: then the text changes with the time of day."""
+    """``used_curdate`` tells that a template read ``extra.curdate``: then the text changes with the time of day.
+
+    ``taken`` says of each template of the cluster what it came to.
+    """
 
     rendering: Rendering
     used_curdate: bool
+    taken: tuple[Taken, ...] = ()
 
 
 def _no_cluster_templates(template: ClusterTemplate) -> str:
@@ -144,16 +149,18 @@ class Renderer:
         self._templates[fragment.name] = Template.from_code(environment, code, environment.make_globals(None))
         return problems
 
-    def render(self, context: Context, *, curdate: str) -> Rendered:
+    def render(self, context: Context, *, curdate: str, fallback: Fallback | None = None) -> Rendered:
         """Render every fragment, then every template that the cluster supplied.
 
         A piece ends with exactly one newline, or is empty. Templates see the names of ``context``, ``vars``,
         ``extra.curdate`` (the text ``curdate``), ``map_file``, ``map_entry``, ``certificate_file``, FILTERS and
         FUNCTIONS. What was rendered before is used again where a loop meets the same objects, so a value that was given
-        once is never changed afterwards, only replaced.
+        once is never changed afterwards, only replaced. With a ``fallback`` a template of the cluster that fails is
+        replaced by what was accepted before, or left out.
 
         Raises:
-            RejectedInput: templates fail; carries one problem for each of them.
+            RejectedInput: templates fail; carries one problem for each of them. Templates of the cluster only where
+                they may not be replaced, or where nothing else would be left.
 
         """
         declarations = Declarations(self._options.files_dir)
@@ -190,11 +197,15 @@ class Renderer:
             pieces.append(piece)
         sources.close()
         self._memory = memory
+        taken = []
         for template in context.templates:
             try:
-                pieces.append(Piece(template.name, _ended(self._cluster_templates(template))))
+                taken.append(self._taken(template, fallback))
             except RejectedInput as error:
                 problems.extend(error.problems)
+        pieces += [Piece(each.template.name, each.text) for each in taken if each.text is not None]
+        if not any(any(piece.blocks) for piece in pieces):
+            problems.extend(problem for each in taken if each.way is Way.LEFT_OUT for problem in each.problems)
         declared, maps, incomplete = declarations.finished(self._maps)
         files, clashes = _merged(declared, context.files)
         # Where a fragment failed, what it would have declared is missing: that is no problem of its own.
@@ -202,7 +213,15 @@ class Renderer:
         if problems:
             raise RejectedInput(*problems)
         self._maps = maps
-        return Rendered(Rendering(tuple(pieces), files), extra.curdate_was_read)
+        return Rendered(Rendering(tuple(pieces), files), extra.curdate_was_read, tuple(taken))
+
+    def _taken(self, template: ClusterTemplate, fallback: Fallback | None) -> Taken:
+        def render(source: ClusterTemplate) -> str:
+            return _ended(self._cluster_templates(source))
+
+        if fallback is None:
+            return Taken(template, Way.OWN, render(template), None)
+        return take(template, render, fallback)
 
     def _parts(self, fragment: Fragment, names: dict[str, Any]) -> Iterable[str]:
         if not fragment.is_template:
