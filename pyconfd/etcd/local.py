@@ -10,6 +10,7 @@ from pyconfd.etcd.publication import Published, PublishedFile, public_part
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
+_LISTS = re.compile(r"""[ \t]crt-list[ \t]+["']?([^\s"']+)""")
 _OWN_PIECE = "certificates of this machine"
 
 
@@ -33,7 +34,12 @@ def localise(published: Published, files_dir: str, read: Callable[[str], bytes] 
     note = _certificates(published.certificates, paths, read or _read)
     if note:
         pieces.append(Piece(_OWN_PIECE, note))
-    maps = sorted(OutputFile(file.kind, paths[file.path], file.content) for file in published.maps)
+    # A list of certificates holds paths, too.
+    lists = {path for piece in published.pieces for path in _LISTS.findall(piece.text)}
+    maps = [
+        OutputFile(file.kind, paths[file.path], move(file.content) if file.path in lists else file.content)
+        for file in published.maps
+    ]
     return Rendering(tuple(pieces), tuple(sorted(maps, key=lambda file: file.path)))
 
 
@@ -53,7 +59,7 @@ def _mover(paths: Mapping[str, str]) -> Callable[[str], str]:
     longest_first = sorted(moved, key=len, reverse=True)
     # A path ends where a word of the configuration ends, or an argument of map(...).
     pattern = re.compile(
-        rf"(?<![\w./@-])({'|'.join(map(re.escape, longest_first))})(?=/?(?:[\s\"',)]|$))", re.MULTILINE
+        rf"(?<![\w./@-])({'|'.join(map(re.escape, longest_first))})(?=/?(?:[\s\"',)\]]|$))", re.MULTILINE
     )
     return lambda text: pattern.sub(lambda found: moved[found[1]], text)
 

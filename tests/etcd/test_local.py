@@ -53,3 +53,20 @@ def test_a_missing_certificate_is_named() -> None:
 
     with pytest.raises(RejectedInput, match=r"/own/certs/shop\.pem"):
         localise(published(), "/own", absent)
+
+
+def test_paths_in_a_list_of_certificates_move_too() -> None:
+    text = "bind :443 ssl crt-list /p/files/maps/certs.map\n"
+    lines = "/p/files/certs/shop.pem [ca-file /p/files/certs/ca.pem] shop.example.com\n/etc/other.pem\n"
+    files = (
+        OutputFile(FileKind.CERTIFICATE, "/p/files/certs/ca.pem", CERTIFICATE),
+        OutputFile(FileKind.CERTIFICATE, "/p/files/certs/shop.pem", CERTIFICATE + KEY),
+        OutputFile(FileKind.MAP, "/p/files/maps/certs.map", lines),
+        OutputFile(FileKind.MAP, "/p/files/maps/other.map", lines),
+    )
+    packed = pack(Rendering((Piece("01.conf", text),), files), "/p/files")
+    content = write_pointer(packed, number=1, producer=Producer("p", "1"), created=1.0)
+    rendering = localise(unpack(read_pointer(content), packed.chunks), "/own", lambda path: CERTIFICATE.encode())
+    moved, other = (file.content for file in rendering.files)
+    assert moved == "/own/certs/shop.pem [ca-file /own/certs/ca.pem] shop.example.com\n/etc/other.pem\n"
+    assert other == lines, "what a map holds is a value"
