@@ -92,12 +92,12 @@ def publish_once(settings: Settings) -> str:
             raise TransientError(Problem("etcd", f"the producer {standing.holder} publishes", remedy))
         last = balancer.last_good()
         serving = last.generation if last else None
-        once = wiring.render_once(settings, (), serving.curdate if serving else None)
+        once = wiring.render_once(settings, (), serving.curdate if serving else None, serves_here=False)
         plan = balancer.plan(once.rendered.rendering)
         if isinstance(plan, Noop) and serving:
             return f"Generation {serving.number} says all of it already; nothing was written."
         if serving and once.rendered.used_curdate:
-            once = wiring.render_once(settings, (), None)
+            once = wiring.render_once(settings, (), None, serves_here=False)
         rendering, census = once.rendered.rendering, once.context.census
         if serving and settings.apply.total_loss is TotalLoss.HOLD:
             held = guard.judge(serving.census, census, digest=rendering.digest, allowed=frozenset())

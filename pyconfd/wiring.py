@@ -310,22 +310,29 @@ class Once:
     notes: tuple[str, ...]
 
 
-def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[Snapshot, tuple[Refusal, ...]]:
+def snapshot_once(
+    settings: Settings, snapshot_files: tuple[str, ...], *, serves_here: bool = True
+) -> tuple[Snapshot, tuple[Refusal, ...]]:
     """Read files, or the cluster; raises ConfigurationError or TransientError.
 
-    Files are read anywhere, so nothing is judged by this host then.
+    Files are read anywhere, and what is published serves elsewhere: nothing is judged by this host then.
     """
     if snapshot_files:
         return read_snapshot(snapshot_files)
     snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S, named=named(settings))
-    return replace(snapshot, host=HostReader(settings).read()), refused
+    return replace(snapshot, host=HostReader(settings).read()) if serves_here else snapshot, refused
 
 
-def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None) -> Once:
-    """Render once; ``curdate`` None is now. Raises any of the error tree."""
+def render_once(
+    settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None, *, serves_here: bool = True
+) -> Once:
+    """Render once; ``curdate`` None is now, ``serves_here`` as for :func:`snapshot_once`.
+
+    Raises any of the error tree.
+    """
     found = fragments(settings)
     compiled = renderer(settings, found)
-    snapshot, unreadable = snapshot_once(settings, snapshot_files)
+    snapshot, unreadable = snapshot_once(settings, snapshot_files, serves_here=serves_here)
     context = registry.translate(snapshot, settings.presets.use, preset_options(settings, compiled))
     clock = SystemClock()
     rendered = compiled.render(context, curdate=clock.date(clock.now()) if curdate is None else curdate)
