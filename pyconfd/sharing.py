@@ -3,8 +3,9 @@
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from pyconfd.errors import ConfigurationError, Problem, RejectedInput, Transient
 from pyconfd.etcd.campaign import Campaign
 from pyconfd.etcd.client import EtcdClient
 from pyconfd.etcd.keys import Keys
+from pyconfd.etcd.listeners import names_certificates
 from pyconfd.etcd.local import localise
 from pyconfd.etcd.memory import Memory
 from pyconfd.etcd.producer import EtcdBalancer
@@ -29,6 +31,7 @@ from pyconfd.etcd.source import PublishedSource
 from pyconfd.haproxy import unit as systemd
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.census import census_of
+from pyconfd.haproxy.certificates import NamedCertificates
 from pyconfd.haproxy.check import check
 from pyconfd.haproxy.stubs import with_stubs
 from pyconfd.model.plan import Noop, Reload, ReloadReason
@@ -218,6 +221,8 @@ class EtcdPublications:
     def __init__(self, source: PublishedSource, files_dir: str) -> None:
         self._source = source
         self._files_dir = files_dir
+        self._certificates = NamedCertificates(time.monotonic)
+        self._lacking: Mapping[str, str] = {}
 
     def start(self, notify: Callable[[], None]) -> None:
         """Begin to read."""
@@ -232,8 +237,10 @@ class EtcdPublications:
         return Found(self._publication(published) if published else None, reading.error)
 
     def health(self) -> SourceHealth:
-        """Say how etcd does."""
-        return self._source.health()
+        """Say how etcd does, and what is left out here."""
+        health = self._source.health()
+        lacking = (f"{path}: {fault}" for path, fault in sorted(self._lacking.items()))
+        return replace(health, note="; left out here: ".join(filter(None, (health.note, ", ".join(lacking)))))
 
     def relist(self) -> None:
         """Read again."""
@@ -248,9 +255,16 @@ class EtcdPublications:
             number=published.pointer.number,
             digest=published.pointer.sha256,
             curdate=published.pointer.curdate,
-            local=bool(published.certificates),
-            make=lambda: localise(published, self._files_dir),
+            local=bool(published.certificates) or names_certificates(published.pieces),
+            make=lambda: self._made(published),
         )
+
+    def _made(self, published: Published) -> Rendering:
+        rendering, lacking = localise(published, self._files_dir, fault=self._certificates.fault)
+        for path in lacking.keys() - self._lacking.keys():
+            log.warning("certificate.lacking", path=path, problem=lacking[path], remedy="put certificate and key there")
+        self._lacking = lacking
+        return rendering
 
 
 Build = Callable[[Settings, SystemdNotifier, ExitStack], Runnable]

@@ -7,7 +7,7 @@ import pytest
 
 from pyconfd.fragments import of_presets
 from tests.etcd.stage import Stage, wait_for
-from tests.world.clients import ask_tls
+from tests.world.clients import ask, ask_tls
 from tests.world.etcd import BINARY as ETCD
 from tests.world.haproxy import BINARY as HAPROXY
 from tests.world.haproxy import free_port
@@ -59,16 +59,28 @@ def test_published_without_certificates_and_served_with_them(stage: Stage, tmp_p
     assert published.returncode == 0, published.stderr
     assert not ssl_dir.exists()
     stage.start("consume", consumer)
-    wait_for(lambda: str(ssl_dir) in str(stage.status(consumer).get("problems")), lambda: stage.log(consumer))
-    assert not haproxy.conf.exists()
+    wait_for(haproxy.conf.exists, lambda: stage.log(consumer))
+    haproxy.start()
+    wait_for(lambda: stage.status(consumer).get("phase") == "serving", lambda: stage.log(consumer))
+    # Nothing is there yet: what strangers asked for is left out and said, and all else is served.
+    assert ask(stage.stats, "localhost") != "failed"
+    assert f"{ssl_dir}/{DASHBOARD}.pem" in stage.status(consumer)["source"]["note"]
+    assert f"bind 127.0.0.1:{port} ssl" not in haproxy.conf.read_text()
 
     ssl_dir.mkdir()
     one = authority.server("hosts", hosts)
-    for host in hosts:
-        (ssl_dir / f"{host}.pem").write_bytes(one.cert.read_bytes() + one.key.read_bytes())
-    wait_for(haproxy.conf.exists, lambda: stage.log(consumer))
-    haproxy.start()
+    pem = one.cert.read_bytes() + one.key.read_bytes()
+    (ssl_dir / f"{DASHBOARD}.pem").write_bytes(pem)
     ca = str(authority.cert)
+    wait_for(lambda: ask_tls(port, DASHBOARD, ca) == "dashboard", lambda: stage.log(consumer))
+    note = stage.status(consumer)["source"]["note"]
+    assert f"{ssl_dir}/host-0.example.com.pem: No such file or directory" in note
+    assert DASHBOARD not in note
+    (ssl_dir / "host-0.example.com.pem").write_text("garbage")
+    wait_for(lambda: "host-0.example.com.pem: the file has no cert" in stage.status(consumer)["source"]["note"], "said")
+    for host in hosts[1:]:
+        (ssl_dir / f"{host}.pem").write_bytes(pem)
+    wait_for(lambda: "left out" not in stage.status(consumer)["source"]["note"], lambda: stage.log(consumer))
     wait_for(lambda: ask_tls(port, DASHBOARD, ca) == "dashboard", lambda: stage.log(consumer))
     assert ("crt-list" in haproxy.conf.read_text()) == (others > 24)
     assert b"PRIVATE" not in stage.etcd.dump()
