@@ -15,6 +15,9 @@ Scope = Mapping[str, Callable[[object], object]]
 
 Evaluate = Callable[[object], object]
 
+_Part = str | Evaluate
+"""Text as it is, or what makes it."""
+
 _ACTION = re.compile(
     r"""\{\{(?P<before>-(?=\s))?\s*(?P<body>/\*.*?\*/|(?:"(?:[^"\\]|\\.)*"|`[^`]*`|[^"`])*?)\s*(?P<after>(?<=\s)-)?\}\}""",
     re.DOTALL,
@@ -73,16 +76,16 @@ class _Reader:
         self._scope = scope
         self._check_text = check_text
 
-    def body(self, depth: int) -> list[Evaluate]:
+    def body(self, depth: int) -> list[_Part]:
         """Read until the end, or until an ``else`` or ``end`` that belongs to an outer ``if``."""
         if depth > _MOST_NESTED:
             raise ValueError("the template is nested too deeply")
-        parts: list[Evaluate] = []
+        parts: list[_Part] = []
         while self.rest:
             token = self.rest[0]
             if token.kind == "text":
                 self._check_text(token.text)
-                parts.append(_constant(token.text))
+                parts.append(token.text)
             elif re.match(r"(?:else|end)\b", token.text):
                 return parts
             elif re.match(r"if\b", token.text):
@@ -97,7 +100,7 @@ class _Reader:
     def _condition(self, text: str, depth: int) -> Evaluate:
         condition, then = _Pipeline(text, self._scope).evaluate, self.body(depth + 1)
         word = self.rest.pop(0).text if self.rest else ""
-        otherwise: list[Evaluate] = []
+        otherwise: list[_Part] = []
         if re.match(r"else\s+if\b", word):
             otherwise = [self._condition(re.sub(r"^else\s+if", "", word), depth + 1)]
         else:
@@ -182,11 +185,13 @@ def _constant(value: object) -> Evaluate:
     return lambda _: value
 
 
-def _joined(parts: Sequence[Evaluate], given: object) -> str:
-    return "".join(_printed(part(given)) for part in parts)
+def _joined(parts: Sequence[_Part], given: object) -> str:
+    return "".join([part if isinstance(part, str) else _printed(part(given)) for part in parts])
 
 
 def _printed(value: object) -> str:
+    if type(value) is str:  # nearly always, in tens of thousands of names
+        return value
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
