@@ -1,7 +1,11 @@
 """``pyconfd consume``: what is published in etcd, applied here."""
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import structlog
 
 from pyconfd import __version__
 from pyconfd.app.serving import Surroundings, serve
@@ -9,15 +13,20 @@ from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.etcd.client import EtcdClient
 from pyconfd.etcd.keys import Keys
+from pyconfd.etcd.listeners import names_certificates
 from pyconfd.etcd.local import localise
 from pyconfd.etcd.memory import Memory
 from pyconfd.etcd.publication import Published
 from pyconfd.etcd.source import PublishedSource
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.census import census_of
+from pyconfd.haproxy.certificates import NamedCertificates
 from pyconfd.haproxy.layout import files_dir_of
+from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import SourceHealth
 from pyconfd.settings import Resolved, Settings
+
+log = structlog.get_logger(__name__)
 
 CONSUMED = "consumed"
 """The name of a file in the state directory."""
@@ -58,6 +67,8 @@ class EtcdPublications:
     def __init__(self, source: PublishedSource, files_dir: str) -> None:
         self._source = source
         self._files_dir = files_dir
+        self._certificates = NamedCertificates(time.monotonic)
+        self._lacking: Mapping[str, str] = {}
 
     def start(self, notify: Callable[[], None]) -> None:
         """Begin to read."""
@@ -72,8 +83,10 @@ class EtcdPublications:
         return Found(self._publication(published) if published else None, reading.error)
 
     def health(self) -> SourceHealth:
-        """Say how etcd does."""
-        return self._source.health()
+        """Say how etcd does, and what is left out here."""
+        health = self._source.health()
+        lacking = (f"{path}: {fault}" for path, fault in sorted(self._lacking.items()))
+        return replace(health, note="; left out here: ".join(filter(None, (health.note, ", ".join(lacking)))))
 
     def relist(self) -> None:
         """Read again."""
@@ -88,6 +101,13 @@ class EtcdPublications:
             number=published.pointer.number,
             digest=published.pointer.sha256,
             curdate=published.pointer.curdate,
-            local=bool(published.certificates),
-            make=lambda: localise(published, self._files_dir),
+            local=bool(published.certificates) or names_certificates(published.pieces),
+            make=lambda: self._made(published),
         )
+
+    def _made(self, published: Published) -> Rendering:
+        rendering, lacking = localise(published, self._files_dir, fault=self._certificates.fault)
+        for path in lacking.keys() - self._lacking.keys():
+            log.warning("certificate.lacking", path=path, problem=lacking[path], remedy="put certificate and key there")
+        self._lacking = lacking
+        return rendering

@@ -110,8 +110,9 @@ class EtcdBalancer:
             return Reload((reason,), ("nothing is published",))
         if not standing.leads:
             return Noop()
-        if pointer.number < self._floor:
-            return Reload((ReloadReason.FILE_EDITED,), (f"etcd went back from {self._floor} to {pointer.number}",))
+        went_back = f"etcd went back from {self._floor} to {pointer.number}" if pointer.number < self._floor else ""
+        if went_back or standing.damage:
+            return Reload((ReloadReason.FILE_EDITED,), (went_back or standing.damage,))
         if pointer.sha256 == packed.sha256:
             self._own = (packed.sha256, rendering)
             return Noop()
@@ -146,10 +147,15 @@ class EtcdBalancer:
         return Applied(generation, plan, verified=True)
 
     def restore_last_good(self, now: float) -> Outcome | None:
-        """Say that what is published stays; None where nothing is."""
-        del now
+        """Say that what is published stays, or publish it anew where it is damaged; None where nothing is."""
         last = self.last_good()
-        return Unchanged(last.generation) if last else None
+        if last is None:
+            return None
+        plan = self.plan(last.rendering)
+        if isinstance(plan, Noop):
+            return Unchanged(last.generation)
+        generation = last.generation
+        return self.apply(last.rendering, plan, curdate=generation.curdate, census=generation.census, now=now)
 
     def runs(self) -> bool:
         """Say whether there is something that takes publications: etcd."""

@@ -18,6 +18,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 GRACE_LOOKS = 3
 """A file that was good counts as bad only after so many looks: it may just be written anew, and is in memory."""
 
+GRACE_S = 10.0
+"""The same for single files, which are looked at less often."""
+
 _MOST_BYTES = 1024 * 1024
 _MAX_DEPTH = 4
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
@@ -77,6 +80,35 @@ class CertificateFiles:
         self._bad_looks = {path: looks for path, looks in self._bad_looks.items() if path in self._good}
         self._judged = {path: known for path, known in self._judged.items() if path in found}
         return found
+
+
+class NamedCertificates:
+    """Single files; one that was good counts as bad only ``grace_s`` after it was last seen good."""
+
+    def __init__(self, clock: Callable[[], float], *, grace_s: float = GRACE_S) -> None:
+        self._clock = clock
+        self._grace_s = grace_s
+        self._good: dict[str, tuple[_Signature, float]] = {}
+
+    def fault(self, path: str) -> str:
+        """Say why HAProxy could not load a file as ``crt``; "" where nothing is known to be wrong."""
+        try:
+            status = Path(path).stat()
+            signature = (status.st_mtime_ns, status.st_size, status.st_ino)
+            known = path in self._good and self._good[path][0] == signature
+            wrong = "" if known else fault_of(path)
+        except PermissionError:
+            return ""  # haproxy reads it as root; what cannot be judged is not called bad
+        except OSError as error:
+            wrong, signature = error.strerror or str(error), (0, 0, 0)
+        now = self._clock()
+        if not wrong:
+            self._good[path] = signature, now
+        elif path in self._good and now - self._good[path][1] < self._grace_s:
+            return ""
+        else:
+            self._good.pop(path, None)
+        return wrong
 
 
 def _files(directory: str, depth: int) -> Iterator[str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from pyconfd.haproxy.words import split_words
 from pyconfd.model.listener import ANY_IPV6, Listener
@@ -231,3 +232,9 @@ def _value_after(keyword: str, options: tuple[str, ...]) -> str:
         if word == keyword:
             return options[position + 1]
     return ""
+
+
+def certificate_lists(text: str) -> frozenset[str]:
+    """Give the paths of the lists of certificates that binds name (``crt-list``)."""
+    lines = (line.words for section in parse(text) for line in section.lines if line.words[0] == "bind")
+    return frozenset(path for words in lines for word, path in pairwise(words) if word == "crt-list")

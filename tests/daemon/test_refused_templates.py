@@ -127,7 +127,7 @@ def test_where_the_fragments_are_refused_too_all_is_told_after_one_check_more() 
         "moed\n",
         accepted=accepted,
         renderer=renderer("frontend fe\n    moed http\n"),
-        last=Attempt(done.digest, done.outcome),
+        last=Attempt(done.rendering, done.outcome),
     )
     assert stands.repeated
     assert balancer.checks == checks + 2
