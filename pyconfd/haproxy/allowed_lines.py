@@ -21,7 +21,7 @@ _FILE_WORDS = frozenset({"file", "lf-file", "errorfile"})
 _LETTERS = re.compile(r"[A-Za-z0-9]")
 _SYSTEM_AUTHORITIES = "@system-ca"
 _HOST_AND_PORTS = re.compile(r"[A-Za-z0-9_.:*\[\]%-]*(?::[+-]?[0-9-]+)?")
-"""HAProxy puts the environment into ``${NAME}`` of an address, quoted or not, and takes ``stream+/path`` for a socket."""
+"""HAProxy fills in ``${NAME}`` in an address, quoted or not, and takes ``stream+/path`` for a socket."""
 _FORMAT = re.compile(r"%(?:\([^()]*\)|\{[^{}]*\})*\[")
 """Where an expression begins in a format, after its name and flags. Source: manual of 3.2, 8.2.6."""
 
