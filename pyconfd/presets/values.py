@@ -18,10 +18,13 @@ _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
 _PATTERN = re.compile(r"[A-Za-z0-9_.~^$|()\[\]{}*+?/\\:@&=,;!-]{1,500}", re.ASCII)
 _ODD_ESCAPE = re.compile(r"\\(?:$|[^.dDwWsSbB/\-^$|()\[\]{}*+?\\])", re.ASCII)
+_VARIABLE = re.compile(r"\$[A-Za-z_{]", re.ASCII)
+"""What HAProxy takes from the environment in double quotes; a pattern has ``$`` at the end of what it matches."""
 CONDITION_WORDS = frozenset({"if", "unless", "or"})
 """What HAProxy reads in the words of a condition even where a value was meant."""
 
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:@%+=,-]{1,253}", re.ASCII)
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:@+=,-]{1,253}", re.ASCII)
+"""Without ``%``, which begins a variable wherever HAProxy reads a format."""
 
 
 def host_name(value: str) -> str:
@@ -110,7 +113,7 @@ def pattern(value: str) -> str:
         "not a plain regular expression: expected letters, digits and . * + ? ^ $ | ( ) [ ] { } \\ / - without blanks"
     )
     bare = value.removeprefix("^")
-    if not _PATTERN.fullmatch(value) or _ODD_ESCAPE.search(value) or "(?" in value:
+    if not _PATTERN.fullmatch(value) or _ODD_ESCAPE.search(value) or _VARIABLE.search(value) or "(?" in value:
         raise ValueError(expected)
     if bare.startswith("-") or bare in CONDITION_WORDS or bare in {"", "{", "}", "||", "!"}:
         raise ValueError(expected)
