@@ -1,4 +1,4 @@
-"""What a template may print anywhere: in the formats of HAProxy ``%`` begins a variable, in double quotes ``$`` does."""
+"""What a template may print anywhere: ``%`` begins a variable in the formats of HAProxy, ``$`` in double quotes."""
 
 import json
 
