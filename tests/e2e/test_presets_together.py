@@ -61,6 +61,7 @@ def test_they_share_one_snapshot_and_one_set_of_watches(appliance: Appliance) ->
     assert 'string "10.0.0.1"' in text()
 
     # One change of one pod reaches both presets in one generation.
+    appliance.until(appliance.settled, "the first generation is applied")
     before = appliance.generation
     _put_pod(appliance, "web-2", "10.0.0.2")
     appliance.until(lambda: 'string "web-1+web-2"' in text(), "configmap follows")
