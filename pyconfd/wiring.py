@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from pyconfd.daemon import arbitration
-from pyconfd.errors import Problem, PyconfdError
+from pyconfd.errors import Problem, PyconfdError, RejectedInput
 from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.certificates import CertificateFiles
@@ -38,6 +38,7 @@ from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
 from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
 from pyconfd.status.listen import parse_listen
+from pyconfd.status.redaction import HIDDEN
 from pyconfd.targets.absent import NoBalancer
 from pyconfd.targets.memory import Memory
 from pyconfd.targets.target import Target
@@ -151,7 +152,12 @@ class ClusterTemplates:
 
     def render(self, template: ClusterTemplate) -> str:
         """Give the text; raises RejectedInput. What was changed in it is logged once."""
-        judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
+        secrets = _secrets_of(template)
+        try:
+            judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
+        except RejectedInput as error:
+            raise RejectedInput(*(_without(secrets, each) for each in error.problems), step=error.step) from None
+        judged = replace(judged, notes=tuple(_without(secrets, each) for each in judged.notes))
         source = template.name, template.text  # a refused one and the one before it are rendered in turn
         if self._notes.get(source, ()) != judged.notes:
             self._notes.pop(source, None)
@@ -166,6 +172,19 @@ class ClusterTemplates:
         """End the process."""
         self._process.close()
         atexit.unregister(self.close)
+
+
+def _secrets_of(template: ClusterTemplate) -> tuple[str, ...]:
+    """Give what the operator's environment gave to the template, longest first: its author may not have it shown."""
+    values = {*template.names.get("env", {}).values(), template.names.get("stats", {}).get("password", "")}
+    return tuple(sorted((value for value in values if value), key=len, reverse=True))
+
+
+def _without(secrets: tuple[str, ...], problem: Problem) -> Problem:
+    message = problem.message
+    for secret in secrets:
+        message = message.replace(secret, HIDDEN)
+    return replace(problem, message=message)
 
 
 _CLUSTER_TEMPLATES: dict[tuple[Limits, allowed.Boundaries], ClusterTemplates] = {}

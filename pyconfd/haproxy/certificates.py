@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
@@ -23,6 +24,8 @@ GRACE_S = 10.0
 
 _MOST_BYTES = 1024 * 1024
 _MAX_DEPTH = 4
+_SHORTEST_RSA = 2048
+"""What OpenSSL takes at security level 2, Debian's. Source: ``SSL_CTX_set_security_level(3)``."""
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 
 _Signature = tuple[int, int, int]
@@ -147,9 +150,11 @@ def fault_of(path: str) -> str:
         same = _bytes_of(public) == _bytes_of(own)
     except TypeError:
         return "the private key has a passphrase"
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
         return "the private key cannot be read"
-    return "" if same else "the private key does not belong to the certificate"
+    short = isinstance(own, rsa.RSAPublicKey) and own.key_size < _SHORTEST_RSA
+    fault = "OpenSSL refuses RSA keys of less than 2048 bits" if short else ""
+    return fault if same else "the private key does not belong to the certificate"
 
 
 def _fault_of_bundle(path: str) -> str:
@@ -161,8 +166,9 @@ def _fault_of_chain(text: bytes) -> str:
     if not chain:
         return "the file has no certificate in PEM"
     try:
-        x509.load_pem_x509_certificate(chain[0])
-    except ValueError:
+        for certificate in chain:
+            x509.load_pem_x509_certificate(certificate)
+    except (ValueError, x509.InvalidVersion):
         return "the certificate cannot be read"
     return ""
 

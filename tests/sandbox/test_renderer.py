@@ -79,6 +79,13 @@ def test_a_required_value_is_never_printed_as_nothing(process: TemplateProcess) 
         ("{{ 'a' * 10**10 }}", "memory"),
         ("{{ 'a' * 99999 }}{{ 'a' * 99999 }}", "more than 100000 characters"),
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "RecursionError"),
+        ("{% break %}", "'break' outside loop"),
+        ("{% for a in x %}{% endfor %}\n{% continue %}", "'continue' not properly in loop"),
+        ("{{ 'inf' | float | int }}", "NameError"),
+        ("{{ 'a'.encode('idna') }}", "OSError"),
+        ("{{ 'a'.encode('zlib') }}", "OSError"),
+        ("{% for a in x %}" * 30 + "{% endfor %}" * 30, "too many statically nested blocks"),
+        ("{{ '\\ud800' }}{{ y.z }}", "line 1"),
         ("{{ (" + "[" * 300 + "]" * 300 + ") }}", "RecursionError"),
     ],
 )
