@@ -68,7 +68,8 @@ class Inputs:
 class Reconciled:
     """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
 
-    ``rendering`` is what was to serve, None where there was none; ``contested`` where an object did not get its port because somebody else on this host has it at present.
+    ``rendering`` is what was to serve, None where there was none. ``contested`` where an object did not get its port
+    because somebody else on this host has it at present.
     """
 
     outcome: Outcome
@@ -99,7 +100,7 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
         if inputs.last and _stands(inputs.last, rendering, differs=differs):
             return Reconciled(inputs.last.outcome, context, rendering, repeated=True, contested=bool(contested))
         if serving and differs and inputs.guarded:
-            held = guard.judge(serving.census, context.census, rendering=rendering, allowed=inputs.allowed)
+            held = guard.judge(serving.census, context.census, digest=lambda: rendering.digest, allowed=inputs.allowed)
             if held:
                 return Reconciled(held, context, rendering, contested=bool(contested))
         curdate = inputs.curdate if serving is None or differs else serving.curdate

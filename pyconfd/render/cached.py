@@ -6,7 +6,7 @@ it prints go straight into the text. ``{% cached for ... %}`` is a loop that mus
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import cast
 
 from jinja2 import nodes
 from jinja2.ext import Extension
@@ -25,7 +25,7 @@ _WHERE = "only a loop of the fragment itself is remembered, bare or inside of {%
 class CachedFor(Extension):
     """The tag ``{% cached for ... in ... if ... %} ... {% endcached %}``."""
 
-    tags = frozenset({"cached"})
+    tags = {"cached"}  # noqa: RUF012 - Jinja declares it so
 
     def parse(self, parser: Parser) -> nodes.Node:
         """Give the loop in a Scope, which no other tag makes: so is it known again."""
@@ -47,7 +47,13 @@ class Loops:
     """The loops of one fragment; ``changed_at`` says where some template changes given values, "" if nowhere."""
 
     def __init__(
-        self, name: str, tree: nodes.Template, *, functions: AbstractSet[str], filters: AbstractSet[str], changed_at: str
+        self,
+        name: str,
+        tree: nodes.Template,
+        *,
+        functions: AbstractSet[str],
+        filters: AbstractSet[str],
+        changed_at: str,
     ) -> None:
         self._name = name
         self._tree = tree
@@ -129,7 +135,8 @@ class Loops:
     def _turns(self, loop: nodes.For, outer: Iterable[str]) -> nodes.Expr:
         line = loop.iter.lineno
         width = len(loop.target.items) if isinstance(loop.target, nodes.Tuple) else 1
-        arguments: list[nodes.Expr] = [nodes.Const(self._number), nodes.Const(width), loop.iter, self._source(loop.iter)]
+        given = cast("nodes.Expr", loop.iter)
+        arguments: list[nodes.Expr] = [nodes.Const(self._number), nodes.Const(width), given, self._source(given)]
         arguments += [nodes.Name(name, "load", lineno=line) for name in outer]
         return nodes.Call(nodes.Name(TURNS, "load", lineno=line), arguments, [], None, None, lineno=line)
 
@@ -168,5 +175,3 @@ def _assigned(node: nodes.Node) -> set[str]:
             return {name if isinstance(name, str) else name[1] for name in node.names}
         case _:
             return set()
-
-

@@ -3,7 +3,7 @@
 Judged on the syntax tree, before anything is rendered. What is not known to be pure counts as impure.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
@@ -16,11 +16,12 @@ _RECORDED = frozenset({"map_entry", "map_file"})
 _FRESH = frozenset({"namespace", "dict"})
 """What gives a new object that only the turn itself knows."""
 
-_MUTATORS = frozenset(
-    """add append appendleft clear difference_update discard extend extendleft insert intersection_update next pop
-    popitem popleft remove reset reverse rotate send setdefault sort symmetric_difference_update throw update write
-    __delitem__ __next__ __setattr__ __setitem__""".split()
-)
+_LISTS = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"}
+_DEQUES = {"appendleft", "extendleft", "popleft", "rotate"}
+_MAPPINGS = {"popitem", "setdefault", "update", "__delitem__", "__setattr__", "__setitem__"}
+_SETS = {"add", "difference_update", "discard", "intersection_update", "symmetric_difference_update"}
+_ITERATORS = {"next", "reset", "send", "throw", "write", "__next__"}
+_MUTATORS = frozenset(_LISTS | _DEQUES | _MAPPINGS | _SETS | _ITERATORS)
 """Methods that change what they belong to."""
 
 _EXPRESSIONS = (nodes.BinExpr, nodes.UnaryExpr, nodes.Literal, nodes.CondExpr, nodes.Concat, nodes.Compare)
@@ -73,11 +74,8 @@ def change_in(tree: nodes.Node) -> int:
     stores = [name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"]
     plain = [each.target.name for each in tree.find_all(nodes.Assign) if isinstance(each.target, nodes.Name)]
     own = {name for name, fresh in assigned.items() if fresh and stores.count(name) == plain.count(name)}
-    allowed = {
-        id(call.node)
-        for call in tree.find_all(nodes.Call)
-        if isinstance(call.node, nodes.Getattr) and isinstance(call.node.node, nodes.Name) and call.node.node.name in own
-    }
+    called = [call.node for call in tree.find_all(nodes.Call) if isinstance(call.node, nodes.Getattr)]
+    allowed = {id(each) for each in called if isinstance(each.node, nodes.Name) and each.node.name in own}
     for access in tree.find_all((nodes.Getattr, nodes.Getitem)):
         if id(access) not in allowed and _attribute(access) in _MUTATORS:
             return access.lineno
@@ -142,7 +140,7 @@ class Turn:
             scope = self._statement(node, scope)
         return scope
 
-    def _statement(self, node: nodes.Node, scope: "_Scope") -> "_Scope":  # noqa: PLR0911 - one line for each kind
+    def _statement(self, node: nodes.Node, scope: "_Scope") -> "_Scope":  # noqa: C901 - one line for each kind
         match node:
             case nodes.Assign():
                 return self._assign(node, scope)
@@ -213,7 +211,8 @@ class Turn:
                 self._call(node, scope)
             case nodes.Filter():
                 if node.name not in self._filters and node.name not in JINJA_FILTERS:
-                    raise ImpurityError(node.lineno, f"the filter {node.name!r} is not known to be pure", "leave it out")
+                    message = f"uses the filter {node.name!r}, which is not known to be pure"
+                    raise ImpurityError(node.lineno, message, "leave it out")
                 self._children(node, scope)
             case nodes.Getattr() | nodes.Getitem() if _attribute(node) in _MUTATORS:
                 message = f"changes a value that is not the loop's own: {_attribute(node)}"
@@ -250,8 +249,11 @@ class Turn:
     def _call(self, node: nodes.Call, scope: "_Scope") -> None:
         called = node.node
         match called:
-            case nodes.Name(name="map_file") if len(node.args) != 1 or node.dyn_args or node.dyn_kwargs or any(
-                argument.key == "entries" for argument in node.kwargs
+            case nodes.Name(name="map_file") if (
+                len(node.args) != 1
+                or node.dyn_args
+                or node.dyn_kwargs
+                or any(argument.key == "entries" for argument in node.kwargs)
             ):
                 remedy = "give the entries with {% do map_entry(name, key, value) %}, then write {{ map_file(name) }}"
                 raise ImpurityError(node.lineno, "calls map_file() with entries", remedy)
@@ -326,7 +328,3 @@ def _root(node: nodes.Node) -> str:
     while isinstance(node, nodes.Getattr | nodes.Getitem):
         node = node.node
     return node.name if isinstance(node, nodes.Name) else ""
-
-
-Judge = Callable[[nodes.For, AbstractSet[str]], Turn]
-"""A loop and what is assigned before it; gives what the loop reads, raises ImpurityError."""
