@@ -130,7 +130,7 @@ def _hold_note(settings: Settings, last: Stored | None, once: wiring.Once) -> It
     """Say that the daemon would keep this change back."""
     if last is not None and settings.apply.total_loss is TotalLoss.HOLD:
         census, rendering = once.context.census, once.rendered.rendering
-        held = guard.judge(last.generation.census, census, rendering=rendering, allowed=frozenset())
+        held = guard.judge(last.generation.census, census, digest=lambda: rendering.digest, allowed=frozenset())
         if held is not None:
             yield f"the daemon would hold this change: {held.problem.message}; {held.problem.remedy}"
 

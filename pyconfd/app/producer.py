@@ -67,7 +67,7 @@ def publish_once(settings: Settings) -> str:
             once = wiring.render_once(settings, (), None, judged_here=False)
         rendering, census = once.rendered.rendering, once.context.census
         if serving and settings.apply.total_loss is TotalLoss.HOLD:
-            held = guard.judge(serving.census, census, rendering=rendering, allowed=frozenset())
+            held = guard.judge(serving.census, census, digest=lambda: rendering.digest, allowed=frozenset())
             if held:
                 message = held.problem.message.replace("serving", "being published")
                 raise RejectedInput(Problem("guard", message, "if this is meant: --apply-total-loss apply"))

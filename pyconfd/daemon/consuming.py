@@ -179,7 +179,7 @@ class Consumer:
         if serving is None or not self._guarded:
             return None
         before = self._world.count(serving.rendering.text)
-        held = guard.judge(before, census, rendering=rendering, allowed=self._world.allowed_holds())
+        held = guard.judge(before, census, digest=lambda: rendering.digest, allowed=self._world.allowed_holds())
         if held is None:
             return None
         message = f"all {before.total} servers would be gone at once; the last good configuration keeps serving"

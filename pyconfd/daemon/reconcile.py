@@ -135,7 +135,7 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
         if inputs.last and _stands(inputs.last, rendering, differs=differs):
             return _done(inputs.last.outcome, rendered, context, repeated=True, contested=contested)
         if serving and differs and inputs.guarded:
-            held = guard.judge(serving.census, context.census, rendering=rendering, allowed=inputs.allowed)
+            held = guard.judge(serving.census, context.census, digest=lambda: rendering.digest, allowed=inputs.allowed)
             if held:
                 return _done(held, rendered, context, contested=contested)
         curdate = inputs.curdate if serving is None or differs else serving.curdate

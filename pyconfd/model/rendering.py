@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain, compress, count
+from itertools import chain, compress, count, islice
 from operator import ne
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Piece:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Piece):
             return NotImplemented
-        return self is other or (self.fragment == other.fragment and same_text(self.blocks, other.blocks))
+        return self is other or (self.fragment == other.fragment and _same_text([self.blocks], [other.blocks]))
 
     def __hash__(self) -> int:
         return hash((self.fragment, self.text))
@@ -112,7 +113,8 @@ class Rendering:
         if self.files != other.files:
             return False
         own, others = ([piece.blocks for piece in one.pieces] for one in (self, other))
-        return own == others or same_text(tuple(chain.from_iterable(own)), tuple(chain.from_iterable(others)))
+        number = _first_difference(own, others)
+        return _same_text(own[number:], others[number:])
 
     def place_of(self, line: int) -> tuple[str, int]:
         """Give the fragment and the line in its rendered text that hold ``line`` (from 1) of :attr:`text`.
@@ -128,24 +130,38 @@ class Rendering:
         return "", line
 
 
-def same_text(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Tell whether two sequences of blocks make the same text; nothing is joined, equal objects are not read."""
+_STEP = 256
+
+
+def _first_difference(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """Give the first place where two sequences differ, or where the shorter one ends."""
     common = min(len(one), len(other))
-    first = next(compress(count(), map(ne, one, other)), common)
-    blocks, others = one[first:], other[first:]
-    # From here on their boundaries may differ: compare where they overlap.
-    number = offset = 0
-    for text in others:
+    for start in range(0, common, _STEP):
+        # Slices are compared far faster than item by item, above all where the items are the same objects.
+        part, its = one[start : start + _STEP], other[start : start + _STEP]
+        if part != its:
+            return start + next(compress(count(), map(ne, part, its)), common - start)
+    return common
+
+
+def _same_text(own: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> bool:
+    """Tell whether two sequences of sequences of blocks make the same text; nothing is joined.
+
+    Where the blocks have the same boundaries, the first that differs decides.
+    """
+    first = _first_difference(own[0], others[0]) if own and others else 0
+    mine, his = (islice(chain.from_iterable(each), first, None) for each in (own, others))
+    block, at = "", 0
+    for text in his:
         position = 0
         while position < len(text):
-            if number == len(blocks):
-                return False
-            block = blocks[number]
-            size = min(len(block) - offset, len(text) - position)
-            if not block.startswith(text[position : position + size] if position or size < len(text) else text, offset):
+            while at == len(block):
+                if (following := next(mine, None)) is None:
+                    return False
+                block, at = following, 0
+            size = min(len(block) - at, len(text) - position)
+            if not block.startswith(text if size == len(text) else text[position : position + size], at):
                 return False
             position += size
-            offset += size
-            if offset == len(block):
-                number, offset = number + 1, 0
-    return not any(blocks[number:]) if not offset else False
+            at += size
+    return at == len(block) and not any(mine)

@@ -60,7 +60,8 @@ class Loops:
         self._stored = stored_names(tree)
         self._functions, self._filters = functions, filters
         self._changed_at = changed_at
-        self._number = 0
+        self.remembered: list[int] = []
+        """The lines of the loops that are remembered."""
         self._seen: set[int] = set()
         self._problems: list[Problem] = []
 
@@ -128,7 +129,7 @@ class Loops:
                     message = f"the loop cannot be remembered: it reads {name}, which may change with every object"
                     remedy = f"put what it needs of {name} before the loop: {{% set ... = {name}... %}}"
                     self._refuse(line, message, remedy)
-        self._number += 1
+        self.remembered.append(loop.lineno)
         loop.iter = self._turns(loop, sorted(turn.outer))
         return loop
 
@@ -136,7 +137,12 @@ class Loops:
         line = loop.iter.lineno
         width = len(loop.target.items) if isinstance(loop.target, nodes.Tuple) else 1
         given = cast("nodes.Expr", loop.iter)
-        arguments: list[nodes.Expr] = [nodes.Const(self._number), nodes.Const(width), given, self._source(given)]
+        arguments: list[nodes.Expr] = [
+            nodes.Const(len(self.remembered)),
+            nodes.Const(width),
+            given,
+            self._source(given),
+        ]
         arguments += [nodes.Name(name, "load", lineno=line) for name in outer]
         return nodes.Call(nodes.Name(TURNS, "load", lineno=line), arguments, [], None, None, lineno=line)
 

@@ -12,7 +12,7 @@ from pyconfd import guard
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.model.context import Context
 from pyconfd.model.outcome import Held, Step
-from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
+from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings.targets import TargetSettings, parse_notifier
 from pyconfd.system.command import run
@@ -101,8 +101,9 @@ class Target:
         digest = _digest(text.encode())
         former = self._memory.applied()
         if guarded:
-            before, wanted = former.census if former else None, Rendering((Piece(self.settings.name, text),))
-            held = guard.judge(before, context.census, rendering=wanted, allowed=frozenset())
+            held = guard.judge(
+                former.census if former else None, context.census, digest=lambda: digest, allowed=frozenset()
+            )
             if held:
                 return held
         if former and former.digest == digest and not self._unsure and self.is_in_place():
