@@ -13,7 +13,7 @@ exceptions stop at the adapter that called the library.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,14 @@ class Problem:
     """One thing that is wrong, in words for the person who has to mend it.
 
     ``place`` says where (``pyconfd.toml: haproxy.conf``, ``02-http.tmpl line 12``, ``demo/shop annotation domain``),
-    ``message`` what is wrong, ``remedy`` what to do about it (may be empty).
+    ``message`` what is wrong, ``remedy`` what to do about it (may be empty). ``piece`` names the piece of the rendering
+    in whose text it was found, where there is one.
     """
 
     place: str
     message: str
     remedy: str = ""
+    piece: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.message}" if self.place else self.message

@@ -6,24 +6,25 @@ the cluster shows endpoints again or an operator says that it is meant.
 """
 
 import hashlib
+from collections.abc import Callable
 
 from pyconfd.errors import Problem
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Held
 
 
-def judge(before: Census | None, after: Census, *, digest: str, allowed: frozenset[str]) -> Held | None:
+def judge(before: Census | None, after: Census, *, digest: Callable[[], str], allowed: frozenset[str]) -> Held | None:
     """Give a hold if every endpoint is gone at once, else None.
 
-    ``before`` is the census of what is applied (None: nothing is), ``digest`` that of the rendering in question and
-    ``allowed`` the holds that an operator let through.
+    ``before`` is the census of what is applied (None: nothing is), ``digest`` gives that of the rendering in
+    question, which is asked for only where it is held, and ``allowed`` are the holds that an operator let through.
     """
     if before is None:
         return None
     lost = "claimed" if before.claimed and not after.claimed else "total" if before.total and not after.total else ""
     if not lost:
         return None
-    hold_id = hashlib.sha256(f"{lost} {digest}".encode()).hexdigest()[:8]
+    hold_id = hashlib.sha256(f"{lost} {digest()}".encode()).hexdigest()[:8]
     if hold_id in allowed:
         return None
     count = before.claimed if lost == "claimed" else before.total

@@ -3,7 +3,7 @@
 import atexit
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,15 +11,18 @@ from pathlib import Path
 
 import structlog
 
-from pyconfd.errors import Problem, PyconfdError
+from pyconfd.daemon import arbitration
+from pyconfd.errors import Problem, PyconfdError, RejectedInput
 from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.certificates import CertificateFiles
 from pyconfd.haproxy.host import gather_addresses
+from pyconfd.haproxy.layout import files_dir_of
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import ClusterTemplate, Context, Refusal
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FileKind, FragmentSet
 from pyconfd.model.snapshot import Named, Resource, Snapshot
@@ -35,6 +38,7 @@ from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
 from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
 from pyconfd.status.listen import parse_listen
+from pyconfd.status.redaction import HIDDEN
 from pyconfd.targets.absent import NoBalancer
 from pyconfd.targets.memory import Memory
 from pyconfd.targets.target import Target
@@ -131,7 +135,10 @@ def has_cluster_template(settings: Settings) -> bool:
 
 
 def _files_dir(settings: Settings) -> str:
-    return settings.haproxy.files_dir or str(Path(settings.haproxy.conf).parent / "files")
+    return files_dir_of(settings.haproxy)
+
+
+_MOST_NOTED = 8
 
 
 class ClusterTemplates:
@@ -140,14 +147,23 @@ class ClusterTemplates:
     def __init__(self, limits: Limits, boundaries: allowed.Boundaries) -> None:
         self._process = TemplateProcess(limits)
         self._boundaries = boundaries
-        self._notes: dict[str, tuple[Problem, ...]] = {}
+        self._notes: dict[tuple[str, str], tuple[Problem, ...]] = {}
         atexit.register(self.close)
 
     def render(self, template: ClusterTemplate) -> str:
         """Give the text; raises RejectedInput. What was changed in it is logged once."""
-        judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
-        if self._notes.get(template.name, ()) != judged.notes:
-            self._notes[template.name] = judged.notes
+        secrets = _secrets_of(template)
+        try:
+            judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
+        except RejectedInput as error:
+            raise RejectedInput(*(_without(secrets, each) for each in error.problems), step=error.step) from None
+        judged = replace(judged, notes=tuple(_without(secrets, each) for each in judged.notes))
+        source = template.name, template.text  # a refused one and the one before it are rendered in turn
+        if self._notes.get(source, ()) != judged.notes:
+            self._notes.pop(source, None)
+            self._notes[source] = judged.notes
+            while len(self._notes) > _MOST_NOTED:
+                del self._notes[next(iter(self._notes))]
             for note in judged.notes:
                 log.warning("cluster_template.adjusted", place=note.place, note=note.message)
         return judged.text
@@ -156,6 +172,19 @@ class ClusterTemplates:
         """End the process."""
         self._process.close()
         atexit.unregister(self.close)
+
+
+def _secrets_of(template: ClusterTemplate) -> tuple[str, ...]:
+    """Give what the operator's environment gave to the template, longest first: its author may not have it shown."""
+    values = {*template.names.get("env", {}).values(), template.names.get("stats", {}).get("password", "")}
+    return tuple(sorted((value for value in values if value), key=len, reverse=True))
+
+
+def _without(secrets: tuple[str, ...], problem: Problem) -> Problem:
+    message = problem.message
+    for secret in secrets:
+        message = message.replace(secret, HIDDEN)
+    return replace(problem, message=message)
 
 
 _CLUSTER_TEMPLATES: dict[tuple[Limits, allowed.Boundaries], ClusterTemplates] = {}
@@ -198,7 +227,8 @@ def base_options(settings: Settings) -> PresetOptions:
         node_ports=settings.presets.backend_target is BackendTarget.NODE,
         node_address_types=settings.presets.node_address_types,
         listen_ports=_ranges(settings.presets.listen_ports),
-        reserved_ports=frozenset({parse_listen(settings.status.listen).port} if settings.status.listen else ()),
+        listen_address=str(settings.templates.vars.get("tcp_address", "")),
+        reserved=NOBODY.with_owner("the status page of pyconfd", _status_page(settings)),
         kube2lb=Kube2lbOptions(
             kube2lb.domain, kube2lb.default_lb_ip, kube2lb.default_port_mode, kube2lb.server_name_templates
         ),
@@ -212,6 +242,12 @@ def base_options(settings: Settings) -> PresetOptions:
         configmap=_configmap_options(settings, os.environ),
         hosts=_hosts_options(settings),
     )
+
+
+def _status_page(settings: Settings) -> Iterator[Listener]:
+    if settings.status.listen:
+        listen = parse_listen(settings.status.listen)
+        yield Listener.at(listen.host, listen.port)
 
 
 def _configmap_options(settings: Settings, environ: Mapping[str, str]) -> ConfigmapOptions:
@@ -245,7 +281,7 @@ def _hosts_options(settings: Settings) -> HostsOptions:
 def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
     """Give the options of the presets.
 
-    The operator's ports are that of the status page and those that the fragments bind for an empty cluster.
+    Where the operator listens is where the status page does, and where the fragments do for an empty cluster.
     """
     options = base_options(settings)
     try:
@@ -253,8 +289,8 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
         text = compiled.render(empty, curdate="").rendering.text
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
-    bound = frozenset(port for bind in binds(text) for port in range(bind.first_port, bind.last_port + 1))
-    return replace(options, reserved_ports=options.reserved_ports | bound)
+    bound = {listener: f"{bind.proxy} of the fragments" for bind in binds(text) for listener in bind.listeners()}
+    return replace(options, reserved=Listeners({**options.reserved.owners, **bound}))
 
 
 def _ranges(listed: tuple[str, ...]) -> PortRanges:
@@ -310,25 +346,47 @@ class Once:
     notes: tuple[str, ...]
 
 
-def snapshot_once(settings: Settings, snapshot_files: tuple[str, ...]) -> tuple[Snapshot, tuple[Refusal, ...]]:
+def snapshot_once(
+    settings: Settings, snapshot_files: tuple[str, ...], *, judged_here: bool = True
+) -> tuple[Snapshot, tuple[Refusal, ...]]:
     """Read files, or the cluster; raises ConfigurationError or TransientError.
 
-    Files are read anywhere, so nothing is judged by this host then.
+    Files are read anywhere, so nothing is judged by this host then, nor where it is not ``judged_here``.
     """
     if snapshot_files:
         return read_snapshot(snapshot_files)
     snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S, named=named(settings))
-    return replace(snapshot, host=HostReader(settings).read()), refused
+    return replace(snapshot, host=HostReader(settings).read()) if judged_here else snapshot, refused
 
 
-def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None) -> Once:
-    """Render once; ``curdate`` None is now. Raises any of the error tree."""
+def render_once(
+    settings: Settings,
+    snapshot_files: tuple[str, ...],
+    curdate: str | None,
+    on: Balancer | None = None,
+    *,
+    judged_here: bool = True,
+) -> Once:
+    """Render once; ``curdate`` None is now. Raises any of the error tree.
+
+    What comes from the cluster goes without what cannot be bound at present where it is to be served ``on``.
+    """
     found = fragments(settings)
     compiled = renderer(settings, found)
-    snapshot, unreadable = snapshot_once(settings, snapshot_files)
-    context = registry.translate(snapshot, settings.presets.use, preset_options(settings, compiled))
+    snapshot, unreadable = snapshot_once(settings, snapshot_files, judged_here=judged_here)
+    translate = arbitration.translator(snapshot, settings.presets.use, preset_options(settings, compiled))
     clock = SystemClock()
-    rendered = compiled.render(context, curdate=clock.date(clock.now()) if curdate is None else curdate)
+    date = clock.date(clock.now()) if curdate is None else curdate
+    last = on.last_good() if on else None
+    settled = arbitration.settle(
+        translate({}),
+        translate,
+        render=lambda each: compiled.render(each, curdate=date),
+        contested=on.contested if on and not snapshot_files else lambda _: {},
+        serves=lambda each: last is not None and last.gives(each),
+        presets=len(settings.presets.use),
+    )
+    context, rendered = settled.context, settled.rendered
     notes = tuple(note for note in (order_note(found), *preset_notes(settings)) if note)
     return Once(snapshot, context, rendered, tuple(sorted({*context.refused, *unreadable})), notes)
 

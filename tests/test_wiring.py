@@ -8,6 +8,7 @@ from pyconfd import app, fragments, wiring
 from pyconfd.errors import RejectedInput, TransientError
 from pyconfd.fragments import of_presets
 from pyconfd.model.host import HostFacts
+from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Resource
 from pyconfd.presets import registry
@@ -26,6 +27,7 @@ from pyconfd.settings import (
 )
 from pyconfd.wiring import Holds
 
+PAGE = Listener("127.0.0.1", 9101)
 SHIPPED = Settings(templates=TemplateSettings(dir=fragments.directory()))
 KUBEFIGURATOR = Settings(presets=PresetSettings(use=("kubefigurator",)))
 
@@ -35,14 +37,27 @@ def _options(settings: Settings) -> PresetOptions:
 
 
 def test_ports_that_the_fragments_bind_by_themselves_are_the_operators() -> None:
-    assert _options(SHIPPED).reserved_ports == {80, 443, 8404, 9101}
+    assert _options(SHIPPED).reserved.owners == {
+        Listener("0.0.0.0", 80): "frontend http-in of the fragments",
+        Listener("0.0.0.0", 443): "frontend https-in of the fragments",
+        Listener("127.0.0.1", 8404): "frontend stats of the fragments",
+        PAGE: "the status page of pyconfd",
+    }
     moved = replace(SHIPPED.templates, vars={"http_bind": "127.0.0.1:8080-8082", "https_bind": "", "stats_bind": ""})
-    assert _options(replace(SHIPPED, templates=moved)).reserved_ports == {8080, 8081, 8082, 9101}
+    assert set(_options(replace(SHIPPED, templates=moved)).reserved) == {
+        Listener("127.0.0.1", port) for port in (8080, 8081, 8082, 9101)
+    }
 
 
 def test_fragments_that_need_objects_reserve_only_the_status_page(tmp_path: Path) -> None:
     (tmp_path / "01.tmpl").write_text("frontend fe\n    bind :80\n{{ domains['shop.example.com'].proto }}\n")
-    assert _options(Settings(templates=TemplateSettings(dir=str(tmp_path)))).reserved_ports == {9101}
+    assert set(_options(Settings(templates=TemplateSettings(dir=str(tmp_path)))).reserved) == {PAGE}
+
+
+def test_ports_of_domains_are_asked_for_where_the_fragments_bind_them() -> None:
+    assert not _options(SHIPPED).listen_address
+    moved = replace(SHIPPED.templates, vars={"tcp_address": "192.0.2.1"})
+    assert _options(replace(SHIPPED, templates=moved)).listen_address == "192.0.2.1"
 
 
 def test_settings_reach_the_presets() -> None:
@@ -162,11 +177,12 @@ class TestPresetOptions:
 
     def test_the_fragments_of_two_presets_keep_their_ports_apart(self) -> None:
         both = replace(KUBEFIGURATOR, presets=PresetSettings(use=("domains", "kubefigurator")))
-        alone = wiring.preset_options(KUBEFIGURATOR, shipped("kubefigurator")).reserved_ports
-        together = wiring.preset_options(both, shipped("domains", "kubefigurator")).reserved_ports
+        alone = wiring.preset_options(KUBEFIGURATOR, shipped("kubefigurator")).reserved
+        together = wiring.preset_options(both, shipped("domains", "kubefigurator")).reserved
 
-        assert 443 not in alone
-        assert {80, 443} <= together
+        https = Listener("0.0.0.0", 443)
+        assert alone.holder(https) is None
+        assert together.holder(https) == (https, "frontend https-in of the fragments")
 
 
 def test_permissions_are_those_of_the_chosen_presets() -> None:
@@ -190,6 +206,6 @@ def test_names_that_several_presets_give_are_said() -> None:
 
 
 def test_nobody_may_have_the_port_of_pyconfds_own_page() -> None:
-    assert 9101 in wiring.preset_options(KUBEFIGURATOR, shipped("kubefigurator")).reserved_ports
+    assert PAGE in wiring.preset_options(KUBEFIGURATOR, shipped("kubefigurator")).reserved
     silent = replace(KUBEFIGURATOR, status=StatusSettings(listen=""))
-    assert 9101 not in wiring.preset_options(silent, shipped("kubefigurator")).reserved_ports
+    assert PAGE not in wiring.preset_options(silent, shipped("kubefigurator")).reserved

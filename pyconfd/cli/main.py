@@ -12,6 +12,7 @@ from pyconfd import __version__
 from pyconfd.cli import sharing
 from pyconfd.cli.calling import outside as _outside
 from pyconfd.cli.calling import resolved as _resolved
+from pyconfd.cli.calling import settings_for_permissions
 from pyconfd.cli.calling import settings_of as _settings
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.fragments import copy_fragments
@@ -299,7 +300,7 @@ def record(ctx: click.Context, /, file: str, **_: object) -> int:
 @click.pass_context
 def rbac(ctx: click.Context, /, **_: object) -> int:
     """Print the RBAC manifest."""
-    print_text(_outside(ctx).app().rbac(_settings(ctx)), newline=False)
+    print_text(_outside(ctx).app().rbac(settings_for_permissions(ctx)), newline=False)
     return Exit.OK
 
 

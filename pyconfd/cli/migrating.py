@@ -73,10 +73,9 @@ def _replace(path: Path, text: str) -> None:
             file.write(text)
         Path(beside).chmod(0o644)
         os.replace(beside, path)  # noqa: PTH105 - both are paths of one directory
-    except BaseException:
+    finally:
         with contextlib.suppress(OSError):
-            Path(beside).unlink()
-        raise
+            Path(beside).unlink()  # there only if it was not renamed
 
 
 def _report(migration: Migration) -> None:

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, Self
 
 from pyconfd.errors import Problem, first_line
 from pyconfd.model.context import Refusal
-from pyconfd.model.outcome import Applied, Failed, Generation, Held, Outcome, Rejected, Unchanged
+from pyconfd.model.outcome import Applied, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.status import Phase, SourceHealth, Status
 
-Topic = Literal["outcome", "candidate", "fragments", "last_good", "other"]
-_TOPICS: tuple[Topic, ...] = ("outcome", "candidate", "fragments", "last_good", "other")
+Topic = Literal["outcome", "candidate", "fragments", "templates", "last_good", "other"]
+_TOPICS: tuple[Topic, ...] = ("outcome", "candidate", "fragments", "templates", "last_good", "other")
 """In the order in which their problems are shown."""
 
 
@@ -26,6 +26,12 @@ class Account:
         self._in_step = False
         self._candidate: Rejected | Failed | None = None
         self._problems: dict[Topic, tuple[Problem, ...]] = {}
+
+    @classmethod
+    def begun(cls, now: float, applied: Stored | None, *, version: str, pid: int) -> Self:
+        """Give the account of a loop that begins ``now`` with what was applied before."""
+        generation = applied.generation if applied else None
+        return cls(Status(now, version, pid, started_at=now, heartbeat_at=now, generation=generation))
 
     @property
     def in_step(self) -> bool:
@@ -61,9 +67,12 @@ class Account:
 
     def problems(self, topic: Topic, problems: Iterable[Problem]) -> None:
         """Show these problems of ``topic``, and no others of it."""
+        self._put(replace(self.status, problems=self._shown(topic, problems)))
+
+    def _shown(self, topic: Topic, problems: Iterable[Problem]) -> tuple[str, ...]:
+        """Note the problems of a topic; give all that there are, each once."""
         self._problems[topic] = tuple(problems)
-        shown = dict.fromkeys(str(problem) for each in _TOPICS for problem in self._problems.get(each, ()))
-        self._put(replace(self.status, problems=tuple(shown)))
+        return tuple(dict.fromkeys(str(problem) for each in _TOPICS for problem in self._problems.get(each, ())))
 
     def reconciled(self, refused: tuple[Refusal, ...]) -> None:
         """Count a reconciliation."""
@@ -89,35 +98,44 @@ class Account:
         self._put(replace(self.status, phase=phase))
 
     def outcome(self, outcome: Outcome) -> None:
-        """Put an outcome into the status."""
+        """Put an outcome into the status, in one step: other threads read it meanwhile."""
         self._in_step = isinstance(outcome, Applied | Unchanged)
+        status = self.status
         match outcome:
             case Applied(generation, plan, verified):
-                counts = _counted(self.status.reloads_by_reason, [reason.value for reason in plan.reasons])
-                self._put(replace(self.status, reloads_by_reason=counts))
-                self._serving(generation, verified=verified)
+                counts = _counted(status.reloads_by_reason, [reason.value for reason in plan.reasons])
+                self._serving(replace(status, reloads_by_reason=counts), generation, verified=verified)
             case Unchanged(generation, verified):
-                self._serving(generation, verified=verified)
+                self._serving(status, generation, verified=verified)
             case Held(hold_id, problem):
-                self._put(replace(self.status, phase=Phase.HELD, hold_id=hold_id))
-                self.problems("outcome", (problem,))
+                shown = self._shown("outcome", (problem,))
+                self._put(replace(status, phase=Phase.HELD, hold_id=hold_id, problems=shown))
             case Rejected(_, problems):
-                self._put(replace(self.status, phase=Phase.REJECTED, hold_id=""))
-                self.problems("outcome", problems)
+                shown = self._shown("outcome", problems)
+                self._put(replace(status, phase=Phase.REJECTED, hold_id="", problems=shown))
             case Failed(_, problems):
-                self._put(replace(self.status, phase=Phase.FAILED, hold_id=""))
-                self.problems("outcome", problems)
+                shown = self._shown("outcome", problems)
+                self._put(replace(status, phase=Phase.FAILED, hold_id="", problems=shown))
 
-    def _serving(self, generation: Generation, *, verified: bool) -> None:
-        """All is well, unless newer fragments wait to be mended."""
-        self.serves(generation, verified=verified)
-        self.problems("outcome", ())
+    def _serving(self, status: Status, generation: Generation, *, verified: bool) -> None:
+        """All is well, unless newer fragments or templates of the cluster wait to be mended."""
         phase = Phase.SERVING
         if self._candidate:
             phase = Phase.REJECTED if isinstance(self._candidate, Rejected) else Phase.FAILED
-        waits = bool(self._candidate or self._problems.get("fragments"))
-        since = self.status.pending_since if waits else 0.0
-        self._put(replace(self.status, phase=phase, hold_id="", pending_since=since))
+        elif self._problems.get("templates"):
+            phase = Phase.REJECTED
+        waits = bool(self._candidate or self._problems.get("fragments") or self._problems.get("templates"))
+        self._put(
+            replace(
+                status,
+                generation=generation,
+                verified=verified,
+                phase=phase,
+                hold_id="",
+                problems=self._shown("outcome", ()),
+                pending_since=status.pending_since if waits else 0.0,
+            )
+        )
 
     def _put(self, status: Status) -> None:
         if status != self.status:

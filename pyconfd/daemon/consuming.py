@@ -1,24 +1,24 @@
 """The loop of a consumer: what is published, verified, checked and applied; what serves stays where that fails."""
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Protocol
+from dataclasses import dataclass
 
 import structlog
 
 from pyconfd import guard
-from pyconfd.daemon.debounce import Backoff
+from pyconfd.daemon.account import Account
+from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.journal import Journal
+from pyconfd.daemon.last_good import LastGood
 from pyconfd.daemon.mailbox import Mailbox
-from pyconfd.daemon.ports import Clock, Notifier, RestoringBalancer
-from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.daemon.pulse import Pulse
+from pyconfd.daemon.reconcile import Attempt, serve
+from pyconfd.daemon.retry import Retry
+from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step, Unchanged
-from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import Phase, SourceHealth, Status
+from pyconfd.model.status import Phase, Status
 from pyconfd.settings import ApplySettings, TotalLoss
 
 log = structlog.get_logger(__name__)
@@ -31,89 +31,15 @@ DRIFT_S = 5.0
 
 _LOOKS_AGAIN = frozenset({Phase.SERVING, Phase.REJECTED, Phase.FAILED})
 
-EXIT_OK = 0
-EXIT_BUG = 70
-"""Source: sysexits.h, EX_SOFTWARE."""
-
 
 @dataclass(frozen=True, slots=True)
-class Publication:
-    """What is published, in the words of the loop.
+class _Decided:
+    """``digest`` of the rendering, "" for none; ``repeated`` where an earlier outcome stands."""
 
-    ``number`` and ``digest`` name it in etcd, ``make`` gives the rendering for this machine (raises RejectedInput);
-    ``local`` tells whether that depends on files here.
-    """
-
-    number: int
-    digest: str
-    curdate: str
-    local: bool
-    make: Callable[[], Rendering]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One reading of etcd: a publication, or why there is none (both None: etcd holds nothing)."""
-
-    publication: Publication | None = None
-    error: RejectedInput | None = None
-
-
-class PublicationSource(Protocol):
-    """Reads publications."""
-
-    def start(self, notify: Callable[[], None]) -> None:
-        """Begin to read; call ``notify`` from any thread when something else was found."""
-        ...
-
-    def found(self) -> Found | None:
-        """Give what was found, None until something was read."""
-        ...
-
-    def health(self) -> SourceHealth:
-        """Say how the endpoints do."""
-        ...
-
-    def relist(self) -> None:
-        """Read again soon."""
-        ...
-
-    def stop(self) -> None:
-        """End all threads."""
-        ...
-
-
-class Taken(Protocol):
-    """Remembers the last publication that was applied, over restarts."""
-
-    def load(self) -> tuple[int, str]:
-        """Give number and digest; (0, "") for none."""
-        ...
-
-    def save(self, number: int, digest: str) -> None:
-        """Remember; raises TransientError."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerWorld:
-    """Everything outside the loop; ``count`` gives how many servers a text has."""
-
-    source: PublicationSource
-    balancer: RestoringBalancer
-    notifier: Notifier
-    clock: Clock
-    taken: Taken
-    count: Callable[[str], Census]
-    allowed_holds: Callable[[], frozenset[str]]
-    forget_holds: Callable[[], None]
-    publish: Callable[[Status], object]
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    digest: str
     outcome: Outcome
+    rendering: Rendering | None = None
+    servers: int = 0
+    repeated: bool = False
 
 
 class Consumer:
@@ -122,134 +48,138 @@ class Consumer:
     def __init__(self, world: ConsumerWorld, apply: ApplySettings, *, version: str, pid: int) -> None:
         self._world = world
         self._guarded = apply.total_loss is TotalLoss.HOLD
-        self._mailbox = Mailbox()
-        self._backoff = Backoff(first_s=apply.retry_min_s, last_s=apply.retry_max_s)
+        self.mailbox = Mailbox()
         self._journal = Journal()
-        self._stopping = self._decided = False
-        self._due = False
-        self._retry_at: float | None = None
-        self._last: _Attempt | None = None
+        self._retry, restoring = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(2))
+        self._decided = self._due = False
+        self._waits_for_start = False
         self._outcome: Outcome | None = None
         self._made = ""
-        self._next_tick = self._next_drift = 0.0
-        self._boot_ends = world.clock.monotonic() + apply.boot_wait_s
-        started, applied = world.clock.now(), world.balancer.last_good()
-        self._status = Status(
-            now=started,
-            version=version,
-            pid=pid,
-            started_at=started,
-            heartbeat_at=started,
-            generation=applied.generation if applied else None,
-        )
+        clock = world.clock
+        self._next_tick = self._next_drift = clock.monotonic()
+        self._boot_ends = clock.monotonic() + apply.boot_wait_s
+        self._account = Account.begun(clock.now(), world.balancer.last_good(), version=version, pid=pid)
+        self._pulse = Pulse(clock, world.notifier, self._account)
+        self._last_good = LastGood(world.balancer, clock, self._account, self._journal, restoring)
 
     def status(self) -> Status:
         """Give the state as of now; safe to call from other threads."""
-        return replace(self._status, now=self._world.clock.now(), source=self._world.source.health())
+        return self._account.at(self._world.clock.now(), self._world.source.health())
 
-    def stop(self) -> None:
-        """Ask the loop to end; safe to call from other threads."""
-        self._stopping = True
-        self._mailbox.nudge()
+    def start(self) -> None:
+        """Begin to read etcd."""
+        self._world.balancer.report_progress(self._pulse.progressed)
+        self._world.source.start(self.mailbox.post)
 
-    def run(self) -> int:
-        """Run until :meth:`stop`; give the exit status."""
-        try:
-            self._world.source.start(self._mailbox.post)
-            while not self._stopping:
-                self._turn(self._mailbox.take(self._wait_s()))
-        except Exception:
-            log.exception("loop.crashed")
-            return EXIT_BUG
-        finally:
-            self._world.source.stop()
-        return EXIT_OK
+    def close(self) -> None:
+        """End all threads."""
+        self._world.source.stop()
 
-    def _wait_s(self) -> float:
-        times = [self._next_tick, *([self._retry_at] if self._retry_at is not None else [])]
+    def wait_s(self) -> float:
+        """Give the seconds until there is something to do even if nothing happens."""
+        boot_ends = None if self._decided else self._boot_ends
+        times = [self._next_tick, *(time for time in (self._retry.due_at, boot_ends) if time is not None)]
         return max(0.0, min(times) - self._world.clock.monotonic())
 
-    def _turn(self, posts: int) -> None:
+    def step(self, posts: int) -> None:
+        """Do what is due; ``posts`` readings came since the last step."""
         now = self._world.clock.monotonic()
         if posts:
             self._due = True
-            self._status = replace(self._status, events_total=self._status.events_total + posts)
-        if now >= self._next_tick:
+            self._account.events(posts)
+        ticked = now >= self._next_tick
+        if ticked:
             self._next_tick = now + TICK_S
             self._look_around(now)
-        if self._due or (self._retry_at is not None and now >= self._retry_at):
-            self._attempt(again=not self._due)
-        elif not self._decided and now >= self._boot_ends:
-            self._decide_without_etcd()
-        self._status = replace(self._status, heartbeat_at=self._world.clock.now())
-        self._world.notifier.watchdog()
-        self._world.publish(self.status())
+        if self._due or (self._retry.due_at is not None and now >= self._retry.due_at):
+            self._attempt(now)
+        if not self._decided and now >= self._boot_ends:
+            self._decide_alone(now, "nothing could be read from etcd yet")
+        if ticked or self._account.changed:
+            self._account.changed = False
+            self._pulse.beat()
+            self._world.publish(self.status())
 
     def _look_around(self, now: float) -> None:
         """Find what changed without telling: a permission, a certificate of this machine, the file, the process."""
-        if self._status.hold_id and self._status.hold_id in self._world.allowed_holds():
+        self._account.problems("other", self._world.other_problems())
+        status = self._account.status
+        if status.hold_id and status.hold_id in self._world.allowed_holds():
             self._due = True
-        if now < self._next_drift:
+        if now < self._next_drift or not self._decided:
             return
         self._next_drift = now + DRIFT_S
+        if self._waits_for_start and self._world.balancer.runs():
+            self._waits_for_start = False
+            self._retry.clear()
+            self._due = True
         found = self._world.source.found()
-        if found and found.publication and found.publication.local and self._status.phase in _LOOKS_AGAIN:
+        if found and found.publication and found.publication.local and status.phase in _LOOKS_AGAIN:
             self._due = self._due or _fingerprint(found.publication) != self._made
-        last = self._world.balancer.last_good()
-        if self._status.phase is Phase.SERVING and last:
-            self._due = self._due or not isinstance(self._world.balancer.plan(last.rendering), Noop)
+        if self._last_good.is_in_place():
+            return
+        if self._account.in_step:
+            self._due = True
+        else:
+            self._last_good.restore(now)
 
-    def _attempt(self, *, again: bool) -> None:
+    def _attempt(self, now: float) -> None:
         self._due = False
         found = self._world.source.found()
         if found is None:
-            self._retry_at = None
+            self._retry.clear()
             return
         if found == Found() and not self._world.taken.load()[0]:
-            self._wait_for_the_first()
+            # Nothing was ever published: that is no failure, and what served before pyconfd consumed serves on.
+            self._retry.clear()
+            self._decide_alone(now, "nothing is published yet", _nothing(0))
             return
         clock = self._world.clock
         began = clock.monotonic()
-        if again:
-            self._last = None
-        outcome, digest, servers = self._decide(found)
-        if isinstance(outcome, Applied):
-            self._world.forget_holds()
-        self._journal.outcome(outcome, duration_s=clock.monotonic() - began, endpoints=servers)
-        self._schedule(outcome, digest)
-        self._conclude(outcome)
+        done = self._decide(found, self._retry.standing(now))
+        self._journal.outcome(done.outcome, duration_s=clock.monotonic() - began, endpoints=done.servers)
+        self._account.reconciled(())
+        self._schedule(done)
+        if isinstance(done.outcome, Applied | Unchanged):
+            self._last_good.replaced()
+            if self._world.allowed_holds():
+                self._world.forget_holds()
+        self._conclude(done.outcome, now)
 
-    def _decide(self, found: Found) -> tuple[Outcome, str, int]:
-        """Give the outcome, the digest of the rendering ("" for none) and its number of servers."""
+    def _decide(self, found: Found, standing: Attempt | None) -> _Decided:
+        """Say what becomes of what was found; ``standing`` is a failure that it is too early to repeat."""
         if found.error is not None:
-            return Rejected(Step(found.error.step or Step.CHECK), found.error.problems), "", 0
+            return _Decided(Rejected(Step(found.error.step or Step.CHECK), found.error.problems))
         publication = found.publication
         number, digest = self._world.taken.load()
         if publication is None:
-            return Rejected(Step.CHECK, (_nothing(number),)), "", 0
+            return _Decided(Rejected(Step.CHECK, (_nothing(number),)))
         held = _judge_order(publication, number, digest, self._world.allowed_holds())
         if held is not None:
-            return held, "", 0
+            return _Decided(held)
         try:
             rendering = publication.make()
-            self._made = rendering.digest
         except RejectedInput as error:
             self._made = str(error)
-            return Rejected(Step(error.step or Step.CHECK), error.problems), "", 0
-        if self._last and self._last.digest == rendering.digest:
-            return self._last.outcome, rendering.digest, 0
+            return _Decided(Rejected(Step(error.step or Step.CHECK), error.problems))
+        self._made = rendering.digest
+        if standing and (
+            (standing.rendering is not None and standing.rendering.same_as(rendering))
+            or _is_disruptive(standing.outcome)
+        ):
+            return _Decided(standing.outcome, rendering, repeated=True)
         census = self._world.count(rendering.text)
         outcome = self._judge_loss(rendering, census) or self._apply(rendering, census, publication)
         if isinstance(outcome, Applied | Unchanged):
             self._remember(publication)
-        return outcome, rendering.digest, census.total
+        return _Decided(outcome, rendering, census.total)
 
     def _judge_loss(self, rendering: Rendering, census: Census) -> Held | None:
         serving = self._world.balancer.last_good()
         if serving is None or not self._guarded:
             return None
         before = self._world.count(serving.rendering.text)
-        held = guard.judge(before, census, digest=rendering.digest, allowed=self._world.allowed_holds())
+        held = guard.judge(before, census, digest=lambda: rendering.digest, allowed=self._world.allowed_holds())
         if held is None:
             return None
         message = f"all {before.total} servers would be gone at once; the last good configuration keeps serving"
@@ -257,23 +187,10 @@ class Consumer:
         return Held(held.hold_id, Problem("guard", message, remedy))
 
     def _apply(self, rendering: Rendering, census: Census, publication: Publication) -> Outcome:
-        balancer = self._world.balancer
-        serving = balancer.last_good()
-        try:
-            plan = balancer.plan(rendering)
-            if serving and isinstance(plan, Noop):
-                return Unchanged(serving.generation)
-            if isinstance(plan, Noop):
-                plan = Reload((ReloadReason.FIRST_CONFIGURATION,))
-            return balancer.apply(
-                rendering, plan, curdate=publication.curdate, census=census, now=self._world.clock.now()
-            )
-        except RejectedInput as error:
-            return Rejected(Step(error.step or Step.CHECK), error.problems)
-        except ApplyError as error:
-            return Failed(Step(error.step), error.problems)
-        except TransientError as error:
-            return Failed(Step.CHECK, error.problems)
+        balancer, now = self._world.balancer, self._world.clock.now()
+        last = balancer.last_good()
+        serving = last.generation if last else None
+        return serve(rendering, serving, balancer, curdate=publication.curdate, census=census, now=now)
 
     def _remember(self, publication: Publication) -> None:
         try:
@@ -281,81 +198,48 @@ class Consumer:
         except TransientError as error:
             log.warning("memory.not_written", problem=str(error))
 
-    def _schedule(self, outcome: Outcome, digest: str) -> None:
+    def _schedule(self, done: _Decided) -> None:
         """Decide when what failed is tried again, if nothing new comes before."""
-        self._retry_at = None
-        repeated, self._outcome = outcome == self._outcome, outcome
-        if isinstance(outcome, Rejected | Failed):
-            self._last = _Attempt(digest, outcome) if digest else None
-            self._retry_at = self._world.clock.monotonic() + self._backoff.next()
-            if not repeated:
-                counts = dict(self._status.failures_by_step)
-                counts[outcome.step.value] = counts.get(outcome.step.value, 0) + 1
-                self._status = replace(self._status, failures_by_step=MappingProxyType(counts))
-        else:
-            self._last = None
-            self._backoff.reset()
+        outcome = done.outcome
+        if not isinstance(outcome, Rejected | Failed):
+            self._retry.clear()
+            self._waits_for_start = False
+        elif not done.repeated:
+            if outcome != self._outcome:
+                self._account.failure(outcome)
+            self._retry.failed(Attempt(done.rendering, outcome), self._world.clock.monotonic())
+            self._waits_for_start = isinstance(outcome, Failed) and not self._world.balancer.runs()
+        self._outcome = outcome
 
-    def _conclude(self, outcome: Outcome) -> None:
+    def _conclude(self, outcome: Outcome, now: float) -> None:
         """Put an outcome into the status, and make sure that something serves."""
-        status = replace(self._status, reconciliations_total=self._status.reconciliations_total + 1, hold_id="")
-        match outcome:
-            case Applied(generation, plan, verified):
-                counts = dict(status.reloads_by_reason)
-                for reason in plan.reasons:
-                    counts[reason.value] = counts.get(reason.value, 0) + 1
-                reloads = MappingProxyType(counts)
-                status = replace(status, generation=generation, verified=verified, reloads_by_reason=reloads)
-                status = replace(status, phase=Phase.SERVING, problems=())
-            case Unchanged(generation):
-                status = replace(status, generation=generation, phase=Phase.SERVING, problems=())
-            case Held(hold_id, problem):
-                status = replace(status, phase=Phase.HELD, hold_id=hold_id, problems=(str(problem),))
-            case Rejected(_, problems):
-                status = replace(status, phase=Phase.REJECTED, problems=tuple(str(problem) for problem in problems))
-            case Failed(_, problems):
-                status = replace(status, phase=Phase.FAILED, problems=tuple(str(problem) for problem in problems))
-        self._status = status
+        self._account.outcome(outcome)
         if self._decided:
-            self._world.notifier.status(self._line())
+            self._world.notifier.status(self._account.line())
             return
         self._decided = True
         if not isinstance(outcome, Applied | Unchanged):
-            self._serve_last_good()
-        self._world.notifier.ready(self._line())
+            self._last_good.restore(now)
+        self._world.notifier.ready(self._account.line())
 
-    def _wait_for_the_first(self) -> None:
-        """Nothing was ever published: that is no failure, and what served before pyconfd consumed serves on."""
-        self._retry_at = None
-        self._decide_alone("nothing is published yet", str(_nothing(0)))
-
-    def _decide_without_etcd(self) -> None:
-        """No etcd answered in time: serve what served last, and say so."""
-        self._decide_alone("nothing could be read from etcd yet")
-
-    def _decide_alone(self, reason: str, *problems: str) -> None:
-        phase = Phase.SERVING_LAST_GOOD if self._serve_last_good() else Phase.WAITING
-        news = (phase, problems) != (self._status.phase, self._status.problems)
-        self._status = replace(self._status, phase=phase, problems=problems)
-        if news:
-            log.warning("start.decided", phase=phase.value, reason=reason)
+    def _decide_alone(self, now: float, reason: str, *problems: Problem) -> None:
+        """Serve what served last where etcd has nothing to say, and tell so."""
+        before = self._account.status
+        if before.phase is not Phase.SERVING_LAST_GOOD:
+            self._account.phase(Phase.WAITING)
+        self._last_good.restore(now)
+        self._account.problems("outcome", problems)
+        status = self._account.status
+        if (status.phase, status.problems) != (before.phase, before.problems):
+            log.warning("start.decided", phase=status.phase.value, reason=reason)
         if not self._decided:
             self._decided = True
-            self._world.notifier.ready(self._line())
+            self._world.notifier.ready(self._account.line())
 
-    def _serve_last_good(self) -> bool:
-        try:
-            outcome = self._world.balancer.restore_last_good(now=self._world.clock.now())
-        except PyconfdError as error:
-            log.error("last_good.failed", problem=str(error))  # noqa: TRY400 - the message says all; no traceback
-            return False
-        return isinstance(outcome, Applied | Unchanged)
 
-    def _line(self) -> str:
-        status = self._status
-        number = f" generation {status.generation.number}" if status.generation else ""
-        problem = f": {status.problems[0].splitlines()[0]}" if status.problems else ""
-        return f"{status.phase.value.replace('_', ' ')}{number}{problem}"
+def _is_disruptive(outcome: Outcome) -> bool:
+    """Say whether to try anything costs traffic, whatever is tried."""
+    return isinstance(outcome, Failed) and outcome.disruptive
 
 
 def _judge_order(publication: Publication, number: int, digest: str, allowed: frozenset[str]) -> Held | None:

@@ -8,16 +8,17 @@ from pyconfd.daemon.account import Account
 from pyconfd.daemon.debounce import Debounce
 from pyconfd.daemon.fragments import Compiled, LiveFragments
 from pyconfd.daemon.journal import Journal
+from pyconfd.daemon.last_good import LastGood
 from pyconfd.daemon.mailbox import Mailbox
 from pyconfd.daemon.ports import World
+from pyconfd.daemon.pulse import Pulse
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.retry import Retry
-from pyconfd.errors import Problem, PyconfdError
 from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step, Unchanged
-from pyconfd.model.plan import Noop
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
+from pyconfd.presets.memo import Memo
 from pyconfd.settings import ApplySettings, TotalLoss
 
 log = structlog.get_logger(__name__)
@@ -27,10 +28,6 @@ TICK_S = 1.0
 
 DRIFT_S = 5.0
 """How often disk and process are compared with what was applied."""
-
-EXIT_OK = 0
-EXIT_BUG = 70
-"""Source: sysexits.h, EX_SOFTWARE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,63 +51,44 @@ class Daemon:
         self._world = world
         self._settings = settings
         apply = settings.apply
-        self._mailbox = Mailbox()
+        self.mailbox = Mailbox()
         self._debounce = Debounce(quiet_s=apply.quiet_s, cap_s=apply.cap_s)
         self._fragments = LiveFragments(world.read_fragments, world.make_renderer, world.preset_options)
         self._journal = Journal()
-        self._retry, self._retry_candidate, self._retry_restoring = (
-            Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(3)
-        )
-        self._retry_held, self._retry_contested = (
-            Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(2)
-        )
-        self._stopping = False
+        self._memo = Memo()
+        (
+            self._retry,
+            self._retry_candidate,
+            self._retry_held,
+            self._retry_contested,
+            self._retry_templates,
+            restoring,
+        ) = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(6))
         self._decided = False
         self._waits_for_start = False
         started, now = world.clock.now(), world.clock.monotonic()
         self._boot_ends = now + apply.boot_wait_s
-        self._next_tick = self._next_drift = self._next_beat = now
+        self._next_tick = self._next_drift = now
         applied = world.balancer.last_good()
-        self._account = Account(
-            Status(
-                now=started,
-                version=settings.version,
-                pid=settings.pid,
-                started_at=started,
-                heartbeat_at=started,
-                generation=applied.generation if applied else None,
-            )
-        )
+        self._account = Account.begun(started, applied, version=settings.version, pid=settings.pid)
+        self._pulse = Pulse(world.clock, world.notifier, self._account)
+        self._last_good = LastGood(world.balancer, world.clock, self._account, self._journal, restoring)
 
     def status(self) -> Status:
         """Give the state as of now; safe to call from other threads."""
         status = self._account.at(self._world.clock.now(), self._world.source.health())
         return replace(status, targets=self._world.targets.states())
 
-    def stop(self) -> None:
-        """Ask the loop to end; safe to call from other threads and from signal handlers."""
-        self._stopping = True
-        self._mailbox.nudge()
-
-    def run(self) -> int:
-        """Run until :meth:`stop`; give the exit status."""
-        try:
-            self.start()
-            while not self._stopping:
-                self.step(self._mailbox.take(self.wait_s()))
-        except Exception:
-            log.exception("loop.crashed")
-            return EXIT_BUG
-        finally:
-            self._world.source.stop()
-            self._world.targets.stop()
-        return EXIT_OK
-
     def start(self) -> None:
         """Begin to read the cluster."""
-        self._world.balancer.report_progress(self._progressed)
-        self._world.targets.start(self._mailbox.nudge)
-        self._world.source.start(self._mailbox.post)
+        self._world.balancer.report_progress(self._pulse.progressed)
+        self._world.targets.start(self.mailbox.nudge)
+        self._world.source.start(self.mailbox.post)
+
+    def close(self) -> None:
+        """End all threads."""
+        self._world.source.stop()
+        self._world.targets.stop()
 
     def wait_s(self) -> float:
         """Give the seconds until there is something to do even if nothing happens."""
@@ -120,7 +98,8 @@ class Daemon:
         return max(0.0, first - self._world.clock.monotonic())
 
     def _retries(self) -> tuple[float | None, ...]:
-        retries = (self._retry, self._retry_candidate, self._retry_held, self._retry_contested)
+        refused = (self._retry, self._retry_candidate, self._retry_templates)
+        retries = (*refused, self._retry_held, self._retry_contested)
         return tuple(retry.due_at for retry in retries)
 
     def step(self, posts: int) -> None:
@@ -139,18 +118,8 @@ class Daemon:
             self._decide_without_cluster(now)
         if ticked or self._account.changed:
             self._account.changed = False
-            self._beat()
+            self._pulse.beat()
             self._world.publish(self.status())
-
-    def _progressed(self) -> None:
-        """Say, at most each second, that this thread does not hang; an apply that takes long says so in between."""
-        if self._world.clock.monotonic() >= self._next_beat:
-            self._beat()
-
-    def _beat(self) -> None:
-        self._next_beat = self._world.clock.monotonic() + TICK_S
-        self._account.beat(self._world.clock.now())
-        self._world.notifier.watchdog()
 
     def _note_change(self, now: float, *, at_once: bool = False) -> None:
         self._debounce.changed(now, at_once=at_once)
@@ -183,15 +152,12 @@ class Daemon:
             self._retry.clear()
             self._retry_candidate.clear()
             self._note_change(now, at_once=True)
-        last = self._world.balancer.last_good()
-        if last is None:
+        if self._last_good.is_in_place():
             return
-        if isinstance(self._world.balancer.plan(last.rendering), Noop):
-            self._show_last_good(())
-        elif self._account.in_step:
+        if self._account.in_step:
             self._note_change(now, at_once=True)
         else:
-            self._restore_last_good(now)
+            self._last_good.restore(now)
 
     def _attempt(self, now: float) -> None:
         snapshot, fragments = self._world.source.snapshot(), self._fragments
@@ -201,9 +167,10 @@ class Daemon:
             self._retry_candidate.clear()
             self._retry_held.clear()
             self._retry_contested.clear()
+            self._retry_templates.clear()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
                 presets, options = self._settings.presets, self._world.base_options
-                self._world.targets.offer(registry.translate(snapshot, presets, options), guarded=True)
+                self._world.targets.offer(registry.translate(snapshot, presets, options, self._memo), guarded=True)
             if fragments.newest is None and fragments.problems:
                 self._conclude(Rejected(Step.RENDER, fragments.problems), now)
             elif snapshot is None:
@@ -254,6 +221,9 @@ class Daemon:
                 guarded=self._settings.apply.total_loss is TotalLoss.HOLD,
                 allowed=self._world.allowed_holds(),
                 last=last,
+                memo=self._memo,
+                refused=self._retry_templates.standing(began),
+                accepted=self._world.templates.known(),
             ),
             self._world.balancer,
         )
@@ -272,9 +242,10 @@ class Daemon:
             self._retry.clear()
         self._doubt(outcome)
         self._ask_again_for_ports(done)
+        self._ask_again_for_templates(done)
         if isinstance(outcome, Applied | Unchanged):
-            self._retry_restoring.clear()
-            self._show_last_good(())
+            self._world.templates.keep(done.accepted)
+            self._last_good.replaced()
             self._fragments.proven = compiled
             if compiled is self._fragments.newest:
                 self._account.candidate(None)
@@ -292,7 +263,7 @@ class Daemon:
             self._retry_held.clear()
         elif not self._retry_held.standing(now):
             self._world.source.relist()
-            self._retry_held.failed(Attempt("", outcome), now)
+            self._retry_held.failed(Attempt(None, outcome), now)
 
     def _ask_again_for_ports(self, done: Reconciled) -> None:
         """Try again while an object waits for a port: nobody tells when it comes free."""
@@ -300,11 +271,22 @@ class Daemon:
         if not done.contested:
             self._retry_contested.clear()
         elif not self._retry_contested.standing(now):
-            self._retry_contested.failed(Attempt("", done.outcome), now)
+            self._retry_contested.failed(Attempt(None, done.outcome), now)
+
+    def _ask_again_for_templates(self, done: Reconciled) -> None:
+        """Show templates of the cluster that are refused, and try them again: what refused them may pass."""
+        problems, now = done.template_problems, self._world.clock.monotonic()
+        self._account.problems("templates", problems)
+        standing = self._retry_templates.standing(now)
+        attempt = done.refused or Attempt(None, Rejected(Step.RENDER, problems))
+        if not problems:
+            self._retry_templates.clear()
+        elif standing is None or standing.rendering is not attempt.rendering:
+            self._retry_templates.failed(attempt, now)
 
     def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
         self._account.failure(outcome)
-        retry.failed(Attempt(done.digest, outcome), self._world.clock.monotonic())
+        retry.failed(Attempt(done.rendering, outcome), self._world.clock.monotonic())
         self._waits_for_start = isinstance(outcome, Failed) and not self._world.balancer.runs()
 
     def _conclude(self, outcome: Outcome, now: float) -> None:
@@ -315,34 +297,13 @@ class Daemon:
             return
         self._decided = True
         if not isinstance(outcome, Applied | Unchanged):
-            self._restore_last_good(now)
+            self._last_good.restore(now)
         self._world.notifier.ready(self._account.line())
 
     def _decide_without_cluster(self, now: float) -> None:
         """No API server answered in time: serve what served last, and say so."""
         self._decided = True
         self._account.phase(Phase.WAITING)
-        self._restore_last_good(now)
+        self._last_good.restore(now)
         log.warning("start.decided", phase=self._account.status.phase.value, reason="no complete view of the cluster")
         self._world.notifier.ready(self._account.line())
-
-    def _restore_last_good(self, now: float) -> None:
-        if self._retry_restoring.standing(now):
-            return
-        outcome: Outcome | None
-        try:
-            outcome = self._world.balancer.restore_last_good(now=self._world.clock.now())
-        except PyconfdError as error:
-            outcome = Failed(Step.CHECK, error.problems)
-        self._show_last_good(outcome.problems if isinstance(outcome, Rejected | Failed) else ())
-        if isinstance(outcome, Rejected | Failed):
-            self._retry_restoring.failed(Attempt("", outcome), self._world.clock.monotonic())
-        elif isinstance(outcome, Applied | Unchanged):
-            self._retry_restoring.clear()
-            self._account.serves(outcome.generation, verified=outcome.verified)
-            if self._account.status.phase is Phase.WAITING:
-                self._account.phase(Phase.SERVING_LAST_GOOD)
-
-    def _show_last_good(self, problems: tuple[Problem, ...]) -> None:
-        self._journal.problems("last_good", "last_good.failed", problems)
-        self._account.problems("last_good", problems)

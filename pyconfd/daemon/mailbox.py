@@ -8,6 +8,8 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.stopped = False
+        """True once somebody asked the loop to end."""
 
     def post(self) -> None:
         """Say that something changed."""
@@ -15,6 +17,11 @@ class Mailbox:
 
     def nudge(self) -> None:
         """End a wait early without saying that something changed."""
+        self._queue.put(0)
+
+    def stop(self) -> None:
+        """Ask the loop to end, and wake it."""
+        self.stopped = True
         self._queue.put(0)
 
     def take(self, timeout_s: float) -> int:

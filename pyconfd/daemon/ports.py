@@ -1,12 +1,12 @@
 """What the loop needs from the world; the composition root fills it in, tests use fakes of the same contracts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyconfd.daemon.reconcile import Balancer
 from pyconfd.errors import Problem
-from pyconfd.model.context import Context, Refusal
+from pyconfd.model.context import AcceptedTemplate, Context, Refusal
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
@@ -112,6 +112,33 @@ class NoTargets:
         """Do nothing."""
 
 
+class AcceptedTemplates(Protocol):
+    """Remembers the templates of the cluster that came to serve last."""
+
+    def known(self) -> Mapping[str, AcceptedTemplate]:
+        """Give them by name."""
+        ...
+
+    def keep(self, accepted: tuple[AcceptedTemplate, ...]) -> None:
+        """Remember just these."""
+        ...
+
+
+class ForgetfulTemplates:
+    """Remembers until the process ends."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, AcceptedTemplate] = {}
+
+    def known(self) -> Mapping[str, AcceptedTemplate]:
+        """Give them by name."""
+        return self._known
+
+    def keep(self, accepted: tuple[AcceptedTemplate, ...]) -> None:
+        """Remember just these."""
+        self._known = {each.name: each for each in accepted}
+
+
 class Clock(Protocol):
     """Both clocks, in seconds."""
 
@@ -149,3 +176,4 @@ class World:
     other_problems: Callable[[], tuple[Problem, ...]] = tuple
     targets: Targets = field(default_factory=NoTargets)
     base_options: PresetOptions = field(default_factory=PresetOptions)
+    templates: AcceptedTemplates = field(default_factory=ForgetfulTemplates)

@@ -1,21 +1,27 @@
 """The main job, once: translate, render, guard, plan, check, apply. Read this first."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Protocol
 
 from pyconfd import guard
-from pyconfd.errors import ApplyError, RejectedInput, TransientError
-from pyconfd.model.context import Census, Context
+from pyconfd.daemon import arbitration
+from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
+from pyconfd.model.context import AcceptedTemplate, Census, Context
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets import registry
+from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
-from pyconfd.render.engine import Renderer
+from pyconfd.render import fallback as fallbacks
+from pyconfd.render.engine import Rendered, Renderer
+from pyconfd.render.fallback import Fallback, Taken, Way
 
 SOME_DATE = "2000-01-01 00:00:00.000000"
-"""Stands in for the date in comparisons while nothing serves: a failure is known again by its digest."""
+"""Stands in for the date in comparisons while nothing serves: a failure is known again by its rendering."""
 
 
 class Balancer(Protocol):
@@ -29,8 +35,8 @@ class Balancer(Protocol):
         """Compare a rendering with what was applied, what is installed and what runs."""
         ...
 
-    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
-        """Give the ports of new binds that somebody else on this host, or another bind of the rendering, has."""
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+        """Give the new binds that somebody else on this host, or another bind of the rendering, has; and who it is."""
         ...
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
@@ -40,17 +46,22 @@ class Balancer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A failure; ``digest`` is that of the rendering ("" if there was none)."""
+    """A failure; ``rendering`` is what failed, None if there was none."""
 
-    digest: str
+    rendering: Rendering | None
     outcome: Outcome
+
+    def is_about(self, rendering: Rendering) -> bool:
+        """Tell whether it was this that failed."""
+        return self.rendering is not None and self.rendering.same_as(rendering)
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text.
 
-    ``last`` is a failure that it is too early to repeat.
+    ``last`` is a failure that it is too early to repeat; ``refused`` is one after which templates of the cluster were
+    replaced. ``accepted`` are those that came to serve last, by name. ``memo`` is that of the former translations.
     """
 
     snapshot: Snapshot
@@ -62,70 +73,143 @@ class Inputs:
     guarded: bool = True
     allowed: frozenset[str] = frozenset()
     last: Attempt | None = None
+    memo: Memo | None = None
+    refused: Attempt | None = None
+    accepted: Mapping[str, AcceptedTemplate] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
     """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
 
-    ``contested`` where an object did not get its port because somebody else on this host has it at present.
+    ``rendering`` is what was to serve, None where there was none; ``contested`` where an object did not get what it
+    asked for because somebody else on this host has it at present. ``taken`` says of each template of the
+    cluster what it came to; ``refused`` is the failure after which some were replaced.
     """
 
     outcome: Outcome
     context: Context
-    digest: str = ""
+    rendering: Rendering | None = None
     repeated: bool = False
     contested: bool = False
+    taken: tuple[Taken, ...] = ()
+    refused: Attempt | None = None
+
+    @property
+    def accepted(self) -> tuple[AcceptedTemplate, ...]:
+        """Give the templates of the cluster to remember, once this serves."""
+        return tuple(each.accepted for each in self.taken if each.accepted is not None)
+
+    @property
+    def template_problems(self) -> tuple[Problem, ...]:
+        """Say which templates of the cluster are refused, and what serves in their place.
+
+        Where all is refused the outcome says it.
+        """
+        if isinstance(self.outcome, Rejected):
+            return ()
+        return tuple(problem for each in self.taken for problem in each.explained())
 
 
 def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     """Bring the balancer to what the Snapshot and the fragments ask for, or say why that cannot be."""
-    context = registry.translate(inputs.snapshot, inputs.presets, inputs.options)
+    translate = arbitration.translator(inputs.snapshot, inputs.presets, inputs.options, inputs.memo)
+    context = translate({})
     last = balancer.last_good()
     serving = last.generation if last else None
+    fallback = fallbacks.known(context.templates, inputs.accepted, last.rendering if last else None)
     try:
         # With the date of what serves, so that the date alone never makes a difference.
         comparable = serving.curdate if serving else SOME_DATE
-        rendered = inputs.renderer.render(context, curdate=comparable)
-        differs = serving is None or serving.digest != rendered.rendering.digest
-        contested = _contested_ports(rendered.rendering, context, balancer) if differs else frozenset()
-        if contested:
-            # Whoever asks for such a port goes without it, so that it stops nobody else.
-            options = replace(inputs.options, contested_ports=contested)
-            context = registry.translate(inputs.snapshot, inputs.presets, options)
-            rendered = inputs.renderer.render(context, curdate=comparable)
-            differs = serving is None or serving.digest != rendered.rendering.digest
-        digest = rendered.rendering.digest
-        if inputs.last and _stands(inputs.last, digest, differs=differs):
-            return Reconciled(inputs.last.outcome, context, digest, repeated=True, contested=bool(contested))
+        settled = arbitration.settle(
+            context,
+            translate,
+            render=lambda each: inputs.renderer.render(each, curdate=comparable, fallback=fallback),
+            contested=balancer.contested,
+            serves=lambda each: last is not None and last.gives(each),
+            presets=len(inputs.presets),
+        )
+        context, rendered, contested = settled.context, settled.rendered, settled.contested
+        rendering = rendered.rendering
+        differs = last is None or not last.gives(rendering)
+        if inputs.last and _stands(inputs.last, rendering, differs=differs):
+            return _done(inputs.last.outcome, rendered, context, repeated=True, contested=contested)
         if serving and differs and inputs.guarded:
-            held = guard.judge(serving.census, context.census, digest=digest, allowed=inputs.allowed)
+            held = guard.judge(serving.census, context.census, digest=lambda: rendering.digest, allowed=inputs.allowed)
             if held:
-                return Reconciled(held, context, digest, contested=bool(contested))
+                return _done(held, rendered, context, contested=contested)
         curdate = inputs.curdate if serving is None or differs else serving.curdate
         if differs and rendered.used_curdate:
-            rendered = inputs.renderer.render(context, curdate=curdate)
+            rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
     except RejectedInput as error:
         return Reconciled(Rejected(Step.RENDER, error.problems), context)
-    outcome = _apply(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
-    return Reconciled(outcome, context, digest, contested=bool(contested))
+    known = inputs.refused if inputs.refused and inputs.refused.is_about(rendering) else None
+    outcome = (
+        known.outcome
+        if known
+        else serve(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
+    )
+    done = replace(_done(outcome, rendered, context, contested=contested), rendering=rendering)
+    return _without_blamed(done, fallback, serving, balancer, inputs) or done
 
 
-def _contested_ports(rendering: Rendering, context: Context, balancer: Balancer) -> frozenset[int]:
-    """Give the ports that objects ask for and cannot have at present."""
-    return balancer.contested_ports(rendering) & context.listen_ports if context.listen_ports else frozenset()
+def _without_blamed(
+    done: Reconciled, fallback: Fallback, serving: Generation | None, balancer: Balancer, inputs: Inputs
+) -> Reconciled | None:
+    """Try once more without the templates of the cluster whose text was refused; None where that is of no use."""
+    outcome, context = done.outcome, done.context
+    barred = fallbacks.blamed(done.taken, outcome.problems) if isinstance(outcome, Rejected) else {}
+    if not barred:
+        return None
+    fallback = replace(fallback, barred=barred)
+    curdate = serving.curdate if serving else SOME_DATE
+    try:
+        rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
+        last = balancer.last_good()
+        if last is None or not last.gives(rendered.rendering):
+            curdate = inputs.curdate
+            if rendered.used_curdate:
+                rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
+    except RejectedInput:
+        return None
+    second = serve(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
+    if isinstance(second, Rejected):
+        return None
+    attempt = Attempt(done.rendering, outcome)
+    return replace(_done(second, rendered, context, contested=done.contested), refused=attempt)
 
 
-def _stands(last: Attempt, digest: str, *, differs: bool) -> bool:
+def _done(
+    outcome: Outcome,
+    rendered: Rendered,
+    context: Context,
+    *,
+    repeated: bool = False,
+    contested: bool = False,
+) -> Reconciled:
+    """Put together what is told; templates of the cluster that are refused are among the refused objects."""
+    taken = rendered.taken
+    refused = [each.refusal() for each in taken if each.way is not Way.OWN]
+    context = replace(context, refused=tuple(sorted({*context.refused, *refused}))) if refused else context
+    problems = [problem for each in taken if each.way is not Way.OWN for problem in each.problems]
+    if problems and isinstance(outcome, Rejected):
+        # What is missing because of a template that was left out would be a riddle without that template's problem.
+        outcome = replace(outcome, problems=tuple(dict.fromkeys((*problems, *outcome.problems))))
+    return Reconciled(outcome, context, rendered.rendering, repeated, contested, taken)
+
+
+def _stands(last: Attempt, rendering: Rendering, *, differs: bool) -> bool:
     """Say whether a failure that is too early to repeat also answers for this rendering.
 
     A rejection is about one rendering. What could not be made to serve may be anything's fault, and trying costs a
     reload: so no other rendering is tried either, unless it is the one that serves.
     """
-    return last.digest == digest or (differs and isinstance(last.outcome, Failed))
+    if differs and isinstance(last.outcome, Failed):
+        return True
+    return last.is_about(rendering)
 
 
-def _apply(
+def serve(
     rendering: Rendering, serving: Generation | None, balancer: Balancer, *, curdate: str, census: Census, now: float
 ) -> Outcome:
     """Apply what differs; an error means that what served before serves still."""

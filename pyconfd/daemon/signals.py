@@ -2,15 +2,9 @@
 
 import signal
 from types import FrameType, TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
-
-class Stoppable(Protocol):
-    """A loop that a signal may end."""
-
-    def stop(self) -> None:
-        """Ask it to end; must be safe in a signal handler."""
-        ...
+from pyconfd.daemon.mailbox import Mailbox
 
 
 class Signals:
@@ -21,7 +15,7 @@ class Signals:
 
     def __init__(self) -> None:
         self._ended = self._hung_up = False
-        self._loop: Stoppable | None = None
+        self._mailbox: Mailbox | None = None
         self._former: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -35,11 +29,11 @@ class Signals:
         for number, former in self._former.items():
             signal.signal(number, former)
 
-    def stop_with(self, loop: Stoppable) -> None:
-        """Have the next signal stop ``loop``; at once if it came already."""
-        self._loop = loop
+    def stop_with(self, mailbox: Mailbox) -> None:
+        """Have the next signal stop the loop that reads this; at once if it came already."""
+        self._mailbox = mailbox
         if self._ended or self._hung_up:
-            loop.stop()
+            mailbox.stop()
 
     def asks_for_new_settings(self) -> bool:
         """Say, once, whether a SIGHUP came and nothing that ends the loop."""
@@ -52,5 +46,5 @@ class Signals:
             self._hung_up = True
         else:
             self._ended = True
-        if self._loop is not None:
-            self._loop.stop()
+        if self._mailbox is not None:
+            self._mailbox.stop()

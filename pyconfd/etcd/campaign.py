@@ -11,6 +11,7 @@ import structlog
 
 from pyconfd.etcd.client import EtcdClient, Value, created_at, putting
 from pyconfd.etcd.failures import EtcdError
+from pyconfd.etcd.inspection import ChunkInspection
 from pyconfd.etcd.keys import Keys
 from pyconfd.model.status import ApiServerState
 
@@ -27,7 +28,8 @@ class Standing:
 
     ``fence`` is the revision at which it took the campaign key, 0 while it does not hold it: a transaction that
     compares it fails for whoever lost the key meanwhile. ``holder`` names who holds the key. ``pointer`` is what the
-    pointer key held, None where there is none; it means nothing unless ``known``.
+    pointer key held, None where there is none; it means nothing unless ``known``. ``damage`` says what is wrong with
+    the chunks that it names, "" where nothing is known to be; only who leads looks.
     """
 
     known: bool = False
@@ -35,6 +37,7 @@ class Standing:
     holder: str = ""
     pointer: Value | None = None
     synced_at: float = 0.0
+    damage: str = ""
 
     @property
     def leads(self) -> bool:
@@ -54,6 +57,7 @@ class Campaign:
         self._ttl_s = math.ceil(lease_s)
         self._pause_s = lease_s / ROUNDS_PER_LEASE
         self._clock = clock
+        self._inspection = ChunkInspection(client, keys, longest_s=self._pause_s)
         self._lease = 0
         self._lock = threading.Lock()
         self._wrote_at = 0.0
@@ -106,10 +110,10 @@ class Campaign:
         """Take note that this producer wrote the pointer, so that it is no news."""
         with self._lock:
             self._wrote_at = time.monotonic()
-            self._standing = replace(self._standing, pointer=pointer)
+            self._standing = replace(self._standing, pointer=pointer, damage="")
 
     def turn(self) -> Standing:
-        """Do one round: renew the lease, look who holds the key, try to get it, look at the pointer.
+        """Do one round: renew the lease, look who holds the key, try to get it, look at the pointer and its chunks.
 
         Raises:
             EtcdError: etcd does not answer.
@@ -120,11 +124,12 @@ class Campaign:
         held = self._client.read(self._keys.campaign)
         fence, holder = (self._stand(), self._name) if held is None else self._judge(held)
         pointer = self._client.read(self._keys.pointer)
+        damage = self._inspection.damage(pointer) if fence else ""
         with self._lock:
             before = self._standing
             if self._wrote_at >= began:
-                pointer = before.pointer
-            now = Standing(known=True, fence=fence, holder=holder, pointer=pointer, synced_at=self._clock())
+                pointer, damage = before.pointer, ""
+            now = Standing(True, fence, holder, pointer, self._clock(), damage)
             self._standing = now
         self._say(before, now)
         if replace(before, synced_at=0.0) != replace(now, synced_at=0.0):
@@ -150,6 +155,8 @@ class Campaign:
             return 0, "somebody else"
 
     def _say(self, before: Standing, now: Standing) -> None:
+        if now.damage and now.damage != before.damage:
+            log.error("publication.damaged", problem=now.damage, remedy="nothing to do: it is published anew")
         if before.fence and before.fence != now.fence:
             log.warning("campaign.lost", producer=self._name, reason="the lease ended before it was renewed")
         if now.fence and now.fence != before.fence:

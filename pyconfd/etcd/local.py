@@ -6,15 +6,22 @@ from hashlib import sha256
 from pathlib import Path
 
 from pyconfd.errors import Problem, RejectedInput
+from pyconfd.etcd.listeners import servable
 from pyconfd.etcd.publication import Published, PublishedFile, public_part
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
+_LISTS = re.compile(r"""[ \t]crt-list[ \t]+["']?([^\s"']+)""")
 _OWN_PIECE = "certificates of this machine"
 
 
-def localise(published: Published, files_dir: str, read: Callable[[str], bytes] | None = None) -> Rendering:
-    """Give the rendering for this machine.
+def localise(
+    published: Published,
+    files_dir: str,
+    read: Callable[[str], bytes] | None = None,
+    fault: Callable[[str], str] = lambda _: "",
+) -> tuple[Rendering, Mapping[str, str]]:
+    """Give the rendering for this machine, and what it lacks: certificates of listeners by path, with their ``fault``.
 
     Paths below the producer's directory of files become paths below ``files_dir``. Certificates are not part of it:
     they belong to the operator and are neither written nor removed. A comment at the end names them by the SHA-256 of
@@ -29,12 +36,16 @@ def localise(published: Published, files_dir: str, read: Callable[[str], bytes] 
         f"{published.pointer.files_dir.rstrip('/')}/{kind.value}": f"{own}/{kind.value}" for kind in FileKind
     }
     move = _mover({**paths, **directories})
-    pieces = [Piece(piece.fragment, move(piece.text)) for piece in published.pieces]
+    # A list of certificates holds paths, too.
+    lists = {path for piece in published.pieces for path in _LISTS.findall(piece.text)}
+    maps = {
+        paths[file.path]: move(file.content) if file.path in lists else file.content for file in sorted(published.maps)
+    }
+    served = servable([Piece(piece.fragment, move(piece.text)) for piece in published.pieces], maps, fault)
     note = _certificates(published.certificates, paths, read or _read)
-    if note:
-        pieces.append(Piece(_OWN_PIECE, note))
-    maps = sorted(OutputFile(file.kind, paths[file.path], file.content) for file in published.maps)
-    return Rendering(tuple(pieces), tuple(sorted(maps, key=lambda file: file.path)))
+    pieces = (*served.pieces, *([Piece(_OWN_PIECE, note)] if note else []))
+    files = (OutputFile(FileKind.MAP, path, content) for path, content in served.maps.items())
+    return Rendering(pieces, tuple(sorted(files, key=lambda file: file.path))), served.lacking
 
 
 def _read(path: str) -> bytes:
@@ -53,7 +64,7 @@ def _mover(paths: Mapping[str, str]) -> Callable[[str], str]:
     longest_first = sorted(moved, key=len, reverse=True)
     # A path ends where a word of the configuration ends, or an argument of map(...).
     pattern = re.compile(
-        rf"(?<![\w./@-])({'|'.join(map(re.escape, longest_first))})(?=/?(?:[\s\"',)]|$))", re.MULTILINE
+        rf"(?<![\w./@-])({'|'.join(map(re.escape, longest_first))})(?=/?(?:[\s\"',)\]]|$))", re.MULTILINE
     )
     return lambda text: pattern.sub(lambda found: moved[found[1]], text)
 

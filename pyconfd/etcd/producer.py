@@ -1,6 +1,6 @@
 """Puts renderings into etcd: for the loop it is a balancer whose generations are publications."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -23,6 +23,7 @@ from pyconfd.etcd.publication import (
     write_pointer,
 )
 from pyconfd.model.context import Census
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import FileKind, Rendering
@@ -68,10 +69,10 @@ class EtcdBalancer:
         self._seen: tuple[Value, Pointer | None] | None = None
         self._newer: UnknownFormatError | None = None
 
-    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Give none: which ports are free is known where the rendering is consumed, and judged there."""
         del rendering
-        return frozenset()
+        return {}
 
     def last_good(self) -> Stored | None:
         """Give what is published, None where that is nothing or not known; its text is not read back."""
@@ -109,8 +110,9 @@ class EtcdBalancer:
             return Reload((reason,), ("nothing is published",))
         if not standing.leads:
             return Noop()
-        if pointer.number < self._floor:
-            return Reload((ReloadReason.FILE_EDITED,), (f"etcd went back from {self._floor} to {pointer.number}",))
+        went_back = f"etcd went back from {self._floor} to {pointer.number}" if pointer.number < self._floor else ""
+        if went_back or standing.damage:
+            return Reload((ReloadReason.FILE_EDITED,), (went_back or standing.damage,))
         if pointer.sha256 == packed.sha256:
             self._own = (packed.sha256, rendering)
             return Noop()
@@ -145,10 +147,15 @@ class EtcdBalancer:
         return Applied(generation, plan, verified=True)
 
     def restore_last_good(self, now: float) -> Outcome | None:
-        """Say that what is published stays; None where nothing is."""
-        del now
+        """Say that what is published stays, or publish it anew where it is damaged; None where nothing is."""
         last = self.last_good()
-        return Unchanged(last.generation) if last else None
+        if last is None:
+            return None
+        plan = self.plan(last.rendering)
+        if isinstance(plan, Noop):
+            return Unchanged(last.generation)
+        generation = last.generation
+        return self.apply(last.rendering, plan, curdate=generation.curdate, census=generation.census, now=now)
 
     def runs(self) -> bool:
         """Say whether there is something that takes publications: etcd."""

@@ -109,7 +109,10 @@ class DamagedError(RejectedInput):
     """What was read is not what a producer wrote."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(Problem("etcd", message, "the next publication mends it; see docs/etcd.md"), step=Step.CHECK)
+        super().__init__(
+            Problem("etcd", message, "a running producer writes it anew within seconds; see docs/etcd.md"),
+            step=Step.CHECK,
+        )
 
 
 class UnknownFormatError(RejectedInput):

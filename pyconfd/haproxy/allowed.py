@@ -40,6 +40,7 @@ class Boundaries:
 
     def certificate_is_inside(self, path: str) -> bool:
         """Say whether HAProxy may load this as a certificate."""
+        path = path.removesuffix("/")  # HAProxy loads whole directories, too
         return _is_plain(path) and _is_below(path, (*self.certificates, *self.contents))
 
     def content_is_inside(self, path: str) -> bool:

@@ -20,6 +20,10 @@ _READS_FILES = re.compile(r"(?<![A-Za-z0-9_.-])(env|map(?:_[a-z0-9_]+)?|jwt_veri
 _FILE_WORDS = frozenset({"file", "lf-file", "errorfile"})
 _LETTERS = re.compile(r"[A-Za-z0-9]")
 _SYSTEM_AUTHORITIES = "@system-ca"
+_HOST_AND_PORTS = re.compile(r"[A-Za-z0-9_.:*\[\]%-]*(?::[+-]?[0-9-]+)?")
+"""HAProxy fills in ``${NAME}`` in an address, quoted or not, and takes ``stream+/path`` for a socket."""
+_FORMAT = re.compile(r"%(?:\([^()]*\)|\{[^{}]*\})*\[")
+"""Where an expression begins in a format, after its name and flags. Source: manual of 3.2, 8.2.6."""
 
 
 class Found(NamedTuple):
@@ -189,9 +193,8 @@ def _bind(words: tuple[str, ...]) -> Iterator[Found]:
 def _address(words: tuple[str, ...]) -> Iterator[Found]:
     for word in words:
         family, sign, rest = word.partition("@")
-        host = rest if sign else word
-        if (sign and family not in known.ADDRESS_FAMILIES) or host.startswith("/") or "@" in rest:
-            why = "UNIX sockets and descriptors are not allowed"
+        if (sign and family not in known.ADDRESS_FAMILIES) or not _HOST_AND_PORTS.fullmatch(rest if sign else word):
+            why = "UNIX sockets, descriptors and variables are not allowed"
             yield Found("", f"the address '{word}' is none of the network ({why})")
 
 
@@ -231,8 +234,42 @@ def _rule(words: tuple[str, ...]) -> Iterator[Found]:
             yield Found(f"use-service {service}".strip(), f"the service '{service}'")
     elif name not in known.ACTIONS:
         yield Found(f"{first} {name}".strip(), f"the action '{name}' of {first}")
-    elif name in {"set-var", "set-dst", "set-dst-port", "set-src", "set-src-port", "track-sc0", "track-sc1"}:
-        yield from _expression(words[at + 1] if len(words) > at + 1 else "")
+    elif name in known.ACTIONS_ON_SAMPLES:
+        yield from _sample(words[at + 1 + known.ACTIONS_ON_SAMPLES[name] :])
+
+
+def _sample(words: tuple[str, ...]) -> Iterator[Found]:
+    """Judge an expression that stands in words of its own: HAProxy looks for converters in the next word too."""
+    if not words or words[0][:1].isdigit():
+        return
+    found: list[str] = []
+    for word in words:
+        if word in known.AFTER_SAMPLES:
+            break
+        found.append(word)
+    yield from _expression(",".join(found))
+
+
+def _stick(words: tuple[str, ...]) -> Iterator[Found]:
+    yield from _sample(words[2:])
+
+
+def _balance(words: tuple[str, ...]) -> Iterator[Found]:
+    if words[1:2] == ("hash",):
+        yield from _sample(words[2:])
+
+
+def _check_rule(words: tuple[str, ...]) -> Iterator[Found]:
+    if words[1:2] and words[1].partition("(")[0] == "set-var":
+        yield from _sample(words[2:])
+    if "status-code" in words:
+        yield from _sample(words[words.index("status-code") + 1 :][:1])
+
+
+def _filter(words: tuple[str, ...]) -> Iterator[Found]:
+    yield from _second(words, known.FILTERS)
+    if "key" in words:
+        yield from _sample(words[words.index("key") + 1 :])
 
 
 def _server(words: tuple[str, ...]) -> Iterator[Found]:
@@ -274,15 +311,15 @@ def _anywhere(words: tuple[str, ...]) -> Iterator[Found]:
 
 def _formats(word: str) -> Iterator[Found]:
     """Judge each ``%[...]`` of a word."""
-    start = word.find("%[")
-    while start >= 0:
-        end = _closing_bracket(word, start + 2)
+    start = _FORMAT.search(word)
+    while start is not None:
+        end = _closing_bracket(word, start.end())
         if end < 0:
             # A part of an expression in quotes of its own, or none at all: HAProxy will say so, but not before us.
             yield Found("", "an expression %[ that is not closed in its word")
             return
-        yield from _expression(word[start + 2 : end])
-        start = word.find("%[", end)
+        yield from _expression(word[start.end() : end])
+        start = _FORMAT.search(word, end)
 
 
 def _closing_bracket(word: str, start: int) -> int:
@@ -335,7 +372,6 @@ def _names(text: str) -> Iterator[str]:
 _CHOICES: Mapping[str, frozenset[str]] = {
     "option": known.OPTIONS,
     "stats": known.STATS,
-    "filter": known.FILTERS,
     "mode": known.MODES,
 }
 _JUDGED: Mapping[str, Callable[[tuple[str, ...]], Iterator[Found]]] = {
@@ -346,4 +382,9 @@ _JUDGED: Mapping[str, Callable[[tuple[str, ...]], Iterator[Found]]] = {
     "log": _log,
     "errorfile": _errorfile,
     "acl": _acl,
+    "stick": _stick,
+    "balance": _balance,
+    "http-check": _check_rule,
+    "tcp-check": _check_rule,
+    "filter": _filter,
 }

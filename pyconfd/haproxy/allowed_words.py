@@ -99,6 +99,24 @@ ACTIONS = _words(
 )
 """Of ``use-service`` only ``prometheus-exporter``."""
 
+ACTIONS_ON_SAMPLES: Mapping[str, int] = MappingProxyType(
+    dict.fromkeys(
+        _words(
+            """
+            capture do-resolve sc-add-gpc sc-set-gpt sc-set-gpt0 set-bc-mark set-bc-tos set-dst set-dst-port
+            set-fc-mark set-fc-tos set-mark set-priority-class set-priority-offset set-src set-src-port set-tos
+            set-var track-sc0 track-sc1 track-sc2
+            """
+        ),
+        0,
+    )
+    | {"set-timeout": 1, "set-bandwidth-limit": 2}
+)
+"""Actions that take a sample expression, and how many words stand before it."""
+
+AFTER_SAMPLES = _words("id if len limit min-size period table unless")
+"""Words that end an expression which stands in words of its own."""
+
 RULES: Mapping[str, int] = MappingProxyType(
     {"http-request": 1, "http-response": 1, "http-after-response": 1, "tcp-request": 2, "tcp-response": 2}
 )

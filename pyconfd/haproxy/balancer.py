@@ -5,7 +5,7 @@ configuration, reload, see the new worker run that very text, record. Whatever f
 back and the former text serves.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from pyconfd.haproxy.sections import Bind
 from pyconfd.haproxy.sections import binds as binds_of
 from pyconfd.model.context import Census
 from pyconfd.model.host import HostFacts
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload
 from pyconfd.model.rendering import OutputFile, Rendering
@@ -114,12 +115,16 @@ class Balancer:
     def plan(self, rendering: Rendering) -> Plan:
         """Give what has to be done to make ``rendering`` serve."""
         last = self.last_good()
-        return diff.plan(rendering, last.rendering if last else None, self.observe(rendering.files))
+        found = diff.plan(rendering, last.rendering if last else None, self.observe(rendering.files))
+        if last is not None and isinstance(found, Noop) and last.gives(rendering):
+            # The same text, but in the blocks that the next rendering will be compared with.
+            self._last_good = Stored(last.generation, rendering)
+        return found
 
-    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
-        """Give the ports of new binds of ``rendering`` that somebody else has already."""
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+        """Give the new binds of ``rendering`` that somebody else has already, and who that is."""
         wanted, held = binds_of(rendering.text), self._held_binds(self.observe(rendering.files))
-        return binds.contested_ports(wanted, held, self._host_facts(wanted, held))
+        return binds.contested(wanted, held, self._host_facts(wanted, held))
 
     def check(self, rendering: Rendering) -> None:
         """Let HAProxy judge ``rendering``; nothing is installed.

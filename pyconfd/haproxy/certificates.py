@@ -12,14 +12,20 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 GRACE_LOOKS = 3
 """A file that was good counts as bad only after so many looks: it may just be written anew, and is in memory."""
 
+GRACE_S = 10.0
+"""The same for single files, which are looked at less often."""
+
 _MOST_BYTES = 1024 * 1024
 _MAX_DEPTH = 4
+_SHORTEST_RSA = 2048
+"""What OpenSSL takes at security level 2, Debian's. Source: ``SSL_CTX_set_security_level(3)``."""
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 
 _Signature = tuple[int, int, int]
@@ -79,6 +85,35 @@ class CertificateFiles:
         return found
 
 
+class NamedCertificates:
+    """Single files; one that was good counts as bad only ``grace_s`` after it was last seen good."""
+
+    def __init__(self, clock: Callable[[], float], *, grace_s: float = GRACE_S) -> None:
+        self._clock = clock
+        self._grace_s = grace_s
+        self._good: dict[str, tuple[_Signature, float]] = {}
+
+    def fault(self, path: str) -> str:
+        """Say why HAProxy could not load a file as ``crt``; "" where nothing is known to be wrong."""
+        try:
+            status = Path(path).stat()
+            signature = (status.st_mtime_ns, status.st_size, status.st_ino)
+            known = path in self._good and self._good[path][0] == signature
+            wrong = "" if known else fault_of(path)
+        except PermissionError:
+            return ""  # haproxy reads it as root; what cannot be judged is not called bad
+        except OSError as error:
+            wrong, signature = error.strerror or str(error), (0, 0, 0)
+        now = self._clock()
+        if not wrong:
+            self._good[path] = signature, now
+        elif path in self._good and now - self._good[path][1] < self._grace_s:
+            return ""
+        else:
+            self._good.pop(path, None)
+        return wrong
+
+
 def _files(directory: str, depth: int) -> Iterator[str]:
     """Give the regular files below a directory. Raises: OSError: the directory itself cannot be listed."""
     with os.scandir(directory) as entries:
@@ -115,9 +150,11 @@ def fault_of(path: str) -> str:
         same = _bytes_of(public) == _bytes_of(own)
     except TypeError:
         return "the private key has a passphrase"
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
         return "the private key cannot be read"
-    return "" if same else "the private key does not belong to the certificate"
+    short = isinstance(own, rsa.RSAPublicKey) and own.key_size < _SHORTEST_RSA
+    fault = "OpenSSL refuses RSA keys of less than 2048 bits" if short else ""
+    return fault if same else "the private key does not belong to the certificate"
 
 
 def _fault_of_bundle(path: str) -> str:
@@ -129,8 +166,9 @@ def _fault_of_chain(text: bytes) -> str:
     if not chain:
         return "the file has no certificate in PEM"
     try:
-        x509.load_pem_x509_certificate(chain[0])
-    except ValueError:
+        for certificate in chain:
+            x509.load_pem_x509_certificate(certificate)
+    except (ValueError, x509.InvalidVersion):
         return "the certificate cannot be read"
     return ""
 

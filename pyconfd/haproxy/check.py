@@ -12,7 +12,7 @@ from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.explain import explain_check_output
 from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.removed import find_removed
-from pyconfd.haproxy.sections import parse
+from pyconfd.haproxy.sections import certificate_lists, parse
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
@@ -130,15 +130,11 @@ def _staged_copy(rendering: Rendering, conf: str, user: str) -> Iterator[tuple[s
     staging = Path(temporary_beside(str(directory / "x")))
     path = staging.with_name(f"{staging.name}.cfg")
     files = usable_files(rendering)
-    parents = sorted({str(Path(file.path).parent) for file in files})
-    staged_paths = {
-        file.path: str(staging / str(parents.index(str(Path(file.path).parent))) / Path(file.path).name)
-        for file in files
-    }
+    staged_paths = _staged_paths(files, staging)
     try:
         try:
             if files:
-                _write_files(staging, files, staged_paths)
+                _write_files(staging, files, staged_paths, lists=certificate_lists(rendering.text))
             text = mark(_repointed(rendering.text, staged_paths), rendering.digest)
             write_new(str(path), text.encode(), mode=0o600, flush=False)
             if user:
@@ -152,12 +148,30 @@ def _staged_copy(rendering: Rendering, conf: str, user: str) -> Iterator[tuple[s
                 remove_tree(leftover)
 
 
-def _write_files(staging: Path, files: tuple[OutputFile, ...], staged_paths: Mapping[str, str]) -> None:
+def _staged_paths(files: tuple[OutputFile, ...], staging: Path) -> dict[str, str]:
+    """Give where each file is staged: a directory for each of theirs, one within another where theirs are."""
+    parents = sorted({Path(file.path).parent for file in files})
+    roots = [
+        parent for parent in parents if not any(parent.is_relative_to(other) for other in parents if other != parent)
+    ]
+    staged = {}
+    for file in files:
+        index = next(at for at, root in enumerate(roots) if Path(file.path).is_relative_to(root))
+        staged[file.path] = str(staging / str(index) / Path(file.path).relative_to(roots[index]))
+    return staged
+
+
+def _write_files(
+    staging: Path, files: tuple[OutputFile, ...], staged_paths: Mapping[str, str], *, lists: frozenset[str]
+) -> None:
     staging.mkdir(mode=0o700)
     for directory in sorted({Path(path).parent for path in staged_paths.values()}):
-        directory.mkdir(mode=0o700)
+        for part in (*reversed(directory.relative_to(staging).parents), directory.relative_to(staging)):
+            (staging / part).mkdir(mode=0o700, exist_ok=True)
     for file in files:
-        write_new(staged_paths[file.path], file.content.encode(), mode=0o600, flush=False)
+        # What a list of certificates names is not installed yet either.
+        content = _repointed(file.content, staged_paths) if file.path in lists else file.content
+        write_new(staged_paths[file.path], content.encode(), mode=0o600, flush=False)
 
 
 def _give(user: str, *paths: Path) -> None:
@@ -181,7 +195,7 @@ def _repointed(text: str, staged_paths: Mapping[str, str]) -> str:
         return text
     longest_first = sorted(wanted, key=len, reverse=True)
     pattern = re.compile(
-        rf"(?<![\w./@-])({'|'.join(map(re.escape, longest_first))})(?=/?(?:[\s\"',)]|$))", re.MULTILINE
+        rf"(?<![\w./@-])({'|'.join(map(re.escape, longest_first))})(?=/?(?:[\s\"',)\]]|$))", re.MULTILINE
     )
     return pattern.sub(lambda found: wanted[found[1]], text)
 

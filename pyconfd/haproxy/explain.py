@@ -90,6 +90,7 @@ class _Text:
             self.place(number) if line else "haproxy.cfg",
             f"{told}: {shown}" if shown and shown not in told else told,
             self._remedy(message, line, number),
+            self.rendering.place_of(number)[0] if line else "",
         )
 
     def place(self, number: int) -> str:
@@ -97,7 +98,7 @@ class _Text:
         fragment, line = self.rendering.place_of(number)
         if not fragment:
             return f"haproxy.cfg line {number}"
-        return f"{fragment} {'rendered ' if fragment.endswith('.tmpl') else ''}line {line}"
+        return f"{fragment} {'' if fragment.endswith('.conf') else 'rendered '}line {line}"
 
     def names(self, *kinds: str) -> list[str]:
         """Give the names of the sections of these kinds."""

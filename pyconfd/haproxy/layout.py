@@ -26,12 +26,17 @@ SHARED_CERTIFICATE_MODE = 0o640
 """For certificates that HAProxy reads under another user than pyconfd's, through the group of the directory."""
 
 
+def files_dir_of(settings: HaproxySettings) -> str:
+    """Give the directory of the files that renderings declare."""
+    return settings.files_dir or str(Path(settings.conf).parent / "files")
+
+
 class Layout:
     """The paths of one HAProxy. New files belong to the group that HAProxy reads them with, where that may be set."""
 
     def __init__(self, settings: HaproxySettings, unit: UnitFacts) -> None:
         self.conf = settings.conf
-        self.files_dir = settings.files_dir or str(Path(settings.conf).parent / "files")
+        self.files_dir = files_dir_of(settings)
         reader = unit.user if unit.found else ""
         self._group: int | None = None
         self._certificate_mode = CERTIFICATE_MODE

@@ -89,7 +89,7 @@ def _match(words: list[Word], section: str) -> tuple[str, Version, Replacement] 
 
 def _problem(piece: Piece, findings: list[_Finding]) -> Problem:
     first = findings[0]
-    rendered = "rendered " if piece.fragment.endswith(".tmpl") else ""
+    rendered = "" if piece.fragment.endswith(".conf") else "rendered "
     version = ".".join(map(str, first.since))
     shown = first.text if len(first.text) <= _SHOWN else f"{first.text[: _SHOWN - 3]}..."
     more = f" (and {len(findings) - 1} more such lines)" if len(findings) > 1 else ""
@@ -97,4 +97,5 @@ def _problem(piece: Piece, findings: list[_Finding]) -> Problem:
         f"{piece.fragment} {rendered}line {first.line}",
         f"HAProxy {version} removed '{first.directive}': {shown}{more}",
         str(first.replacement),
+        piece=piece.fragment,
     )

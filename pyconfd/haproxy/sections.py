@@ -6,10 +6,13 @@ Source: the configuration manual of HAProxy, 2.1 (format), 2.2 (quoting and esca
 
 import ipaddress
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from pyconfd.haproxy.words import split_words
+from pyconfd.model.listener import ANY_IPV6, Listener
 
 SECTION_KEYWORDS = frozenset(
     {
@@ -97,6 +100,15 @@ class Bind:
     def identity(self) -> tuple[str, int, int, str]:
         """What two binds have in common when they ask the kernel for the same socket."""
         return self.address, self.first_port, self.last_port, self.interface
+
+    def listener(self, port: int) -> Listener:
+        """Give its address with one of its ports."""
+        return Listener.at(self.address, port, v6only=self.address == ANY_IPV6 and not self.dual_stack)
+
+    def listeners(self) -> Iterator[Listener]:
+        """Give its address with each of its ports; nothing where that cannot be told from the text."""
+        if self.judged:
+            yield from (self.listener(port) for port in range(self.first_port, self.last_port + 1))
 
 
 def words(line: str) -> tuple[str, ...]:
@@ -220,3 +232,9 @@ def _value_after(keyword: str, options: tuple[str, ...]) -> str:
         if word == keyword:
             return options[position + 1]
     return ""
+
+
+def certificate_lists(text: str) -> frozenset[str]:
+    """Give the paths of the lists of certificates that binds name (``crt-list``)."""
+    lines = (line.words for section in parse(text) for line in section.lines if line.words[0] == "bind")
+    return frozenset(path for words in lines for word, path in pairwise(words) if word == "crt-list")

@@ -22,6 +22,8 @@ _SECTION = re.compile(rf"^(?:{'|'.join(sorted(SECTION_KEYWORDS))})\b", re.MULTIL
 _KNOWN_PASSWORDS = ("gimmestats!", "IAmAnIdiotForNotChangingTheDefaultPassword", "password", "admin")
 _MARK = "# pyconfd migrate:"
 _PLACEHOLDER = re.compile(r"\bVALUE\b|\bCONDITION\b")
+_PROCESS = re.compile(r"\s+process\s+\S+")
+"""Which of several processes: there is one now, so a tag in it goes too."""
 
 
 def is_haproxy(text: str) -> bool:
@@ -89,7 +91,11 @@ class _Line:
             line = f"http-error status {words[1]} content-type text/html file {split_words(directive)[2].written}"
             return Replacement((line,), "errorfile wants a whole HTTP response; a bare HTML page goes this way")
         found = replacement_for(directive, self.section) if words else None
-        loses_tags = found and found.lines and _MASK.findall("\n".join(found.lines)) != _MASK.findall(directive)
+        loses_tags = (
+            found
+            and found.lines
+            and _MASK.findall("\n".join(found.lines)) != _MASK.findall(_PROCESS.sub("", directive))
+        )
         if found and (loses_tags or _INNER.search(directive)):
             return Replacement((), f"write by hand, with the tags of the template: {'  and  '.join(found.lines)}")
         return found

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pyconfd.migrate.options import COMMANDS, PROGRAMS, Form, option_for_flag
@@ -12,6 +12,10 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _UNIT_LINES = ("ExecStart", "ExecStartPre", "ExecReload", "ExecStartPost")
 _ENDS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "done", "2>&1", "<"})
 _WITHOUT_VALUE = (Form.NOTHING, Form.COUNT)
+_DOLLAR = "\ue000"
+"""Stands for a dollar sign that names no variable."""
+_REFERENCE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
+"""``${NAME}`` and ``$NAME`` of shells and units, ``$(NAME)`` of manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +67,43 @@ def read_line(system: System, content: str, line: int) -> Iterator[Given]:
     elif stripped.startswith(("CMD", "ENTRYPOINT")) and "[" in stripped:
         words = " ".join(re.findall(r'"(?:[^"\\]|\\.)*"', stripped))
     try:
-        tokens = shlex.split(words, comments=True)
+        tokens = shlex.split(_with_plain_dollars(words), comments=True)
     except ValueError as error:
         if any(program in stripped for program in PROGRAMS[system]) or _ASSIGNMENT.match(stripped):
             yield Given("unreadable", stripped[:60], str(error), line)
         return
     yield from read_tokens(system, tokens, line)
+
+
+def _with_plain_dollars(words: str) -> str:
+    """Give words with every dollar sign that a shell takes as it is replaced by a stand-in."""
+    given: list[str] = []
+    quote, escaped = "", False
+    for char in words:
+        if char == "$" and (escaped or quote == "'"):
+            if escaped:
+                given.pop()
+            given.append(_DOLLAR)
+        else:
+            given.append(char)
+        if escaped:
+            escaped = False
+        elif char == "\\" and quote != "'":
+            escaped = True
+        elif char in "'\"" and quote in ("", char):
+            quote = "" if quote else char
+    return "".join(given)
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> tuple[str, str]:
+    """Give a value with the variables put in, and the name of the first one that is not known ("" for none)."""
+    missing = [name for name in (_name_in(found) for found in _REFERENCE.finditer(text)) if name not in variables]
+    value = _REFERENCE.sub(lambda found: variables.get(_name_in(found), found[0]), text)
+    return value.replace(_DOLLAR, "$"), missing[0] if missing else ""
+
+
+def _name_in(found: re.Match[str]) -> str:
+    return found[1] or found[2] or found[3]
 
 
 def _dockerfile(rest: str) -> str:

@@ -1,6 +1,6 @@
 """Kubernetes manifests: annotations, variables, command lines and embedded texts, each with its line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import yaml
@@ -22,11 +22,21 @@ class Embedded:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """An annotation or a label; ``owner`` is KIND/NAMESPACE/NAME of the manifest that has it, "" if it has no name."""
+
+    name: str
+    value: str
+    line: int
+    owner: str
+
+
 @dataclass(slots=True)
 class Manifest:
     """What a file of manifests holds; lines count from 1."""
 
-    annotations: list[tuple[str, int]] = field(default_factory=list)
+    annotations: list[Annotation] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
     texts: list[Embedded] = field(default_factory=list)
 
@@ -50,7 +60,7 @@ def read_manifests(system: System, text: str) -> Manifest:
     try:
         for document in yaml.compose_all(text, Loader=yaml.SafeLoader):
             if document is not None:
-                _visit(system, document, manifest, 0)
+                _visit(system, document, manifest, "", 0)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         raise UnreadableManifestError(error.problem or "is no YAML", mark.line + 1 if mark else 0) from None
@@ -66,31 +76,44 @@ def _pairs(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
                 yield str(key.value), value
 
 
-def _visit(system: System, node: yaml.Node, manifest: Manifest, depth: int) -> None:
+def _owner(parts: Mapping[str, yaml.Node]) -> str:
+    """Give KIND/NAMESPACE/NAME of a manifest; "" where it does not say."""
+    kind = parts.get("kind")
+    metadata = dict(_pairs(parts["metadata"])) if "metadata" in parts else {}
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not isinstance(kind, yaml.ScalarNode) or not isinstance(name, yaml.ScalarNode):
+        return ""
+    where = namespace.value if isinstance(namespace, yaml.ScalarNode) else "default"
+    return f"{str(kind.value).lower()}/{where}/{name.value}"
+
+
+def _visit(system: System, node: yaml.Node, manifest: Manifest, owner: str, depth: int) -> None:
     if depth > _MAX_DEPTH:
         return
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _visit(system, item, manifest, depth + 1)
+            _visit(system, item, manifest, owner, depth + 1)
         return
     parts = dict(_pairs(node))
+    owner = _owner(parts) or owner
     if "command" in parts or "args" in parts:
         manifest.given += _command(system, parts)
     for key, value in parts.items():
         if key in {"annotations", "labels"}:
-            _annotations(value, manifest)
+            _annotations(value, manifest, owner)
         elif key == "env" and isinstance(value, yaml.SequenceNode):
             manifest.given += _variables(value)
         elif key == "data":
             for name, content in _pairs(value):
                 _embed(name, content, manifest)
         else:
-            _visit(system, value, manifest, depth + 1)
+            _visit(system, value, manifest, owner, depth + 1)
 
 
-def _annotations(node: yaml.Node, manifest: Manifest) -> None:
+def _annotations(node: yaml.Node, manifest: Manifest, owner: str) -> None:
     for name, value in _pairs(node):
-        manifest.annotations.append((name, value.start_mark.line + 1))
+        text = str(value.value) if isinstance(value, yaml.ScalarNode) else ""
+        manifest.annotations.append(Annotation(name, text, value.start_mark.line + 1, owner))
         if name == _TEMPLATE_ANNOTATION:
             _embed("config", value, manifest)
 

@@ -1,10 +1,12 @@
 """The whole of ``pyconfd migrate``: files of one predecessor in, texts and findings out."""
 
+import errno
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from jinja2 import Environment, TemplateSyntaxError
 
+from pyconfd.errors import ConfigurationError
 from pyconfd.migrate import keepalived
 from pyconfd.migrate.gotemplate.expressions import text_literal
 from pyconfd.migrate.gotemplate.lexer import GoTemplateError
@@ -13,8 +15,9 @@ from pyconfd.migrate.gotemplate.types import KUBE2LB
 from pyconfd.migrate.haproxy_text import is_haproxy, upgrade
 from pyconfd.migrate.invocations import read
 from pyconfd.migrate.manifests import UnreadableManifestError, read_manifests
-from pyconfd.migrate.report import Effect, Finding, Findings, InputFile, Migration, OutputText, Setting, System
+from pyconfd.migrate.report import Effect, Finding, Findings, InputFile, Migration, OutputText, System
 from pyconfd.migrate.settings_file import SettingsCollector
+from pyconfd.settings import resolve
 
 SETTINGS_FILE = "pyconfd.toml"
 
@@ -23,6 +26,8 @@ _HAPROXY_SUFFIXES = (".cfg", ".conf")
 _MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 _CLUSTER_TEMPLATES = (System.KUBERNETES_HAPROXY, System.ADS_INFRA_HAPROXY)
 _GO_ACTION = re.compile(r"\{\{")
+_PLACEHOLDER = re.compile(r"\b__[A-Z][A-Z0-9_]*__\b")
+"""What the images of kube2lb's examples replace with sed before kube2lb reads the template."""
 
 
 def migrate(system: System, files: Iterable[InputFile]) -> Migration:
@@ -49,8 +54,9 @@ class _Run:
         findings = list(self._findings)
         if self._collector.settings or self._proposals:
             text, conflicts = self._collector.text()
-            outputs.append(OutputText(SETTINGS_FILE, "\n".join([text, *self._proposals])))
-            findings += conflicts
+            text = "\n".join([text, *self._proposals])
+            outputs.append(OutputText(SETTINGS_FILE, text))
+            findings += [*conflicts, *_judged(text)]
         return Migration(tuple(outputs), tuple(findings))
 
     def file(self, file: InputFile) -> None:
@@ -88,9 +94,10 @@ class _Run:
         if self._system is not System.KUBE2LB or is_haproxy(text):
             text = upgrade(text, findings)
         if self._system in _CLUSTER_TEMPLATES:
-            setting = Setting("templates.trim_blocks", value=False, file=findings.file, line=1)
-            self._collector.settings.append(setting)
-            message = f"{self._system} kept the line break behind a tag, so templates.trim_blocks = false goes with it"
+            message = (
+                "belongs back into the cluster, where pyconfd reads it; as a fragment it would need"
+                " templates.trim_blocks = false and templates.undefined = lenient"
+            )
             findings.add(0, Effect.NOTED, message)
         if self._system is System.PYTHON_CONFD and not text.endswith("\n\n"):
             message = (
@@ -108,7 +115,7 @@ class _Run:
         except UnreadableManifestError as error:
             findings.add(error.line, Effect.LEFT, str(error))
             return
-        known = [self._collector.annotation(name, line, findings) for name, line in manifest.annotations]
+        known = [self._collector.annotation(given, findings) for given in manifest.annotations]
         self._collector.take(manifest.given, findings)
         for embedded in manifest.texts:
             if not is_haproxy(embedded.text) and embedded.key != "template":
@@ -129,6 +136,23 @@ class _Run:
         self._outputs.append(OutputText(name, text))
 
 
+def _judged(text: str) -> Iterator[Finding]:
+    """Give what pyconfd itself would say at its start to these settings; files that they name are not looked at."""
+
+    def read(path: str) -> str:
+        if path == SETTINGS_FILE:
+            return text
+        raise FileNotFoundError(errno.ENOENT, "is not looked at", path)
+
+    try:
+        resolve({"config": SETTINGS_FILE}, {}, read)
+    except ConfigurationError as error:
+        for problem in error.problems:
+            place = problem.place.removeprefix(f"{SETTINGS_FILE}: ")
+            remedy = f"; {problem.remedy}" if problem.remedy else ""
+            yield Finding(SETTINGS_FILE, 0, Effect.LEFT, f"{place}: {problem.message}{remedy}")
+
+
 def _stem(name: str) -> str:
     """Give a name without the ending that says it is a template or a configuration."""
     for suffix in (*_TEMPLATE_SUFFIXES, *_HAPROXY_SUFFIXES, *_MANIFEST_SUFFIXES):
@@ -138,6 +162,12 @@ def _stem(name: str) -> str:
 
 
 def _from_go(name: str, text: str, findings: Findings) -> str:
+    seen: set[str] = set()
+    for found in _PLACEHOLDER.finditer(text):
+        if found[0] not in seen:
+            seen.add(found[0])
+            message = f"{found[0]}: the container's start script put a value here; write the value, then migrate again"
+            findings.add(text.count("\n", 0, found.start()) + 1, Effect.LEFT, message)
     try:
         translated = translate(text, KUBE2LB, name)
     except GoTemplateError as error:

@@ -49,6 +49,10 @@ def _flag(flag: str, path: str, form: Form = Form.TEXT, note: str = "") -> Optio
     return Option((flag,), (), path, form, note)
 
 
+def _kept(flag: str, path: str, form: Form = Form.TEXT, note: str = "") -> Option:
+    return Option((flag,), (), path, form, note, still_works=True)
+
+
 def _variable(name: str, path: str, form: Form = Form.TEXT, note: str = "") -> Option:
     return Option((), (name,), path, form, note)
 
@@ -75,40 +79,42 @@ _PYTHON_CONFD = (
     _both("--haproxy-reload-cmd", "HAPROXY_RELOAD_CMD", "haproxy.reload_cmd", Form.COMMAND),
 )
 
+OWN_HAPROXY = (
+    "this is HAProxy: leave [target] out and put the template into templates.dir, then pyconfd itself checks it,"
+    " reloads without losing a connection and verifies what runs"
+)
+"""What to do instead of a target where kube2lb's balancer was HAProxy."""
+
 _KUBE2LB = (
-    _flag("-apiserver", "kubernetes.api_servers", Form.LIST),
-    _flag("-kubecfg", "kubernetes.kubeconfig"),
-    _flag("-domain", "kube2lb.domain"),
-    _flag("-config", "targets.output"),
-    _flag("-template", "targets.template", note="give the template to pyconfd migrate too; this is what it becomes"),
-    _flag("-notify", "targets.notify"),
-    _flag("-server-name-templates", "kube2lb.server_name_templates", Form.LIST),
-    _flag("-default-lb-ip", "kube2lb.default_lb_ip"),
-    _flag("-default-port-mode", "kube2lb.default_port_mode"),
+    _kept("-apiserver", "kubernetes.api_servers", Form.LIST),
+    _kept("-kubecfg", "kubernetes.kubeconfig"),
+    _kept("-domain", "kube2lb.domain"),
+    _kept("-config", "target.output"),
+    _kept("-template", "target.template", note="give the template to pyconfd migrate too; this is what it becomes"),
+    _kept("-notify", "target.notify"),
+    _kept("-server-name-templates", "kube2lb.server_name_templates", Form.LIST),
+    _kept("-default-lb-ip", "kube2lb.default_lb_ip"),
+    _kept("-default-port-mode", "kube2lb.default_port_mode"),
     _flag(
         "-reconnect-timeout",
         "",
         note="dropped: pyconfd never exits because no API server answers; `pyconfd status` shows how old the data are",
     ),
-    _flag(
-        "-update-timeout",
-        "",
-        note="dropped: a check and a reload have their own limits, haproxy.check_timeout_s and reload_timeout_s",
-    ),
-    _flag("-version", "", Form.NOTHING, "now `pyconfd --version`"),
+    _kept("-update-timeout", "target.timeout_s", Form.SECONDS, "for the check, and for the notifier"),
+    Option(("-version",), (), "", Form.NOTHING, "works as it is: `pyconfd -version`", still_works=True),
 )
 
 _KUBEFIGURATOR = (
-    _flag("--cluster", "kubefigurator.cluster"),
-    _flag("--kubeconfig", "kubernetes.kubeconfig"),
+    _kept("--cluster", "kubefigurator.cluster"),
+    _kept("--kubeconfig", "kubernetes.kubeconfig"),
     Option(("-v", "--verbosity"), (), "log.level", Form.COUNT),
-    _flag("--haproxy-config", "haproxy.conf"),
+    _flag("--haproxy-config", "haproxy.conf", note="one file holds everything now, also what stood in haproxy.cfg"),
     _flag("--exec", "haproxy.reload_cmd", Form.COMMAND, "a restart drops connections; without it pyconfd reloads"),
-    _flag("--etcd-host", "etcd.endpoints", Form.REPEATED, "tried in order"),
-    _flag("--etcd-path", "etcd.path", note="consumers must name the same path"),
-    _flag("--etcd-ca-file", "etcd.ca"),
-    _flag("--etcd-client-cert-file", "etcd.cert"),
-    _flag("--etcd-client-key-file", "etcd.key"),
+    _kept("--etcd-host", "etcd.endpoints", Form.REPEATED, "tried in order"),
+    _kept("--etcd-path", "etcd.path", note="consumers must name the same path"),
+    _kept("--etcd-ca-file", "etcd.ca"),
+    _kept("--etcd-client-cert-file", "etcd.cert"),
+    _kept("--etcd-client-key-file", "etcd.key"),
 )
 
 _KUBERNETES_HAPROXY = (
@@ -125,7 +131,10 @@ _KUBERNETES_HAPROXY = (
 
 _ADS_INFRA_HAPROXY = (
     _variable(
-        "KONTROL_DAMPER", "apply.quiet_s", Form.SECONDS, "a change waits so long for the next one; apply.cap_s ends it"
+        "KONTROL_DAMPER",
+        "hosts.damper_s",
+        Form.SECONDS,
+        "each change cost a restart then; a reload loses nothing, so 0 will do",
     ),
     _variable("KONTROL_TTL", "", note="dropped: pods are watched, none reports"),
     _variable("KONTROL_FOVER", "", note="dropped: no master is elected, each balancer watches the cluster itself"),
@@ -135,7 +144,7 @@ _ADS_INFRA_HAPROXY = (
     _variable("KONTROL_PAYLOAD", "", note="dropped: the state is in state_dir"),
     _variable("KONTROL_ETCD", "", note="dropped: no election needs an etcd"),
     _variable("KONTROL_EIP", "", note="dropped: the DNS module takes the balancers' addresses from its settings"),
-    _variable("NAMESPACE", "hosts.namespace"),
+    _variable("NAMESPACE", "", note="dropped: hosts.config says in which namespace the balancers' object is"),
 )
 
 OPTIONS: Mapping[System, tuple[Option, ...]] = MappingProxyType(
@@ -190,7 +199,7 @@ ANNOTATIONS: Mapping[System, Mapping[str, str]] = MappingProxyType(
                 "haproxy.unity3d.com/config": "works as it is; only allowed sections and directives get through",
                 "haproxy.unity3d.com/route53": "works as it is; the names are handed to the DNS module",
                 "kontrol.unity3d.com/opentsdb": "no longer read: point telegraf's own output there",
-                "kontrol.unity3d.com/master": "works as it is; it selects the pods",
+                "kontrol.unity3d.com/master": "works as it is; hosts.master says whose pods are taken",
             }
         ),
     }

@@ -4,10 +4,20 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pyconfd.migrate.invocations import Given
-from pyconfd.migrate.options import ANNOTATIONS, COMMANDS, OPTIONS, Form, Option, option_for_flag, option_for_variable
+from pyconfd.migrate.invocations import Given, expanded
+from pyconfd.migrate.manifests import Annotation
+from pyconfd.migrate.options import (
+    ANNOTATIONS,
+    COMMANDS,
+    OPTIONS,
+    OWN_HAPROXY,
+    Form,
+    Option,
+    option_for_flag,
+    option_for_variable,
+)
 from pyconfd.migrate.report import PRESETS, Effect, Finding, Findings, Setting, System
 from pyconfd.settings.kinds import NotAcceptedError
 from pyconfd.settings.table import TABLE
@@ -27,10 +37,20 @@ class SettingsCollector:
 
     system: System
     settings: list[Setting] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    """What files assigned so far: scripts name it again as ``$NAME``."""
 
     def take(self, given: Iterable[Given], findings: Findings) -> None:
         """Add what a file gave, and say what became of each option."""
-        for one in given:
+        for raw in given:
+            value, missing = expanded(raw.value, self.variables)
+            one = replace(raw, value=value)
+            if missing and one.kind in {"flag", "variable"} and self._option_of(one):
+                message = f"{one.name}={value}: nothing here says what {missing} is; write its value, or give the"
+                findings.add(one.line, Effect.LEFT, f"{message} file that has it to pyconfd migrate before this one")
+                continue
+            if one.kind == "variable":
+                self.variables[one.name] = one.value
             match one.kind:
                 case "flag":
                     self._option(one, option_for_flag(self.system, one.name), findings)
@@ -46,6 +66,10 @@ class SettingsCollector:
                     findings.add(one.line, Effect.NOTED, message)
                 case _:
                     findings.add(one.line, Effect.LEFT, f"{one.name!r} is no option of {self.system}")
+
+    def _option_of(self, given: Given) -> Option | None:
+        find = option_for_flag if given.kind == "flag" else option_for_variable
+        return find(self.system, given.name)
 
     def _variable(self, given: Given, findings: Findings) -> None:
         option = option_for_variable(self.system, given.name)
@@ -69,14 +93,15 @@ class SettingsCollector:
         if not given.value.strip() and option.form not in (Form.COUNT, Form.NOTHING):
             findings.add(given.line, Effect.NOTED, f"{given.name} has no value, so the default counts")
             return
-        values = self._values(given, option, findings)
-        if values is None:
+        value = self._value(given, option, findings)
+        if value is None:
             return
-        self.settings += [Setting(path, value, findings.file, given.line) for path, value in values]
-        now = ", ".join(f"{path} = {_toml(value)}" for path, value in values)
-        findings.add(given.line, Effect.TRANSLATED, f"{given.name} -> {now}{note}")
+        self.settings.append(Setting(option.path, value, findings.file, given.line))
+        findings.add(given.line, Effect.TRANSLATED, f"{given.name} -> {option.path} = {_toml(value)}{note}")
+        if option.path == "target.notify" and "haproxy" in given.value:
+            findings.add(given.line, Effect.NOTED, OWN_HAPROXY)
 
-    def _values(self, given: Given, option: Option, findings: Findings) -> list[tuple[str, Value]] | None:
+    def _value(self, given: Given, option: Option, findings: Findings) -> Value | None:
         path = option.path
         if path == "haproxy.reload_cmd" and self.system is System.KUBEFIGURATOR and _RESTARTS.search(given.value):
             message = f"{given.name} {given.value!r}: dropped; a restart drops connections, pyconfd reloads by itself"
@@ -84,27 +109,40 @@ class SettingsCollector:
             return None
         try:
             value = _parsed(option.form, given.value)
-            row = TABLE.get(path)
-            if row is not None:
-                row.kind.parse(list(value) if isinstance(value, tuple) else value)
+            TABLE[path].kind.parse(list(value) if isinstance(value, tuple) else value)
         except (NotAcceptedError, ValueError) as error:
             findings.add(given.line, Effect.LEFT, f"{given.name}={given.value}: {error}")
             return None
-        if path == "targets.template" and isinstance(value, str):
+        if path == "target.template" and isinstance(value, str):
             value = f"{value.removesuffix('.tpl').removesuffix('.tmpl')}.tmpl"
-        values: list[tuple[str, Value]] = [(path, value)]
-        if given.name == "KONTROL_DAMPER" and isinstance(value, int | float):
-            values.append(("apply.cap_s", max(2.0, 3 * float(value))))
-        return values
+        return value
 
-    def annotation(self, name: str, line: int, findings: Findings) -> bool:
+    def annotation(self, given: Annotation, findings: Findings) -> bool:
         """Say what becomes of an annotation; tell whether it is one of the system's."""
+        name = given.name
         for known, fate in ANNOTATIONS[self.system].items():
             if name == known or (known.endswith(".") and name.startswith(known)):
                 effect = Effect.CHANGED if fate.startswith("no longer") else Effect.TRANSLATED
-                findings.add(line, effect, f"annotation {name}: {fate}")
+                findings.add(given.line, effect, f"annotation {name}: {fate}")
+                self._from_annotation(given, findings)
                 return True
         return False
+
+    def _from_annotation(self, given: Annotation, findings: Findings) -> None:
+        """Add the setting that names the object or the value of an annotation."""
+        path, value = {
+            "kontrol.unity3d.com/master": ("hosts.master", given.value.strip()),
+            "haproxy.unity3d.com/config": ("hosts.config", given.owner),
+        }.get(given.name, ("", ""))
+        if not path or not value:
+            return
+        try:
+            TABLE[path].kind.parse(value)
+        except NotAcceptedError as error:
+            findings.add(given.line, Effect.LEFT, f"{path} = {_toml(value)}: {error}")
+            return
+        self.settings.append(Setting(path, value, findings.file, given.line))
+        findings.add(given.line, Effect.TRANSLATED, f"annotation {given.name} -> {path} = {_toml(value)}")
 
     def text(self) -> tuple[str, list[Finding]]:
         """Give pyconfd.toml, and a finding for each setting that files disagree about."""
@@ -118,7 +156,9 @@ class SettingsCollector:
                 continue
             if former and former.value != setting.value:
                 message = f"{setting.path} is {_toml(setting.value)} here and {_toml(former.value)} in {former.file}"
-                findings.append(Finding(setting.file, setting.line, Effect.LEFT, f"{message}; the latter was kept"))
+                other = "; a second load balancer is written as [[targets]]" if section == "target" else ""
+                message = f"{message}; the latter was kept{other}"
+                findings.append(Finding(setting.file, setting.line, Effect.LEFT, message))
                 continue
             tables[section][key] = setting
         return "\n".join(self._lines(tables)) + "\n", findings
@@ -128,9 +168,9 @@ class SettingsCollector:
         yield ""
         yield "[presets]"
         yield f"use = [{_toml(PRESETS[self.system])}]"
-        for section in sorted(tables, key=lambda name: (name == "targets", name)):
+        for section in sorted(tables):
             yield ""
-            yield f"[[{section}]]" if section == "targets" else f"[{section}]"
+            yield f"[{section}]"
             for key, setting in tables[section].items():
                 yield f"{key} = {_toml(setting.value)}  # {setting.file} line {setting.line}"
 

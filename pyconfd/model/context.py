@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import OutputFile
 
 
@@ -23,6 +24,7 @@ class RefusalReason(StrEnum):
     NO_SUCH_ADDRESS = "no_such_address"
     NO_CERTIFICATE = "no_certificate"
     UNREADABLE = "unreadable"
+    BAD_TEMPLATE = "bad_template"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,25 +49,43 @@ class Census:
     total: int = 0
 
 
+_NO_OBJECT = ObjectRef("", "", "")
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterTemplate:
     """A template that the cluster supplied; what it renders to is never trusted as configuration.
 
     ``name`` is that of its piece (``configmap lb/config``), ``names`` are all that it sees: plain data fit for JSON.
-    ``required`` maps a name without a value to what to do about it: to print that one is an error.
+    ``required`` maps a name without a value to what to do about it: to print that one is an error. It stands in
+    ``field`` of the object ``ref``.
     """
 
     name: str
     text: str
     names: Mapping[str, Any] = field(repr=False)
     required: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    ref: ObjectRef = _NO_OBJECT
+    field: str = "template"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedTemplate:
+    """A template of the cluster that came to serve, and what it rendered to last; both may hold passwords.
+
+    ``source`` is None where only the text is known.
+    """
+
+    name: str
+    source: str | None = field(repr=False)
+    text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """``names`` go to every fragment as they are; ``refused`` is sorted.
 
-    ``listen_ports`` are those that objects of the cluster are to be given, so none of the operator's. ``templates`` are
+    ``listeners`` are those that objects of the cluster are to be given, so none of the operator's. ``templates`` are
     rendered after the fragments, in order. ``files`` were declared by presets. ``dns_names`` are the names that should
     point at this balancer, sorted.
     """
@@ -73,7 +93,7 @@ class Context:
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...] = ()
     census: Census = Census()
-    listen_ports: frozenset[int] = frozenset()
+    listeners: frozenset[Listener] = frozenset()
     templates: tuple[ClusterTemplate, ...] = ()
     files: tuple[OutputFile, ...] = ()
     dns_names: tuple[str, ...] = ()

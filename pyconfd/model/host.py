@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pyconfd.model.listener import Listener
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListeningSocket:
@@ -16,6 +18,11 @@ class ListeningSocket:
     port: int
     owner: str = ""
     v6only: bool = False
+
+    @property
+    def listener(self) -> Listener:
+        """Address and port."""
+        return Listener.at(self.address, self.port, v6only=self.v6only)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,13 @@
 """What the fragments gave: ordered pieces of text and the files beside them."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain, compress, count, islice
+from operator import ne
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,33 @@ class OutputFile:
     content: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False, eq=False)
 class Piece:
-    """The text that one fragment gave. It ends with a newline unless it is empty."""
+    """The text that one fragment gave, as the ``blocks`` it is made of. It ends with a newline unless it is empty.
+
+    A block that nothing changed is the same object in the next rendering, so that comparing blocks compares
+    identities. Two pieces are equal if fragment and text are, wherever their blocks begin.
+    """
 
     fragment: str
-    text: str
+    blocks: tuple[str, ...]
+
+    def __init__(self, fragment: str, *blocks: str) -> None:
+        object.__setattr__(self, "fragment", fragment)
+        object.__setattr__(self, "blocks", blocks)
+
+    @cached_property
+    def text(self) -> str:
+        """The blocks joined; only what needs the whole text asks for it."""
+        return self.blocks[0] if len(self.blocks) == 1 else "".join(self.blocks)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Piece):
+            return NotImplemented
+        return self is other or (self.fragment == other.fragment and _same_text([self.blocks], [other.blocks]))
+
+    def __hash__(self) -> int:
+        return hash((self.fragment, self.text))
 
 
 @dataclass(frozen=True)
@@ -68,12 +93,28 @@ class Rendering:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (64 hexadecimal digits) over the text and the files; two renderings with one digest are the same."""
+        """SHA-256 (64 hexadecimal digits) over the text and the files; two renderings with one digest are the same.
+
+        It takes time in proportion to the whole text: to find out whether two renderings differ, ask :meth:`same_as`.
+        """
         total = hashlib.sha256(self.text.encode())
         for file in self.files:
             total.update(f"\0{file.path}\0".encode())
             total.update(file.content.encode())
         return total.hexdigest()
+
+    def same_as(self, other: "Rendering") -> bool:
+        """Tell whether HAProxy reads the same: text and files are equal, whatever the fragments are called.
+
+        It is so where the digests are equal; but nothing is joined, and what is the same object is not read.
+        """
+        if self is other:
+            return True
+        if self.files != other.files:
+            return False
+        own, others = ([piece.blocks for piece in one.pieces] for one in (self, other))
+        number = _first_difference(own, others)
+        return _same_text(own[number:], others[number:])
 
     def place_of(self, line: int) -> tuple[str, int]:
         """Give the fragment and the line in its rendered text that hold ``line`` (from 1) of :attr:`text`.
@@ -87,3 +128,40 @@ class Rendering:
                 return piece.fragment, line - first + 1
             first += count
         return "", line
+
+
+_STEP = 256
+
+
+def _first_difference(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """Give the first place where two sequences differ, or where the shorter one ends."""
+    common = min(len(one), len(other))
+    for start in range(0, common, _STEP):
+        # Slices are compared far faster than item by item, above all where the items are the same objects.
+        part, its = one[start : start + _STEP], other[start : start + _STEP]
+        if part != its:
+            return start + next(compress(count(), map(ne, part, its)), common - start)
+    return common
+
+
+def _same_text(own: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> bool:
+    """Tell whether two sequences of sequences of blocks make the same text; nothing is joined.
+
+    Where the blocks have the same boundaries, the first that differs decides.
+    """
+    first = _first_difference(own[0], others[0]) if own and others else 0
+    mine, his = (islice(chain.from_iterable(each), first, None) for each in (own, others))
+    block, at = "", 0
+    for text in his:
+        position = 0
+        while position < len(text):
+            while at == len(block):
+                if (following := next(mine, None)) is None:
+                    return False
+                block, at = following, 0
+            size = min(len(block) - at, len(text) - position)
+            if not block.startswith(text if size == len(text) else text[position : position + size], at):
+                return False
+            position += size
+            at += size
+    return at == len(block) and not any(mine)

@@ -5,16 +5,17 @@ Source: the README of muchlearning/kubernetes-haproxy, and what its program does
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
-from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.kubernetes import ConfigMap, ObjectRef, Pod
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
-from pyconfd.presets import pods, values
+from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
 from pyconfd.presets.cluster import Translated
+from pyconfd.presets.configmap_pods import Wanted
 from pyconfd.presets.configmap_values import Service, UnfitError, service_of
 from pyconfd.presets.reading import ConfigmapOptions, PresetOptions, Reading
 
@@ -54,57 +55,86 @@ class _Reader:
         self.refused.append(Refusal(ref, values.shown(field), values.shown(value), reason, detail))
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+@dataclass(frozen=True, slots=True)
+class _Memo:
+    """What a reading was made of, and its services; ``refused`` is what was refused in their ConfigMap."""
+
+    basis: tuple[object, ...]
+    record: ConfigMap | None
+    pods: Mapping[Key, Pod]
+    wanted: Wanted
+    refused: tuple[Refusal, ...]
+
+
+def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``services``, ``certificates``, ``ssldir``, ``stats`` and ``env``, the certificates' files, the template."""
     del cluster
     own = options.configmap
     reader = _Reader(snapshot, own, [])
-    services, claimed = _services(reader)
+    known = former.memo if former else None
+    basis = (snapshot.cluster, own)
+    if not isinstance(known, _Memo) or known.basis != basis:
+        known = _Memo(basis, None, {}, Wanted({}), ())
+    memo = _updated(known, reader)
+    reader.refused.extend(memo.refused)
     files = tuple(_certificates(reader))
     stats, required = _stats(own)
     names = {
-        "services": services,
+        "services": [served.entry for served in memo.wanted.served.values()],
         "certificates": [file.path.rpartition("/")[2].removesuffix(".pem") for file in files],
         "ssldir": own.ssldir,
         "stats": stats,
         "env": dict(sorted(own.env.items())),
     }
     templates = tuple(_template(reader, names, required))
-    return Reading(names, tuple(sorted(reader.refused)), claimed, templates=templates, files=files)
+    refused = tuple(sorted(reader.refused))
+    if former and refused == former.refused:
+        refused = former.refused
+    claimed = sum([len(served.pods) for served in memo.wanted.served.values()])
+    return Reading(names, refused, claimed, templates=templates, files=files, memo=memo)
+
+
+def _updated(memo: _Memo, reader: _Reader) -> _Memo:
+    """Give the services: all of them read anew where the ConfigMap changed, else those whose pods did."""
+    snapshot, own = reader.snapshot, reader.options
+    record = snapshot.config_maps.get(Key(own.namespace, own.services))
+    if record is not None and record is memo.record:
+        return replace(memo, pods=snapshot.pods, wanted=memo.wanted.with_pods(memo.pods, snapshot.pods))
+    inner = replace(reader, refused=[])
+    asked = _services(inner)
+    wanted = memo.wanted.with_pods(memo.pods, snapshot.pods).with_services(asked, snapshot.pods)
+    return _Memo(memo.basis, record, snapshot.pods, wanted, tuple(inner.refused))
 
 
 def _template(reader: _Reader, names: Mapping[str, Any], required: Mapping[str, str]) -> Iterator[ClusterTemplate]:
     own = reader.options
     if own.template_key in (data := reader.data(own.config)):
-        yield ClusterTemplate(f"configmap {own.namespace}/{own.config}", data[own.template_key], names, required)
+        ref = ObjectRef("ConfigMap", own.namespace, own.config, reader.snapshot.cluster)
+        place = f"configmap {own.namespace}/{own.config}"
+        yield ClusterTemplate(place, data[own.template_key], names, required, ref, own.template_key)
         return
     detail = f"there is no ConfigMap {own.config} with the key {own.template_key}, so nothing is served from it"
     reader.refuse(("ConfigMap", own.config), own.template_key, "", RefusalReason.INCOMPLETE, detail)
 
 
-def _services(reader: _Reader) -> tuple[list[dict[str, Any]], int]:
+def _services(reader: _Reader) -> dict[str, tuple[Service, list[str]]]:
+    """Give the services that can be served with the host names that they got, sorted by name."""
     own = reader.options
-    index = pods.PodIndex(reader.snapshot.pods)
     if Key(own.namespace, own.services) not in reader.snapshot.config_maps:
         detail = f"there is no ConfigMap {own.services}, so no service is served from it"
         reader.refuse(("ConfigMap", own.services), "", "", RefusalReason.INCOMPLETE, detail)
     owners: dict[str, str] = {}
     claims: dict[tuple[str, str, str], str] = {}
-    result, claimed = [], 0
+    result = {}
     for name, text in sorted(reader.data(own.services).items()):
         refuse = _refusing(reader, name)
         try:
             service = service_of(name, text, own.ignored_fields, refuse)
             _claim_name(name, owners)
-            hostnames = _claimed(service, claims, refuse)
+            result[name] = service, _claimed(service, claims, refuse)
         except UnfitError as error:
             refuse(error.field, error.value, RefusalReason.INVALID_VALUE, f"{error.detail}; the service is left out")
-            continue
-        found = index.ready(service.namespace, service.selector)
-        claimed += len(found)
-        entry = {**service.fields, "name": name, "pods": {pod.metadata.name: pods.whole(pod) for pod in found}}
-        result.append({**entry, "hostnames": hostnames} if "hostnames" in entry else entry)
-    return result, claimed
+    return result
 
 
 def _refusing(reader: _Reader, name: str) -> Callable[[str, str, RefusalReason, str], None]:

@@ -5,17 +5,21 @@ Read from Endpoints objects (python-confd's way) and from Services, there also a
 (which port to bind for a protocol that is not routed by name).
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.listener import Listener
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import targets, values
+from pyconfd.presets.changes import differing
+from pyconfd.presets.claims import Asked, Claims
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.reading import PresetOptions, Reading
-from pyconfd.presets.views import EndpointView, PortView, ServiceView
+from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
 
 _T = TypeVar("_T")
 
@@ -46,6 +50,12 @@ class _Claim:
         """The older object wins; the name decides between twins."""
         return self.created, self.ref.namespace, self.ref.name, self.ref.kind
 
+    @property
+    def asks(self) -> tuple[Any, ...]:
+        """All that decides who gets what; what stands behind it does not."""
+        port = self.port
+        return self.rank, self.domain, self.proto, self.listen_port, port.name, port.port, port.node_port
+
 
 class _Refused(Exception):  # noqa: N818 - it carries a Refusal out of a parser
     def __init__(self, refusal: Refusal) -> None:
@@ -53,29 +63,117 @@ class _Refused(Exception):  # noqa: N818 - it carries a Refusal out of a parser
         super().__init__(refusal.detail)
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """Who has which domain, with the port to bind for it; ``listeners`` are all that were given away."""
+
+    served: Mapping[str, tuple[_Claim, int | None]]
+    refused: tuple[Refusal, ...]
+    listeners: frozenset[Listener]
+
+
+@dataclass(frozen=True, slots=True)
+class _Memo:
+    """What a reading was made of, and its parts; it never changes."""
+
+    snapshot: Snapshot
+    by_key: Mapping[Key, ServiceView]
+    nodes: tuple[NodeView, ...]
+    options: PresetOptions
+    claims: Claims[_Claim]
+    decided: _Decided
+    entries: dict[str, dict[str, Any]]
+    refused: tuple[Refusal, ...] = ()
+
+    @property
+    def kind_of_targets(self) -> tuple[bool, tuple[str, ...]]:
+        """The options that decide where traffic goes."""
+        return self.options.node_ports, self.options.node_address_types
+
+
+def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``domains``: a dict from domain to its entry, sorted by domain."""
+    memo = former.memo if former else None
+    if not isinstance(memo, _Memo) or memo.snapshot.cluster != snapshot.cluster:
+        nothing = _Decided({}, (), frozenset())
+        memo = _Memo(Snapshot(snapshot.cluster), {}, (), options, Claims({}), nothing, {})
+    changed = {
+        *differing(memo.by_key, cluster.by_key),
+        *differing(memo.snapshot.services, snapshot.services),
+        *differing(memo.snapshot.endpoints, snapshot.endpoints),
+    }
+    claims = memo.claims.updated(changed, lambda key: _asked(key, snapshot, cluster))
+    if claims.places is memo.claims.places and options == memo.options:
+        decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
+    else:
+        decided = _decide(claims.in_order(), options)
+    refused = memo.refused
+    if decided.refused is not memo.decided.refused or claims.refused is not memo.claims.refused:
+        refused = tuple(sorted((*claims.refused, *decided.refused)))
+    nodes = cluster.view.nodes
+    entries = _entries(decided, memo, nodes, options)
+    # A copy: what a template does to the whole must not reach the next translation.
+    names = former.names if former and entries is memo.entries else {"domains": dict(entries)}
+    claimed = sum([len(entry["ips"]) for entry in entries.values()])
+    kept = _Memo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused)
+    return Reading(names, refused, claimed, decided.listeners, memo=kept)
+
+
+def _with_claims(decided: _Decided, replaced: Iterable[tuple[_Claim, _Claim]]) -> _Decided:
+    """Give what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
+    anew: dict[str, tuple[_Claim, int | None]] = {}
+    for old, new in replaced:
+        owner, listen_port = decided.served[old.domain]
+        if owner is old:
+            anew[new.domain] = new, listen_port
+    return replace(decided, served={**decided.served, **anew}) if anew else decided
+
+
+def _decide(claims: Iterable[_Claim], options: PresetOptions) -> _Decided:
+    """Give each domain to the first of the claims, which come in order of their rank."""
     refused: list[Refusal] = []
-    claims = sorted(_claims(snapshot, cluster, refused), key=lambda claim: claim.rank)
-    owners: dict[str, _Claim] = {}
     ports: dict[int, _Claim] = {}
-    entries: dict[str, dict[str, Any]] = {}
-    claimed = 0
+    served: dict[str, tuple[_Claim, int | None]] = {}
     for claim in claims:
-        owner = owners.get(claim.domain)
-        if owner is not None:
+        if claim.domain in served:
+            owner, _ = served[claim.domain]
             if (owner.ref.namespace, owner.ref.name) != (claim.ref.namespace, claim.ref.name):
                 refused.append(_taken(claim, owner))
             continue
-        owners[claim.domain] = claim
-        endpoints = targets.of_port(claim.port, claim.service, cluster.view.nodes, options)
         if options.node_ports and not claim.port.node_port:
             detail = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
             refused.append(_refusal(claim.ref, "spec.ports", claim.port.name, RefusalReason.NO_NODE_PORT, detail))
-        listen_port = _listen_port(claim, ports, options, refused)
-        entries[claim.domain] = _entry(claim, endpoints, listen_port)
-        claimed += sum(endpoint.state == "ready" for endpoint in endpoints)
-    return Reading({"domains": dict(sorted(entries.items()))}, tuple(sorted(refused)), claimed, frozenset(ports))
+        served[claim.domain] = claim, _listen_port(claim, ports, options, refused)
+    return _Decided(
+        dict(sorted(served.items(), key=itemgetter(0))),
+        tuple(refused),
+        frozenset(Listener.at(options.listen_address, port) for port in ports),
+    )
+
+
+def _entries(
+    decided: _Decided, memo: _Memo, nodes: tuple[NodeView, ...], options: PresetOptions
+) -> dict[str, dict[str, Any]]:
+    """Give the entry of each domain, the former one where nothing about it changed."""
+    kind = (options.node_ports, options.node_address_types)
+    same_nodes = nodes is memo.nodes or not options.node_ports
+    former = memo.decided.served if same_nodes and kind == memo.kind_of_targets else {}
+    made: dict[str, dict[str, Any]] = {}
+    gone = False
+    for domain in differing(former, decided.served):
+        if domain not in decided.served:
+            gone = True
+            continue
+        claim, listen_port = decided.served[domain]
+        before = former.get(domain)
+        if before is None or before[0] is not claim or before[1] != listen_port:
+            endpoints = targets.of_port(claim.port, claim.service, nodes, options)
+            made[domain] = _entry(claim, endpoints, listen_port)
+    if not made and not gone:
+        return memo.entries
+    if gone or not former.keys() >= made.keys():
+        return {domain: made.get(domain) or memo.entries[domain] for domain in decided.served}
+    return memo.entries | made
 
 
 def _entry(claim: _Claim, endpoints: tuple[EndpointView, ...], listen_port: int | None) -> dict[str, Any]:
@@ -96,23 +194,30 @@ def _entry(claim: _Claim, endpoints: tuple[EndpointView, ...], listen_port: int 
     }
 
 
-def _claims(snapshot: Snapshot, cluster: Translated, refused: list[Refusal]) -> Iterator[_Claim]:
-    for key, view in cluster.by_key.items():
-        service = snapshot.services.get(key)
-        endpoints = snapshot.endpoints.get(key)
-        asked: list[tuple[str, ObjectMeta, Mapping[str, str], Endpoints | None]] = []
-        if service is not None:
-            asked.append(("Service", service.metadata, _annotations(service.metadata), None))
-        if endpoints is not None:
-            asked.append(("Endpoints", endpoints.metadata, endpoints.metadata.annotations or {}, endpoints))
-        for kind, meta, annotations, subsets in asked:
-            if not (annotations.get("domain") or annotations.get("proto")):
-                continue
-            ref = ObjectRef(kind, key.namespace, key.name, snapshot.cluster)
-            try:
-                yield _claim(ref, annotations, meta.creation_timestamp, service=service, endpoints=subsets, view=view)
-            except _Refused as error:
-                refused.append(error.refusal)
+def _asked(key: Key, snapshot: Snapshot, cluster: Translated) -> Asked[_Claim] | None:
+    """Give what the objects of one name ask for; None for nothing."""
+    view = cluster.by_key.get(key)
+    if view is None:
+        return None
+    claims: list[_Claim] = []
+    refused: list[Refusal] = []
+    service, endpoints = snapshot.services.get(key), snapshot.endpoints.get(key)
+    asked: list[tuple[str, ObjectMeta, Mapping[str, str], Endpoints | None]] = []
+    if service is not None:
+        asked.append(("Service", service.metadata, _annotations(service.metadata), None))
+    if endpoints is not None:
+        asked.append(("Endpoints", endpoints.metadata, endpoints.metadata.annotations or {}, endpoints))
+    for kind, meta, annotations, subsets in asked:
+        if not (annotations.get("domain") or annotations.get("proto")):
+            continue
+        ref = ObjectRef(kind, key.namespace, key.name, snapshot.cluster)
+        try:
+            claims.append(
+                _claim(ref, annotations, meta.creation_timestamp, service=service, endpoints=subsets, view=view)
+            )
+        except _Refused as error:
+            refused.append(error.refusal)
+    return Asked(tuple(claims), tuple(refused)) if claims or refused else None
 
 
 def _annotations(meta: ObjectMeta) -> Mapping[str, str]:
@@ -186,10 +291,8 @@ def _listen_port(claim: _Claim, taken: dict[int, _Claim], options: PresetOptions
     reason, detail = RefusalReason.PORT_TAKEN, ""
     if not any(first <= port <= last for first, last in options.listen_ports):
         reason, detail = RefusalReason.INVALID_VALUE, "this port is not in the setting presets.listen_ports"
-    elif port in options.reserved_ports:
-        detail = "the load balancer itself uses this port; choose another with pyconfd.io/listen-port"
-    elif port in options.contested_ports:
-        detail = "another program on the load balancer listens there; choose another with pyconfd.io/listen-port"
+    elif holder := options.holder(Listener.at(options.listen_address, port)):
+        detail = f"{holder}; choose another with pyconfd.io/listen-port"
     elif port in taken:
         detail = f"{taken[port].ref} ({taken[port].domain}) listens there; choose another with pyconfd.io/listen-port"
     if detail:

@@ -28,13 +28,19 @@ _PROTOCOLS = frozenset({"TCP", "UDP", "SCTP"})
 _STATE_RANK = {"ready": 0, "draining": 1, "down": 2}
 
 
+def owner_of(key: Key, item: EndpointSlice) -> Key | None:
+    """Give the Service that a slice belongs to, None where it names none."""
+    owner = (item.metadata.labels or {}).get(SERVICE_NAME_LABEL)
+    return Key(key.namespace, owner) if owner else None
+
+
 def slices_by_service(slices: Mapping[Key, EndpointSlice]) -> dict[Key, list[EndpointSlice]]:
     """Group slices by the Service they belong to, each group in order of the slices' names."""
     groups: dict[Key, list[EndpointSlice]] = {}
     for key in sorted(slices):
-        owner = (slices[key].metadata.labels or {}).get(SERVICE_NAME_LABEL)
-        if owner:
-            groups.setdefault(Key(key.namespace, owner), []).append(slices[key])
+        owner = owner_of(key, slices[key])
+        if owner is not None:
+            groups.setdefault(owner, []).append(slices[key])
     return groups
 
 

@@ -5,12 +5,14 @@ Source: the README of UnityTech/ads-infra-haproxy, and what it and its Kontrol b
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Pod
 from pyconfd.model.snapshot import KIND_OF, Key, Named, Snapshot
 from pyconfd.presets import values
+from pyconfd.presets.changes import differing
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.pods import is_ready
 from pyconfd.presets.reading import HostsOptions, PresetOptions, Reading
@@ -41,27 +43,50 @@ def named(options: PresetOptions) -> tuple[Named, ...]:
     return (Named(_RESOURCE_OF[ref.kind], ref.namespace, ref.name),)
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+@dataclass(frozen=True, slots=True)
+class _Memo:
+    """What a reading was made of, and its parts: the pods of each app, and what was refused for a pod or an app."""
+
+    basis: tuple[object, ...]
+    pods: Mapping[Key, Pod]
+    members: Mapping[str, Mapping[Key, Pod]]
+    hosts: dict[str, list[str]]
+    refused_pods: Mapping[Key, Refusal]
+    refused_apps: Mapping[str, tuple[Refusal, ...]]
+
+
+def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
     del cluster
     own = options.hosts
     refused: list[Refusal] = []
     balancer = _balancer(snapshot, own, refused)
     own_app = own.own_app or (balancer.labels.get(APP, "") if balancer else "")
-    hosts = _hosts(snapshot, own, own_app, refused)
-    claimed = sum(len(addresses) for addresses in hosts.values())
-    names = {"hosts": hosts}
+    known = former.memo if former else None
+    basis = (snapshot.cluster, own, own_app)
+    if not isinstance(known, _Memo) or known.basis != basis:
+        known = _Memo(basis, {}, {}, {}, {}, {})
+    memo = _updated(known, snapshot, own, own_app)
+    refused.extend(memo.refused_pods.values())
+    refused.extend(refusal for of_app in memo.refused_apps.values() for refusal in of_app)
+    claimed = sum(map(len, memo.hosts.values()))
+    # A copy: what a template does to the whole must not reach the next translation.
+    names = former.names if former and memo.hosts is known.hosts else {"hosts": dict(memo.hosts)}
     templates: tuple[ClusterTemplate, ...] = ()
     dns_names: tuple[str, ...] = ()
     if balancer is not None:
         dns_names = _dns_names(balancer, refused)
         if CONFIG in balancer.annotations:
             place = f"{balancer.ref.kind.lower()} {balancer.ref.namespace}/{balancer.ref.name}"
-            templates = (ClusterTemplate(place, balancer.annotations[CONFIG], names),)
+            text = balancer.annotations[CONFIG]
+            templates = (ClusterTemplate(place, text, names, ref=balancer.ref, field=f"annotation {CONFIG}"),)
         else:
             detail = f"it has no annotation {CONFIG}, so nothing is served from it"
             refused.append(Refusal(balancer.ref, f"annotation {CONFIG}", "", RefusalReason.INCOMPLETE, detail))
-    return Reading(names, tuple(sorted(refused)), claimed, templates=templates, dns_names=dns_names)
+    told = tuple(sorted(refused))
+    if former and told == former.refused:
+        told = former.refused
+    return Reading(names, told, claimed, templates=templates, dns_names=dns_names, memo=memo)
 
 
 def _balancer(snapshot: Snapshot, options: HostsOptions, refused: list[Refusal]) -> _Balancer | None:
@@ -82,20 +107,70 @@ def _balancer(snapshot: Snapshot, options: HostsOptions, refused: list[Refusal])
     return None
 
 
-def _hosts(snapshot: Snapshot, options: HostsOptions, own_app: str, refused: list[Refusal]) -> dict[str, list[str]]:
-    groups: defaultdict[str, defaultdict[str, list[Pod]]] = defaultdict(lambda: defaultdict(list))
-    for key in sorted(snapshot.pods):
-        pod = snapshot.pods[key]
-        if not _is_target(pod, options):
+def _updated(memo: _Memo, snapshot: Snapshot, options: HostsOptions, own_app: str) -> _Memo:
+    """Give what the pods amount to, read anew only for apps of which a pod came, changed or went."""
+    refused_pods = dict(memo.refused_pods)
+    touched = _touched(memo, snapshot, options, own_app, refused_pods)
+    if not touched:
+        return replace(memo, pods=snapshot.pods, refused_pods=refused_pods)
+    members = {**memo.members, **touched}
+    hosts, refused_apps = dict(memo.hosts), dict(memo.refused_apps)
+    for app, found in touched.items():
+        refused: list[Refusal] = []
+        refused_apps.pop(app, None)
+        if not found:
+            del members[app]
+            hosts.pop(app, None)
             continue
-        app = (pod.metadata.labels or {}).get(APP, "")
-        ref = ObjectRef("Pod", values.shown(key.namespace), values.shown(key.name), snapshot.cluster)
+        made = _addresses(_owned(app, _by_namespace(found), snapshot.cluster, options, refused))
+        # An equal list stays the object that it was.
+        hosts[app] = made if made != hosts.get(app) else hosts[app]
+        if refused:
+            refused_apps[app] = tuple(refused)
+    if hosts.keys() != memo.hosts.keys():
+        hosts = dict(sorted(hosts.items(), key=itemgetter(0)))
+    elif all(hosts[app] is memo.hosts[app] for app in touched if app in hosts):
+        hosts = memo.hosts
+    return _Memo(memo.basis, snapshot.pods, members, hosts, refused_pods, refused_apps)
+
+
+def _touched(
+    memo: _Memo, snapshot: Snapshot, options: HostsOptions, own_app: str, refused: dict[Key, Refusal]
+) -> dict[str, dict[Key, Pod]]:
+    """Give the pods of each app of which a pod came, changed or went; ``refused`` is brought up to date."""
+    touched: dict[str, dict[Key, Pod]] = {}
+    for key in differing(memo.pods, snapshot.pods):
+        refused.pop(key, None)
+        before, after = memo.pods.get(key), snapshot.pods.get(key)
+        app = _app_of(before, options) if before is not None else None
+        if app is not None and app in memo.members:
+            touched.setdefault(app, dict(memo.members[app])).pop(key, None)
+        app = _app_of(after, options) if after is not None else None
+        if app is None or after is None:
+            continue
         if not app or not values.is_word(app):
-            detail = "its label app has to be one plain word: pods are grouped by it"
-            refused.append(Refusal(ref, "label app", values.shown(app), RefusalReason.INCOMPLETE, detail))
+            refused[key] = _without_app(key, app, snapshot.cluster)
         elif app != own_app:
-            groups[app][key.namespace].append(pod)
-    return {app: _addresses(_owned(app, groups[app], snapshot.cluster, options, refused)) for app in sorted(groups)}
+            touched.setdefault(app, dict(memo.members.get(app, {})))[key] = after
+    return touched
+
+
+def _app_of(pod: Pod, options: HostsOptions) -> str | None:
+    """Give the label by which a pod is grouped, "" where it has none, and None for a pod that is no target."""
+    return (pod.metadata.labels or {}).get(APP, "") if _is_target(pod, options) else None
+
+
+def _without_app(key: Key, app: str, cluster: str) -> Refusal:
+    ref = ObjectRef("Pod", values.shown(key.namespace), values.shown(key.name), cluster)
+    detail = "its label app has to be one plain word: pods are grouped by it"
+    return Refusal(ref, "label app", values.shown(app), RefusalReason.INCOMPLETE, detail)
+
+
+def _by_namespace(found: Mapping[Key, Pod]) -> dict[str, list[Pod]]:
+    groups: defaultdict[str, list[Pod]] = defaultdict(list)
+    for key in sorted(found):
+        groups[key.namespace].append(found[key])
+    return groups
 
 
 def _is_target(pod: Pod, options: HostsOptions) -> bool:

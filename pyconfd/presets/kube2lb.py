@@ -5,11 +5,9 @@ Annotations of the Service: ``kube2lb/external-domains`` (see :mod:`pyconfd.pres
 milliseconds). A value that cannot be used is refused and its default counts; the rest of the service goes on.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -17,15 +15,18 @@ import msgspec
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.listener import Listener
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import targets, values
+from pyconfd.presets.changes import differing, kept_members
+from pyconfd.presets.claims import Asked, Claims
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.kube2lb_names import NameTemplate, ServerName, external_domains, name_template
+from pyconfd.presets.kube2lb_arbitration import EXTERNAL_DOMAINS, Claim, Decided, decide, refusal, with_claims
+from pyconfd.presets.kube2lb_names import ServerName, external_domains
 from pyconfd.presets.kube2lb_views import Kube2lbEndpoint, Kube2lbNode, Kube2lbPort, Kube2lbService
 from pyconfd.presets.reading import PresetOptions, Reading
 from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
 
-EXTERNAL_DOMAINS = "kube2lb/external-domains"
 PORT_MODE = "kube2lb/port-mode"
 BACKEND_TIMEOUT = "kube2lb/backend-timeout"
 
@@ -40,55 +41,80 @@ NAMES = FUNCTIONS | {"services", "ports", "by_port", "nodes", "domain"}
 _NEVER = "9999"
 """Sorts after every creation time."""
 
-_Socket = tuple[str, int, str]
-"""Address, port and protocol to listen on."""
 
-_EntryKey = tuple[str, str, Kube2lbPort]
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """All beside the service itself that a claim is read with."""
+
+    cluster: str
+    options: PresetOptions
+    host: tuple[object, ...]
+    nodes: tuple[NodeView, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
-    """One service with all of its ports that can be served."""
+class _Memo:
+    """What a reading was made of, and its parts."""
 
-    ref: ObjectRef
-    created: str
-    entries: tuple[Kube2lbService, ...]
-
-    @property
-    def rank(self) -> tuple[str, str, str]:
-        """The older service wins; the name decides between twins."""
-        return self.created, self.ref.namespace, self.ref.name
+    basis: _Basis
+    services: Mapping[Key, Service]
+    by_key: Mapping[Key, ServiceView]
+    claims: Claims[Claim]
+    decided: Decided | None
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give the names of :data:`NAMES`; services sorted by namespace and name, ports by address and number."""
-    refused: list[Refusal] = []
-    claims = list(_claims(snapshot, cluster, options, refused))
-    claims.sort(key=lambda claim: claim.rank)
-    claims = _without_port_conflicts(claims, refused)
-    names = _Names(claims, tuple(name_template(text) for text in options.kube2lb.server_name_templates))
-    refused.extend(names.refusals(options.kube2lb.domain))
-    services = [entry for claim in sorted(claims, key=lambda claim: claim.ref) for entry in claim.entries]
-    by_port: dict[Kube2lbPort, list[Kube2lbService]] = defaultdict(list)
-    for entry in services:
-        by_port[entry.port].append(entry)
-    ports = sorted(by_port, key=_port_order)
+    host = snapshot.host
+    facts = (host.addresses, host.ephemeral_ports, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
+    basis = _Basis(snapshot.cluster, options, facts, cluster.view.nodes)
+    memo = former.memo if former else None
+    if not isinstance(memo, _Memo) or not _reads_alike(memo.basis, basis):
+        memo = _Memo(basis, {}, {}, Claims({}), None)
+    changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
+    claims = memo.claims.updated(changed, lambda key: _asked(key, snapshot, cluster, options, memo.claims.of(key)))
+    if memo.decided is not None and claims.places is memo.claims.places:
+        decided = with_claims(memo.decided, claims.replaced(memo.claims, changed))
+    else:
+        decided = decide(list(claims.in_order()), options.kube2lb)
+    if former and memo.decided and decided.refused is memo.decided.refused and claims.refused is memo.claims.refused:
+        refused = former.refused
+    else:
+        refused = tuple(sorted({*claims.refused, *decided.refused}))
+    ports = [port for port, _ in decided.by_port]
     given: dict[str, Any] = {
-        "services": services,
+        # Copies: what a template does to a list must not reach the next translation.
+        "services": list(decided.services),
         "ports": ports,
-        "by_port": [(port, by_port[port]) for port in ports],
+        "by_port": [(port, list(entries)) for port, entries in decided.by_port],
         "nodes": [_node(node, options) for node in cluster.view.nodes if node.eligible],
         "domain": options.kube2lb.domain,
-        "ServerNames": names.of,
+        "ServerNames": decided.names.of,
         "EscapeNode": escape_node,
         "IntRange": int_range,
         "Add": add,
-        "ToLower": lambda text: str(text).lower(),
-        "ToUpper": lambda text: str(text).upper(),
+        "ToLower": to_lower,
+        "ToUpper": to_upper,
     }
-    claimed = sum(len(entry.endpoints) for entry in services)
-    bound = frozenset(port.port for port in ports if port.protocol == "tcp")
-    return Reading(given, tuple(sorted(set(refused))), claimed, bound)
+    kept = _Memo(basis, snapshot.services, cluster.by_key, claims, decided)
+    claimed = sum([len(entry.endpoints) for entry in decided.services])
+    bound = frozenset(Listener.at(port.ip, port.port) for port in ports if port.protocol == "tcp")
+    return Reading(given, refused, claimed, bound, memo=kept)
+
+
+def _reads_alike(old: _Basis, new: _Basis) -> bool:
+    same_nodes = old.nodes is new.nodes or not new.options.node_ports
+    return same_nodes and (old.cluster, old.options, old.host) == (new.cluster, new.options, new.host)
+
+
+def to_lower(text: object) -> str:
+    """Give a text in lower case."""
+    return str(text).lower()
+
+
+def to_upper(text: object) -> str:
+    """Give a text in upper case."""
+    return str(text).upper()
 
 
 def escape_node(name: object) -> str:
@@ -112,30 +138,48 @@ def add(*numbers: int) -> int:
     return sum(numbers)
 
 
-def _claims(
-    snapshot: Snapshot, cluster: Translated, options: PresetOptions, refused: list[Refusal]
-) -> Iterator[_Claim]:
-    for key, view in cluster.by_key.items():
-        service = snapshot.services.get(key)
-        if service is None or service.spec.type not in KINDS:
-            continue
-        ref = ObjectRef("Service", key.namespace, key.name, snapshot.cluster)
-        if not any(port.endpoints for port in view.ports):
-            detail = "nothing stands behind this service: it is left out until it has endpoints"
-            refused.append(_refusal(ref, "endpoints", "", RefusalReason.INCOMPLETE, detail))
-            continue
-        address, problem = _listen_address(service, ref, options, snapshot.host)
-        problem = problem or _ephemeral_port(view, ref, snapshot.host)
-        if problem:
-            refused.append(problem)
-            continue
-        notes = _annotations(service, view, ref, refused)
-        ports = tuple(_ports(view, address, notes, ref, refused=refused, options=options))
-        entries = tuple(
-            _entry(port, listen, notes, ref, targets.of_port(port, service, cluster.view.nodes, options))
-            for port, listen in ports
-        )
-        yield _Claim(ref, service.metadata.creation_timestamp or _NEVER, entries)
+def _asked(
+    key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: tuple[Claim, ...]
+) -> Asked[Claim] | None:
+    """Give what a service asks for; None for nothing."""
+    view, service = cluster.by_key.get(key), snapshot.services.get(key)
+    if view is None or service is None or service.spec.type not in KINDS:
+        return None
+    refused: list[Refusal] = []
+    claim = _claim(service, view, snapshot, cluster, options=options, refused=refused)
+    if claim is None:
+        return Asked((), tuple(refused))
+    if former:
+        claim = replace(claim, entries=kept_members(former[0].entries, claim.entries))
+    return Asked((claim,), tuple(refused))
+
+
+def _claim(
+    service: Service,
+    view: ServiceView,
+    snapshot: Snapshot,
+    cluster: Translated,
+    *,
+    options: PresetOptions,
+    refused: list[Refusal],
+) -> Claim | None:
+    ref = ObjectRef("Service", view.namespace, view.name, snapshot.cluster)
+    if not any(port.endpoints for port in view.ports):
+        detail = "nothing stands behind this service: it is left out until it has endpoints"
+        refused.append(refusal(ref, "endpoints", "", RefusalReason.INCOMPLETE, detail))
+        return None
+    address, problem = _listen_address(service, ref, options, snapshot.host)
+    problem = problem or _ephemeral_port(view, ref, snapshot.host)
+    if problem:
+        refused.append(problem)
+        return None
+    notes = _annotations(service, view, ref, refused)
+    ports = tuple(_ports(view, address, notes, ref, refused=refused, options=options))
+    entries = tuple(
+        _entry(port, listen, notes, ref, targets.of_port(port, service, cluster.view.nodes, options))
+        for port, listen in ports
+    )
+    return Claim(ref, service.metadata.creation_timestamp or _NEVER, entries)
 
 
 def _listen_address(
@@ -146,7 +190,7 @@ def _listen_address(
     where = "spec.loadBalancerIP" if asked else "setting kube2lb.default_lb_ip"
     text = asked or options.kube2lb.default_lb_ip
     parsed = _address(text)
-    refuse = partial(_refusal, ref, where, text, RefusalReason.INVALID_VALUE)
+    refuse = partial(refusal, ref, where, text, RefusalReason.INVALID_VALUE)
     if parsed is None:
         return "", refuse("not an IP address; the whole service is left out")
     nonlocal_bind = host.nonlocal_bind_v4 if parsed.version == 4 else host.nonlocal_bind_v6
@@ -175,7 +219,7 @@ def _ephemeral_port(view: ServiceView, ref: ObjectRef, host: HostFacts) -> Refus
         f"the balancer's own connections use the ports {first} to {last} (net.ipv4.ip_local_port_range), so listening"
         " there could fail at any reload; the whole service is left out. Choose another port"
     )
-    return _refusal(ref, "spec.ports", str(port), RefusalReason.INVALID_VALUE, detail)
+    return refusal(ref, "spec.ports", str(port), RefusalReason.INVALID_VALUE, detail)
 
 
 def _ports(
@@ -191,15 +235,16 @@ def _ports(
     for port in view.ports:
         if not (1 <= port.port <= 65535 and port.protocol):
             detail = "not a port from 1 to 65535 with protocol TCP, UDP or SCTP"
-            refused.append(_refusal(ref, "spec.ports", str(port.port), RefusalReason.INVALID_VALUE, detail))
+            refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.INVALID_VALUE, detail))
             continue
-        if port.protocol == "TCP" and (port.port in options.contested_ports or port.port in options.given_ports):
-            detail = "another program, or a preset that is listed first, listens there; choose another port"
-            refused.append(_refusal(ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
+        holder = options.holder(Listener.at(address, port.port)) if port.protocol == "TCP" else ""
+        if holder:
+            detail = f"{holder}; choose another port, or another address (spec.loadBalancerIP)"
+            refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
             continue
         if options.node_ports and not port.node_port:
             detail = "traffic goes to node ports (presets.backend_target) but this port has none"
-            refused.append(_refusal(ref, "spec.ports", str(port.port), RefusalReason.NO_NODE_PORT, detail))
+            refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.NO_NODE_PORT, detail))
         mode = notes.modes.get(port.name, options.kube2lb.default_port_mode)
         yield port, Kube2lbPort(address, port.port, mode, port.protocol.lower())
 
@@ -243,7 +288,7 @@ def _annotations(service: Service, view: ServiceView, ref: ObjectRef, refused: l
     external, wrong = external_domains(given.get(EXTERNAL_DOMAINS, ""))
     for entry, detail in wrong:
         where = f"annotation {EXTERNAL_DOMAINS}"
-        refused.append(_refusal(ref, where, entry, RefusalReason.INVALID_VALUE, detail))
+        refused.append(refusal(ref, where, entry, RefusalReason.INVALID_VALUE, detail))
     ports = frozenset(port.name for port in view.ports if port.name)
     read_ = partial(_by_port, ports=ports, ref=ref, refused=refused)
     modes = read_(PORT_MODE, given.get(PORT_MODE, ""), parse=_mode)
@@ -261,7 +306,7 @@ def _by_port(
     refused: list[Refusal],
 ) -> dict[str, Any]:
     """Read a JSON object from port names to values; what cannot be used is refused and left out."""
-    refuse = partial(_refusal, ref, f"annotation {annotation}")
+    refuse = partial(refusal, ref, f"annotation {annotation}")
     if not text.strip():
         return {}
     try:
@@ -294,105 +339,3 @@ def _timeout_ms(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= LONGEST_TIMEOUT_MS:
         raise ValueError(f"a timeout is a whole number of milliseconds from 0 to {LONGEST_TIMEOUT_MS}")
     return value
-
-
-def _without_port_conflicts(claims: list[_Claim], refused: list[Refusal]) -> list[_Claim]:
-    """Leave out what asks for a taken socket; only ports of mode http over TCP can be shared, by host names."""
-    owners: dict[_Socket, tuple[_Claim, Kube2lbPort]] = {}
-    kept = []
-    for claim in claims:
-        entries = []
-        for entry in claim.entries:
-            port = entry.port
-            owner, owned = owners.setdefault((port.ip, port.port, port.protocol), (claim, port))
-            if owned is port or (owned == port and (port.mode, port.protocol) == ("http", "tcp")):
-                entries.append(entry)
-                continue
-            why = "in another mode" if owned.mode != port.mode else f"in mode {port.mode}, which cannot be shared"
-            detail = f"{owner.ref} listens on {owned.bind}/{port.protocol} already (the older one keeps it), {why}"
-            refused.append(_refusal(claim.ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
-        kept.append(_Claim(claim.ref, claim.created, tuple(entries)))
-    return kept
-
-
-@dataclass(frozen=True)
-class _Names:
-    """The server names of all services; a name that several want on one socket belongs to the oldest of them.
-
-    Names that come from the templates are given out before those of annotations, so that no annotation takes the
-    name that another service has by itself.
-    """
-
-    claims: list[_Claim]
-    templates: tuple[NameTemplate, ...]
-    _by_domain: dict[str, dict[_EntryKey, list[ServerName]]] = field(default_factory=dict)
-    _refused: dict[str, list[Refusal]] = field(default_factory=dict)
-
-    def of(self, service: Kube2lbService, domain: object) -> list[ServerName]:
-        """Give the names by which clients ask for ``service``, those of the templates first.
-
-        Raises:
-            ValueError: ``service`` is not one of ``services``.
-        """
-        try:
-            return list(self._names(str(domain)).get(_key(service), ()))
-        except (AttributeError, TypeError):
-            raise ValueError(f"ServerNames takes one of services, not {values.shown(str(service))}") from None
-
-    def refusals(self, domain: str) -> list[Refusal]:
-        """Give the names that went to somebody else, or are none."""
-        self._names(domain)
-        return self._refused[domain]
-
-    def _names(self, domain: str) -> dict[_EntryKey, list[ServerName]]:
-        if domain not in self._by_domain:
-            self._by_domain[domain], self._refused[domain] = self._given_out(domain)
-        return self._by_domain[domain]
-
-    def _given_out(self, domain: str) -> tuple[dict[_EntryKey, list[ServerName]], list[Refusal]]:
-        owners: dict[tuple[_Socket, ServerName], _Claim] = {}
-        names: dict[_EntryKey, list[ServerName]] = defaultdict(list)
-        refused: list[Refusal] = []
-
-        def give(claim: _Claim, entry: Kube2lbService, where: str, wanted: Iterable[ServerName]) -> None:
-            port = entry.port
-            for name in wanted:
-                owner = owners.setdefault(((port.ip, port.port, port.protocol), name), claim)
-                if owner is claim or port.mode != "http":
-                    if name not in names[_key(entry)]:
-                        names[_key(entry)].append(name)
-                    continue
-                detail = f"{owner.ref} has this name on {port.bind} already; choose another one for one of them"
-                refused.append(_refusal(claim.ref, where, name, RefusalReason.NAME_TAKEN, detail))
-
-        for claim in self.claims:
-            for entry in claim.entries:
-                give(claim, entry, "server name", self._from_templates(claim, entry, domain, refused))
-        for claim in self.claims:
-            for entry in claim.entries:
-                give(claim, entry, f"annotation {EXTERNAL_DOMAINS}", map(ServerName, entry.external))
-        return names, refused
-
-    def _from_templates(
-        self, claim: _Claim, entry: Kube2lbService, domain: str, refused: list[Refusal]
-    ) -> Iterator[ServerName]:
-        for template in self.templates:
-            try:
-                yield template.name(entry, domain)
-            except ValueError as error:
-                refused.append(
-                    _refusal(claim.ref, "server name", template.text, RefusalReason.INVALID_VALUE, str(error))
-                )
-
-
-def _key(entry: Kube2lbService) -> _EntryKey:
-    return entry.namespace, entry.name, entry.port
-
-
-def _port_order(port: Kube2lbPort) -> tuple[int, bytes, int, str, str]:
-    address = ip_address(port.ip)
-    return address.version, address.packed, port.port, port.protocol, port.mode
-
-
-def _refusal(ref: ObjectRef, field_: str, value: str, reason: RefusalReason, detail: str) -> Refusal:
-    return Refusal(ref, field_, values.shown(value), reason, detail)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyconfd.presets import values
+from pyconfd.presets.kube2lb_templates import compile_template
 
 if TYPE_CHECKING:  # settings read this module, and start faster without what templates see
     from pyconfd.presets.kube2lb_views import Kube2lbService
@@ -180,27 +181,36 @@ def _check_repeats(tokens: list[str]) -> None:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _host_name(text: str) -> ServerName:
-    return ServerName(values.host_name(text))
+def _server_name(text: str, *, is_expression: bool) -> ServerName:
+    return external_domain(text) if is_expression else ServerName(values.host_name(text))
 
 
-_Part = str | Callable[["Kube2lbService", str], object]
+_Given = tuple["Kube2lbService", str]
 
-_FIELDS: Mapping[str, Callable[["Kube2lbService", str], object]] = MappingProxyType(
+
+def _of_service(read: Callable[["Kube2lbService"], object]) -> Callable[[Any], object]:
+    return lambda given: read(given[0])
+
+
+_FIELDS: Mapping[str, Callable[[Any], object]] = MappingProxyType(
     {
-        ".Domain": lambda _, domain: domain,
-        ".Service": lambda service, _: service,
-        ".Service.Name": lambda service, _: service.name,
-        ".Service.Namespace": lambda service, _: service.namespace,
-        ".Service.NodePort": lambda service, _: service.node_port,
-        ".Service.Port": lambda service, _: service.port,
-        ".Service.Port.Port": lambda service, _: service.port.port,
-        ".Service.Port.Mode": lambda service, _: service.port.mode,
-        ".Service.Port.Protocol": lambda service, _: service.port.protocol,
+        ".Domain": lambda given: given[1],
+        ".Service": _of_service(str),
+        ".Service.String": _of_service(str),
+        ".Service.Name": _of_service(lambda service: service.name),
+        ".Service.Namespace": _of_service(lambda service: service.namespace),
+        ".Service.NodePort": _of_service(lambda service: service.node_port),
+        ".Service.Timeout": _of_service(lambda service: service.timeout),
+        ".Service.Port": _of_service(lambda service: str(service.port)),
+        ".Service.Port.String": _of_service(lambda service: str(service.port)),
+        ".Service.Port.IP": _of_service(lambda service: service.port.ip),
+        ".Service.Port.Port": _of_service(lambda service: service.port.port),
+        ".Service.Port.Mode": _of_service(lambda service: service.port.mode),
+        ".Service.Port.Protocol": _of_service(lambda service: service.port.protocol),
     }
 )
-_ACTION = re.compile(r"\{\{(-\s)?\s*(.*?)\s*(\s-)?\}\}", re.DOTALL)
 _LITERAL = re.compile(r"[A-Za-z0-9_.*-]*", re.ASCII)
+_EXPRESSION = re.compile(r"[!-z|}~]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,42 +218,29 @@ class NameTemplate:
     """A server name with Go's actions in it, such as ``{{ .Service.Name }}.example.com``."""
 
     text: str
-    _parts: tuple[_Part, ...]
+    _render: Callable[[_Given], str]
 
     def name(self, service: "Kube2lbService", domain: str) -> ServerName:
-        """Give the name of ``service``.
+        """Give the name of ``service``; a regular expression where the template begins with ``~``.
 
         Raises:
-            ValueError: What comes out is no host name.
+            ValueError: What comes out is neither.
         """
-        given = (part if isinstance(part, str) else str(part(service, domain)) for part in self._parts)
-        return _host_name("".join(given))
+        return _server_name(self._render((service, domain)), is_expression=self.text.startswith("~"))
 
 
 def name_template(text: str) -> NameTemplate:
     """Read a server-name template.
 
     Raises:
-        ValueError: It has an action that is not one of the documented fields, or other text than a host name's.
+        ValueError: It has an action that is not understood, or other text than a host name's, or an expression's.
     """
-    parts: list[_Part] = []
-    position, trim = 0, False
-    for found in _ACTION.finditer(text):
-        literal = text[position : found.start()]
-        parts.append(_literal(literal.rstrip() if found[1] else literal, trim=trim))
-        field = _FIELDS.get(found[2])
-        if field is None:
-            raise ValueError(f"{{{{ {found[2]} }}}} is not known here; there is: {', '.join(_FIELDS)}")
-        parts.append(field)
-        position, trim = found.end(), bool(found[3])
-    parts.append(_literal(text[position:], trim=trim))
-    if not any(parts):
+    allowed = _EXPRESSION if text.startswith("~") else _LITERAL
+
+    def check(literal: str) -> None:
+        if not allowed.fullmatch(literal):
+            raise ValueError(f"{literal!r} cannot be a part of a host name")
+
+    if not text or text == "~":
         raise ValueError("the template is empty")
-    return NameTemplate(text, tuple(parts))
-
-
-def _literal(text: str, *, trim: bool) -> str:
-    literal = text.lstrip() if trim else text
-    if not _LITERAL.fullmatch(literal):
-        raise ValueError(f"{literal!r} cannot be a part of a host name")
-    return literal
+    return NameTemplate(text, compile_template(text, _FIELDS, check))

@@ -4,18 +4,23 @@ Gives ``listeners`` (one for each address and port) and ``backends`` (one for ea
 Where two ask for one listener or one host name on it, the older Service has it and the other is refused by name.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.kubernetes import Service
+from pyconfd.model.listener import Listener as BoundListener
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import targets, values
+from pyconfd.presets.changes import differing, kept_members
+from pyconfd.presets.claims import Claims
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.kubefigurator_claims import ANY, Claim, Slot, claims
+from pyconfd.presets.kubefigurator_claims import ANY, Claim, Slot, asked
 from pyconfd.presets.reading import PresetOptions, Reading
-from pyconfd.presets.views import EndpointView
+from pyconfd.presets.views import EndpointView, NodeView, ServiceView
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
@@ -81,11 +86,80 @@ class _Taken:
     served: dict[str, Claim] = field(default_factory=dict)
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """All beside a service itself that its claims are read with."""
+
+    cluster: str
+    options: PresetOptions
+    host: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """Who has which listener: the claims that are served, in order of their backends' names."""
+
+    listeners: tuple[Listener, ...] = ()
+    served: tuple[Claim, ...] = ()
+    bound: frozenset[BoundListener] = frozenset()
+    refused: tuple[Refusal, ...] = ()
+
+
+class _Counted(NamedTuple):
+    backend: Backend
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Memo:
+    """What a reading was made of, and its parts."""
+
+    basis: _Basis
+    certificates: Mapping[str, str] | None
+    services: Mapping[Key, Service]
+    by_key: Mapping[Key, ServiceView]
+    nodes: tuple[NodeView, ...]
+    claims: Claims[Claim]
+    decided: _Decided | None = None
+    backends: Sequence[_Counted] = ()
+
+
+def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
+    host, nodes = snapshot.host, cluster.view.nodes
+    facts = (host.known, host.addresses, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
+    basis = _Basis(snapshot.cluster, options, facts)
+    memo = former.memo if former else None
+    if not isinstance(memo, _Memo) or memo.basis != basis:
+        memo = _Memo(basis, None, {}, {}, nodes, Claims({}))
+    changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
+    claims = memo.claims.updated(changed, lambda key: asked(key, snapshot, cluster, options))
+    same_files = memo.certificates == host.certificates
+    if memo.decided is not None and same_files and claims.places is memo.claims.places:
+        decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
+    else:
+        decided = _decide(claims.in_order(), host.certificates, options, memo.decided or _Decided())
+    backends = _backends(decided, memo, nodes, options)
+    if former and memo.decided and decided.refused is memo.decided.refused and claims.refused is memo.claims.refused:
+        refused = former.refused
+    else:
+        refused = tuple(sorted((*claims.refused, *decided.refused)))
+    return Reading(
+        {"listeners": list(decided.listeners), "backends": [backend for backend, _ in backends]},
+        refused,
+        sum([ready for _, ready in backends]),
+        decided.bound,
+        memo=_Memo(basis, host.certificates, snapshot.services, cluster.by_key, nodes, claims, decided, backends),
+    )
+
+
+def _decide(
+    claims: Iterable[Claim], certificates: Mapping[str, str] | None, options: PresetOptions, former: _Decided
+) -> _Decided:
+    """Give each listener, and each host name on it, to the first of the claims, which come in order of their rank."""
     refused: list[Refusal] = []
     taken: dict[Slot, _Taken] = {}
-    for claim in sorted(claims(snapshot, cluster, options, refused), key=lambda claim: claim.rank):
+    for claim in claims:
         listener = taken.setdefault(claim.slot, _Taken(claim))
         conflict = _conflict(claim, listener)
         if conflict is not None:
@@ -93,19 +167,27 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Rea
             continue
         # A claim whose certificate is missing keeps its name: nobody takes it over while the file is renewed.
         listener.owners[claim.hostname] = claim
-        missing = _unusable(claim, snapshot.host.certificates, options)
+        missing = _unusable(claim, certificates, options)
         if missing is not None:
             refused.append(missing)
         else:
             listener.served[claim.hostname] = claim
     used = {slot: listener for slot, listener in sorted(taken.items()) if listener.served}
-    backends = _backends(used, cluster, options)
-    return Reading(
-        {"listeners": [_listener(slot, listener) for slot, listener in used.items()], "backends": backends},
-        tuple(sorted(refused)),
-        sum(endpoint.state == "ready" for backend in backends for endpoint in backend.targets),
-        frozenset(slot.port for slot in taken),
+    served = [claim for listener in used.values() for claim in listener.served.values()]
+    return _Decided(
+        kept_members(former.listeners, (_listener(slot, listener) for slot, listener in used.items())),
+        tuple(sorted(served, key=_backend_name)),
+        frozenset(slot.listener for slot in taken),
+        tuple(refused),
     )
+
+
+def _with_claims(decided: _Decided, replaced: Iterable[tuple[Claim, Claim]]) -> _Decided:
+    """Give what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
+    renewed = {id(old): new for old, new in replaced}
+    if not renewed:
+        return decided
+    return replace(decided, served=tuple([renewed.get(id(claim), claim) for claim in decided.served]))
 
 
 def _conflict(claim: Claim, listener: _Taken) -> Refusal | None:
@@ -173,32 +255,56 @@ def _backend_name(claim: Claim) -> str:
     return f"k8s-service_{claim.ref.namespace}_{claim.ref.name}_{claim.port_name}_backend"
 
 
-def _backends(used: Mapping[Slot, _Taken], cluster: Translated, options: PresetOptions) -> list[Backend]:
+def _backends(
+    decided: _Decided, memo: _Memo, nodes: tuple[NodeView, ...], options: PresetOptions
+) -> Sequence[_Counted]:
+    """Give the backend of each claim, the former one where nothing about it changed."""
+    former: dict[int, _Counted] = {}
+    if memo.decided is not None and (nodes is memo.nodes or not options.kubefigurator.node_ports):
+        if decided.served is memo.decided.served:
+            return memo.backends
+        former = {id(claim): backend for claim, backend in zip(memo.decided.served, memo.backends, strict=True)}
+    addresses = _Addresses(nodes, options)
+
+    def made(number: int, claim: Claim) -> _Counted:
+        backend = _backend(claim, addresses, options)
+        if number < len(memo.backends) and memo.backends[number].backend == backend:
+            return memo.backends[number]
+        return _Counted(backend, sum([endpoint.state == "ready" for endpoint in backend.targets]))
+
+    return [former.get(id(claim)) or made(number, claim) for number, claim in enumerate(decided.served)]
+
+
+class _Addresses:
+    """The addresses of the nodes by the families of a Service, made once for all of them."""
+
+    def __init__(self, nodes: tuple[NodeView, ...], options: PresetOptions) -> None:
+        self._nodes = nodes
+        self._kinds = options.node_address_types
+        self._by_family: dict[tuple[str, ...], tuple[EndpointView, ...]] = {}
+
+    def of(self, families: tuple[str, ...]) -> tuple[EndpointView, ...]:
+        if families not in self._by_family:
+            self._by_family[families] = targets.addresses(self._nodes, self._kinds, families)
+        return self._by_family[families]
+
+
+def _backend(claim: Claim, addresses: _Addresses, options: PresetOptions) -> Backend:
     own = options.kubefigurator
-    by_family: dict[tuple[str, ...], tuple[EndpointView, ...]] = {}
-    found = []
-    for listener in used.values():
-        for claim in listener.served.values():
-            if own.node_ports:
-                wanted = targets.families(claim.service)
-                if wanted not in by_family:
-                    by_family[wanted] = targets.addresses(cluster.view.nodes, options.node_address_types, wanted)
-                behind = targets.on_nodes(claim.port, claim.service, by_family[wanted])
-            else:
-                behind = targets.pods(claim.port, claim.service)
-            found.append(
-                Backend(
-                    name=_backend_name(claim),
-                    namespace=claim.ref.namespace,
-                    service=claim.ref.name,
-                    port=claim.port_name,
-                    mode=claim.mode,
-                    balance=claim.balance,
-                    ssl=claim.tls,
-                    verify=claim.tls and claim.verify,
-                    ca_file=own.ca_file,
-                    node_port=claim.port.node_port if own.node_ports else 0,
-                    targets=behind,
-                )
-            )
-    return sorted(found, key=lambda backend: backend.name)
+    if own.node_ports:
+        behind = targets.on_nodes(claim.port, claim.service, addresses.of(targets.families(claim.service)))
+    else:
+        behind = targets.pods(claim.port, claim.service)
+    return Backend(
+        name=_backend_name(claim),
+        namespace=claim.ref.namespace,
+        service=claim.ref.name,
+        port=claim.port_name,
+        mode=claim.mode,
+        balance=claim.balance,
+        ssl=claim.tls,
+        verify=claim.tls and claim.verify,
+        ca_file=own.ca_file,
+        node_port=claim.port.node_port if own.node_ports else 0,
+        targets=behind,
+    )

@@ -3,13 +3,15 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service, ServicePort
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.listener import Listener
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
+from pyconfd.presets.claims import Asked
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
 from pyconfd.presets.views import PortView
@@ -54,6 +56,11 @@ class Slot(NamedTuple):
     address: str
     port: int
 
+    @property
+    def listener(self) -> Listener:
+        """What it asks of the host."""
+        return Listener.at(self.address, self.port)
+
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
@@ -81,6 +88,11 @@ class Claim:
         return self.created, self.ref.namespace, self.ref.name, self.port_name, self.port.node_port
 
     @property
+    def asks(self) -> tuple[Any, ...]:
+        """All that decides who gets what; what stands behind it does not."""
+        return self.rank, self.slot, self.mode, self.hostname, self.certificate, self.tls, self.verify
+
+    @property
     def who(self) -> str:
         """Names the claimant for a message."""
         return f"{self.ref} port {self.port_name or '(unnamed)'}"
@@ -101,24 +113,26 @@ def field_of(port_name: str, option: str) -> str:
     return f"annotation {PREFIX}{port_name}.{option}"
 
 
-def claims(snapshot: Snapshot, cluster: Translated, options: PresetOptions, refused: list[Refusal]) -> Iterator[Claim]:
-    """Give the claim of each port with a node port of each enabled Service; what cannot be read goes to ``refused``."""
-    for key, view in cluster.by_key.items():
-        service = snapshot.services.get(key)
-        if service is None or (service.metadata.labels or {}).get(LABEL) != "yes":
-            continue
-        ref = ObjectRef("Service", key.namespace, key.name, snapshot.cluster)
-        annotations = service.metadata.annotations or {}
-        pairs = [pair for pair in zip(service.spec.ports or (), view.ports, strict=True) if pair[0].node_port]
-        refused.extend(_strays(ref, annotations, {port.name or "" for port, _ in pairs}))
-        if not pairs:
-            detail = "no port of this service has a node port: give it the type NodePort or LoadBalancer"
-            refused.append(Refusal(ref, "spec.ports", "", RefusalReason.NO_NODE_PORT, detail))
-        for port, port_view in pairs:
-            try:
-                yield _Reader(ref, service, port, port_view, snapshot.host, options).claim()
-            except _Refused as error:
-                refused.append(error.refusal)
+def asked(key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Asked[Claim] | None:
+    """Give the claim of each port with a node port of an enabled Service, and what cannot be read; None for nothing."""
+    view, service = cluster.by_key.get(key), snapshot.services.get(key)
+    if view is None or service is None or (service.metadata.labels or {}).get(LABEL) != "yes":
+        return None
+    refused: list[Refusal] = []
+    ref = ObjectRef("Service", key.namespace, key.name, snapshot.cluster)
+    annotations = service.metadata.annotations or {}
+    pairs = [pair for pair in zip(service.spec.ports or (), view.ports, strict=True) if pair[0].node_port]
+    refused.extend(_strays(ref, annotations, {port.name or "" for port, _ in pairs}))
+    if not pairs:
+        detail = "no port of this service has a node port: give it the type NodePort or LoadBalancer"
+        refused.append(Refusal(ref, "spec.ports", "", RefusalReason.NO_NODE_PORT, detail))
+    claims = []
+    for port, port_view in pairs:
+        try:
+            claims.append(_Reader(ref, service, port, port_view, snapshot.host, options).claim())
+        except _Refused as error:
+            refused.append(error.refusal)
+    return Asked(tuple(claims), tuple(refused))
 
 
 def _strays(ref: ObjectRef, annotations: Mapping[str, str], ports: set[str]) -> Iterator[Refusal]:
@@ -173,7 +187,7 @@ class _Reader:
             service=self.service,
             port_name=name,
             port=self.port,
-            slot=Slot(self._parsed("listen-ip", self._address, ANY), self._port()),
+            slot=self._slot(),
             mode=mode,
             hostname=hostname,
             certificate=certificate,
@@ -252,18 +266,18 @@ class _Reader:
             raise self._refused(field, text, detail, RefusalReason.NO_SUCH_ADDRESS)
         return str(parsed)
 
-    def _port(self) -> int:
+    def _slot(self) -> Slot:
+        address = self._parsed("listen-ip", self._address, ANY)
         port = self._parsed("listen-port", values.port_number, _HTTPS_PORT)
         field = field_of(self.raw.name or "", "listen-port")
         if not any(first <= port <= last for first, last in self._own.listen_ports):
             raise self._refused(field, str(port), "this port is not in the setting kubefigurator.listen_ports")
-        if port in self.options.reserved_ports:
-            detail = "taken by the operator's fragments, or by a preset that is listed first; choose another"
+        slot = Slot(address, port)
+        holder = self.options.holder(slot.listener)
+        if holder:
+            detail = f"{holder}; choose another port, or another address with listen-ip"
             raise self._refused(field, str(port), detail, RefusalReason.PORT_TAKEN)
-        if port in self.options.contested_ports:
-            detail = "another program on the load balancer listens there; choose another"
-            raise self._refused(field, str(port), detail, RefusalReason.PORT_TAKEN)
-        return port
+        return slot
 
 
 def _mode(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from pyconfd.model.context import ClusterTemplate, Refusal
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.cluster import Translated
@@ -72,45 +73,60 @@ class PresetOptions:
     """The settings that presets obey.
 
     ``node_ports``: send traffic to node ports instead of pods. ``node_address_types``: which address of a node, first
-    match wins. ``listen_ports``: inclusive ranges that an annotation may ask for. ``reserved_ports``: ports that the
-    operator uses: his fragments bind them, or pyconfd's own status page, or a preset listed earlier has given them
-    away; ``given_ports`` are just the latter. ``contested_ports``: ports that somebody else on this host listens on.
+    match wins. ``listen_ports``: inclusive ranges that an annotation may ask for; ``listen_address``: where fragments
+    bind these, ``*`` or an IP address, "" if it may be any. ``reserved``: where the operator's fragments listen, or
+    pyconfd's own status page, or what a preset listed earlier has given away: whatever overlaps one of these cannot be
+    had. ``contested``: claims of an earlier translation that could not be bound, and who listens there.
     ``kubefigurator`` and ``kube2lb`` are for the presets of those names.
     """
 
     node_ports: bool = False
     node_address_types: tuple[str, ...] = ("InternalIP",)
     listen_ports: PortRanges = ((1024, 32767),)
-    reserved_ports: frozenset[int] = frozenset()
-    given_ports: frozenset[int] = frozenset()
+    listen_address: str = ""
+    reserved: Listeners = NOBODY
+    contested: Mapping[Listener, str] = field(default_factory=lambda: MappingProxyType({}))
     kube2lb: Kube2lbOptions = field(default_factory=Kube2lbOptions)
-    contested_ports: frozenset[int] = frozenset()
     kubefigurator: KubefiguratorOptions = KubefiguratorOptions()
     configmap: ConfigmapOptions = ConfigmapOptions()
     hosts: HostsOptions = HostsOptions()
+
+    def holder(self, wanted: Listener) -> str:
+        """Say who has ``wanted``, and where, so that no object can be given it; "" where it is free."""
+        found = self.reserved.holder(wanted)
+        if found is not None:
+            return f"{found.owner} listens on {found.listener}"
+        return self.contested.get(wanted, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The names for templates, what was refused, and the number of ready endpoints behind what was claimed.
 
-    ``listen_ports`` are the TCP ports that templates will bind for these names: objects of the cluster are to be given
-    them, and presets listed later may not have them. ``templates`` came from the cluster, ``files`` go beside the
-    configuration, ``dns_names`` should point here.
+    ``listeners`` are what templates will bind for these names, over TCP: objects of the cluster are to be given them,
+    and presets listed later may not have them. ``templates`` came from the cluster, ``files`` go beside the
+    configuration, ``dns_names`` should point here. ``memo`` is what the preset's next reading builds on, and is for
+    nobody else.
     """
 
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...]
     claimed: int
-    listen_ports: frozenset[int] = frozenset()
+    listeners: frozenset[Listener] = frozenset()
     templates: tuple[ClusterTemplate, ...] = ()
     files: tuple[OutputFile, ...] = ()
     dns_names: tuple[str, ...] = ()
+    memo: object = field(default=None, repr=False, compare=False)
 
 
 class Preset(Protocol):
     """Reads one predecessor's annotations from a Snapshot; pure, never raises."""
 
-    def __call__(self, snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Reading:
-        """Give the reading."""
+    def __call__(
+        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None
+    ) -> Reading:
+        """Give the reading: the same one with or without ``former``, an earlier one of the same preset.
+
+        What did not change since then is not made again: it is the very object of ``former``.
+        """
         ...

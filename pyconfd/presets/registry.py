@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from pyconfd.model.context import Census, Context, Refusal
+from pyconfd.model.context import Census, Context
+from pyconfd.model.listener import Listener
 from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import Named, Resource, Snapshot
 from pyconfd.presets import cluster, configmap, domains, hosts, kube2lb, kubefigurator
+from pyconfd.presets.cluster import Translated
+from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import Preset, PresetOptions, Reading
 
 
@@ -69,44 +72,41 @@ def clashes(names: Sequence[str], presets: Mapping[str, Entry] = PRESETS) -> tup
     return tuple(notes)
 
 
-def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions) -> Context:
+def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, memo: Memo | None = None) -> Context:
     """Give the names for the templates, and all refusals sorted. Never raises.
 
     Every preset's names stand under its own name too (``kube2lb.services``); the plain names belong to the preset
-    listed first. A preset that gives a name equal to its own (``domains``) gives just that. A port that one preset
-    gave away is reserved for those listed later.
+    listed first. A preset that gives a name equal to its own (``domains``) gives just that. Where one preset listens is
+    reserved for those listed later. With ``memo`` (that of the former translations) only what changed is made anew, and
+    what did not is the same object as before.
     """
-    translated = cluster.translate(snapshot)
+    memo = memo or Memo()
+    memo.begin(snapshot)
+    translated = memo.cluster = cluster.translate(snapshot, memo.cluster)
     given: dict[str, object] = {"cluster": translated.view}
-    refused: list[Refusal] = list(translated.refused)
-    claimed = 0
     readings: list[Reading] = []
-    listen_ports: frozenset[int] = frozenset()
     for name in names:
-        reading = PRESETS[name].read(snapshot, translated, options)
+        reading = _read(name, snapshot, translated, options, memo)
         readings.append(reading)
-        options = replace(
-            options,
-            reserved_ports=options.reserved_ports | reading.listen_ports,
-            given_ports=options.given_ports | reading.listen_ports,
-        )
+        reserved = options.reserved.with_owner(f"preset {name}, which is listed first,", reading.listeners)
+        options = replace(options, reserved=reserved)
         given.setdefault(name, MappingProxyType(dict(reading.names)))
         given |= {each: value for each, value in reading.names.items() if each not in given or each == name}
-        refused.extend(reading.refused)
-        claimed += reading.claimed
-        listen_ports |= reading.listen_ports
-    total = sum(
-        endpoint.state == "ready"
-        for service in translated.view.services
-        for port in service.ports
-        for endpoint in port.endpoints
-    )
     return Context(
         MappingProxyType(given),
-        tuple(sorted(set(refused))),
-        Census(claimed, total),
-        listen_ports,
+        memo.sorted_refusals((translated.refused, *(reading.refused for reading in readings))),
+        Census(sum(reading.claimed for reading in readings), translated.ready),
+        frozenset[Listener]().union(*(reading.listeners for reading in readings)),
         templates=tuple(template for reading in readings for template in reading.templates),
         files=tuple(sorted({file for reading in readings for file in reading.files})),
         dns_names=tuple(sorted({name for reading in readings for name in reading.dns_names})),
     )
+
+
+def _read(name: str, snapshot: Snapshot, translated: Translated, options: PresetOptions, memo: Memo) -> Reading:
+    former, is_current = memo.former(name, options)
+    if former is not None and is_current:
+        return former
+    reading = PRESETS[name].read(snapshot, translated, options, former)
+    memo.keep(name, snapshot, options, reading)
+    return reading

@@ -17,11 +17,21 @@ _OBJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?", r
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
 _PATTERN = re.compile(r"[A-Za-z0-9_.~^$|()\[\]{}*+?/\\:@&=,;!-]{1,500}", re.ASCII)
-_ODD_ESCAPE = re.compile(r"\\(?:$|[^.dDwWsSbB/\-^$|()\[\]{}*+?\\])", re.ASCII)
+_ODD_ESCAPE = re.compile(r"\\(?:$|[^.dDwWsSbB/\-^$|()\[\]{}*+?])", re.ASCII)
+"""Two backslashes are one for HAProxy, and mean something else then."""
+_VARIABLE = re.compile(r"\$[A-Za-z_{]", re.ASCII)
+"""What HAProxy takes from the environment in double quotes; a pattern has ``$`` at the end of what it matches."""
+_POSIX_CLASS = re.compile(r"\[([.:=])[^\]]*\1\]")
+"""PCRE has these, or refuses them; Python takes them for sets of characters."""
+_REPEATED = re.compile(r"(\)?)\{([0-9]*),?([0-9]*)\}")
+_MOST_REPETITIONS = 999
+_LARGEST_EXPANSION = 8_000
+"""In characters: PCRE writes a repeated group out, and compiles no more than 64 KiB."""
 CONDITION_WORDS = frozenset({"if", "unless", "or"})
 """What HAProxy reads in the words of a condition even where a value was meant."""
 
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:@%+=,-]{1,253}", re.ASCII)
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:@+=,-]{1,253}", re.ASCII)
+"""Without ``%``, which begins a variable wherever HAProxy reads a format."""
 
 
 def host_name(value: str) -> str:
@@ -110,16 +120,31 @@ def pattern(value: str) -> str:
         "not a plain regular expression: expected letters, digits and . * + ? ^ $ | ( ) [ ] { } \\ / - without blanks"
     )
     bare = value.removeprefix("^")
-    if not _PATTERN.fullmatch(value) or _ODD_ESCAPE.search(value) or "(?" in value:
+    if not _PATTERN.fullmatch(value) or _ODD_ESCAPE.search(value) or _VARIABLE.search(value) or "(?" in value:
         raise ValueError(expected)
     if bare.startswith("-") or bare in CONDITION_WORDS or bare in {"", "{", "}", "||", "!"}:
         raise ValueError(expected)
+    if _POSIX_CLASS.search(value):
+        raise ValueError("a class of POSIX such as [:alpha:] is not taken; write a-z")
+    if _is_too_large(value):
+        raise ValueError("not a regular expression of a usual size: it repeats too often")
     for text in (value, bare):
         try:
             re.compile(text)
         except (re.error, OverflowError, RecursionError):
             raise ValueError("not a regular expression: its brackets or repetitions do not fit together") from None
     return value
+
+
+def _is_too_large(value: str) -> bool:
+    """Say whether HAProxy could refuse a pattern, and with it the whole configuration, for its size alone."""
+    size = len(value)
+    for group, *numbers in _REPEATED.findall(value):
+        most = max((int(number[:6]) for number in numbers if number), default=0)
+        if most > _MOST_REPETITIONS:
+            return True
+        size *= max(1, most) if group else 1
+    return size > _LARGEST_EXPANSION
 
 
 def plain_words(values: dict[str, str] | None) -> dict[str, str]:

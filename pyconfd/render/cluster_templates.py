@@ -15,7 +15,21 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from pyconfd.render.engine import FILTERS, FUNCTIONS, printable
 
-_FAULTS = (TemplateError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_FAULTS = (
+    TemplateError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What a template can raise; SyntaxError is ``{% break %}`` outside of a loop, OSError a codec that is not loaded."""
 _PYTHON_2 = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys"}
 """What dictionaries were called by in the days of the predecessors, whose templates say ``pods.itervalues()``."""
 

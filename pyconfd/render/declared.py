@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pyconfd.errors import Problem
 from pyconfd.model.rendering import FileKind, OutputFile
+from pyconfd.render.entries import Declared, Entries, Entry, MapMemory, Order, Recorded, content_of, first_of_each_key
 from pyconfd.render.invalid import InvalidValueError, shown
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -12,6 +14,9 @@ _PATH = re.compile(r"/[A-Za-z0-9._/@+=-]*")
 """A path with other characters would need quotes, which differ inside ``map(...)`` and outside of it."""
 _ENDING = {FileKind.MAP: ".map", FileKind.CERTIFICATE: ".pem"}
 _KEY = re.compile(r"[^\s#\x00-\x20\x7f][^\s\x00-\x20\x7f]*")
+_COLLECTED = object()
+"""Stands for the entries that map_entry gives."""
+_TWICE = ("is declared twice with different content", "give one of them another name")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -21,30 +26,81 @@ class Declarations:
     def __init__(self, files_dir: str) -> None:
         self._files_dir = files_dir.rstrip("/")
         self._files: dict[str, OutputFile] = {}
+        self._collected: dict[str, Declared] = {}
+        self.entries = Entries()
 
-    @property
-    def files(self) -> tuple[OutputFile, ...]:
-        """Everything declared so far, sorted by path."""
-        return tuple(self._files[path] for path in sorted(self._files, key=str.encode))
+    def finished(self, former: MapMemory) -> tuple[tuple[OutputFile, ...], MapMemory, tuple[Problem, ...]]:
+        """Give everything declared, sorted by path, and what to give as ``former`` next time.
 
-    def map_file(self, name: object, entries: Any, *, ordered: bool = False, longest_first: bool = False) -> str:
+        A map whose entries are those of ``former`` is the same object.
+        """
+        recorded = self.entries.recorded
+        memory, problems = (former, ()) if recorded == former.recorded else self._collect(recorded, former)
+        files = {**memory.files, **self._files}
+        if len(files) < len(memory.files) + len(self._files):
+            twice = sorted(memory.files.keys() & self._files.keys())
+            problems = (*problems, *(Problem(path, *_TWICE) for path in twice))
+        # With a problem nothing is remembered, so that it is found again.
+        kept = former if problems else memory
+        return tuple(files[path] for path in sorted(files, key=str.encode)), kept, problems
+
+    @staticmethod
+    def _collect(recorded: tuple[Recorded, ...], former: MapMemory) -> tuple[MapMemory, tuple[Problem, ...]]:
+        maps, declared = first_of_each_key(recorded)
+        files: dict[str, OutputFile] = {}
+        for name, (_map, path, order) in declared.items():
+            file = OutputFile(FileKind.MAP, path, content_of(maps.pop(name, {}), order))
+            known = former.files.get(path)
+            files[path] = known if known is not None and known == file else file
+        unused = tuple(
+            Problem(
+                f"map {shown(name)}",
+                "templates give it entries with map_entry, but none declares it",
+                f"write {{{{ map_file({name!r}) }}}} where its path belongs, or leave the entries out",
+            )
+            for name in maps
+        )
+        return MapMemory(recorded, files), unused
+
+    def map_entry(self, name: object, key: object, value: object) -> str:
+        """Add an entry to the map ``name``, which ``map_file(name)`` declares; the first value of a key counts.
+
+        Raises:
+            InvalidValueError: the key is empty, has a space or begins with ``#``; the value is empty or more than one
+                line.
+
+        """
+        self.entries.add(Entry(str(name), *_valid(str(name), "the entry", key, value)))
+        return ""
+
+    def map_file(
+        self, name: object, entries: Any = _COLLECTED, *, ordered: bool = False, longest_first: bool = False
+    ) -> str:
         """Declare the map ``name`` and give its path, for ``map(...)`` and its relatives.
 
         ``entries`` is a mapping or a list of pairs; they are sorted by key in byte order. Where the first match counts
         (``map_beg``, ``map_end``, ``map_sub``, ``map_reg``), ``longest_first`` puts longer keys before shorter ones and
         ``ordered`` keeps the order given. A map may be empty. Declaring the same content twice declares it once.
+        Without ``entries`` it holds what :meth:`map_entry` gives, before this call or after it.
 
         Raises:
             InvalidValueError: a key is empty, has a space or begins with ``#``; a value is empty or more than one
                 line; one key has two values; the name is unfit or has other content already.
 
         """
+        order = Order(ordered, longest_first)
+        if entries is _COLLECTED:
+            return self._collect_later(str(name), order)
         pairs = entries.items() if isinstance(entries, Mapping) else entries
-        values = _map_entries(str(name), pairs)
-        keys = list(values) if ordered else sorted(values, key=lambda key: key.encode("utf-8", "surrogatepass"))
-        if longest_first:
-            keys.sort(key=len, reverse=True)
-        return self._declare(FileKind.MAP, name, "".join(f"{key} {values[key]}\n" for key in keys))
+        return self._declare(FileKind.MAP, name, content_of(_map_entries(str(name), pairs), order))
+
+    def _collect_later(self, name: str, order: Order) -> str:
+        path = self._path(FileKind.MAP, name)
+        declared = Declared(name, path, order)
+        if path in self._files or self._collected.setdefault(name, declared) != declared:
+            raise self._clash(FileKind.MAP, name)
+        self.entries.add(declared)
+        return path
 
     def certificate_file(self, name: object, pem: object) -> str:
         """Declare the certificate ``name`` (certificates and private key in PEM) and give its path, for ``crt``.
@@ -68,6 +124,13 @@ class Declarations:
         return self._declare(FileKind.CERTIFICATE, name, content)
 
     def _declare(self, kind: FileKind, name: object, content: str) -> str:
+        path = self._path(kind, name)
+        known = self._files.setdefault(path, OutputFile(kind, path, content))
+        if known.content != content or (kind is FileKind.MAP and str(name) in self._collected):
+            raise self._clash(kind, name)
+        return path
+
+    def _path(self, kind: FileKind, name: object) -> str:
         if not _NAME.fullmatch(str(name)):
             raise InvalidValueError(
                 f"{shown(name)} cannot name a file", "use letters, digits, '.', '_' and '-', and no '.' at the start"
@@ -78,13 +141,12 @@ class Declarations:
                 f"the path {shown(path)} has characters that need quotes in haproxy.cfg",
                 "set haproxy.files_dir to an absolute path of letters, digits and . _ - / @ + =",
             )
-        known = self._files.setdefault(path, OutputFile(kind, path, content))
-        if known.content != content:
-            raise InvalidValueError(
-                f"{kind.name.lower()} {shown(name)} is declared twice with different content",
-                "give one of them another name",
-            )
         return path
+
+    @staticmethod
+    def _clash(kind: FileKind, name: object) -> InvalidValueError:
+        what, remedy = _TWICE
+        return InvalidValueError(f"{kind.name.lower()} {shown(name)} {what}", remedy)
 
 
 def _map_entries(name: str, pairs: Iterable[Any]) -> dict[str, str]:
@@ -94,20 +156,24 @@ def _map_entries(name: str, pairs: Iterable[Any]) -> dict[str, str]:
             raise InvalidValueError(
                 f"entry {number} of map {shown(name)} is no pair: {shown(pair)}", "give a mapping or (key, value) pairs"
             )
-        key, value = str(pair[0]), str(pair[1])
-        if not _KEY.fullmatch(key):
-            raise InvalidValueError(
-                f"entry {number} of map {shown(name)} has the key {shown(key)}",
-                "a key is one word that does not begin with '#'",
-            )
-        if not value.strip() or value != value.strip() or _UNPRINTABLE.search(value):
-            raise InvalidValueError(
-                f"key {shown(key)} of map {shown(name)} has the value {shown(value)}",
-                "a value is one line, not empty, without spaces at its ends",
-            )
+        key, value = _valid(name, f"entry {number}", *pair)
         if values.setdefault(key, value) != value:
             raise InvalidValueError(
                 f"key {shown(key)} of map {shown(name)} has two values: {shown(values[key])} and {shown(value)}",
                 "decide for one of them in the template",
             )
     return values
+
+
+def _valid(name: str, which: str, key: object, value: object) -> tuple[str, str]:
+    key, value = str(key), str(value)
+    if not _KEY.fullmatch(key):
+        raise InvalidValueError(
+            f"{which} of map {shown(name)} has the key {shown(key)}", "a key is one word that does not begin with '#'"
+        )
+    if not value.strip() or value != value.strip() or _UNPRINTABLE.search(value):
+        raise InvalidValueError(
+            f"key {shown(key)} of map {shown(name)} has the value {shown(value)}",
+            "a value is one line, not empty, without spaces at its ends",
+        )
+    return key, value

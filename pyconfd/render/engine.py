@@ -1,7 +1,7 @@
 """Fragments, compiled once, and a Context for each rendering."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -12,11 +12,14 @@ from jinja2.runtime import new_context
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Piece, Rendering
-from pyconfd.render import filters, lists
+from pyconfd.render import cached, filters, lists, purity
 from pyconfd.render.blame import runtime_problem, syntax_problem
 from pyconfd.render.declared import Declarations
+from pyconfd.render.entries import MapMemory
+from pyconfd.render.fallback import Fallback, Taken, Way, take
 from pyconfd.render.go_values import GO
 from pyconfd.render.invalid import InvalidValueError, shown
+from pyconfd.render.memo import FragmentMemory, Memo, Sources
 from pyconfd.render.servers import servers
 from pyconfd.render.undefined import Lenient, Strict
 
@@ -42,6 +45,9 @@ FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"server_ids": filters.server_ids, "hostport": filters.hostport, "port_named": lists.port_named}
 )
+
+_PURE = frozenset({*FUNCTIONS, "range"})
+"""The functions that a remembered loop may call."""
 
 _TEMPLATE_FAULTS = (
     TemplateError,
@@ -81,10 +87,14 @@ class RenderOptions:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """``used_curdate`` tells that a template read ``extra.curdate``: then the text changes with the time of day."""
+    """``used_curdate`` tells that a template read ``extra.curdate``: then the text changes with the time of day.
+
+    ``taken`` says of each template of the cluster what it came to.
+    """
 
     rendering: Rendering
     used_curdate: bool
+    taken: tuple[Taken, ...] = ()
 
 
 def _no_cluster_templates(template: ClusterTemplate) -> str:
@@ -113,11 +123,14 @@ class Renderer:
         self._fragments = fragments.fragments
         self._environment = _environment(fragments, options)
         self._templates: dict[str, Template] = {}
-        problems = []
+        self._memory: Mapping[str, FragmentMemory] = {}
+        self._maps = MapMemory()
+        changed_at = _change_in(fragments, self._environment)
+        problems: list[Problem] = []
         for fragment in self._fragments:
             if fragment.is_template:
                 try:
-                    self._templates[fragment.name] = self._environment.get_template(fragment.name)
+                    problems.extend(self._compile(fragment, changed_at))
                 except TemplateSyntaxError as error:
                     problems.append(syntax_problem(error, self._environment, fragment.name))
                 except _COMPILE_FAULTS as error:
@@ -126,14 +139,28 @@ class Renderer:
         if problems:
             raise RejectedInput(*problems)
 
-    def render(self, context: Context, *, curdate: str) -> Rendered:
+    def _compile(self, fragment: Fragment, changed_at: str) -> tuple[Problem, ...]:
+        """Compile a fragment so that its loops are remembered; the loader gives it as it is to who includes it."""
+        environment = self._environment
+        tree = environment.parse(fragment.text, fragment.name)
+        loops = cached.Loops(fragment.name, tree, functions=_PURE, filters=FILTERS.keys(), changed_at=changed_at)
+        problems = loops.memoise()
+        code = environment.compile(tree, fragment.name)
+        self._templates[fragment.name] = Template.from_code(environment, code, environment.make_globals(None))
+        return problems
+
+    def render(self, context: Context, *, curdate: str, fallback: Fallback | None = None) -> Rendered:
         """Render every fragment, then every template that the cluster supplied.
 
         A piece ends with exactly one newline, or is empty. Templates see the names of ``context``, ``vars``,
-        ``extra.curdate`` (the text ``curdate``), ``map_file``, ``certificate_file``, FILTERS and FUNCTIONS.
+        ``extra.curdate`` (the text ``curdate``), ``map_file``, ``map_entry``, ``certificate_file``, FILTERS and
+        FUNCTIONS. What was rendered before is used again where a loop meets the same objects, so a value that was given
+        once is never changed afterwards, only replaced. With a ``fallback`` a template of the cluster that fails is
+        replaced by what was accepted before, or left out.
 
         Raises:
-            RejectedInput: templates fail; carries one problem for each of them.
+            RejectedInput: templates fail; carries one problem for each of them. Templates of the cluster only where
+                they may not be replaced, or where nothing else would be left.
 
         """
         declarations = Declarations(self._options.files_dir)
@@ -143,49 +170,86 @@ class Renderer:
             "extra": extra,
             "vars": self._options.variables,
             "map_file": declarations.map_file,
+            "map_entry": declarations.map_entry,
             "certificate_file": declarations.certificate_file,
         }
+        # A context that gives another meaning to what is taken to be pure has nothing remembered.
+        former = {} if context.names.keys() & (_PURE | {"go", "dict", "namespace"}) else self._memory
+        sources, memory = Sources(), {}
         pieces, problems = [], []
         for fragment in self._fragments:
+            memo = Memo(
+                fragment.name, former.get(fragment.name) or FragmentMemory(), sources, declarations.entries, _REFUSED
+            )
             try:
-                text = self._text(fragment, names)
+                piece = memo.consume(self._parts(fragment, {**names, cached.TURNS: memo.turns}))
             except _TEMPLATE_FAULTS as error:
                 known = names.keys() | self._environment.globals.keys()
                 problem = runtime_problem(error, fragment.name, self._environment, known)
                 if problem is None:
                     raise
                 problems.append(problem)
+                memory[fragment.name] = former.get(fragment.name) or FragmentMemory()
                 continue
-            problems.extend(_refused(fragment, text))
-            pieces.append(Piece(fragment.name, text))
+            memory[fragment.name] = memo.memory
+            if memo.suspect:
+                problems.extend(_refused(fragment, piece.text))
+            pieces.append(piece)
+        sources.close()
+        self._memory = memory
+        taken = []
         for template in context.templates:
             try:
-                pieces.append(Piece(template.name, _ended(self._cluster_templates(template))))
+                taken.append(self._taken(template, fallback))
             except RejectedInput as error:
                 problems.extend(error.problems)
-        files, clashes = _merged(declarations.files, context.files)
-        problems.extend(clashes)
+        pieces += [Piece(each.template.name, each.text) for each in taken if each.text is not None]
+        if not any(any(piece.blocks) for piece in pieces):
+            problems.extend(problem for each in taken if each.way is Way.LEFT_OUT for problem in each.problems)
+        declared, maps, incomplete = declarations.finished(self._maps)
+        files, clashes = _merged(declared, context.files)
+        # Where a fragment failed, what it would have declared is missing: that is no problem of its own.
+        problems.extend(clashes or (() if problems else incomplete))
         if problems:
             raise RejectedInput(*problems)
-        return Rendered(Rendering(tuple(pieces), files), extra.curdate_was_read)
+        self._maps = maps
+        return Rendered(Rendering(tuple(pieces), files), extra.curdate_was_read, tuple(taken))
 
-    def _text(self, fragment: Fragment, names: dict[str, Any]) -> str:
-        if fragment.is_template:
-            template = self._templates[fragment.name]
-            # As globals rather than variables the names are also seen by macros of imported files.
-            scope = new_context(
-                self._environment, fragment.name, template.blocks, {}, False, {**template.globals, **names}, None
-            )
-            # Not template.render(): that rewrites the traceback that blame reads.
-            text = "".join(template.root_render_func(scope))
-        else:
-            text = fragment.text.replace("\r\n", "\n")
-        return _ended(text)
+    def _taken(self, template: ClusterTemplate, fallback: Fallback | None) -> Taken:
+        def render(source: ClusterTemplate) -> str:
+            return _ended(self._cluster_templates(source))
+
+        if fallback is None:
+            return Taken(template, Way.OWN, render(template), None)
+        return take(template, render, fallback)
+
+    def _parts(self, fragment: Fragment, names: dict[str, Any]) -> Iterable[str]:
+        if not fragment.is_template:
+            return [fragment.text.replace("\r\n", "\n")]
+        template = self._templates[fragment.name]
+        # As globals rather than variables the names are also seen by macros of imported files.
+        scope = new_context(
+            self._environment, fragment.name, template.blocks, {}, False, {**template.globals, **names}, None
+        )
+        # Not template.render(): that rewrites the traceback that blame reads.
+        return template.root_render_func(scope)
 
 
 def _ended(text: str) -> str:
     stripped = text.rstrip("\n")
     return f"{stripped}\n" if stripped.strip() else ""
+
+
+def _change_in(fragments: FragmentSet, environment: Environment) -> str:
+    """Say where a template changes values that others may read, "" if none does."""
+    for fragment in (*fragments.fragments, *fragments.includable):
+        try:
+            line = purity.change_in(environment.parse(fragment.text, fragment.name))
+        except (TemplateSyntaxError, *_COMPILE_FAULTS):
+            continue  # it is never rendered: whoever includes it fails
+        if line:
+            return f"{fragment.name} line {line}"
+    return ""
 
 
 def _merged(
@@ -209,11 +273,12 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
         autoescape=False,  # noqa: S701 - haproxy.cfg is not HTML
         auto_reload=False,
         cache_size=-1,
-        extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
+        extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols", cached.CachedFor],
         finalize=printable,
         trim_blocks=options.trim_blocks,
         undefined=Lenient if options.lenient else Strict,
     )
+    environment.extend(remembering=frozenset(fragment.name for fragment in fragments.fragments))
     environment.filters.update(FILTERS)
     environment.globals.update(FUNCTIONS)
     environment.globals["go"] = GO

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -25,6 +26,9 @@ _ROOT = str(Path(__file__).parents[2])
 _HEAD = 4
 _START_S = 30.0
 """Starting Python on a busy machine is no fault of the template."""
+_MOST_REST = 12
+"""How many times its limit a template rests that uses it up again and again: it may cost a twelfth of all time."""
+_MOST_REMEMBERED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,21 @@ class Limits:
     timeout_s: float = 5.0
     memory_bytes: int = 512 * 1024 * 1024
     output_bytes: int = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    until: float
+    rest_s: float
+    rejected: RejectedInput
+
+
+class _LimitError(Exception):
+    """The template used more than it may, which costs as much each time."""
+
+    def __init__(self, rejected: RejectedInput) -> None:
+        self.rejected = rejected
+        super().__init__(str(rejected))
 
 
 class TemplateProcess:
@@ -47,11 +66,15 @@ class TemplateProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
-        self._last: tuple[bytes, str] | None = None
+        self._last: dict[tuple[str, str], tuple[bytes, str]] = {}
+        self._resting: dict[tuple[str, str], _Rest] = {}
         self.started = 0
 
     def render(self, template: ClusterTemplate) -> str:
-        """Give the text; the same request as the last one is not rendered again.
+        """Give the text; the same request as the last one with this template is not rendered again.
+
+        A template that used more than it may is not tried again for a while, whatever the values: everything else
+        waits for it meanwhile.
 
         Raises:
             RejectedInput: the template fails, uses more than it may, or its process cannot be started.
@@ -65,15 +88,39 @@ class TemplateProcess:
                 self._limits.output_bytes,
             )
         )
+        source = template.name, template.text
         with self._lock:
-            if self._last is not None and self._last[0] == request:
-                return self._last[1]
-            answer = self._ask(template.name, request)
+            last = self._last.pop(source, None)
+            if last is not None and last[0] == request:
+                self._last[source] = last
+                return last[1]
+            self._refuse_while_resting(source)
+            began = time.monotonic()
+            try:
+                answer = self._ask(template.name, request)
+            except _LimitError as error:
+                self._rest(source, error.rejected, time.monotonic() - began)
+                raise error.rejected from error
+            self._resting.pop(source, None)
             if answer.text is None:
                 place = f"{template.name} line {answer.line}" if answer.line else template.name
                 raise RejectedInput(Problem(place, answer.message, "correct the template"), step=Step.RENDER)
-            self._last = (request, answer.text)
+            self._last[source] = (request, answer.text)
+            _bound(self._last)
             return answer.text
+
+    def _refuse_while_resting(self, source: tuple[str, str]) -> None:
+        rest = self._resting.get(source)
+        if rest is not None and time.monotonic() < rest.until:
+            raise RejectedInput(*rest.rejected.problems, step=rest.rejected.step)
+
+    def _rest(self, source: tuple[str, str], rejected: RejectedInput, took_s: float) -> None:
+        if took_s < self._limits.timeout_s / 2:
+            return  # the process died of something else, and trying again costs nothing
+        former = self._resting.pop(source, None)
+        rest_s = min(former.rest_s * 2 if former else self._limits.timeout_s, _MOST_REST * self._limits.timeout_s)
+        self._resting[source] = _Rest(time.monotonic() + rest_s, rest_s, rejected)
+        _bound(self._resting)
 
     def close(self) -> None:
         """End the process."""
@@ -86,19 +133,13 @@ class TemplateProcess:
         try:
             body = _exchange(process, request, deadline_s, self._limits.output_bytes * 6 + 4096)
             answer = msgspec.json.decode(body, type=Answer)
-        except TimeoutError:
+        except (OSError, EOFError, msgspec.DecodeError):  # TimeoutError is an OSError
             self._end()
-            raise self._rejected(name, f"the template takes longer than {self._limits.timeout_s:g} s") from None
-        except (OSError, EOFError, msgspec.DecodeError):
-            self._end()
-            raise self._rejected(name, "the template used more memory or processor time than it may") from None
+            message = f"the template takes longer than {self._limits.timeout_s:g} s, or more memory than it may have"
+            remedy = "make it simpler, or raise the limits in the section cluster_templates"
+            raise _LimitError(RejectedInput(Problem(name, message, remedy), step=Step.RENDER)) from None
         self._fresh = False
         return answer
-
-    @staticmethod
-    def _rejected(name: str, message: str) -> RejectedInput:
-        remedy = "make it simpler, or raise the limits in the section cluster_templates"
-        return RejectedInput(Problem(name, message, remedy), step=Step.RENDER)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None:
@@ -130,6 +171,12 @@ class TemplateProcess:
                     stream.close()
         process.kill()
         process.wait()
+
+
+def _bound(remembered: dict[tuple[str, str], Any]) -> None:
+    """Forget the oldest: templates change, and a process lives long."""
+    while len(remembered) > _MOST_REMEMBERED:
+        del remembered[next(iter(remembered))]
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, deadline_s: float, most_bytes: int) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from pyconfd.presets.kube2lb_names import name_template
+from pyconfd.presets.kube2lb_names import DEFAULT_SERVER_NAME, name_template
 from pyconfd.presets.values import address, host_name
 from pyconfd.settings.kinds import Command, Kind, NotAcceptedError, PathText, Seconds, Text, shown
 
@@ -111,7 +111,9 @@ class NameTemplates(Kind):
     metavar: str = "TEMPLATE,..."
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """Give the templates in order."""
+        """Give the templates in order; an empty text is kube2lb's default, as an empty flag was, [] is none."""
+        if isinstance(value, str) and not value.strip():
+            return (DEFAULT_SERVER_NAME,)
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
             raise NotAcceptedError("an array of templates like {{ .Service.Name }}.example.com", value)

@@ -1,9 +1,10 @@
 """Stands where haproxy would be when only targets are served: it has nothing to do and serves at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyconfd.errors import Problem
 from pyconfd.model.context import Census
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Stored
 from pyconfd.model.plan import Noop, Plan, Reload
 from pyconfd.model.rendering import Rendering
@@ -47,10 +48,10 @@ class NoBalancer:
         del rendering
         return Noop()
 
-    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Give none: nothing is bound here."""
         del rendering
-        return frozenset()
+        return {}
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
         """Note that the cluster was read."""

@@ -101,7 +101,9 @@ class Target:
         digest = _digest(text.encode())
         former = self._memory.applied()
         if guarded:
-            held = guard.judge(former.census if former else None, context.census, digest=digest, allowed=frozenset())
+            held = guard.judge(
+                former.census if former else None, context.census, digest=lambda: digest, allowed=frozenset()
+            )
             if held:
                 return held
         if former and former.digest == digest and not self._unsure and self.is_in_place():

@@ -3,7 +3,7 @@
 import sys
 
 from pyconfd.status.logging import configure
-from tests.bench import pod_presets, presets, reading, starting
+from tests.bench import pod_presets, presets, reading, rendering, starting
 from tests.bench.figures import Benchmark
 
 BENCHMARKS: tuple[Benchmark, ...] = (
@@ -11,8 +11,10 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     reading.resync_memory,
     reading.watch_event_cpu,
     presets.preset_translation,
+    presets.event_to_context,
     starting.first_configuration,
     pod_presets.pod_presets,
+    rendering.rendering_in_proportion,
 )
 
 

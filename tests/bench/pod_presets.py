@@ -2,17 +2,19 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from pyconfd.haproxy.allowed import Boundaries, judge
-from pyconfd.model.kubernetes import ConfigMap
+from pyconfd.model.kubernetes import ConfigMap, Pod
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import MASTER
 from pyconfd.presets.reading import HostsOptions, PresetOptions
 from pyconfd.render import cluster_templates
 from tests.bench.figures import Figure, median
+from tests.bench.presets import Change, figures
 from tests.presets.pods import config_map, pod, snapshot
 
 SERVICES = 10_000
@@ -30,17 +32,10 @@ backend {{ service.name }}
 
 def pod_presets() -> Iterator[Figure]:
     """All services, and one changed service."""
-    pods = [
-        pod(f"pod-{n}", f"10.0.{n >> 8}.{n & 255}", {"app": f"app-{n}"}, annotations={MASTER: "lb"})
-        for n in range(SERVICES)
-    ]
+    pods = [_pod(n, f"10.0.{n >> 8}.{n & 255}") for n in range(SERVICES)]
     whole = snapshot(_services(""), config_map("config", {"template": TEMPLATE}), *pods)
-    changed = [replace(whole, config_maps={**whole.config_maps, **_keyed(_services(f"v{n}"))}) for n in range(ROUNDS)]
-    for preset in ("configmap", "hosts"):
-        began = time.process_time()
-        registry.translate(whole, (preset,), OPTIONS)
-        yield Figure(f"pod_presets_{preset}_first_cpu", (time.process_time() - began) * 1000, "ms")
-        yield Figure(f"pod_presets_{preset}_one_changed_cpu", _each(_translation(preset, changed)), "ms")
+    for preset, changes in CHANGES.items():
+        yield from figures(preset, whole, changes, OPTIONS)
     (template,) = registry.translate(whole, ("configmap",), OPTIONS).templates
     began = time.process_time()
     text = cluster_templates.render(template.text, template.names, template.required, 1 << 30)
@@ -62,12 +57,30 @@ def _services(version: str) -> ConfigMap:
     return config_map("services", {name: json.dumps(entry) for name, entry in entries.items()})
 
 
-def _keyed(record: ConfigMap) -> dict[Key, ConfigMap]:
-    return dict(snapshot(record).config_maps)
+def _pod(number: int, address: str) -> Pod:
+    return pod(f"pod-{number}", address, {"app": f"app-{number}"}, annotations={MASTER: "lb"})
 
 
-def _translation(preset: str, snapshots: list[Snapshot]) -> list[Callable[[], object]]:
-    return [lambda seen=seen: registry.translate(seen, (preset,), OPTIONS) for seen in snapshots]  # type: ignore[misc]
+def _with_entry(seen: Snapshot, version: int) -> Snapshot:
+    """Give the same with another host name for one service: the whole ConfigMap is another object then."""
+    return replace(seen, config_maps={**seen.config_maps, Key("lb", "services"): _services(f"v{version}")})
+
+
+def _with_pod(seen: Snapshot, version: int) -> Snapshot:
+    """Give the same with another address of one pod."""
+    return replace(seen, pods={**seen.pods, Key("demo", "pod-1"): _pod(1, f"10.255.0.{version}")})
+
+
+def _without_pod(seen: Snapshot, version: int) -> Snapshot:
+    """Give the same without one pod."""
+    gone = Key("demo", f"pod-{version + 1}")
+    return replace(seen, pods={key: each for key, each in seen.pods.items() if key != gone})
+
+
+PODS: Mapping[str, Change] = MappingProxyType({"changed_endpoint": _with_pod, "deleted_endpoint": _without_pod})
+CHANGES: Mapping[str, Mapping[str, Change]] = MappingProxyType(
+    {"configmap": {**PODS, "rewritten_configmap": _with_entry}, "hosts": PODS}
+)
 
 
 def _each(steps: list[Callable[[], object]]) -> float:

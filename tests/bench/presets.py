@@ -5,22 +5,30 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from pyconfd.model.host import HostFacts
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
+from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.sources.file import read_snapshot
+from pyconfd.sources.kubernetes.cache import Cache
+from pyconfd.sources.kubernetes.decode import decode_event
 from tests.bench.figures import Figure, median
 from tests.world import objects
 from tests.world.objects import PortSpec
 
 SERVICES, ENDPOINTS, NODES, ROUNDS = 10_000, 10, 50, 5
+GOAL = 1 / 20
+"""The share of a whole translation that one changed service may cost."""
+
+Change = Callable[[Snapshot, int], Snapshot]
+"""Gives a Snapshot with one thing changed; the number makes each change another one."""
 
 Annotate = Callable[[int], Mapping[str, Any]]
 
@@ -31,9 +39,10 @@ _GIVEN: Mapping[str, Annotate] = MappingProxyType(
             "labels": {"haproxy-kubefigurator.enabled": "yes"},
             "annotations": {"haproxy-kubefigurator.web.hostname": f"s{number}.example.com"},
         },
+        "kube2lb": lambda number: {"annotations": {"kube2lb/external-domains": f"s{number}.example.com"}},
     }
 )
-"""What makes a Service one that a preset serves; a preset that is not listed reads Services without annotations."""
+"""What makes a Service one that a preset serves, for each preset that reads Services."""
 
 
 def _snapshot(given: Annotate) -> Snapshot:
@@ -65,30 +74,95 @@ def _snapshot(given: Annotate) -> Snapshot:
     return snapshot
 
 
-def _changed(snapshot: Snapshot) -> Snapshot:
+def _relabelled(snapshot: Snapshot, version: int) -> Snapshot:
     """Give the same with one Service labelled anew, as a watch event would leave it."""
     key = Key("team-000", "service-00000")
     service = snapshot.services[key]
-    meta = msgspec.structs.replace(service.metadata, labels={**(service.metadata.labels or {}), "changed": "yes"})
-    services = {**snapshot.services, key: msgspec.structs.replace(service, metadata=meta)}
-    return Snapshot(
-        snapshot.cluster, services, snapshot.endpointslices, snapshot.endpoints, snapshot.nodes, snapshot.secrets
+    meta = msgspec.structs.replace(
+        service.metadata, labels={**(service.metadata.labels or {}), "changed": f"v{version}"}
     )
+    return replace(snapshot, services={**snapshot.services, key: msgspec.structs.replace(service, metadata=meta)})
+
+
+def _readdressed(snapshot: Snapshot, version: int) -> Snapshot:
+    """Give the same with another address in one EndpointSlice."""
+    key = Key("team-000", "service-00000-a")
+    item = snapshot.endpointslices[key]
+    first, *others = item.endpoints or ()
+    endpoints = (msgspec.structs.replace(first, addresses=(f"10.255.0.{version}",)), *others)
+    anew = msgspec.structs.replace(item, endpoints=endpoints)
+    return replace(snapshot, endpointslices={**snapshot.endpointslices, key: anew})
+
+
+def _deleted(snapshot: Snapshot, version: int) -> Snapshot:
+    """Give the same without one Service."""
+    key = Key(f"team-{version:03d}", f"service-{version:05d}")
+    return replace(snapshot, services={k: service for k, service in snapshot.services.items() if k != key})
+
+
+CHANGES: Mapping[str, Change] = MappingProxyType(
+    {"relabelled_service": _relabelled, "changed_endpoint": _readdressed, "deleted_service": _deleted}
+)
+
+
+def figures(preset: str, whole: Snapshot, changes: Mapping[str, Change], options: PresetOptions) -> Iterator[Figure]:
+    """Give the time of a translation from nothing, and that of one after each kind of change, also as a share."""
+    memo, times = Memo(), []
+    for _ in range(ROUNDS):
+        memo = Memo()
+        gc.collect()
+        times.append(_cpu_s(whole, preset, options, memo))
+    fresh = median(times)
+    yield Figure(f"preset_{preset}_10000_services_cpu", fresh * 1000, "ms", 1000)
+    snapshot = whole
+    for change, apply in changes.items():
+        times = []
+        for version in range(1, 2 * ROUNDS):
+            snapshot = apply(snapshot, version)
+            times.append(_cpu_s(snapshot, preset, options, memo))
+        # Another object may get what was let go, so that all claims are judged anew.
+        goal = None if change.startswith(("deleted", "rewritten")) else GOAL
+        yield Figure(f"preset_{preset}_one_{change}_cpu", median(times) * 1000, "ms")
+        yield Figure(f"preset_{preset}_one_{change}_ratio", median(times) / fresh, "of all services", goal)
+
+
+def _cpu_s(snapshot: Snapshot, preset: str, options: PresetOptions, memo: Memo) -> float:
+    began = time.process_time()
+    context = registry.translate(snapshot, (preset,), options, memo)
+    spent = time.process_time() - began
+    assert context.census.claimed >= SERVICES - 2 * ROUNDS
+    return spent
 
 
 def preset_translation() -> Iterator[Figure]:
-    """Time every registered preset by itself, the rich view of the cluster included."""
-    for preset in registry.PRESETS:
-        snapshot = _snapshot(_GIVEN.get(preset, lambda _: {}))
-        assert snapshot.host == HostFacts()
-        changed, times, again = _changed(snapshot), [], []
-        gc.collect()
-        for _ in range(ROUNDS):
-            began = time.process_time()
-            registry.translate(snapshot, (preset,), PresetOptions())
-            middle = time.process_time()
-            registry.translate(changed, (preset,), PresetOptions())
-            times.append(middle - began)
-            again.append(time.process_time() - middle)
-        yield Figure(f"preset_{preset}_10000_services_cpu", median(times) * 1000, "ms", 1000)
-        yield Figure(f"preset_{preset}_one_changed_service_cpu", median(again) * 1000, "ms")
+    """Time each preset that reads Services by itself, the rich view of the cluster included."""
+    for preset, given in _GIVEN.items():
+        yield from figures(preset, _snapshot(given), CHANGES, PresetOptions())
+
+
+def event_to_context() -> Iterator[Figure]:
+    """Follow one event of an EndpointSlice: decoded into the cache, a Snapshot of the caches, the Context of it."""
+    whole, memo = _snapshot(_GIVEN["domains"]), Memo()
+    caches = {resource: Cache() for resource in (Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.NODES)}
+    for resource, cache in caches.items():
+        cache.replace(getattr(whole, resource.field).values(), ())
+
+    def snapshot() -> Snapshot:
+        views: dict[str, Any] = {resource.field: cache.view() for resource, cache in caches.items()}
+        return Snapshot(**views)
+
+    registry.translate(snapshot(), ("domains",), PresetOptions(), memo)
+    times: list[tuple[float, float, float]] = []
+    for version in range(1, 100):
+        item = _readdressed(whole, version).endpointslices[Key("team-000", "service-00000-a")]
+        line = msgspec.json.encode({"type": "MODIFIED", "object": item})
+        began = time.process_time()
+        assert caches[Resource.ENDPOINTSLICES].apply(decode_event(Resource.ENDPOINTSLICES, line))
+        cached = time.process_time()
+        seen = snapshot()
+        taken = time.process_time()
+        registry.translate(seen, ("domains",), PresetOptions(), memo)
+        times.append((cached - began, taken - cached, time.process_time() - taken))
+    for step, spent in zip(("cache", "snapshot", "translate"), zip(*times, strict=True), strict=True):
+        yield Figure(f"event_to_context_{step}_cpu", median(list(spent)) * 1000, "ms")
+    yield Figure("event_to_context_cpu", median([sum(each) for each in times]) * 1000, "ms")

@@ -1,6 +1,7 @@
 """What check and plan say beside their answer, with a real haproxy and a fake API server."""
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,36 @@ def test_plan_says_that_the_guard_would_hold_the_change(tmp_path: Path) -> None:
     assert note.startswith("the daemon would hold this change: all 3 ready endpoints")
     assert "pyconfd allow " in note
     assert app.plan_once(settings_for(tmp_path, apply__total_loss="apply"), (str(objects),)).notes == ()
+
+
+ASKING = """
+{% for domain, items in domains.items() if items.listen_port %}
+frontend {{ domain }}
+    mode tcp
+    bind 127.0.0.1:{{ items.listen_port }}
+{% endfor %}
+"""
+
+
+def test_plan_and_check_leave_out_what_another_program_has_unless_they_read_files(tmp_path: Path) -> None:
+    cluster = Cluster()
+    with ApiServer(cluster) as server, socket.create_server(("127.0.0.1", 0)) as program:
+        port = program.getsockname()[1]
+        (tmp_path / "generated").mkdir()
+        settings = settings_for(tmp_path, kubernetes__api_servers=server.url, presets__listen_ports="1024-65535")
+        (tmp_path / "templates" / "02-asking.tmpl").write_text(ASKING)
+        asked = {"domain": "cache.example.com", "proto": "redis", "pyconfd.io/listen-port": str(port)}
+        cluster.add_service("demo", "cache", annotations=asked)
+
+        planned, checked = app.plan_once(settings, ()), app.check_once(settings, ())
+        assert "frontend cache.example.com" not in planned.diff
+        for (refusal,) in (planned.refused, checked.refused):
+            assert (str(refusal.ref), refusal.field, refusal.value) == (
+                "Service demo/cache",
+                "annotation listen-port",
+                str(port),
+            )
+            assert f"listens on 127.0.0.1:{port}" in refusal.detail
+
+        app.record(settings, str(tmp_path / "objects.yaml"))
+        assert "frontend cache.example.com" in app.plan_once(settings, (str(tmp_path / "objects.yaml"),)).diff

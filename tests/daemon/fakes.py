@@ -1,17 +1,18 @@
 """Fakes of the loop's ports. The balancer's follows the contract in ``test_balancer_contract.py``."""
 
 import hashlib
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.ports import World
-from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput
+from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy import diff
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import NotRunning, Observation, Running
+from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import Census, Refusal
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
@@ -110,7 +111,7 @@ class FakeBalancer:
         self.disk = disk or FakeDisk()
         self.broken: ApplyError | None = None
         self.takes_s = 0.25
-        self.taken_ports: frozenset[int] = frozenset()
+        self.taken: tuple[Listener, ...] = ()
         self.attempts: list[tuple[float, str]] = []
         self.checks = 0
         self._progress: Callable[[], None] = lambda: None
@@ -133,9 +134,9 @@ class FakeBalancer:
         running = Running(self.disk.loaded, self.disk.worker, master_pid=1) if self.disk.worker else NotRunning()
         return diff.plan(rendering, last.rendering if last else None, Observation(self.disk.conf, running, digests))
 
-    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
-        bound = frozenset(int(port) for port in re.findall(r"^ *bind \S*:([0-9]+)", rendering.text, re.MULTILINE))
-        return bound & self.taken_ports
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+        bound = (listener for bind in binds(rendering.text) for listener in bind.listeners())
+        return {each: f"nginx listens on {found}" for each in bound for found in self.taken if found.overlaps(each)}
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
         number = max((stored.generation.number for stored in self.disk.history), default=0) + 1
@@ -207,6 +208,11 @@ backend {{ domain }}
 """
 DATED = "# made {{ extra.curdate }}\n" + TEMPLATE
 
+DEAD = ApplyError(Step.VERIFY, Problem("haproxy", "is not running, and did not appear", "start it"))
+FAILING = ApplyError(Step.RELOAD, Problem("haproxy.reload_cmd", "ended with 1", "run it by hand"))
+DISRUPTIVE = ApplyError(Step.VERIFY, Problem("haproxy", "the new worker did not start", "see its log"), disruptive=True)
+AWAY = TransientError(Problem("/etc/pyconfd", "the template directory does not exist", "create it"))
+
 
 def cluster(*addresses: str, name: str = "shop", extra: str = "") -> Snapshot:
     """Give a cluster with one Service; ``extra`` adds an object that changes nothing in the configuration."""
@@ -215,6 +221,9 @@ def cluster(*addresses: str, name: str = "shop", extra: str = "") -> Snapshot:
     slice_ = objects.slice_(name, *(objects.endpoint(address) for address in addresses))
     more = [objects.node(extra, "192.0.2.1")] if extra else []
     return objects.snapshot(service, slice_, *more)
+
+
+FIRST = ReloadReason.FIRST_CONFIGURATION
 
 
 class Bed:
@@ -276,7 +285,7 @@ class Bed:
         return texts.get(loaded or "", "")
 
     def turn(self) -> None:
-        self.daemon.step(self.daemon._mailbox.take(0.0))
+        self.daemon.step(self.daemon.mailbox.take(0.0))
 
     def run_for(self, seconds: float, *, turns: int | None = None) -> None:
         """Let time pass as the loop would; fails where it takes more than ``turns`` turns."""
@@ -297,4 +306,14 @@ class Bed:
         self.run_for(3.0)
 
 
-FIRST = ReloadReason.FIRST_CONFIGURATION
+def serving(*addresses: str, **apply: float) -> Bed:
+    bed = Bed(None, **apply)
+    bed.source.show(cluster(*(addresses or ("192.0.2.10",))))
+    bed.settle()
+    assert bed.phase() is Phase.SERVING
+    return bed
+
+
+def lived_before() -> FakeDisk:
+    """Give what a pyconfd that served once has left, HAProxy included."""
+    return serving().balancer.disk

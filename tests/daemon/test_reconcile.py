@@ -3,14 +3,16 @@ from dataclasses import replace
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.errors import ApplyError, Problem
 from pyconfd.model.context import Census, RefusalReason
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Unchanged
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.daemon.fakes import DATED, FIRST, TEMPLATE, FakeBalancer, cluster
-from tests.presets import objects
+from tests.presets import kubefigurator, objects
 
 
 def renderer(template: str = TEMPLATE) -> Renderer:
@@ -142,11 +144,11 @@ def test_a_rejection_stands_for_its_rendering_only() -> None:
     bad = renderer(TEMPLATE + "    blance roundrobin\n")
     first = run(balancer, renderer=bad)
     checks = balancer.checks
-    again = run(balancer, renderer=bad, last=Attempt(first.digest, first.outcome))
+    again = run(balancer, renderer=bad, last=Attempt(first.rendering, first.outcome))
     assert again.repeated
     assert again.outcome is first.outcome
     assert balancer.checks == checks
-    assert isinstance(run(balancer, last=Attempt(first.digest, first.outcome)).outcome, Unchanged)
+    assert isinstance(run(balancer, last=Attempt(first.rendering, first.outcome)).outcome, Unchanged)
 
 
 def test_a_failure_stands_for_every_rendering_but_the_one_that_serves() -> None:
@@ -154,7 +156,7 @@ def test_a_failure_stands_for_every_rendering_but_the_one_that_serves() -> None:
     balancer = serving()
     balancer.broken = ApplyError(Step.VERIFY, Problem("haproxy", "the new worker did not start"))
     first = run(balancer, snapshot=cluster("192.0.2.11"))
-    last = Attempt(first.digest, first.outcome)
+    last = Attempt(first.rendering, first.outcome)
     tried = len(balancer.attempts)
     assert run(balancer, snapshot=cluster("192.0.2.12"), last=last).repeated
     assert len(balancer.attempts) == tried
@@ -165,7 +167,7 @@ def test_a_failure_of_the_very_first_rendering_is_known_again_in_spite_of_its_da
     balancer = FakeBalancer()
     balancer.broken = ApplyError(Step.VERIFY, Problem("haproxy", "is not running"))
     first = run(balancer, renderer=renderer(DATED))
-    again = run(balancer, renderer=renderer(DATED), curdate="later", last=Attempt(first.digest, first.outcome))
+    again = run(balancer, renderer=renderer(DATED), curdate="later", last=Attempt(first.rendering, first.outcome))
     assert again.repeated
     balancer.broken = None
     assert isinstance(run(balancer, renderer=renderer(DATED), curdate="later").outcome, Applied)
@@ -214,7 +216,7 @@ def _with_ports(*addresses: str) -> Snapshot:
 
 def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -> None:
     balancer = FakeBalancer()
-    balancer.taken_ports = frozenset({9100, 8000})
+    balancer.taken = (Listener("127.0.0.1", 9100), Listener("0.0.0.0", 8000))
     first = run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.10"))
     assert isinstance(first.outcome, Applied)
     assert first.contested
@@ -226,8 +228,58 @@ def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -
     assert isinstance(run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.10")).outcome, Unchanged)
     assert isinstance(run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.11")).outcome, Applied)
 
-    balancer.taken_ports = frozenset()
+    balancer.taken = ()
     freed = run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.11"))
     assert isinstance(freed.outcome, Applied)
     assert not freed.contested
     assert "bind :9100" in (balancer.disk.conf or "")
+
+
+TWO_PRESETS = """{% for domain, items in domains.items() if items.listen_port %}
+frontend {{ domain }}
+    bind 127.0.0.1:{{ items.listen_port }}
+{% endfor %}
+{% for listener in kubefigurator.listeners %}
+frontend {{ listener.name }}
+    bind {{ listener.address }}:{{ listener.port }}
+{% endfor %}
+"""
+
+
+def test_what_one_preset_loses_to_another_program_stops_the_next_one_neither() -> None:
+    """The next preset gets what the first one had to give up, and cannot have it either."""
+    cache = {"domain": "cache", "proto": "redis", "pyconfd.io/listen-port": "6379"}
+    given = (objects.service("cache", cache), objects.slice_("cache", objects.endpoint("192.0.2.10")))
+    wants = tuple(
+        kubefigurator.labelled(name, kubefigurator.tcp("6379") | {"web.listen-ip": address})
+        for name, address in (("everywhere", "*"), ("beside", "127.0.0.2"))
+    )
+    inputs = Inputs(
+        objects.snapshot(*given, *wants, objects.node("n1", "10.0.0.1")),
+        renderer(TWO_PRESETS),
+        ("domains", "kubefigurator"),
+        PresetOptions(listen_address="127.0.0.1"),
+        now=0.0,
+        curdate="",
+    )
+    balancer = FakeBalancer()
+    balancer.taken = (Listener("127.0.0.1", 6379),)
+    done = reconcile(inputs, balancer)
+
+    assert isinstance(done.outcome, Applied)
+    assert done.contested
+    assert "bind 127.0.0.2:6379" in (balancer.disk.conf or "")
+    assert "frontend cache" not in (balancer.disk.conf or "")
+    assert {refusal.ref.name for refusal in done.context.refused} == {"cache", "everywhere"}
+
+
+def test_a_memo_keeps_what_did_not_change_from_one_reconciliation_to_the_next() -> None:
+    balancer, memo = FakeBalancer(), Memo()
+    first = run(balancer, memo=memo).context.names["domains"]
+    relisted = replace(INPUTS.snapshot, services=dict(INPUTS.snapshot.services))
+    again = run(balancer, memo=memo, snapshot=relisted).context.names["domains"]
+    fresh = run(balancer, snapshot=relisted).context.names["domains"]
+    assert first
+    assert again is first
+    assert fresh == first
+    assert fresh is not first

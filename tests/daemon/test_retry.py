@@ -2,8 +2,8 @@ from pyconfd.daemon.reconcile import Attempt
 from pyconfd.daemon.retry import DISRUPTIVE_FACTOR, Retry
 from pyconfd.model.outcome import Failed, Rejected, Step
 
-PLAIN = Attempt("d", Rejected(Step.CHECK, ()))
-DISRUPTIVE = Attempt("d", Failed(Step.VERIFY, (), disruptive=True))
+PLAIN = Attempt(None, Rejected(Step.CHECK, ()))
+DISRUPTIVE = Attempt(None, Failed(Step.VERIFY, (), disruptive=True))
 
 
 def delays(retry: Retry, attempt: Attempt, count: int) -> list[float]:

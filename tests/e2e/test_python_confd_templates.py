@@ -1,7 +1,6 @@
 """Fragments as python-confd's users have them: told what to replace, then they serve.
 
-Written anew from its contract: Host ACLs and reqadd, SNI passthrough, one frontend for each redis domain, and names
-made with ``replace('.', '_')``. The annotations stand on the Endpoints objects, bare.
+The files are those of ``tests/data/python-confd``. The annotations stand on the Endpoints objects, bare.
 """
 
 import socket
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.expect import all_is_well, new_pod_answers
+from tests.fragments.python_confd import fragments
 from tests.world.apiserver import tls_context
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.clients import ping_redis
@@ -18,88 +18,6 @@ from tests.world.haproxy import wait_until
 from tests.world.pki import CertificateAuthority
 
 pytestmark = pytest.mark.haproxy
-
-DEFAULTS = """\
-global
-    maxconn 500
-
-defaults
-    mode http
-    retries 3
-    timeout connect 5000
-    timeout client 50000
-    timeout server 50000
-"""
-HTTP = """\
-frontend http-in
-    bind 127.0.0.1:HTTP_PORT
-    mode http
-    option forwardfor
-    reqadd X-Forwarded-Proto:\\ http
-{%- for domain, items in domains.items() %}
-{%- if items.proto == 'http' %}
-{%- set var_name = domain|replace('.', '_') %}
-
-    acl {{ var_name }} hdr(host) -i {{ domain }}
-    use_backend be{{ domain }} if {{ var_name }}
-{%- endif %}
-{%- endfor %}
-
-    default_backend landing-page
-
-backend landing-page
-    errorfile 503 LANDING
-
-# all http backends
-{% for domain, items in domains.items() %}
-{% if items.proto == 'http' %}
-backend be{{ domain }}
-    mode http
-    balance roundrobin
-    http-request set-header X-Forwarded-Port %[dst_port]
-{% for ip in items.ips %}
-    server {{ ip|replace('.', '_') }} {{ ip }}:{{ items.port }} check
-{% endfor %}
-{% endif %}
-{% endfor %}"""
-HTTPS = """\
-frontend https-in
-    bind 127.0.0.1:HTTPS_PORT
-    mode tcp
-    tcp-request inspect-delay 5s
-    tcp-request content accept if { req.ssl_hello_type 1 }
-{%- for domain, items in domains.items() if items.proto == 'https' %}
-{%- set var_name = domain|replace('.', '_') %}
-
-    acl {{ var_name }} req.ssl_sni -i {{ domain }}
-    use_backend be{{ domain }} if {{ var_name }}
-{%- endfor %}
-
-
-{% for domain, items in domains.items() if items.proto == 'https' %}
-backend be{{ domain }}
-    mode tcp
-{% for ip in items.ips %}
-    server {{ ip|replace('.', '_') }} {{ ip }}:{{ items.port }} check
-{% endfor %}
-{% endfor %}"""
-REDIS = """\
-{%- for domain, items in domains.items() %}
-{%- if items.proto == 'redis' %}
-{% set be_name = 'be' + domain %}
-
-frontend {{ domain }}
-    bind 127.0.0.1:REDIS_PORT
-    mode tcp
-    default_backend {{ be_name }}
-
-backend {{ be_name }}
-    mode tcp
-{% for ip in items.ips %}
-    server {{ ip|replace('.', '_') }} {{ ip }}:{{ items.port }} check
-{% endfor %}
-{% endif %}
-{% endfor %}"""
 
 
 def _populate(appliance: Appliance, tls: ssl.SSLContext) -> None:
@@ -117,12 +35,10 @@ def _populate(appliance: Appliance, tls: ssl.SSLContext) -> None:
 def _write(appliance: Appliance, landing: Path) -> Path:
     templates = appliance.folder / "templates"
     templates.mkdir()
-    ports = {"HTTP_PORT": appliance.http, "HTTPS_PORT": appliance.https, "REDIS_PORT": appliance.redis}
-    fragments = {"01-defaults.conf": DEFAULTS, "02-http.tmpl": HTTP, "03-https.tmpl": HTTPS, "04-redis.tmpl": REDIS}
-    for name, text in fragments.items():
-        for word, value in (ports | {"LANDING": landing}).items():
-            text = text.replace(word, str(value))  # noqa: PLW2901 - one text, word by word
-        (templates / name).write_text(text)
+    ports = {"http": appliance.http, "https": appliance.https, "redis": appliance.redis}
+    binds = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+    for fragment in fragments(landing=str(landing), **binds):
+        (templates / fragment.name).write_text(fragment.text)
     appliance.values["templates"]["dir"] = str(templates)
     return templates
 

@@ -8,18 +8,22 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pyconfd import fragments, sharing
-from pyconfd.daemon.consuming import Consumer, ConsumerWorld
+from pyconfd import fragments
+from pyconfd.app import consumer
+from pyconfd.daemon.consumer_ports import ConsumerWorld
+from pyconfd.daemon.consuming import Consumer
+from pyconfd.daemon.runner import run_until_stopped
 from pyconfd.etcd.memory import Memory
 from pyconfd.haproxy.census import census_of
 from pyconfd.model.context import Census
+from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
@@ -53,8 +57,8 @@ class FakeBalancer:
     fails: Exception | None = None
     _last: Stored | None = None
 
-    def contested_ports(self, rendering: Rendering) -> frozenset[int]:
-        return frozenset()
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+        return {}
 
     def last_good(self) -> Stored | None:
         return self._last
@@ -109,9 +113,9 @@ class LightConsumer:
         self.balancer = balancer or FakeBalancer()
         self.notifier = FakeNotifier()
         self.allowed: set[str] = set()
-        self.taken = Memory(str(folder), sharing.CONSUMED, self.settings.etcd.path)
+        self.taken = Memory(str(folder), consumer.CONSUMED, self.settings.etcd.path)
         world = ConsumerWorld(
-            source=sharing.publications(self.settings),
+            source=consumer.publications(self.settings),
             balancer=self.balancer,
             notifier=self.notifier,
             clock=SystemClock(),
@@ -123,7 +127,7 @@ class LightConsumer:
         )
         settings = ApplySettings(boot_wait_s=1.0, retry_min_s=0.2, retry_max_s=1.0)
         self.consumer = Consumer(world, settings, version="test", pid=os.getpid())
-        self._thread = threading.Thread(target=self.consumer.run, daemon=True)
+        self._thread = threading.Thread(target=run_until_stopped, args=(self.consumer,), daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -132,7 +136,7 @@ class LightConsumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.consumer.stop()
+        self.consumer.mailbox.stop()
         self._thread.join(30)
 
     def status(self) -> Status:
@@ -159,6 +163,7 @@ class Stage:
         self._started: Counter[str] = Counter()
         self._processes: list[subprocess.Popen[bytes]] = []
         self.etcd_settings: dict[str, Any] = {}
+        self.producer_settings: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -219,6 +224,8 @@ class Stage:
             "haproxy": {"conf": str(haproxy.conf if haproxy else folder / "generated" / "haproxy.cfg"), "unit": ""},
             "status": {"listen": ""},
         }
+        for section, items in ({} if haproxy else self.producer_settings).items():
+            values[section] = values.get(section, {}) | items
         if haproxy:
             values["haproxy"] |= {
                 "master_socket": haproxy.master_socket,

@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.binds import addresses_and_ports, judge
+from pyconfd.haproxy.binds import addresses_and_ports, contested, judge
 from pyconfd.haproxy.sections import Bind, binds
 from pyconfd.model.host import HostFacts, ListeningSocket
+from pyconfd.model.listener import Listener
 
 HERE = frozenset({"10.0.0.1", "127.0.0.1", "::1", "2001:db8::1"})
 
@@ -129,3 +130,28 @@ def test_ports_that_haproxy_may_not_bind() -> None:
     (problem,) = judge(wanted("*:80"), (), facts(), may_bind_low_ports=False)
     assert "may not bind ports below 1024" in problem.message
     assert judge(wanted("*:8080"), (), facts(), may_bind_low_ports=False) == ()
+
+
+NGINX = ListeningSocket("10.0.0.1", 80, "nginx (pid 7)")
+
+
+def test_who_has_what_is_asked_for_is_told_for_each_address_and_port() -> None:
+    found = contested(wanted("*:80", "127.0.0.1:80", "10.0.0.1:79-81", "*:82"), (), facts(NGINX))
+    owner = "nginx (pid 7) of this machine listens on 10.0.0.1:80"
+    assert found == {Listener("0.0.0.0", 80): owner, Listener("10.0.0.1", 80): owner}
+
+
+def test_what_is_held_already_is_not_contested() -> None:
+    assert contested(wanted("10.0.0.1:80"), wanted("10.0.0.1:80"), facts(NGINX)) == {}
+    assert contested(wanted("10.0.0.1:80"), wanted("10.0.0.1:70-90"), facts(NGINX)) == {}
+    assert contested(wanted("10.0.0.1:80 interface eth0"), wanted("10.0.0.1:80"), facts(NGINX)) != {}
+
+
+def test_what_two_proxies_ask_for_is_contested() -> None:
+    found = contested(wanted("*:80-82", "*:82-83", "10.0.0.1:80"), (), facts())
+    assert list(found) == [Listener("0.0.0.0", 82)]
+    assert "frontend f0 and frontend f1" in found[Listener("0.0.0.0", 82)]
+
+
+def test_what_cannot_be_told_is_contested_by_nobody() -> None:
+    assert contested(wanted("some.host:80", "${HERE}:80"), (), facts(NGINX)) == {}

@@ -47,10 +47,33 @@ def test_a_template_of_plain_data_gives_the_bytes_that_go_gave(case: str, *, tri
     assert result == read(DATA / "plain" / f"{case}.expected"), translated.text
 
 
+def test_go_and_the_preset_see_the_same_cluster() -> None:
+    """``cluster.json`` is what Go's templates got, ``cluster.yaml`` what the preset reads."""
+
+    def port(item: Any) -> dict[str, object]:
+        return {"IP": item.ip, "Port": item.port, "Mode": item.mode, "Protocol": item.protocol}
+
+    names = kube2lb_names()
+    services = [
+        {
+            "Name": service.name,
+            "Namespace": service.namespace,
+            "Port": port(service.port),
+            "Endpoints": [{"Name": one.name, "IP": one.ip, "Port": one.port} for one in service.endpoints],
+            "NodePort": service.node_port,
+            "External": list(service.external),
+            "Timeout": service.timeout,
+        }
+        for service in names["services"]
+    ]
+    seen = {"Domain": names["domain"], "Nodes": names["nodes"], "Ports": [port(item) for item in names["ports"]]}
+    assert seen | {"Services": services} == json.loads(read(DATA / "cluster.json"))
+
+
 @pytest.mark.parametrize("trim_blocks", [True, False])
 @pytest.mark.parametrize("case", KUBE2LB_CASES)
 def test_a_template_of_kube2lb_gives_the_bytes_that_go_gave(case: str, *, trim_blocks: bool) -> None:
     translated = translate(read(DATA / "kube2lb" / f"{case}.tpl"), KUBE2LB, case)
     assert translated.remarks == ()
-    result = rendered(translated.text, kube2lb_names(DATA / "cluster.json"), trim_blocks=trim_blocks)
+    result = rendered(translated.text, kube2lb_names(), trim_blocks=trim_blocks)
     assert result == read(DATA / "kube2lb" / f"{case}.expected"), translated.text

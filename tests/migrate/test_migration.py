@@ -10,11 +10,11 @@ from jinja2.exceptions import TemplateError
 
 from pyconfd.migrate.migration import migrate
 from pyconfd.migrate.report import Effect, InputFile, Migration, System
-from pyconfd.model.context import Context
-from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.render.invalid import InvalidValueError
-from tests.migrate.kube2lb_values import kube2lb_names
+from pyconfd.sources.fragments import read_fragments
+from tests.migrate.kube2lb_values import kube2lb_context, kube2lb_names
+from tests.migrate.settings_files import settings_of
 from tests.migrate.test_go_corpus import DATA, read, rendered
 
 
@@ -29,8 +29,8 @@ def the_text(migration: Migration, name: str) -> str:
 def test_the_snippets_of_kube2lbs_readme_render() -> None:
     migration = migrated(System.KUBE2LB, read(DATA / "kube2lb" / "readme.tpl"), "haproxy.tpl")
     assert migration.is_complete
-    result = rendered(the_text(migration, "haproxy.tmpl"), kube2lb_names(DATA / "cluster.json"))
-    assert list(filter(None, result.splitlines()))[:4] == [
+    result = rendered(the_text(migration, "haproxy.tmpl"), kube2lb_names())
+    assert list(filter(None, result.splitlines()))[-4:] == [
         "acl svc_web_shop_80_tcp_http hdr_dom(host) -i web.shop.svc.cluster.local",
         "acl svc_web_shop_80_tcp_http hdr_dom(host) -i shop.example.com",
         "acl svc_web_shop_80_tcp_http hdr_reg(host) ^(a|b)\\.example\\.(com|net)$",
@@ -47,24 +47,54 @@ def test_a_kube2lb_template_for_haproxy_goes_all_the_way_to_haproxy(tmp_path: Pa
     source = source.replace("mode 600 level admin", "mode 600 level admin process 1")
     migration = migrated(System.KUBE2LB, source, "haproxy.tpl")
     assert migration.is_complete
-    fragments = FragmentSet((Fragment("haproxy.tmpl", the_text(migration, "haproxy.tmpl")),))
-    names = kube2lb_names(DATA / "cluster.json")
-    context = Context(names=names, refused=())
-    text = Renderer(fragments, RenderOptions(str(tmp_path))).render(context, curdate="").rendering.text
+    text = _through_the_preset(the_text(migration, "haproxy.tmpl"), tmp_path)
     assert "backend be_web_shop_80_tcp_http\n    mode http\n    balance leastconn\n    timeout server 20000\n" in text
+    _accepted_by_haproxy(text, tmp_path)
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("case", ["nodes-haproxy", "wrapper-haproxy"])
+def test_templates_in_the_manner_of_kube2lbs_examples_work(case: str, tmp_path: Path) -> None:
+    """Node ports of all nodes, and ``nbproc`` with a socket and processors for each: what its examples/ do."""
+    source = read(DATA / "kube2lb" / f"{case}.tpl").replace("/run/haproxy/", f"{tmp_path}/")
+    migration = migrated(System.KUBE2LB, source, "haproxy.tpl")
+    assert migration.is_complete, migration.of(Effect.LEFT)
+    text = _through_the_preset(the_text(migration, "haproxy.tmpl"), tmp_path)
+    assert "\tuse_backend to_" in text
+    assert "\n\tnbproc" not in text
+    assert " process " not in text
+    _accepted_by_haproxy(text, tmp_path)
+
+
+def _through_the_preset(template: str, tmp_path: Path) -> str:
+    """Render a template as the only fragment of a directory, with what the preset gives."""
+    directory = tmp_path / "fragments"
+    directory.mkdir()
+    (directory / "haproxy.tmpl").write_text(template)
+    renderer = Renderer(read_fragments(str(directory)), RenderOptions(str(tmp_path)))
+    return renderer.render(kube2lb_context(), curdate="").rendering.text
+
+
+def _accepted_by_haproxy(text: str, tmp_path: Path) -> None:
     config = tmp_path / "haproxy.cfg"
     config.write_text(text)
-    checked = subprocess.run(
-        ["/usr/sbin/haproxy", "-c", "-f", str(config)], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = ["/usr/sbin/haproxy", "-c", "-f", str(config)]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert checked.returncode == 0, checked.stderr
+
+
+def test_what_the_containers_start_script_replaces_is_named_once() -> None:
+    source = "global\n\tmaxconn __MAX_CONN__\n{{ $n := __NBPROC__ }}\n\tnbthread __NBPROC__\n"
+    left = migrated(System.KUBE2LB, source, "haproxy.tpl").of(Effect.LEFT)
+    named = [(one.line, one.message.partition(":")[0]) for one in left if "start script" in one.message]
+    assert named == [(2, "__MAX_CONN__"), (3, "__NBPROC__")]
 
 
 def _rendered_file(case: str, directory: Path) -> Path:
     migration = migrated(System.KUBE2LB, read(DATA / "kube2lb" / f"{case}.tpl"), f"{case}.tpl")
     assert migration.is_complete
     path = directory / case
-    path.write_text(rendered(the_text(migration, f"{case}.tmpl"), kube2lb_names(DATA / "cluster.json")))
+    path.write_text(rendered(the_text(migration, f"{case}.tmpl"), kube2lb_names()))
     return path
 
 
@@ -111,7 +141,7 @@ def test_an_nginx_configuration_from_a_go_template_is_accepted_by_nginx(tmp_path
     ],
 )
 def test_what_has_no_counterpart_is_named_and_fails_when_it_is_rendered(action: str, message: str) -> None:
-    names = kube2lb_names(DATA / "cluster.json")
+    names = kube2lb_names()
     if "break in the else" in message:
         names["services"] = []
     migration = migrated(System.KUBE2LB, f"a\nb {action} c\n", "x.tpl")
@@ -162,7 +192,7 @@ metadata:
     haproxy-kubefigurator.enabled: "yes"
   name: kubernetes-dashboard
 """
-UNITY_POD = """apiVersion: v1
+UNITY_POD = """kind: Pod
 metadata:
   annotations:
     kontrol.unity3d.com/opentsdb: kairosdb.example.com
@@ -178,6 +208,9 @@ metadata:
         server {{key}}-{{loop.index}} {{ip}}:2181
         {%- endfor %}
         {%- endfor %}
+    kontrol.unity3d.com/master: haproxy.front.svc
+  name: proxy
+  namespace: front
 spec:
   containers:
    - env:
@@ -202,8 +235,16 @@ def test_the_manifest_of_a_unity_pod_gives_template_settings_and_lines() -> None
     assert changed[9].startswith("reqadd")
     assert "telegraf" in changed[4]
     settings = the_text(migration, "pyconfd.toml")
-    assert "quiet_s = 10" in settings
-    assert "trim_blocks = false" in settings
+    hosts = settings_of(settings).hosts
+    assert (hosts.damper_s, hosts.master, hosts.config) == (10, "haproxy.front.svc", "pod/front/proxy")
+    assert "back into the cluster" in " ".join(finding.message for finding in migration.of(Effect.NOTED))
+
+
+def test_an_annotation_that_cannot_be_a_setting_is_named() -> None:
+    text = UNITY_POD.replace("kind: Pod", "kind: DaemonSet").replace("haproxy.front.svc", "a, b")
+    left = [finding.message for finding in migrated(System.ADS_INFRA_HAPROXY, text, "pod.yaml").of(Effect.LEFT)]
+    assert any("hosts.config" in message and "deployment" in message for message in left)
+    assert any(message.startswith("hosts.master") for message in left)
 
 
 def test_a_manifest_that_is_no_yaml_is_named_by_its_line() -> None:

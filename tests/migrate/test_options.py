@@ -1,4 +1,4 @@
-"""Every flag and variable of the predecessors is known to ``migrate``: the lists are those of their sources."""
+"""Command lines, environment files and units of the predecessors become settings that pyconfd reads."""
 
 import tomllib
 
@@ -7,76 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.migrate.migration import migrate
-from pyconfd.migrate.options import ANNOTATIONS, COMMANDS, OPTIONS, option_for_flag, option_for_variable
 from pyconfd.migrate.report import Effect, InputFile, System
-from pyconfd.settings import resolve
-from pyconfd.settings.table import TABLE
-
-FLAGS = {
-    System.PYTHON_CONFD: """--api-servers --log-level --ignore-proxy-env --ssl-key --ssl-cert --ssl-ca --interval
-        --template-dir --haproxy-conf --haproxy-chk-cmd --haproxy-reload-cmd""",
-    System.KUBE2LB: """-apiserver -kubecfg -domain -config -template -notify -server-name-templates -default-lb-ip
-        -default-port-mode -reconnect-timeout -update-timeout -version""",
-    System.KUBEFIGURATOR: """--cluster --kubeconfig -v --verbosity --haproxy-config --exec --etcd-host --etcd-path
-        --etcd-ca-file --etcd-client-cert-file --etcd-client-key-file""",
-}
-VARIABLES = {
-    System.PYTHON_CONFD: """APISERVERS LOGLEVEL IGNORE_PROXY_ENV SSL_KEY_FILE SSL_CERT_FILE SSL_CA_FILE
-        REFRESH_INTERVAL TEMPLATE_DIR HAPROXY_CONF HAPROXY_CHECK_CMD HAPROXY_RELOAD_CMD""",
-    System.KUBERNETES_HAPROXY: "K8SBASE ETCD2BASE STATISTICS_PASSWORD",
-    System.ADS_INFRA_HAPROXY: """KONTROL_DAMPER KONTROL_TTL KONTROL_FOVER KONTROL_PORT KONTROL_MODE KONTROL_CALLBACK
-        KONTROL_PAYLOAD KONTROL_ETCD KONTROL_EIP NAMESPACE""",
-}
-NEW_SECTIONS = {"kube2lb", "targets", "kubefigurator", "etcd", "configmap", "hosts"}
-
-
-@pytest.mark.parametrize(("system", "flags"), FLAGS.items())
-def test_every_flag_has_its_successor(system: System, flags: str) -> None:
-    for flag in flags.split():
-        option = option_for_flag(system, flag)
-        assert option, flag
-        assert option.path or option.note, flag
-
-
-@pytest.mark.parametrize(("system", "variables"), VARIABLES.items())
-def test_every_variable_has_its_successor(system: System, variables: str) -> None:
-    for variable in variables.split():
-        option = option_for_variable(system, variable)
-        assert option, variable
-        assert option.path or option.note, variable
-
-
-def test_nothing_else_is_claimed() -> None:
-    listed = {system: set((FLAGS.get(system, "") + " " + VARIABLES.get(system, "")).split()) for system in System}
-    for system, options in OPTIONS.items():
-        assert {name for option in options for name in (*option.flags, *option.variables)} == listed[system]
-
-
-def test_every_successor_is_a_setting_or_belongs_to_a_section_to_come() -> None:
-    for options in OPTIONS.values():
-        for option in options:
-            if option.path:
-                assert option.path in TABLE or option.path.partition(".")[0] in NEW_SECTIONS, option.path
-
-
-def test_the_flags_and_variables_of_python_confd_still_work_by_themselves() -> None:
-    for option in OPTIONS[System.PYTHON_CONFD]:
-        row = TABLE[option.path]
-        assert set(option.flags) <= set(row.flags)
-        assert option.variables == (row.old_env,)
-
-
-def test_every_annotation_and_command_has_its_fate() -> None:
-    assert {"domain", "proto"} <= ANNOTATIONS[System.PYTHON_CONFD].keys()
-    names = ("kube2lb/external-domains", "kube2lb/port-mode", "kube2lb/backend-timeout")
-    assert set(names) == ANNOTATIONS[System.KUBE2LB].keys()
-    assert COMMANDS[System.KUBEFIGURATOR].keys() == {"view", "apply", "watch"}
+from tests.migrate.settings_files import settings_of
 
 
 def toml_of(system: System, text: str, name: str = "run.sh") -> dict[str, object]:
     migration = migrate(system, [InputFile(name, text)])
     assert migration.is_complete, migration.findings
     [output] = migration.outputs
+    settings_of(output.text)
     return tomllib.loads(output.text)
 
 
@@ -119,15 +58,7 @@ def test_the_container_of_python_confds_readme_and_pyconfd_reads_the_file() -> N
     found = tomllib.loads(text)
     assert found["haproxy"] == {"reload_cmd": ["/etc/init.d/haproxy", "reload"]}
 
-    def read(path: str) -> str:
-        if path == "/c.toml":
-            return text
-        raise FileNotFoundError(2, "none", path)
-
-    # The files of the keys are not here, so only what the text itself gives is looked at.
-    without_files = "\n".join(line for line in text.splitlines() if not line.startswith("ssl_"))
-    text = without_files
-    settings = resolve({"config": "/c.toml"}, {}, read).settings
+    settings = settings_of(text)
     assert settings.kubernetes.api_servers == ("https://10.31.12.49:6443",)
     assert settings.haproxy.reload_cmd == ("/etc/init.d/haproxy", "reload")
 
@@ -148,13 +79,11 @@ kube2lb ... -server-name-templates "{{ .Service.Name }}.example.com,{{ .Service.
             "domain": "cluster.local",
             "server_name_templates": ["{{ .Service.Name }}.example.com", "{{ .Service.Name }}.svc.{{ .Domain }}"],
         },
-        "targets": [
-            {
-                "template": "examples/caddy/Caddyfile.tmpl",
-                "output": "Caddyfile",
-                "notify": "pidfile:SIGUSR1:caddy.pid",
-            }
-        ],
+        "target": {
+            "template": "examples/caddy/Caddyfile.tmpl",
+            "output": "Caddyfile",
+            "notify": "pidfile:SIGUSR1:caddy.pid",
+        },
     }
 
 
@@ -200,9 +129,42 @@ def test_a_unit_of_systemd_and_a_dockerfile() -> None:
 def test_the_variables_of_the_other_two() -> None:
     found = toml_of(System.KUBERNETES_HAPROXY, "K8SBASE=http://127.0.0.1:8080\nSTATISTICS_PASSWORD=hush\n", "lb.env")
     assert found == {"presets": {"use": ["configmap"]}, "kubernetes": {"api_servers": ["http://127.0.0.1:8080"]}}
-    found = toml_of(System.ADS_INFRA_HAPROXY, "KONTROL_DAMPER=10\nKONTROL_TTL=25\nNAMESPACE=front\n", "pod.env")
-    assert found["apply"] == {"quiet_s": 10, "cap_s": 30.0}
-    assert found["hosts"] == {"namespace": "front"}
+    text = "KONTROL_DAMPER=10\nKONTROL_TTL=25\nNAMESPACE=front\n"
+    migration = migrate(System.ADS_INFRA_HAPROXY, [InputFile("pod.env", text)])
+    [output] = migration.outputs
+    assert tomllib.loads(output.text) == {"presets": {"use": ["hosts"]}, "hosts": {"damper_s": 10}}
+    [left] = migration.of(Effect.LEFT)
+    assert left.file == "pyconfd.toml"
+    assert "which pods are its targets; set --hosts-master" in left.message
+
+
+def test_a_script_of_the_shell_is_read_as_the_shell_reads_it() -> None:
+    text = """CONF=/etc/haproxy/haproxy.cfg
+export PIDFILE=/run/haproxy.pid
+kube2lb -template=/t.tpl -config=$CONF -notify=command:"haproxy -f ${CONF} -p $PIDFILE -sf \\$(cat $PIDFILE) '\\$1'" &
+"""
+    found = toml_of(System.KUBE2LB, text)
+    assert found["target"] == {
+        "template": "/t.tmpl",
+        "output": "/etc/haproxy/haproxy.cfg",
+        "notify": "command:haproxy -f /etc/haproxy/haproxy.cfg -p /run/haproxy.pid -sf $(cat /run/haproxy.pid) '$1'",
+    }
+
+
+def test_what_stands_in_single_quotes_stays() -> None:
+    found = toml_of(System.KUBE2LB, "A=1\nkube2lb -template=/t.tpl -config=/c -notify 'command:kill $A $(cat /p)'\n")
+    assert found["target"] == {"template": "/t.tmpl", "output": "/c", "notify": "command:kill $A $(cat /p)"}
+
+
+def test_a_variable_that_is_set_elsewhere_is_named_and_may_come_from_another_file() -> None:
+    script = InputFile("run.sh", "x\nkube2lb -template=/t.tpl -config=$CONF -notify=debug:\n")
+    migration = migrate(System.KUBE2LB, [script])
+    left, incomplete = migration.of(Effect.LEFT)
+    assert (left.line, left.message.startswith("-config=$CONF: nothing here says what CONF is")) == (2, True)
+    assert "target.output: is needed where target.template is given" in incomplete.message
+    whole = migrate(System.KUBE2LB, [InputFile("a.env", "CONF=/c\n"), script])
+    assert whole.is_complete
+    assert settings_of(whole.outputs[-1].text).target.output == "/c"
 
 
 @pytest.mark.parametrize(
@@ -233,6 +195,9 @@ def test_files_that_disagree_are_named() -> None:
 )
 def test_any_text_of_any_name_is_migrated_without_failing(system: System, text: str) -> None:
     for name in ("run.sh", "a.tmpl", "a.yaml", "a.cfg", "keepalived.conf"):
-        for output in migrate(system, [InputFile(name, text), InputFile("x", f"vrrp_instance a {{{text}")]).outputs:
+        migration = migrate(system, [InputFile(name, text), InputFile("x", f"vrrp_instance a {{{text}")])
+        for output in migration.outputs:
             if output.name == "pyconfd.toml":
                 tomllib.loads(output.text)
+                if migration.is_complete:
+                    settings_of(output.text)

@@ -250,6 +250,7 @@ class TestOtherNames:
         context = translated(options=PresetOptions(configmap=own))
         assert context.names["stats"] == {"username": "stats", "password": "s3cret!"}
         assert context.templates[0].required == {}
+        assert (context.templates[0].ref.name, context.templates[0].field) == ("config", "template")
         assert "s3cret" not in repr(own)
 
     def test_env_holds_what_the_operator_listed(self) -> None:

@@ -2,6 +2,7 @@ import pytest
 
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, EndpointSubset, ServicePort
+from pyconfd.model.listener import Listener, Listeners
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.presets.views import EndpointView
 from tests.presets.objects import (
@@ -238,7 +239,8 @@ class TestConflicts:
         ("port", "reason"), [("80", RefusalReason.INVALID_VALUE), ("8404", RefusalReason.PORT_TAKEN)]
     )
     def test_ports_of_the_operator_cannot_be_claimed(self, port: str, reason: RefusalReason) -> None:
-        options = PresetOptions(reserved_ports=frozenset({8404}))
+        stats = Listener("127.0.0.1", 8404)
+        options = PresetOptions(reserved=Listeners({stats: "frontend stats"}))
         annotations = {"domain": "a.example.com", "proto": "redis", "pyconfd.io/listen-port": port}
         (refusal,) = refused(service("a", annotations), slice_("a", endpoint("10.0.0.1")), options=options)
 

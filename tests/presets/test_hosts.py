@@ -107,6 +107,7 @@ def test_quotes_backslashes_and_tabs_of_the_annotation_are_intact() -> None:
     options = PresetOptions(hosts=HostsOptions(master="m", config=ObjectRef("Service", "default", "lb")))
     (template,) = translated(service, options=options).templates
     assert (template.name, template.text) == ("service default/lb", config)
+    assert (template.ref, template.field) == (ObjectRef("Service", "default", "lb"), f"annotation {CONFIG}")
 
 
 def test_configuration_of_a_pod_and_of_nothing() -> None:

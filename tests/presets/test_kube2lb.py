@@ -1,64 +1,15 @@
 """Preset kube2lb: the contract of its predecessor, and its faults that must not come back."""
 
-import random
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
-from pyconfd.model.context import Context, Refusal, RefusalReason
-from pyconfd.model.host import HostFacts
-from pyconfd.model.kubernetes import EndpointPort, ObjectMeta, Service, ServicePort, ServiceSpec
-from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.model.snapshot import Resource
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import EndpointPort, ServicePort
 from pyconfd.presets import registry
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.kube2lb_views import Kube2lbService
 from pyconfd.presets.reading import PresetOptions
-from pyconfd.render.engine import Renderer, RenderOptions
-from tests.presets.objects import Named, endpoint, endpoints, node, slice_, snapshot, subset
+from tests.presets.kube2lb import HTTP, SLICE_HTTP, read, refusals, render, service, services, with_pod
+from tests.presets.objects import endpoint, node, slice_
 from tests.presets.objects import service as any_service
-
-HTTP = ServicePort("http", 80, "web", 30080)
-SLICE_HTTP = EndpointPort("http", 8080, "TCP")
-HOST = HostFacts(addresses=frozenset({"127.0.0.1", "192.0.2.10"}), ephemeral_ports=(32768, 60999))
-
-
-def service(
-    name: str = "shop",
-    annotations: Mapping[str, str] | None = None,
-    *,
-    ports: tuple[ServicePort, ...] = (HTTP,),
-    type_: str = "NodePort",
-    namespace: str = "demo",
-    created: str = "2026-01-01T00:00:00Z",
-    address: str | None = None,
-) -> Service:
-    meta = ObjectMeta(name, namespace, creation_timestamp=created, annotations=dict(annotations or {}))
-    return Service(meta, ServiceSpec(ports, type_, load_balancer_ip=address))
-
-
-def with_pod(name: str = "shop", address: str = "10.0.0.1", **more: Any) -> Named:
-    return slice_(name, endpoint(address, pod=f"{name}-1", node="n1"), ports=more.pop("ports", (SLICE_HTTP,)), **more)
-
-
-def read(*objects: Named, options: PresetOptions | None = None, host: HostFacts | None = None) -> Context:
-    seen = replace(snapshot(*objects), host=host or HostFacts())
-    return registry.translate(seen, ("kube2lb",), options or PresetOptions())
-
-
-def services(*objects: Named, **more: Any) -> dict[str, Kube2lbService]:
-    return {str(item): item for item in read(*objects, **more).names["services"]}
-
-
-def refusals(*objects: Named, **more: Any) -> list[tuple[str, RefusalReason]]:
-    return [(refusal.field, refusal.reason) for refusal in read(*objects, **more).refused]
-
-
-def render(template: str, *objects: Named, options: PresetOptions | None = None) -> str:
-    renderer = Renderer(FragmentSet((Fragment("t.tmpl", template),)), RenderOptions("/files"))
-    return renderer.render(read(*objects, options=options), curdate="").rendering.text
 
 
 class TestContract:
@@ -135,60 +86,6 @@ class TestContract:
         assert refusals(service(), slice_("shop")) == [("endpoints", RefusalReason.INCOMPLETE)]
 
 
-class TestReadmeExamples:
-    """The README's templates by hand in Jinja; what they read runs unmodified."""
-
-    ANNOTATED = service(
-        "test",
-        {
-            "kube2lb/external-domains": r"test.example.com,~^(test1|test2)\.example\.(com|net)$",
-            "kube2lb/port-mode": '{ "mysql": "tcp", "healthz": "http" }\n',
-            "kube2lb/backend-timeout": '{ "http": 20000 }\n',
-        },
-        ports=(HTTP, ServicePort("mysql", 3306, 3306, 30306), ServicePort("healthz", 8081, 8081, 30081)),
-    )
-    POD = with_pod("test", ports=(SLICE_HTTP, EndpointPort("mysql", 3306, "TCP"), EndpointPort("healthz", 8081, "TCP")))
-
-    def test_server_names(self) -> None:
-        template = """\
-{% for service in services if service.port.port == 80 %}
-{% for serverName in ServerNames(service, domain) %}
-{% if serverName.is_regexp %}
-acl svc_{{ service }} hdr_reg(host) {{ serverName.regexp }}
-{% else %}
-acl svc_{{ service }} hdr_dom(host) -i {{ serverName }}
-{% endif %}
-{% endfor %}
-{% endfor %}
-"""
-        options = PresetOptions(
-            kube2lb=Kube2lbOptions(
-                domain="cluster.local",
-                server_name_templates=(
-                    "{{ .Service.Name }}.example.com",
-                    "{{ .Service.Name }}.{{ .Service.Namespace }}.svc.{{ .Domain }}",
-                ),
-            )
-        )
-
-        assert render(template, self.ANNOTATED, self.POD, options=options).splitlines() == [
-            "acl svc_test_demo_80_tcp_http hdr_dom(host) -i test.example.com",
-            "acl svc_test_demo_80_tcp_http hdr_dom(host) -i test.demo.svc.cluster.local",
-            r"acl svc_test_demo_80_tcp_http hdr_reg(host) ^(test1|test2)\.example\.(com|net)$",
-        ]
-
-    def test_modes_and_timeouts(self) -> None:
-        template = """\
-{% for service in services %}
-{{ service.port.mode }}{% if service.timeout > 0 %} timeout server {{ service.timeout }}{% endif %}
-
-{% endfor %}
-"""
-        assert render(template, self.ANNOTATED, self.POD).split("\n") == [
-            "http timeout server 20000", "tcp", "http", "",
-        ]  # fmt: skip
-
-
 class TestAnnotations:
     @pytest.mark.parametrize(
         ("annotation", "value"),
@@ -238,162 +135,6 @@ class TestAnnotations:
         )
 
         assert [item.port.mode for item in found.values()] == ["http"]
-
-
-class TestSanityChecks:
-    def test_a_port_that_the_kernel_gives_to_connections_is_refused(self) -> None:
-        port = ServicePort("http", 40000, "web", 30080)
-        (refusal,) = read(service(ports=(port,)), with_pod(), host=HOST).refused
-
-        assert (refusal.field, refusal.value) == ("spec.ports", "40000")
-        assert "32768 to 60999" in refusal.detail
-        assert services(service(ports=(port,)), with_pod(), host=HOST) == {}
-
-    def test_an_address_that_nobody_has_is_refused(self) -> None:
-        asking = service(type_="LoadBalancer", address="192.0.2.99")
-        (refusal,) = read(asking, with_pod(), host=HOST).refused
-
-        assert (refusal.field, refusal.value) == ("spec.loadBalancerIP", "192.0.2.99")
-        assert "net.ipv4.ip_nonlocal_bind=1" in refusal.detail
-
-    @pytest.mark.parametrize(
-        "host",
-        [
-            HostFacts(),
-            replace(HOST, nonlocal_bind_v4=True),
-            replace(HOST, addresses=HOST.addresses | {"192.0.2.99"}),
-        ],
-    )
-    def test_it_is_served_where_it_can_be_bound_or_nothing_is_known(self, host: HostFacts) -> None:
-        asking = service(type_="LoadBalancer", address="192.0.2.99")
-
-        assert len(services(asking, with_pod(), host=host)) == 1
-
-    @pytest.mark.parametrize("address", ["10.0.0", "x", "224.0.0.1", "1.2.3.4 ssl", "fe80::1%eth0"])
-    def test_what_is_no_address_is_refused(self, address: str) -> None:
-        assert services(service(type_="LoadBalancer", address=address), with_pod(), host=HOST) == {}
-
-    def test_a_port_of_another_program_is_refused_and_the_other_ports_go_on(self) -> None:
-        ports = (HTTP, ServicePort("admin", 81, "web", 30081))
-        context = read(
-            service(ports=ports),
-            with_pod(ports=(SLICE_HTTP, EndpointPort("admin", 8081, "TCP"))),
-            options=PresetOptions(contested_ports=frozenset({80})),
-        )
-
-        assert [item.port.port for item in context.names["services"]] == [81]
-        assert [(r.value, r.reason) for r in context.refused] == [("80", RefusalReason.PORT_TAKEN)]
-
-    def test_the_ports_that_are_bound_are_known_so_that_contested_ones_can_be_found(self) -> None:
-        assert read(service(), with_pod()).listen_ports == {80}
-        assert read(service(), with_pod(), options=PresetOptions(contested_ports=frozenset({80}))).listen_ports == set()
-
-    def test_a_port_that_a_preset_listed_first_gave_away_is_refused(self) -> None:
-        context = read(service(), with_pod(), options=PresetOptions(given_ports=frozenset({80})))
-
-        assert context.names["services"] == []
-        assert [(r.value, r.reason) for r in context.refused] == [("80", RefusalReason.PORT_TAKEN)]
-
-    def test_the_others_go_on(self) -> None:
-        bad = service("bad", type_="LoadBalancer", address="192.0.2.99")
-        found = services(bad, with_pod("bad"), service(), with_pod(address="10.0.0.2"), host=HOST)
-
-        assert [item.name for item in found.values()] == ["shop"]
-
-
-class TestFailureClasses:
-    def test_6_named_target_ports_several_slices_and_tcp_beside_udp(self) -> None:
-        ports = (
-            ServicePort("http", 80, "web", 30080),
-            ServicePort("dns", 53, 5353, 30053, "UDP"),
-            ServicePort("dns-tcp", 53, 5353, 30054, "TCP"),
-        )
-        found = services(
-            service(ports=ports),
-            slice_("shop", endpoint("10.0.0.1"), suffix="a", ports=(EndpointPort("http", 8080, "TCP"),)),
-            slice_("shop", endpoint("10.0.0.2"), suffix="b", ports=(EndpointPort("http", 9090, "TCP"),)),
-            slice_("shop", endpoint("10.0.0.3"), suffix="c", ports=(EndpointPort("dns", 5353, "UDP"),)),
-            slice_("shop", endpoint("10.0.0.4"), suffix="d", ports=(EndpointPort("dns-tcp", 5353, "TCP"),)),
-        )
-
-        assert {name: [str(item) for item in entry.endpoints] for name, entry in found.items()} == {
-            "shop_demo_80_tcp_http": ["10.0.0.1:8080", "10.0.0.2:9090"],
-            "shop_demo_53_udp_http": ["10.0.0.3:5353"],
-            "shop_demo_53_tcp_http": ["10.0.0.4:5353"],
-        }
-
-    def test_7_what_terminates_and_serves_drains(self) -> None:
-        ending = endpoint("10.0.0.2", ready=False, serving=True, terminating=True)
-        gone = endpoint("10.0.0.3", ready=False, serving=False)
-        (found,) = services(service(), slice_("shop", endpoint("10.0.0.1"), ending, gone, ports=(SLICE_HTTP,))).values()
-
-        assert [str(item) for item in found.endpoints] == ["10.0.0.1:8080"]
-        assert [str(item) for item in found.draining] == ["10.0.0.2:8080"]
-
-    def test_12_the_older_service_keeps_a_port_in_mode_tcp(self) -> None:
-        tcp = {"kube2lb/port-mode": '{"http": "tcp"}'}
-        old, young = service("old", tcp), service("a-young", tcp, created="2026-02-01T00:00:00Z")
-        context = read(young, with_pod("a-young"), old, with_pod("old", "10.0.0.2"))
-
-        assert [item.name for item in context.names["services"]] == ["old"]
-        (refusal,) = context.refused
-        assert (refusal.ref.name, refusal.reason) == ("a-young", RefusalReason.PORT_TAKEN)
-        assert "Service demo/old" in refusal.detail
-
-    def test_12_one_port_has_one_mode(self) -> None:
-        young = service("young", {"kube2lb/port-mode": '{"http": "tcp"}'}, created="2026-02-01T00:00:00Z")
-        context = read(service(), with_pod(), young, with_pod("young", "10.0.0.2"))
-
-        assert [str(port) for port in context.names["ports"]] == ["00000000_80_tcp_http"]
-        assert [refusal.reason for refusal in context.refused] == [RefusalReason.PORT_TAKEN]
-
-    def test_12_the_older_service_keeps_a_name(self) -> None:
-        wants = {"kube2lb/external-domains": "shop.example.com,own.example.com"}
-        context = read(
-            service("a-young", wants, created="2026-02-01T00:00:00Z"),
-            with_pod("a-young"),
-            service("old", {"kube2lb/external-domains": "shop.example.com"}),
-            with_pod("old", "10.0.0.2"),
-        )
-        young, old = context.names["services"]
-        names = context.names["ServerNames"]
-
-        assert names(old, "local") == ["old.demo.svc.local", "shop.example.com"]
-        assert names(young, "local") == ["a-young.demo.svc.local", "own.example.com"]
-        assert [(r.ref.name, r.value, r.reason) for r in context.refused] == [
-            ("a-young", "shop.example.com", RefusalReason.NAME_TAKEN)
-        ]
-
-    def test_12_no_annotation_takes_the_name_that_another_service_has_by_itself(self) -> None:
-        thief = service("thief", {"kube2lb/external-domains": "shop.demo.svc.local"}, created="2025-01-01T00:00:00Z")
-        context = read(thief, with_pod("thief"), service(), with_pod(address="10.0.0.2"))
-        shop = next(item for item in context.names["services"] if item.name == "shop")
-
-        assert context.names["ServerNames"](shop, "local") == ["shop.demo.svc.local"]
-        assert [(r.ref.name, r.reason) for r in context.refused] == [("thief", RefusalReason.NAME_TAKEN)]
-
-    def test_17_slices_and_endpoints_give_the_same(self) -> None:
-        old_way = services(service(), endpoints("shop", None, subset("10.0.0.1", port=8080, name="http")))
-        new_way = services(service(), slice_("shop", endpoint("10.0.0.1"), ports=(SLICE_HTTP,)))
-
-        assert old_way == new_way
-        assert registry.resources_of(("kube2lb",), secrets=False) == {
-            Resource.SERVICES,
-            Resource.ENDPOINTSLICES,
-            Resource.ENDPOINTS,
-            Resource.NODES,
-        }
-
-    def test_8_the_order_of_the_api_does_not_matter(self) -> None:
-        objects = [item for n in range(9) for item in (service(f"s{n}"), with_pod(f"s{n}", f"10.0.0.{n + 1}"))]
-        shuffled = list(objects)
-        random.Random(7).shuffle(shuffled)
-        template = (
-            "{% for s in services %}{{ s }} {{ s.endpoints | join(' ') }} {{ ServerNames(s, domain) | join(' ') }}\n"
-            "{% endfor %}{{ ports | join(' ') }}"
-        )
-
-        assert render(template, *objects) == render(template, *shuffled)
 
 
 class TestNodes:

@@ -112,7 +112,7 @@ def test_name_templates_in_gos_form(template: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "template", ["", "{{ .Service.Secret }}", "{{ printf .Domain }}", "{{ .Domain", "a b", "a;b", "{{ .Domain }} x"]
+    "template", ["", "{{ .Service.Secret }}", "{{ printf 1.5 }}", "{{ .Domain", "a b", "a;b", "{{ .Domain }} x"]
 )
 def test_other_actions_and_texts_are_said_at_start(template: str) -> None:
     with pytest.raises(ValueError, match=r"."):

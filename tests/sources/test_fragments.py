@@ -197,3 +197,23 @@ def test_a_file_that_is_still_being_written_is_waited_for(tmp_path: Path) -> Non
     fragments = SettledFragments(str(tmp_path), go_on)
 
     assert fragments.read().fragments[0].text == "whole again"
+
+
+def test_a_directory_that_may_be_empty_is_settled_too(tmp_path: Path) -> None:
+    with pytest.raises(TransientError, match="no fragment"):
+        SettledFragments(str(tmp_path), lambda: None).read()
+    path = tmp_path / "01-a.conf"
+    steps = iter(["", "half", "whole"])
+
+    def go_on() -> None:
+        path.write_text(next(steps, "whole"))
+
+    assert SettledFragments(str(tmp_path), go_on, may_be_empty=True).read().fragments[0].text == "whole"
+    path.unlink()
+    fragments = SettledFragments(str(tmp_path), lambda: None, may_be_empty=True)
+    assert fragments.read().fragments == ()
+    path.write_bytes(b"\xe9")
+    with pytest.raises(TransientError, match="0xe9"):
+        fragments.read()
+    path.unlink()
+    assert fragments.read().fragments == ()

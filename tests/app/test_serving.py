@@ -1,4 +1,4 @@
-"""``pyconfd run`` as a process: signals, the service manager, the lock, what it says when something is in its way."""
+"""run, publish and consume as processes: signals, the service manager, what is said when something is wrong."""
 
 import json
 import os
@@ -17,10 +17,11 @@ from tests.world.haproxy import free_port, wait_until
 
 
 class Process:
-    """pyconfd with a cluster that does not answer, under a service manager that listens."""
+    """pyconfd with a cluster and an etcd that do not answer, under a service manager that listens."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, command: str = "run") -> None:
         self.folder = folder
+        self.name = command
         self.log = folder / "log"
         self.config = folder / "pyconfd.toml"
         self.page = f"127.0.0.1:{free_port()}"
@@ -41,6 +42,7 @@ class Process:
         lines += ["[templates]", f'dir = "{self.folder}/templates"', "[status]", f'listen = "{self.page}"']
         lines += ["[haproxy]", f'conf = "{self.folder}/haproxy.cfg"', 'unit = ""', f'pid_file = "{self.folder}/no.pid"']
         lines += [f'master_socket = "{self.folder}/none"', "[apply]", "boot_wait_s = 0.1", "[log]", 'format = "json"']
+        lines += ["[etcd]", 'endpoints = ["http://127.0.0.1:1"]']
         self.config.write_text("\n".join(lines) + "\n")
 
     def command(self, *arguments: str) -> list[str]:
@@ -51,13 +53,13 @@ class Process:
         environment = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": self.manager.getsockname()}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command("run"), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                self.command(self.name), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
 
     def run_another(self) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": os.environ["PATH"]}
         return subprocess.run(
-            self.command("run"), capture_output=True, text=True, timeout=60, check=False, env=environment
+            self.command(self.name), capture_output=True, text=True, timeout=60, check=False, env=environment
         )
 
     def hears(self, word: str) -> list[str]:
@@ -97,52 +99,76 @@ def pyconfd(tmp_path: Path) -> Iterator[Process]:
     process.close()
 
 
-def test_it_is_ready_without_a_cluster_and_ends_cleanly(pyconfd: Process) -> None:
-    pyconfd.start()
-    assert pyconfd.hears("READY") == ["READY=1"]
-    pyconfd.send(signal.SIGTERM)
-    assert pyconfd.hears("STOPPING") == ["STOPPING=1"]
-    assert pyconfd.ends() == 0
-    assert [event["code"] for event in pyconfd.events("daemon.stopped")] == [0]
-    assert not (pyconfd.folder / "haproxy.cfg").exists()
+@pytest.fixture(params=["run", "publish", "consume"])
+def each(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Process]:
+    process = Process(tmp_path, request.param)
+    yield process
+    process.close()
 
 
-def test_a_hangup_reads_the_settings_again_and_never_says_stopping(pyconfd: Process) -> None:
+def test_it_is_ready_without_a_cluster_and_ends_cleanly(each: Process) -> None:
+    each.start()
+    assert each.hears("READY") == ["READY=1"]
+    each.send(signal.SIGTERM)
+    assert each.hears("STOPPING") == ["STOPPING=1"]
+    assert each.ends() == 0
+    assert [event["code"] for event in each.events("daemon.stopped")] == [0]
+    (started,) = each.events("daemon.started")
+    assert started["config"] == str(each.config)
+    assert not (each.folder / "haproxy.cfg").exists()
+    # Made by the process, so that it can see and take back what root puts there.
+    assert (each.folder / "run" / "allowed").is_dir()
+
+
+def test_a_hangup_reads_the_settings_again_and_never_says_stopping(each: Process) -> None:
     """STOPPING would have systemd kill the daemon when its TimeoutStopSec is over."""
-    pyconfd.start()
-    pyconfd.hears("READY")
+    each.start()
+    each.hears("READY")
     for _ in range(3):
-        pyconfd.send(signal.SIGHUP)
-        assert pyconfd.hears("READY") == ["RELOADING=1", "READY=1"]
-    pyconfd.send(signal.SIGTERM)
-    pyconfd.hears("STOPPING")
-    assert pyconfd.ends() == 0
-    assert len(pyconfd.events("daemon.started")) == 4
+        each.send(signal.SIGHUP)
+        assert each.hears("READY") == ["RELOADING=1", "READY=1"]
+    each.send(signal.SIGTERM)
+    each.hears("STOPPING")
+    assert each.ends() == 0
+    assert len(each.events("daemon.started")) == 4
 
 
-def test_hangups_in_a_row_do_not_end_it(pyconfd: Process) -> None:
-    pyconfd.start()
-    pyconfd.hears("READY")
+def test_hangups_in_a_row_do_not_end_it(each: Process) -> None:
+    each.start()
+    each.hears("READY")
     for _ in range(200):
-        pyconfd.send(signal.SIGHUP)
-    pyconfd.hears("READY")
-    pyconfd.send(signal.SIGTERM)
-    assert pyconfd.ends() == 0
+        each.send(signal.SIGHUP)
+    each.hears("READY")
+    each.send(signal.SIGTERM)
+    assert each.ends() == 0
 
 
-def test_settings_that_cannot_be_used_leave_the_former_in_force(pyconfd: Process) -> None:
-    pyconfd.start()
-    pyconfd.hears("READY")
-    for number, bad in enumerate(({"interval_s": '"never"'}, {"api_servers": "[]"}), start=1):
-        pyconfd.write(**bad)
-        pyconfd.send(signal.SIGHUP)
-        assert pyconfd.hears("READY") == ["RELOADING=1", "READY=1"]
-        assert len(pyconfd.events("settings.refused")) == number
-    pyconfd.write()
-    pyconfd.send(signal.SIGHUP)
-    pyconfd.hears("READY")
-    pyconfd.send(signal.SIGTERM)
-    assert pyconfd.ends() == 0
+def test_settings_that_cannot_be_used_leave_the_former_in_force(each: Process) -> None:
+    each.start()
+    each.hears("READY")
+    good = each.state_dir
+    each.write(interval_s='"never"')
+    each.send(signal.SIGHUP)
+    assert each.hears("READY") == ["RELOADING=1", "READY=1"]
+    assert len(each.events("settings.refused")) == 1
+    if each.name != "consume":  # which reads no cluster
+        each.write(api_servers="[]")
+        each.send(signal.SIGHUP)
+        assert each.hears("READY") == ["RELOADING=1", "READY=1"]
+        assert len(each.events("settings.refused")) == 2
+    if each.name != "publish":  # which locks nothing
+        (each.folder / "file").write_text("")
+        each.state_dir = each.folder / "file" / "state"
+        each.write()
+        each.send(signal.SIGHUP)
+        assert each.hears("READY") == ["RELOADING=1", "READY=1"]
+        assert str(each.state_dir) in str(each.events("settings.refused")[-1])
+        each.state_dir = good
+    each.write()
+    each.send(signal.SIGHUP)
+    each.hears("READY")
+    each.send(signal.SIGTERM)
+    assert each.ends() == 0
 
 
 def test_a_second_one_is_turned_away_and_told_which_is_the_first(pyconfd: Process) -> None:
@@ -166,13 +192,13 @@ def test_a_state_directory_that_cannot_be_written_is_said(pyconfd: Process) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_a_status_page_whose_port_is_taken_stops_nothing_is_shown_and_heals(pyconfd: Process) -> None:
+def test_a_status_page_whose_port_is_taken_stops_nothing_is_shown_and_heals(each: Process) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        pyconfd.page = f"127.0.0.1:{other.getsockname()[1]}"
-        pyconfd.start()
-        pyconfd.hears("READY")
-        status = pyconfd.folder / "run" / "status.json"
-        wait_until(lambda: status.exists() and pyconfd.page in str(json.loads(status.read_text())["problems"]), "shown")
-    wait_until(lambda: bool(pyconfd.events("status_page.started")), "it listens when the port is free")
+        each.page = f"127.0.0.1:{other.getsockname()[1]}"
+        each.start()
+        each.hears("READY")
+        status = each.folder / "run" / "status.json"
+        wait_until(lambda: status.exists() and each.page in str(json.loads(status.read_text())["problems"]), "shown")
+    wait_until(lambda: bool(each.events("status_page.started")), "it listens when the port is free")
     wait_until(lambda: json.loads(status.read_text())["problems"] == [], "the problem is gone")
-    assert len(pyconfd.events("status_page.failed")) == 1
+    assert len(each.events("status_page.failed")) == 1

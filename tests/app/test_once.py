@@ -1,8 +1,6 @@
-"""The calls behind the commands, with files for the cluster and the real haproxy for the check."""
+"""The calls behind the commands that end, with files for the cluster and the real haproxy for the check."""
 
-import json
 import logging
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +13,6 @@ from pyconfd import app, wiring
 from pyconfd.errors import ConfigurationError, RejectedInput, TransientError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.model.plan import Noop, Reload, ReloadReason
-from pyconfd.model.status import Phase, Status
 from pyconfd.settings import (
     HaproxySettings,
     KubernetesSettings,
@@ -24,8 +21,6 @@ from pyconfd.settings import (
     StatusSettings,
     TemplateSettings,
 )
-from pyconfd.status.report import StatusFile
-from pyconfd.wiring import Holds, SystemClock
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.haproxy import BINARY, HaproxyProcess, free_port
@@ -214,52 +209,6 @@ def test_the_permissions_are_those_that_the_settings_need(settings: Settings) ->
     secrets = replace(settings, kubernetes=KubernetesSettings(secret_namespaces=("tls",)))
     roles = [each for each in yaml.safe_load_all(app.rbac(secrets)) if each["kind"] == "Role"]
     assert [role["metadata"]["namespace"] for role in roles] == ["tls"]
-
-
-def _left_behind(settings: Settings, *, pid: int, phase: Phase, hold_id: str = "") -> None:
-    # Of this moment, by the clock of the machine: the report judges its age.
-    now = SystemClock().now()
-    status = Status(now, "0", pid, started_at=now, heartbeat_at=now, phase=phase, hold_id=hold_id)
-    StatusFile(settings.runtime_dir).write(status)
-
-
-def test_status_without_a_daemon(settings: Settings) -> None:
-    report = app.status(settings)
-    assert not report.alive
-    assert report.exit_code == 3
-    assert report.status is None
-    assert report.text
-
-
-def test_status_out_of_the_file(settings: Settings) -> None:
-    _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
-    report = app.status(settings)
-    assert report.alive
-    assert report.exit_code == 1
-    assert report.status is not None
-    assert json.loads(json.dumps(report.status))["hold_id"] == "0123abcd"
-    assert "0123abcd" in report.text
-
-
-def test_a_hold_is_allowed_by_its_id(settings: Settings) -> None:
-    holds = Holds(settings.runtime_dir)
-    holds.prepare()
-    _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
-    assert "0123abcd" in app.allow(settings, "0123abcd")
-    assert holds.allowed() == {"0123abcd"}
-
-
-def test_what_is_not_held_cannot_be_allowed(settings: Settings) -> None:
-    with pytest.raises(RejectedInput, match="no daemon runs"):
-        app.allow(settings, "0123abcd")
-    _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
-    with pytest.raises(RejectedInput, match="what is held is 0123abcd"):
-        app.allow(settings, "../../etc")
-    with pytest.raises(TransientError, match="cannot be written"):
-        app.allow(settings, "0123abcd")
-    _left_behind(settings, pid=os.getpid(), phase=Phase.SERVING)
-    with pytest.raises(RejectedInput, match="nothing is held"):
-        app.allow(settings, "0123abcd")
 
 
 def test_the_shipped_fragments_are_there() -> None:

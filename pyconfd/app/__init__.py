@@ -1,0 +1,29 @@
+"""The composition root: the only place that knows every part. The commands call what is named here, nothing else."""
+
+from pyconfd.app.asking import StatusReport, allow, status
+from pyconfd.app.consumer import consume
+from pyconfd.app.daemon import run
+from pyconfd.app.once import CheckReport, PlanReport, Rendered, check_once, plan_once, rbac, record, render_once
+from pyconfd.app.producer import publish, publish_once
+from pyconfd.fragments import directory as fragments_dir
+from pyconfd.fragments import of_presets as fragments
+
+__all__ = [
+    "CheckReport",
+    "PlanReport",
+    "Rendered",
+    "StatusReport",
+    "allow",
+    "check_once",
+    "consume",
+    "fragments",
+    "fragments_dir",
+    "plan_once",
+    "publish",
+    "publish_once",
+    "rbac",
+    "record",
+    "render_once",
+    "run",
+    "status",
+]

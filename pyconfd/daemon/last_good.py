@@ -1,0 +1,65 @@
+"""Keeps up what served last, for as long as nothing newer can be made to serve."""
+
+import structlog
+
+from pyconfd.daemon.account import Account
+from pyconfd.daemon.journal import Journal
+from pyconfd.daemon.ports import Clock, RestoringBalancer
+from pyconfd.daemon.reconcile import Attempt
+from pyconfd.daemon.retry import Retry
+from pyconfd.errors import Problem, PyconfdError
+from pyconfd.model.outcome import Applied, Failed, Outcome, Rejected, Step, Unchanged
+from pyconfd.model.plan import Noop
+from pyconfd.model.status import Phase
+
+log = structlog.get_logger(__name__)
+
+
+class LastGood:
+    """The last good generation, put back with back-off; what is in its way is said once and shown."""
+
+    def __init__(
+        self, balancer: RestoringBalancer, clock: Clock, account: Account, journal: Journal, retry: Retry
+    ) -> None:
+        self._balancer = balancer
+        self._clock = clock
+        self._account = account
+        self._journal = journal
+        self._retry = retry
+
+    def is_in_place(self) -> bool:
+        """Say whether disk and process are as it left them, which is so too where there is none."""
+        last = self._balancer.last_good()
+        if last is None:
+            return True
+        in_place = isinstance(self._balancer.plan(last.rendering), Noop)
+        if in_place:
+            self._show(())
+        return in_place
+
+    def replaced(self) -> None:
+        """Note that something newer serves, and is the last good one now."""
+        self._retry.clear()
+        self._show(())
+
+    def restore(self, now: float) -> None:
+        """Make it serve unless it does; ``now`` is of the monotonic clock."""
+        if self._retry.standing(now):
+            return
+        outcome: Outcome | None
+        try:
+            outcome = self._balancer.restore_last_good(now=self._clock.now())
+        except PyconfdError as error:
+            outcome = Failed(Step.CHECK, error.problems)
+        self._show(outcome.problems if isinstance(outcome, Rejected | Failed) else ())
+        if isinstance(outcome, Rejected | Failed):
+            self._retry.failed(Attempt(None, outcome), self._clock.monotonic())
+        elif isinstance(outcome, Applied | Unchanged):
+            self._retry.clear()
+            self._account.serves(outcome.generation, verified=outcome.verified)
+            if self._account.status.phase is Phase.WAITING:
+                self._account.phase(Phase.SERVING_LAST_GOOD)
+
+    def _show(self, problems: tuple[Problem, ...]) -> None:
+        self._journal.problems("last_good", "last_good.failed", problems)
+        self._account.problems("last_good", problems)

@@ -1,0 +1,67 @@
+"""What former translations gave, so that the next one costs what changed."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyconfd.model.context import Refusal
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets.reading import PresetOptions, Reading
+
+if TYPE_CHECKING:
+    from pyconfd.presets.cluster import Translated
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    name: str
+    snapshot: Snapshot
+    options: PresetOptions
+    reading: Reading
+
+
+class Memo:
+    """Belongs to whoever translates again and again, in one thread; hand it to each translation.
+
+    It changes nothing but the time that a translation takes, and which objects of the result are those of the former
+    one. It holds what was read of the last two Snapshots at most.
+    """
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self._kept: list[_Kept] = []
+        self._refused: tuple[tuple[tuple[Refusal, ...], ...], tuple[Refusal, ...]] = ((), ())
+        self.cluster: Translated | None = None
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Forget the readings that were of no use for the Snapshot before this one."""
+        if snapshot is not self._snapshot:
+            self._kept = [kept for kept in self._kept if kept.snapshot is self._snapshot]
+            self._snapshot = snapshot
+
+    def former(self, name: str, options: PresetOptions) -> tuple[Reading | None, bool]:
+        """Give the reading to build on, and whether it is of this very Snapshot with these options.
+
+        One Snapshot may be read with several options (a port is contested, fragments are being tried): each has its
+        own successor.
+        """
+        found: Reading | None = None
+        for kept in reversed(self._kept):
+            if kept.name != name:
+                continue
+            if kept.options == options:
+                return kept.reading, kept.snapshot is self._snapshot
+            found = found or kept.reading
+        return found, False
+
+    def keep(self, name: str, snapshot: Snapshot, options: PresetOptions, reading: Reading) -> None:
+        """Keep a reading for the next translation with these options."""
+        self._kept = [kept for kept in self._kept if kept.name != name or kept.options != options]
+        self._kept.append(_Kept(name, snapshot, options, reading))
+
+    def sorted_refusals(self, parts: tuple[tuple[Refusal, ...], ...]) -> tuple[Refusal, ...]:
+        """Give all refusals once, in order; the same tuple as before where all parts are."""
+        former, result = self._refused
+        if len(former) != len(parts) or any(old is not new for old, new in zip(former, parts, strict=True)):
+            result = tuple(sorted({refusal for part in parts for refusal in part}))
+            self._refused = (parts, result)
+        return result

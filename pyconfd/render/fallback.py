@@ -1,0 +1,135 @@
+"""What a refused template of the cluster is replaced by, so that it stops nobody else. Pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from types import MappingProxyType
+
+from pyconfd.errors import Problem, RejectedInput
+from pyconfd.model.context import AcceptedTemplate, ClusterTemplate, Refusal, RefusalReason
+from pyconfd.model.rendering import Rendering
+
+_RENDERED = " rendered line "
+"""Marks a line of the text: it moves with the endpoints above it, so a log line must not have its number."""
+
+
+class Way(IntEnum):
+    """How a template of the cluster got its text, in the order in which the ways are tried."""
+
+    OWN = 0
+    FORMER_SOURCE = 1
+    FORMER_TEXT = 2
+    LEFT_OUT = 3
+
+
+_CONSEQUENCES = {
+    Way.FORMER_SOURCE: "the template that was accepted last is rendered in its place, for the cluster as it is now",
+    Way.FORMER_TEXT: "the text that served last stays as it was, so its endpoints do not follow the cluster",
+    Way.LEFT_OUT: "none was accepted before it, so nothing is served from it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Barred:
+    """All ways up to ``way`` are closed; ``problems`` say why the template itself is refused."""
+
+    way: Way
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """By the names of templates: what was accepted last, and which ways have been refused after the rendering."""
+
+    accepted: Mapping[str, AcceptedTemplate] = field(default_factory=lambda: MappingProxyType({}))
+    barred: Mapping[str, Barred] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one template came to: its ``text`` (None: left out), and why that is not its own (empty where it is).
+
+    ``accepted`` is what to remember once this serves.
+    """
+
+    template: ClusterTemplate
+    way: Way
+    text: str | None
+    accepted: AcceptedTemplate | None
+    problems: tuple[Problem, ...] = ()
+
+    def explained(self) -> tuple[Problem, ...]:
+        """Give the problems; the first one says what serves instead."""
+        first, *others = self.problems or (Problem(self.template.name, "it is refused"),)
+        if self.way is Way.OWN:
+            return ()
+        message = f"{first.message}; {_CONSEQUENCES[self.way]}"
+        return (replace(first, message=message), *others)
+
+    def refusal(self) -> Refusal:
+        """Give the same as a refusal of the object; it stays equal while only endpoints change."""
+        first = self.problems[0] if self.problems else Problem("", "it is refused")
+        where = first.place.removeprefix(self.template.name).strip() if _RENDERED not in first.place else ""
+        more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+        detail = f"{where}: {first.message}" if where else first.message
+        said = f"{detail}{more}; {_CONSEQUENCES.get(self.way, '')}"
+        return Refusal(self.template.ref, self.template.field, "", RefusalReason.BAD_TEMPLATE, said)
+
+
+def take(template: ClusterTemplate, render: Callable[[ClusterTemplate], str], fallback: Fallback) -> Taken:
+    """Give the text of ``template``, or of what was accepted before it.
+
+    ``render`` raises RejectedInput for a source that it refuses. A template that was never accepted is left out; one
+    that was is not: what serves is not dropped.
+
+    Raises:
+        RejectedInput: even the text that served last is refused.
+    """
+    former = fallback.accepted.get(template.name)
+    barred = fallback.barred.get(template.name)
+    problems = barred.problems if barred else ()
+    for way, source in _sources(template, former):
+        if barred and way <= barred.way:
+            continue
+        try:
+            text = render(replace(template, text=source))
+        except RejectedInput as error:
+            problems = problems or error.problems
+            continue
+        return Taken(template, way, text, AcceptedTemplate(template.name, source, text), problems)
+    if former is None:
+        return Taken(template, Way.LEFT_OUT, None, None, problems)
+    if barred and barred.way >= Way.FORMER_TEXT:
+        raise RejectedInput(*problems)
+    return Taken(template, Way.FORMER_TEXT, former.text, former, problems)
+
+
+def _sources(template: ClusterTemplate, former: AcceptedTemplate | None) -> Iterator[tuple[Way, str]]:
+    yield Way.OWN, template.text
+    if former is not None and former.source is not None and former.source != template.text:
+        yield Way.FORMER_SOURCE, former.source
+
+
+def known(
+    templates: Sequence[ClusterTemplate], remembered: Mapping[str, AcceptedTemplate], served: Rendering | None
+) -> Fallback:
+    """Join what is remembered of ``templates`` with what serves, where that is known: its text comes first."""
+    pieces = {piece.fragment: piece.text for piece in served.pieces} if served else {}
+    accepted = {}
+    for name in (template.name for template in templates):
+        former = remembered.get(name)
+        if name in pieces:
+            accepted[name] = AcceptedTemplate(name, former.source if former else None, pieces[name])
+        elif former is not None:
+            accepted[name] = former
+    return Fallback(accepted)
+
+
+def blamed(taken: Iterable[Taken], problems: Sequence[Problem]) -> Mapping[str, Barred]:
+    """Give the templates in whose text ``problems`` were found, each with the way that gave this text."""
+    found = {}
+    for each in taken:
+        own = tuple(problem for problem in problems if problem.piece == each.template.name)
+        if own and each.way is not Way.LEFT_OUT:
+            found[each.template.name] = Barred(each.way, each.problems or own)
+    return found

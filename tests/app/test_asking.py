@@ -1,0 +1,67 @@
+"""What a running pyconfd is asked, by the file that it leaves."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pyconfd import app
+from pyconfd.errors import RejectedInput, TransientError
+from pyconfd.model.status import Phase, Status
+from pyconfd.settings import Settings, StatusSettings
+from pyconfd.status.report import StatusFile
+from pyconfd.wiring import Holds, SystemClock
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        status=StatusSettings(listen=""), state_dir=str(tmp_path / "state"), runtime_dir=str(tmp_path / "run")
+    )
+
+
+def _left_behind(settings: Settings, *, pid: int, phase: Phase, hold_id: str = "") -> None:
+    # Of this moment, by the clock of the machine: the report judges its age.
+    now = SystemClock().now()
+    status = Status(now, "0", pid, started_at=now, heartbeat_at=now, phase=phase, hold_id=hold_id)
+    StatusFile(settings.runtime_dir).write(status)
+
+
+def test_status_without_a_daemon(settings: Settings) -> None:
+    report = app.status(settings)
+    assert not report.alive
+    assert report.exit_code == 3
+    assert report.status is None
+    assert report.text
+
+
+def test_status_out_of_the_file(settings: Settings) -> None:
+    _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
+    report = app.status(settings)
+    assert report.alive
+    assert report.exit_code == 1
+    assert report.status is not None
+    assert json.loads(json.dumps(report.status))["hold_id"] == "0123abcd"
+    assert "0123abcd" in report.text
+
+
+def test_a_hold_is_allowed_by_its_id(settings: Settings) -> None:
+    holds = Holds(settings.runtime_dir)
+    holds.prepare()
+    _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
+    assert "0123abcd" in app.allow(settings, "0123abcd")
+    assert holds.allowed() == {"0123abcd"}
+
+
+def test_what_is_not_held_cannot_be_allowed(settings: Settings) -> None:
+    with pytest.raises(RejectedInput, match="no daemon runs"):
+        app.allow(settings, "0123abcd")
+    _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
+    with pytest.raises(RejectedInput, match="what is held is 0123abcd"):
+        app.allow(settings, "../../etc")
+    with pytest.raises(TransientError, match="cannot be written"):
+        app.allow(settings, "0123abcd")
+    _left_behind(settings, pid=os.getpid(), phase=Phase.SERVING)
+    with pytest.raises(RejectedInput, match="nothing is held"):
+        app.allow(settings, "0123abcd")

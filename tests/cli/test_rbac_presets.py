@@ -1,0 +1,47 @@
+"""``pyconfd rbac --preset ...`` as somebody types it who has no settings yet."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from pyconfd.model.preset import PresetName
+from tests.world.appliance import Appliance
+
+
+def rules(*arguments: str) -> set[tuple[str, str, tuple[str, ...]]]:
+    """Give namespace ("" for all), resource and names of what may be read."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pyconfd", "rbac", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=Appliance.environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    documents: list[dict[str, Any]] = [each for each in yaml.safe_load_all(done.stdout) if each]
+    return {
+        (document["metadata"].get("namespace", ""), resource, tuple(rule.get("resourceNames", ())))
+        for document in documents
+        for rule in document.get("rules", ())
+        for resource in rule["resources"]
+    }
+
+
+VIEW = {("", each, ()) for each in ("services", "endpoints", "endpointslices", "nodes")}
+PODS = {("", "pods", ())}
+OBJECTS = {("lb", "configmaps", ("certificates", "config", "services")), ("lb", "secrets", ("keys",))}
+NEEDED = {"domains": VIEW, "kube2lb": VIEW, "kubefigurator": VIEW, "configmap": PODS | OBJECTS, "hosts": PODS}
+
+
+@pytest.mark.parametrize("preset", [str(each.value) for each in PresetName])
+def test_each_preset_asks_for_what_it_reads(preset: str) -> None:
+    assert rules("--preset", preset) == NEEDED[preset]
+
+
+def test_several_together_and_the_object_that_holds_the_configuration() -> None:
+    found = rules("--preset", "hosts,configmap", "--hosts-config", "deployment/default/haproxy")
+    assert found == PODS | OBJECTS | {("default", "deployments", ("haproxy",))}

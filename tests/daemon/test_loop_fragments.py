@@ -1,0 +1,141 @@
+"""What the loop does when the fragments change."""
+
+import structlog.testing
+
+from pyconfd.model.status import Phase
+from tests.daemon.fakes import (
+    AWAY,
+    DATED,
+    FAILING,
+    TEMPLATE,
+    Bed,
+    cluster,
+    lived_before,
+    serving,
+)
+
+
+def test_an_edit_applies_within_two_seconds() -> None:
+    bed = serving()
+    bed.templates = {"02-part.tmpl": TEMPLATE + "# edited\n"}
+    bed.run_for(1.9)
+    assert "# edited" in bed.serves
+
+
+def test_fragments_that_do_not_compile_are_told_once_while_the_former_go_on() -> None:
+    bed = serving()
+    good = bed.templates
+    with structlog.testing.capture_logs() as logs:
+        bed.templates = {"02-part.tmpl": TEMPLATE, "03-x.tmpl": "{% fro x %}"}
+        bed.run_for(10)
+        compiled = bed.compiled
+        bed.source.show(cluster("192.0.2.11"))
+        bed.settle()
+        assert "192.0.2.11" in bed.serves
+        assert bed.phase() is Phase.SERVING
+        assert "03-x.tmpl line 1" in bed.problems()[0]
+        assert bed.status.pending_since > 0, "what the fragments ask for does not serve"
+        assert bed.compiled == compiled, "the same text is not compiled again and again"
+        bed.templates = good
+        bed.settle()
+    assert (bed.problems(), bed.status.pending_since) == ((), 0.0)
+    events = [line["event"] for line in logs]
+    assert events == ["fragments.refused", "generation.applied", "fragments.read", "problem.cleared"]
+
+
+def test_a_template_directory_that_goes_away_and_comes_back_reloads_nothing() -> None:
+    bed = serving()
+    good, worker = bed.templates, bed.balancer.disk.worker
+    bed.templates = AWAY
+    bed.settle()
+    assert "does not exist" in bed.problems()[0]
+    bed.templates = good
+    bed.settle()
+    assert bed.problems() == ()
+    assert bed.balancer.disk.worker == worker
+
+
+def test_problems_of_fragments_are_shown_while_there_is_no_cluster_too() -> None:
+    bed = Bed(lived_before())
+    bed.run_for(6)
+    bed.templates = AWAY
+    bed.settle()
+    assert bed.phase() is Phase.SERVING_LAST_GOOD
+    assert "does not exist" in bed.problems()[0]
+
+
+def test_while_new_fragments_are_refused_the_former_ones_follow_the_cluster() -> None:
+    for bad in ("    blance x\n", "{{ nothing }}\n"):
+        bed = serving()
+        with structlog.testing.capture_logs() as logs:
+            bed.templates = {"02-part.tmpl": TEMPLATE + bad}
+            bed.settle()
+            assert bed.phase() is Phase.REJECTED
+            bed.source.show(cluster("192.0.2.11"))
+            bed.run_for(30)
+        assert "192.0.2.11" in bed.serves
+        assert bed.phase() is Phase.REJECTED
+        assert bed.status.generation == bed.balancer.disk.history[-1].generation
+        assert len(bed.problems()) == 1
+        assert bed.status.pending_since > 0
+        assert [line["event"] for line in logs].count("generation.rejected") == 1
+        assert bed.status.failures_by_step
+        bed.templates = {"02-part.tmpl": TEMPLATE}
+        bed.settle()
+        assert (bed.phase(), bed.problems()) == (Phase.SERVING, ())
+
+
+def test_fragments_that_cannot_be_made_to_serve_are_tried_again_beside_the_former_ones() -> None:
+    bed = serving(retry_min_s=1, retry_max_s=4)
+    bed.templates = {"02-part.tmpl": TEMPLATE + "# new\n"}
+    bed.balancer.broken = FAILING
+    bed.run_for(3)
+    assert bed.phase() is Phase.FAILED
+    bed.balancer.broken = None
+    bed.run_for(6)
+    assert bed.phase() is Phase.SERVING
+    assert "# new" in bed.serves
+
+
+def test_the_date_in_new_fragments_that_are_refused_does_not_hurry_them() -> None:
+    bed = serving(retry_min_s=20)
+    bed.templates = {"02-part.tmpl": DATED + "    blance x\n"}
+    bed.settle()
+    checks = bed.balancer.checks
+    for _ in range(10):
+        bed.source.show(bed.source.current)
+        bed.run_for(1)
+    assert bed.balancer.checks == checks
+
+
+def test_a_hold_while_new_fragments_are_refused_can_be_let_through() -> None:
+    bed = serving()
+    bed.templates = {"02-part.tmpl": TEMPLATE + "    blance x\n"}
+    bed.settle()
+    bed.source.show(cluster())
+    bed.settle()
+    assert bed.phase() is Phase.HELD
+    bed.allowed.add(bed.status.hold_id)
+    bed.settle()
+    assert bed.phase() is Phase.REJECTED
+    assert "192.0.2.10" not in bed.serves
+
+
+def test_new_fragments_that_came_with_a_loss_follow_when_it_is_let_through() -> None:
+    bed = serving()
+    bed.templates = {"02-part.tmpl": TEMPLATE + "# new\n"}
+    bed.source.show(cluster())
+    bed.settle()
+    bed.allowed.add(bed.status.hold_id)
+    bed.settle()
+    assert bed.phase() is Phase.SERVING
+    assert "# new" in bed.serves
+
+
+def test_refused_fragments_that_would_be_held_once_mended_do_not_spin() -> None:
+    bed = serving(retry_min_s=1)
+    bed.templates = {"02-part.tmpl": TEMPLATE + "{% if domains['shop.example.com'].ips %}{{ nothing }}{% endif %}\n"}
+    bed.settle()
+    bed.source.show(cluster())
+    bed.run_for(30)
+    assert bed.phase() is Phase.HELD

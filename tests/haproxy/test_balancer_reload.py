@@ -1,0 +1,148 @@
+"""The ways to reload a real haproxy, and what happens when one fails, hangs or lies."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyconfd.errors import ApplyError
+from pyconfd.haproxy.observation import Running
+from pyconfd.model.outcome import Step
+from pyconfd.model.plan import Noop
+from pyconfd.settings import ReloadMethod
+from tests.haproxy.bench import Bench, apply
+from tests.world.haproxy import configuration, fetch, wait_until
+
+pytestmark = pytest.mark.haproxy
+
+
+def test_a_worker_that_does_not_start_brings_the_former_files_and_text_back(bench: Bench) -> None:
+    """`haproxy -c` opens no socket, so a UNIX socket in a missing directory passes it and fails the start."""
+    balancer = bench.serve("good")
+    installed = bench.conf.read_bytes()
+    hosts = bench.map_file("a b\n")
+    candidate = bench.rendering("new", extra="frontend fe_more\n    bind /nonexistent/dir/socket\n", files=(hosts,))
+
+    with pytest.raises(ApplyError) as caught:
+        apply(balancer, candidate)
+
+    assert caught.value.step == Step.VERIFY
+    assert "did not start" in caught.value.problems[0].message
+    assert bench.conf.read_bytes() == installed
+    assert not Path(hosts.path).exists()
+    wait_until(lambda: bench.haproxy.running() is not None, "the master answers again")
+    assert fetch(bench.port) == "good"
+    assert [generation.number for generation in balancer.history()] == [1]
+    assert bench.temporary_files() == []
+    assert balancer.plan(bench.rendering("good")) == Noop()
+
+
+def test_a_reload_that_failed_once_converges_on_the_next_call_with_the_same_input(bench: Bench) -> None:
+    """Failure class 2: the predecessor compared with the file it had installed, and never tried again."""
+    bench.serve("good")
+    flag = bench.directory / "may-reload"
+    script = f'test -e {flag} || {{ echo "not today" >&2; exit 7; }}; kill -USR2 $(cat {bench.haproxy.pid_file})'
+    balancer = bench.balancer(reload_method=ReloadMethod.COMMAND, reload_cmd=("/bin/sh", "-c", script))
+    desired = bench.rendering("wanted")
+
+    with pytest.raises(ApplyError) as caught:
+        apply(balancer, desired)
+    assert caught.value.step == Step.RELOAD
+    assert "ended with 7: not today" in caught.value.problems[0].message
+    assert fetch(bench.port) == "good"
+
+    flag.touch()
+    assert apply(balancer, desired).verified
+    assert fetch(bench.port) == "wanted"
+
+
+def test_a_reload_command_that_hangs_is_killed_and_the_former_files_come_back(bench: Bench) -> None:
+    bench.serve("good")
+    installed = bench.conf.read_bytes()
+    pid_file = bench.directory / "hanging.pid"
+    script = f"echo $$ > {pid_file}; sleep 600"
+    balancer = bench.balancer(
+        reload_method=ReloadMethod.COMMAND, reload_cmd=("/bin/sh", "-c", script), reload_timeout_s=0.5
+    )
+    with pytest.raises(ApplyError, match=r"did not end within 0\.5 s and was killed") as caught:
+        apply(balancer, bench.rendering("wanted"))
+    assert caught.value.step == Step.RELOAD
+    assert not Path(f"/proc/{pid_file.read_text().strip()}").exists()
+    assert bench.conf.read_bytes() == installed
+    assert fetch(bench.port) == "good"
+
+
+def test_a_reload_command_that_lies_is_found_out(bench: Bench) -> None:
+    """Exit code 0 proves nothing: the worker is asked."""
+    bench.serve("good")
+    balancer = bench.balancer(reload_method=ReloadMethod.COMMAND, reload_cmd=("/bin/true",), reload_timeout_s=1.0)
+    with pytest.raises(ApplyError, match="still runs") as caught:
+        apply(balancer, bench.rendering("wanted"))
+    assert caught.value.step == Step.VERIFY
+    assert fetch(bench.port) == "good"
+
+
+def test_a_signal_goes_to_a_haproxy_master_only(bench: Bench) -> None:
+    bench.serve("good")
+    balancer = bench.balancer(reload_method=ReloadMethod.SIGNAL)
+    assert apply(balancer, bench.rendering("by signal")).verified
+    assert fetch(bench.port) == "by signal"
+
+    bench.haproxy.pid_file.write_text(f"{os.getpid()}\n")  # SIGUSR2 would end this very process
+    with pytest.raises(ApplyError, match="names no running haproxy master"):
+        apply(balancer, bench.rendering("wanted"))
+    assert fetch(bench.port) == "by signal"
+
+
+def test_without_the_master_socket_the_stats_socket_of_the_text_tells(bench: Bench) -> None:
+    bench.serve("good")
+    stats = f"stats socket {bench.haproxy.stats_socket} mode 600 level admin expose-fd listeners"
+    desired = bench.rendering(extra=f"global\n    {stats}\n")
+    apply(bench.balancer(), desired)
+
+    balancer = bench.balancer(master_socket="/nonexistent/m", reload_method=ReloadMethod.SIGNAL)
+    running = balancer.observe().running
+    assert isinstance(running, Running)
+    assert running.digest == desired.digest
+    wanted = bench.rendering("by stats", extra=f"global\n    {stats}\n")
+    assert apply(balancer, wanted).verified
+
+
+def test_without_any_socket_the_reload_is_done_but_not_verified(bench: Bench) -> None:
+    bench.serve("good")
+    balancer = bench.balancer(master_socket="/nonexistent/m", reload_method=ReloadMethod.SIGNAL)
+    assert not apply(balancer, bench.rendering("unseen")).verified
+    wait_until(lambda: fetch(bench.port) == "unseen", "the new worker serves")
+
+
+def test_auto_takes_the_first_method_that_can_be_used(bench: Bench) -> None:
+    bench.serve()
+    running = bench.haproxy.running()
+    assert running is not None
+
+    def chosen(**changes: Any) -> ReloadMethod:
+        return bench.balancer(reload_method=ReloadMethod.AUTO, **changes)._process.method(running)
+
+    assert chosen() is ReloadMethod.MASTER
+    assert chosen(reload_cmd=("/bin/true",)) is ReloadMethod.COMMAND
+    assert chosen(master_socket="/nonexistent/m") is ReloadMethod.SIGNAL
+    with pytest.raises(ApplyError, match="no way to reload"):
+        chosen(master_socket="/nonexistent/m", pid_file="/nonexistent/pid")
+
+
+def test_a_process_that_lost_the_text_in_a_failed_apply_gets_the_former_one_again(bench: Bench) -> None:
+    """The command loads something else and fails: neither the former nor the new text runs."""
+    bench.serve("good")
+    state = bench.directory / "count"
+    strange = bench.directory / "strange.cfg"
+    strange.write_text(configuration(bench.port, "strange"))
+    script = (
+        f"if test -e {state}; then kill -USR2 $(cat {bench.haproxy.pid_file}); exit 0; fi; touch {state}; "
+        f"cp {bench.conf} {bench.conf}.keep; cat {strange} > {bench.conf}; kill -USR2 $(cat {bench.haproxy.pid_file}); "
+        f"sleep 0.5; cat {bench.conf}.keep > {bench.conf}; exit 3"
+    )
+    balancer = bench.balancer(reload_method=ReloadMethod.COMMAND, reload_cmd=("/bin/sh", "-c", script))
+    with pytest.raises(ApplyError, match="ended with 3"):
+        apply(balancer, bench.rendering("wanted"))
+    assert fetch(bench.port) == "good"

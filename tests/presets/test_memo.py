@@ -1,0 +1,280 @@
+"""A translation that builds on former ones gives what a fresh one gives, and what did not change is the same object."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyconfd.model.context import Context
+from pyconfd.model.host import HostFacts
+from pyconfd.model.kubernetes import EndpointPort, ObjectMeta, ObjectRef, Secret, Service, ServicePort, ServiceSpec
+from pyconfd.model.listener import Listener
+from pyconfd.model.preset import PresetName
+from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.presets import registry
+from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
+from pyconfd.presets.kube2lb_names import Kube2lbOptions
+from pyconfd.presets.memo import Memo
+from pyconfd.presets.reading import HostsOptions, KubefiguratorOptions, PresetOptions
+from tests.presets.objects import endpoint, endpoints, node, service, slice_, subset
+from tests.presets.pods import certificate, config_map, pod, secret
+
+ALL = tuple(PresetName)
+TAKEN = {Listener.at("*", 443): "another program listens there"}
+TAKEN_TWO = {Listener.at("*", port): "another program listens there" for port in (80, 5432)}
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+NAMESPACES = st.sampled_from(["demo", "shop"])
+DOMAINS = st.sampled_from(["a.example.com", "b.example.com", "*.example.com", "no good"])
+PORTS = st.sampled_from(["80", "443", "5432", "8080", "99999"])
+CREATED = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", None])
+ADDRESSES = st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3", "2001:db8::1", "none"])
+ANNOTATIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "domain": DOMAINS,
+        "proto": st.sampled_from(["http", "redis", "postgres", "a b"]),
+        "pyconfd.io/listen-port": PORTS,
+        "haproxy-kubefigurator.web.hostname": DOMAINS,
+        "haproxy-kubefigurator.web.listen-port": PORTS,
+        "haproxy-kubefigurator.web.haproxy-mode": st.sampled_from(["http", "tcp"]),
+        "haproxy-kubefigurator.web.use-ssl": st.sampled_from(["true", "false"]),
+        "haproxy-kubefigurator.wrong": st.just("yes"),
+        "kube2lb/external-domains": st.sampled_from(["a.example.com,b.example.com", "~^x$,c.example.com", "- -"]),
+        "kube2lb/port-mode": st.sampled_from(['{"web": "tcp"}', '{"other": "http"}', "["]),
+        "kube2lb/backend-timeout": st.just('{"web": 500}'),
+        ROUTE53: DOMAINS,
+        CONFIG: st.just("{{ hosts }}"),
+    },
+)
+LABELS = st.fixed_dictionaries({}, optional={"app": st.sampled_from(["a", "b", "two words"]), "tier": st.just("x")})
+
+
+@st.composite
+def services(draw: st.DrawFn, name: str, namespace: str) -> Service:
+    enabled = {"haproxy-kubefigurator.enabled": "yes"} if draw(st.booleans()) else {}
+    meta = ObjectMeta(name, namespace, creation_timestamp=draw(CREATED), labels=enabled, annotations=draw(ANNOTATIONS))
+    ports = [ServicePort("web", 80, "web", draw(st.sampled_from([0, 30080])), "TCP")]
+    ports += [ServicePort("db", 5432, 5432, 30432, "TCP")] if draw(st.booleans()) else []
+    kind = draw(st.sampled_from(["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"]))
+    return Service(meta, ServiceSpec(tuple(ports), kind, draw(st.sampled_from([None, "Local"]))))
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[str, Key, Any]:
+    """One object that appears, changes or (None) goes away."""
+    name, namespace = draw(NAMES), draw(NAMESPACES)
+    members = draw(st.lists(st.builds(endpoint, ADDRESSES, node=st.just("n1"), ready=st.booleans()), max_size=3))
+    kind = draw(st.sampled_from(["services", "endpointslices", "endpoints", "nodes", "secrets", "config_maps", "pods"]))
+    made: Any = None
+    match kind:
+        case "services":
+            made = draw(services(name, namespace))
+        case "endpointslices":
+            ports = (EndpointPort("web", 8080, "TCP"), EndpointPort("db", 5432, "TCP"))
+            suffix = draw(st.sampled_from("xy"))
+            made = slice_(draw(NAMES), *members, namespace=namespace, suffix=suffix, ports=ports)
+        case "endpoints":
+            found = draw(st.lists(ADDRESSES, max_size=2))
+            made = endpoints(name, draw(ANNOTATIONS), subset(*found, name="web"), namespace=namespace)
+        case "nodes":
+            made = node(draw(st.sampled_from(["n1", "n2"])), "192.0.2.1", ready=draw(st.booleans()))
+        case "secrets":
+            name = draw(st.sampled_from(["keys", "tls"]))
+            pair = dict(zip(("tls.key", "tls.crt"), certificate("a"), strict=True))
+            made = replace_type(secret(name, {"tls": certificate("a")[0]} if name == "keys" else pair), name)
+        case "config_maps":
+            name = draw(st.sampled_from(["services", "certificates", "config"]))
+            made = config_map(name, draw(DATA[name]))
+        case "pods":
+            made = draw(
+                st.builds(
+                    pod,
+                    NAMES,
+                    ADDRESSES,
+                    LABELS,
+                    namespace=NAMESPACES,
+                    annotations=st.sampled_from([{}, {MASTER: "lb"}, {MASTER: "lb", CONFIG: "x"}]),
+                    ready=st.booleans(),
+                    created=CREATED.filter(bool),
+                )
+            )
+    key = Key(made.metadata.namespace, made.metadata.name)
+    return kind, key, made if draw(st.integers(0, 3)) else None
+
+
+def replace_type(made: Secret, name: str) -> Secret:
+    return made if name == "keys" else Secret(made.metadata, "kubernetes.io/tls", made.data)
+
+
+ENTRY = st.fixed_dictionaries(
+    {"namespace": NAMESPACES, "selector": st.sampled_from([{}, {"app": "a"}, {"app": "b", "tier": "x"}, {"app": 1}])},
+    optional={"hostnames": st.lists(DOMAINS, max_size=2), "path": st.sampled_from(["/x", ""]), "ssl": st.booleans()},
+)
+DATA: Mapping[str, st.SearchStrategy[dict[str, str]]] = {
+    "services": st.dictionaries(st.sampled_from(["a", "A", "b", "c", "- -"]), ENTRY.map(json.dumps) | st.just("{")),
+    "certificates": st.dictionaries(st.sampled_from(["tls", "other"]), st.just(certificate("a")[1])),
+    "config": st.dictionaries(st.just("template"), st.sampled_from(["one", "two"])),
+}
+FACTS = st.sampled_from(
+    [HostFacts(), HostFacts(frozenset({"127.0.0.1"})), HostFacts(frozenset({"127.0.0.1"}), certificates={})]
+)
+OWN = PresetOptions(
+    kube2lb=Kube2lbOptions(server_name_templates=("{{ .Service.Name }}.example.com",)),
+    hosts=HostsOptions(master="lb", selector={"app": "b"}, config=ObjectRef("Service", "demo", "a")),
+)
+OPTIONS = st.sampled_from(
+    [
+        OWN,
+        OWN,
+        replace(OWN, node_ports=True, kubefigurator=KubefiguratorOptions(node_ports=False)),
+        replace(OWN, contested=TAKEN_TWO),
+        replace(OWN, hosts=replace(OWN.hosts, config=ObjectRef("Pod", "demo", "a"))),
+    ]
+)
+STEPS = st.lists(st.tuples(st.lists(changes(), max_size=4), FACTS, OPTIONS), min_size=1, max_size=8)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All of a Context that can be compared by value."""
+
+    context: Context
+    names: dict[str, Any]
+    server_names: list[list[str]]
+    nodes: list[tuple[str, str, str]]
+
+
+def seen(context: Context) -> Seen:
+    own = dict(context.names.get("kube2lb", {}))
+    names = {name: value for name, value in context.names.items() if name not in {"kube2lb", "ServerNames"}}
+    give = own.pop("ServerNames", None)
+    given_names = [give(each, domain) for each in own.get("services", ()) for domain in ("local", "other.example")]
+    nodes = [(str(each), each.address, each.zone) for each in own.get("nodes", ())]
+    return Seen(replace(context, names={}), {**names, "own": own}, given_names, nodes)
+
+
+@pytest.mark.parametrize("names", [(name,) for name in ALL] + [ALL, ALL[::-1]], ids="+".join)
+@given(steps=STEPS)
+@settings(deadline=None, max_examples=50)
+def test_any_sequence_of_changes_gives_what_a_fresh_translation_gives(names: tuple[str, ...], steps: Any) -> None:
+    memo = Memo()
+    stores: dict[str, dict[Key, Any]] = {}
+    for changed, facts, options in steps:
+        for kind, key, record in changed:
+            store = dict(stores.get(kind, {}))
+            store.pop(key, None)
+            stores[kind] = store if record is None else {**store, key: record}
+        snapshot = Snapshot(host=facts, **stores)  # type: ignore[arg-type]
+
+        assert seen(registry.translate(snapshot, names, options, memo)) == seen(
+            registry.translate(snapshot, names, options)
+        )
+        contested = replace(options, contested=TAKEN)
+        assert seen(registry.translate(snapshot, names, contested, memo)) == seen(
+            registry.translate(snapshot, names, contested)
+        )
+
+
+def world(count: int) -> Snapshot:
+    stores: dict[str, dict[Key, Any]] = {"services": {}, "endpointslices": {}, "pods": {}, "config_maps": {}}
+    entries = {}
+    for number in range(count):
+        name, key = f"s{number}", Key("demo", f"s{number}")
+        notes = {
+            "domain": f"{name}.example.com",
+            "proto": "http",
+            "haproxy-kubefigurator.web.hostname": f"{name}.example.com",
+        }
+        plain = service(name, notes, ports=[ServicePort("web", 80, "web", 30000 + number)], type_="NodePort")
+        meta = ObjectMeta(name, "demo", labels={"haproxy-kubefigurator.enabled": "yes"}, annotations=notes)
+        stores["services"][key] = Service(meta, plain.spec)
+        stores["endpointslices"][Key("demo", f"{name}-a")] = slice_(name, endpoint(f"10.0.0.{number}"))
+        stores["pods"][key] = pod(name, f"10.0.0.{number}", {"app": name}, annotations={MASTER: "lb"})
+        entries[name] = json.dumps({"namespace": "demo", "selector": {"app": name}})
+    stores["config_maps"][Key("lb", "services")] = config_map("services", entries)
+    return Snapshot(**stores)  # type: ignore[arg-type]
+
+
+def with_new_address(snapshot: Snapshot, name: str) -> Snapshot:
+    slices = {**snapshot.endpointslices, Key("demo", f"{name}-a"): slice_(name, endpoint("10.9.9.9"))}
+    pods = {**snapshot.pods, Key("demo", name): pod(name, "10.9.9.9", {"app": name}, annotations={MASTER: "lb"})}
+    return replace(snapshot, endpointslices=slices, pods=pods)
+
+
+OPTIONS_OF_PODS = PresetOptions(kubefigurator=KubefiguratorOptions(node_ports=False), hosts=HostsOptions(master="lb"))
+
+
+def by_service(context: Context) -> dict[str, Any]:
+    """Give what each service's block would be rendered from."""
+    names = context.names
+    found = {f"view {each.name}": each for each in names["cluster"].services}
+    found |= {f"domain {name}": each for name, each in names["domains"].items()}
+    found |= {f"backend {each.name}": each for each in names["backends"]}
+    found |= {f"kube2lb {each.name}": each for each in names["kube2lb"]["services"]}
+    found |= {f"configmap {each['name']}": each for each in names["configmap"]["services"]}
+    return found | {f"host {app}": each for app, each in names["hosts"].items()}
+
+
+def test_what_did_not_change_is_the_same_object() -> None:
+    memo, before = Memo(), world(5)
+    first = by_service(registry.translate(before, ALL, OPTIONS_OF_PODS, memo))
+    second = by_service(registry.translate(with_new_address(before, "s3"), ALL, OPTIONS_OF_PODS, memo))
+
+    assert len(first) == 6 * 5
+    assert first.keys() == second.keys()
+    anew = {name for name, each in second.items() if each is not first[name]}
+    assert anew == {
+        "view s3", "domain s3.example.com", "backend k8s-service_demo_s3_web_backend", "kube2lb s3", "configmap s3",
+        "host s3",
+    }  # fmt: skip
+
+
+def test_the_same_snapshot_is_not_read_again() -> None:
+    memo, snapshot = Memo(), world(3)
+    first = registry.translate(snapshot, ALL, OPTIONS_OF_PODS, memo)
+    contested = replace(OPTIONS_OF_PODS, contested=TAKEN)
+    registry.translate(snapshot, ALL, contested, memo)
+    again = registry.translate(snapshot, ALL, OPTIONS_OF_PODS, memo)
+
+    assert again.names["cluster"] is first.names["cluster"]
+    assert all(again.names[name] is first.names[name] for name in ("domains", "backends", "hosts"))
+    assert again == first
+
+
+def test_what_a_template_does_to_a_whole_does_not_reach_the_next_translation() -> None:
+    memo, before = Memo(), world(3)
+    first = registry.translate(before, ALL, OPTIONS_OF_PODS, memo).names
+    for name in ("domains", "hosts"):
+        first[name].clear()
+    for each in (first["kube2lb"]["services"], first["backends"], first["configmap"]["services"]):
+        each.clear()
+    after = with_new_address(before, "s1")
+
+    assert seen(registry.translate(after, ALL, OPTIONS_OF_PODS, memo)) == seen(
+        registry.translate(after, ALL, OPTIONS_OF_PODS)
+    )
+
+
+@pytest.mark.parametrize("preset", ALL)
+def test_what_is_gone_is_forgotten(preset: str) -> None:
+    memo, snapshot = Memo(), world(3)
+    key = Key("demo", "s1")
+    options = (OPTIONS_OF_PODS, replace(OPTIONS_OF_PODS, contested=TAKEN))
+    for each in options:
+        registry.translate(snapshot, (preset,), each, memo)
+    gone = [snapshot.services[key], snapshot.endpointslices[Key("demo", "s1-a")], snapshot.pods[key]]
+    for kind in ("services", "endpointslices", "pods"):
+        store = {k: v for k, v in getattr(snapshot, kind).items() if not k.name.startswith("s1")}
+        snapshot = replace(snapshot, **{kind: store})  # type: ignore[arg-type]
+    # The second options are in use no more, so that what was read with them goes away with the next Snapshot.
+    for _ in range(3):
+        snapshot = replace(snapshot)
+        registry.translate(snapshot, (preset,), options[0], memo)
+
+    # One reference is that of the list, one that of the comprehension, one that of the call.
+    assert [sys.getrefcount(record) for record in gone] == [3, 3, 3]
