@@ -6,6 +6,8 @@ piece cannot be judged by itself, both texts are cut into sections and those tha
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import compress, count
+from operator import is_not
 
 from pyconfd.haproxy import live
 from pyconfd.haproxy.index import Cut, Index, Key, cut, index_of, is_idle, section_of
@@ -55,7 +57,7 @@ class Comparison:
 
     def compare(self, applied: Rendering, desired: Rendering, abilities: Abilities) -> TextDifference | None:
         """Give what differs, None where nothing does."""
-        if applied is desired or applied == desired:
+        if applied is desired or applied.same_as(desired):
             return None
         index = self._index_of(applied)
         sections = self._changed_blocks(index, applied, desired)
@@ -82,7 +84,7 @@ class Comparison:
 
     def _index_of(self, applied: Rendering) -> Index:
         index, self._next, known = self._index, None, self._next
-        if index is not None and (self._applied is applied or self._applied == applied):
+        if index is not None and (self._applied is applied or (self._applied is not None and self._applied.same_as(applied))):
             pass
         elif known is not None and known[0] is applied and isinstance(known[1], Index):
             index = known[1]
@@ -149,17 +151,18 @@ class Comparison:
 
 
 def _changed_pieces(applied: Rendering, desired: Rendering) -> list[tuple[str, str]] | None:
-    """Give the texts of the pieces that differ, pair by pair; None where the pieces are others."""
+    """Give the blocks that differ, pair by pair; None where pieces or blocks are others."""
     if len(applied.pieces) != len(desired.pieces):
         return None
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for was, now in zip(applied.pieces, desired.pieces, strict=True):
         if was is now:
             continue
-        if was.fragment != now.fragment:
+        if was.fragment != now.fragment or len(was.blocks) != len(now.blocks):
             return None
-        if was.text != now.text:
-            pairs.append((was.text, now.text))
+        for place in compress(count(), map(is_not, was.blocks, now.blocks)):
+            if was.blocks[place] != now.blocks[place]:
+                pairs.append((was.blocks[place], now.blocks[place]))
     return pairs
 
 
