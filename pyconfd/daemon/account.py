@@ -7,7 +7,8 @@ from typing import Literal, Self
 
 from pyconfd.errors import Problem, first_line
 from pyconfd.model.context import Refusal
-from pyconfd.model.outcome import Applied, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
+from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
+from pyconfd.model.plan import Reload
 from pyconfd.model.status import Phase, SourceHealth, Status
 
 Topic = Literal["outcome", "candidate", "fragments", "templates", "last_good", "other"]
@@ -103,10 +104,13 @@ class Account:
         status = self.status
         match outcome:
             case Applied(generation, plan, verified):
-                counts = _counted(status.reloads_by_reason, [reason.value for reason in plan.reasons])
+                reasons = [reason.value for reason in plan.reasons] if isinstance(plan, Reload) else []
+                counts = _counted(status.reloads_by_reason, reasons)
                 self._serving(replace(status, reloads_by_reason=counts), generation, verified=verified)
             case Unchanged(generation, verified):
                 self._serving(status, generation, verified=verified)
+            case Deferred(_, generation):
+                self._put(replace(status, generation=generation))
             case Held(hold_id, problem):
                 shown = self._shown("outcome", (problem,))
                 self._put(replace(status, phase=Phase.HELD, hold_id=hold_id, problems=shown))

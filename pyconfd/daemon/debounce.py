@@ -4,10 +4,13 @@
 class Debounce:
     """Waits for ``quiet_s`` without a change, but never longer than ``cap_s`` after the first one.
 
-    A steady stream of changes therefore delays nothing beyond the cap.
+    A steady stream of changes therefore delays nothing beyond the cap, or beyond ``interval_s`` after what was applied
+    last.
     """
 
-    def __init__(self, *, quiet_s: float, cap_s: float) -> None:
+    def __init__(self, *, quiet_s: float, cap_s: float, interval_s: float = 0.0) -> None:
+        self._interval_s = interval_s
+        self._not_before = 0.0
         self._quiet_s = quiet_s
         self._cap_s = cap_s
         self._first: float | None = None
@@ -25,16 +28,65 @@ class Debounce:
         """Give the time at which to apply, or None where nothing has changed."""
         if self._first is None:
             return None
-        return self._first if self._at_once else min(self._last + self._quiet_s, self._first + self._cap_s)
+        due_at = self._first if self._at_once else min(self._last + self._quiet_s, self._first + self._cap_s)
+        return max(due_at, self._not_before)
+
+    def applied(self, now: float) -> None:
+        """Note that something was applied that is not to be done too often."""
+        self._not_before = now + self._interval_s
+
+    def postpone(self, until: float) -> None:
+        """Let nothing be due before ``until``."""
+        self._not_before = max(self._not_before, until)
+
+    def forget(self) -> None:
+        """Begin anew: what was noted is done."""
+        self._first = None
+        self._at_once = False
 
     def take(self, now: float) -> bool:
         """Say whether it is time, and if so begin anew."""
         due_at = self.due_at()
         if due_at is None or now < due_at:
             return False
-        self._first = None
-        self._at_once = False
+        self.forget()
         return True
+
+
+class LiveClock:
+    """Decides when changes that need no reload are sent: at once, and never more than half of the time.
+
+    What comes while a send is under way is collected, and the pause after it is as long as it took.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._not_before = 0.0
+
+    def changed(self, now: float) -> None:
+        """Note a change."""
+        if self._since is None:
+            self._since = now
+
+    def due_at(self) -> float | None:
+        """Give the time at which to send, or None where nothing has changed."""
+        return None if self._since is None else max(self._since, self._not_before)
+
+    def take(self, now: float) -> bool:
+        """Say whether it is time, and if so begin anew."""
+        due_at = self.due_at()
+        if due_at is None or now < due_at:
+            return False
+        self._since = None
+        return True
+
+    def ended(self, began: float, now: float) -> None:
+        """Note a send."""
+        self._not_before = now + (now - began)
+
+    def forget(self) -> None:
+        """Begin anew: everything is being applied."""
+        self._since = None
 
 
 class Backoff:

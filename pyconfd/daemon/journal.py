@@ -4,7 +4,8 @@ import structlog
 
 from pyconfd.errors import Problem
 from pyconfd.model.context import Refusal
-from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Unchanged
+from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Unchanged
+from pyconfd.model.plan import Reload, RuntimeUpdate
 
 log = structlog.get_logger(__name__)
 
@@ -15,6 +16,7 @@ class Journal:
     def __init__(self) -> None:
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._refused: frozenset[Refusal] = frozenset()
+        self._deferred: Reload | None = None
 
     def outcome(self, outcome: Outcome, *, duration_s: float, endpoints: int, topic: str = "generation") -> None:
         """Log one canonical line for a generation, and a failure when it is not the same as before.
@@ -27,14 +29,18 @@ class Journal:
                     "generation.applied",
                     number=generation.number,
                     digest=generation.digest[:12],
-                    reasons=[reason.value for reason in plan.reasons],
+                    action="reload" if isinstance(plan, Reload) else "live",
+                    reasons=[reason.value for reason in plan.reasons] if isinstance(plan, Reload) else [],
                     changes=list(plan.details[:8]),
                     more_changes=max(0, len(plan.details) - 8),
                     verified=verified,
                     endpoints=endpoints,
-                    duration_s=round(duration_s, 3),
+                    duration_s=round(duration_s, 4),
                 )
+                self._deferred = None
                 self.problems(topic, "generation.applied", ())
+            case Deferred(plan, generation, live):
+                self._say_deferred(plan, generation, live)
             case Unchanged():
                 self.problems(topic, "generation.unchanged", ())
             case Held(_, problem):
@@ -43,6 +49,14 @@ class Journal:
                 self.problems(topic, "generation.rejected", problems, step=step.value)
             case Failed(step, problems):
                 self.problems(topic, "generation.failed", problems, step=step.value)
+
+    def _say_deferred(self, plan: Reload, generation: Generation | None, live: RuntimeUpdate | None) -> None:
+        if live is not None and generation is not None:
+            log.info("generation.changed_live", number=generation.number, changes=len(live.commands))
+        if plan != self._deferred:
+            self._deferred = plan
+            reasons = [reason.value for reason in plan.reasons]
+            log.info("reload.deferred", reasons=reasons, changes=list(plan.details[:8]), advice=list(plan.advice))
 
     def problems(self, topic: str, event: str, problems: tuple[Problem, ...], **fields: str) -> None:
         """Log the problems of ``topic`` as ``event`` if they are others than before, and that they are gone."""

@@ -32,7 +32,7 @@ class LastGood:
         last = self._balancer.last_good()
         if last is None:
             return True
-        in_place = isinstance(self._balancer.plan(last.rendering), Noop)
+        in_place = isinstance(self._balancer.look(), Noop)
         if in_place:
             self._show(())
         return in_place

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from pyconfd.daemon.account import Account
-from pyconfd.daemon.debounce import Debounce
+from pyconfd.daemon.debounce import Debounce, LiveClock
 from pyconfd.daemon.fragments import Compiled, LiveFragments
 from pyconfd.daemon.journal import Journal
 from pyconfd.daemon.last_good import LastGood
@@ -14,7 +14,8 @@ from pyconfd.daemon.ports import World
 from pyconfd.daemon.pulse import Pulse
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.retry import Retry
-from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step, Unchanged
+from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
+from pyconfd.model.plan import Reload
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
@@ -52,7 +53,8 @@ class Daemon:
         self._settings = settings
         apply = settings.apply
         self.mailbox = Mailbox()
-        self._debounce = Debounce(quiet_s=apply.quiet_s, cap_s=apply.cap_s)
+        self._debounce = Debounce(quiet_s=apply.quiet_s, cap_s=apply.cap_s, interval_s=apply.reload_interval_s)
+        self._live = LiveClock()
         self._fragments = LiveFragments(world.read_fragments, world.make_renderer, world.preset_options)
         self._journal = Journal()
         self._memo = Memo()
@@ -93,7 +95,7 @@ class Daemon:
     def wait_s(self) -> float:
         """Give the seconds until there is something to do even if nothing happens."""
         boot_ends = None if self._decided else self._boot_ends
-        times = (self._debounce.due_at(), *self._retries(), boot_ends)
+        times = (self._debounce.due_at(), self._live.due_at(), *self._retries(), boot_ends)
         first = min([self._next_tick, *(time for time in times if time is not None)])
         return max(0.0, first - self._world.clock.monotonic())
 
@@ -108,18 +110,34 @@ class Daemon:
         if posts:
             self._account.events(posts)
             self._note_change(now, at_once=not self._decided)
+            if self._decided and self._world.balancer.goes_live():
+                self._live.changed(now)
         ticked = now >= self._next_tick
         if ticked:
             self._next_tick = now + TICK_S
             self._look_around(now)
-        if self._debounce.take(now) or any(due_at is not None and now >= due_at for due_at in self._retries()):
+        if any(due_at is not None and now >= due_at for due_at in self._retries()) or self._reload_is_due(now):
+            self._live.forget()
             self._attempt(now)
+        elif self._live.take(now):
+            self._attempt(now, may_reload=False)
+            self._live.ended(now, self._world.clock.monotonic())
         if not self._decided and now >= self._boot_ends:
             self._decide_without_cluster(now)
         if ticked or self._account.changed:
             self._account.changed = False
             self._pulse.beat()
             self._world.publish(self.status())
+
+    def _reload_is_due(self, now: float) -> bool:
+        """Say whether what was noted may be applied as a whole; too many workers of the past make it wait."""
+        due_at = self._debounce.due_at()
+        if due_at is None or now < due_at:
+            return False
+        if self._decided and self._world.balancer.crowded():
+            self._debounce.postpone(now + TICK_S)
+            return False
+        return self._debounce.take(now)
 
     def _note_change(self, now: float, *, at_once: bool = False) -> None:
         self._debounce.changed(now, at_once=at_once)
@@ -159,7 +177,7 @@ class Daemon:
         else:
             self._last_good.restore(now)
 
-    def _attempt(self, now: float) -> None:
+    def _attempt(self, now: float, *, may_reload: bool = True) -> None:
         snapshot, fragments = self._world.source.snapshot(), self._fragments
         if snapshot is None or fragments.newest is None:
             # Whatever is missing tells when it comes; until then there is nothing to try again.
@@ -177,9 +195,9 @@ class Daemon:
                 self._account.nothing_pending()
             return
         if fragments.proven is None or fragments.proven is fragments.newest:
-            self._reconcile(snapshot, fragments.newest, now)
-        elif self._retry_candidate.standing(now):
-            self._reconcile(snapshot, fragments.proven, now)
+            self._reconcile(snapshot, fragments.newest, now, may_reload=may_reload)
+        elif self._retry_candidate.standing(now) or not may_reload:
+            self._reconcile(snapshot, fragments.proven, now, may_reload=may_reload)
         else:
             self._try_candidate(snapshot, fragments.newest, fragments.proven, now)
 
@@ -204,10 +222,13 @@ class Daemon:
                 return
         self._finish(done, duration_s, newest, now)
 
-    def _reconcile(self, snapshot: Snapshot, compiled: Compiled, now: float) -> None:
-        self._finish(*self._reconciled(snapshot, compiled, self._retry.standing(now)), compiled, now)
+    def _reconcile(self, snapshot: Snapshot, compiled: Compiled, now: float, *, may_reload: bool = True) -> None:
+        done, duration_s = self._reconciled(snapshot, compiled, self._retry.standing(now), may_reload=may_reload)
+        self._finish(done, duration_s, compiled, now)
 
-    def _reconciled(self, snapshot: Snapshot, compiled: Compiled, last: Attempt | None) -> tuple[Reconciled, float]:
+    def _reconciled(
+        self, snapshot: Snapshot, compiled: Compiled, last: Attempt | None, *, may_reload: bool = True
+    ) -> tuple[Reconciled, float]:
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
         done = reconcile(
@@ -222,6 +243,7 @@ class Daemon:
                 allowed=self._world.allowed_holds(),
                 last=last,
                 memo=self._memo,
+                may_reload=may_reload,
                 refused=self._retry_templates.standing(began),
                 accepted=self._world.templates.known(),
             ),
@@ -243,6 +265,13 @@ class Daemon:
         self._doubt(outcome)
         self._ask_again_for_ports(done)
         self._ask_again_for_templates(done)
+        if isinstance(outcome, Applied) and isinstance(outcome.plan, Reload):
+            self._debounce.applied(self._world.clock.monotonic())
+        if isinstance(outcome, Deferred):
+            self._account.outcome(outcome)
+            return
+        if not done.repeated:
+            self._debounce.forget()
         if isinstance(outcome, Applied | Unchanged):
             self._world.templates.keep(done.accepted)
             self._last_good.replaced()

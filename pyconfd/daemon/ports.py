@@ -8,6 +8,7 @@ from pyconfd.daemon.reconcile import Balancer
 from pyconfd.errors import Problem
 from pyconfd.model.context import AcceptedTemplate, Context, Refusal
 from pyconfd.model.outcome import Outcome
+from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import SourceHealth, Status, TargetState
@@ -52,6 +53,18 @@ class RestoringBalancer(Balancer, Protocol):
 
     def runs(self) -> bool:
         """Say whether the load balancer runs, whatever it has loaded."""
+        ...
+
+    def look(self) -> Plan:
+        """Compare disk and process with what is applied."""
+        ...
+
+    def goes_live(self) -> bool:
+        """Say whether some changes need no reload at present."""
+        ...
+
+    def crowded(self) -> bool:
+        """Say whether a reload has to wait until workers of the past have ended."""
         ...
 
     def report_progress(self, progress: Callable[[], None]) -> None:

@@ -10,8 +10,8 @@ from pyconfd.daemon import arbitration
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.model.context import AcceptedTemplate, Census, Context
 from pyconfd.model.listener import Listener
-from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
-from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
+from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.memo import Memo
@@ -39,6 +39,16 @@ class Balancer(Protocol):
         """Give the new binds that somebody else on this host, or another bind of the rendering, has; and who it is."""
         ...
 
+    def change(
+        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, census: Census, now: float
+    ) -> Applied | Reload:
+        """Change what runs; where that did not work as it should, give the reload that it takes instead."""
+        ...
+
+    def defer(self, plan: Reload, *, now: float) -> Deferred:
+        """Let a reload wait, and do what needs none at once."""
+        ...
+
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
         """Check and make it serve; raises RejectedInput or ApplyError after it put the former state back."""
         ...
@@ -62,6 +72,7 @@ class Inputs:
 
     ``last`` is a failure that it is too early to repeat; ``refused`` is one after which templates of the cluster were
     replaced. ``accepted`` are those that came to serve last, by name. ``memo`` is that of the former translations.
+    Where it is too early for a reload (``may_reload``), only what needs none is done.
     """
 
     snapshot: Snapshot
@@ -74,6 +85,7 @@ class Inputs:
     allowed: frozenset[str] = frozenset()
     last: Attempt | None = None
     memo: Memo | None = None
+    may_reload: bool = True
     refused: Attempt | None = None
     accepted: Mapping[str, AcceptedTemplate] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -132,7 +144,8 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
         context, rendered, contested = settled.context, settled.rendered, settled.contested
         rendering = rendered.rendering
         differs = last is None or not last.gives(rendering)
-        if inputs.last and _stands(inputs.last, rendering, differs=differs):
+        waits = inputs.last if inputs.last and differs and isinstance(inputs.last.outcome, Failed) else None
+        if inputs.last and (inputs.last.is_about(rendering) or (waits and serving is None)):
             return _done(inputs.last.outcome, rendered, context, repeated=True, contested=contested)
         if serving and differs and inputs.guarded:
             held = guard.judge(serving.census, context.census, digest=lambda: rendering.digest, allowed=inputs.allowed)
@@ -147,8 +160,19 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     outcome = (
         known.outcome
         if known
-        else serve(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
+        else serve(
+            rendered.rendering,
+            serving,
+            balancer,
+            curdate=curdate,
+            census=context.census,
+            now=inputs.now,
+            may_reload=inputs.may_reload and waits is None,
+        )
     )
+    if waits and isinstance(outcome, Deferred):
+        # What could not be made to serve may be anything's fault, and trying costs a reload.
+        return _done(waits.outcome, rendered, context, repeated=True, contested=contested)
     done = replace(_done(outcome, rendered, context, contested=contested), rendering=rendering)
     return _without_blamed(done, fallback, serving, balancer, inputs) or done
 
@@ -198,31 +222,37 @@ def _done(
     return Reconciled(outcome, context, rendered.rendering, repeated, contested, taken)
 
 
-def _stands(last: Attempt, rendering: Rendering, *, differs: bool) -> bool:
-    """Say whether a failure that is too early to repeat also answers for this rendering.
-
-    A rejection is about one rendering. What could not be made to serve may be anything's fault, and trying costs a
-    reload: so no other rendering is tried either, unless it is the one that serves.
-    """
-    if differs and isinstance(last.outcome, Failed):
-        return True
-    return last.is_about(rendering)
-
-
 def serve(
-    rendering: Rendering, serving: Generation | None, balancer: Balancer, *, curdate: str, census: Census, now: float
+    rendering: Rendering,
+    serving: Generation | None,
+    balancer: Balancer,
+    *,
+    curdate: str,
+    census: Census,
+    now: float,
+    may_reload: bool = True,
 ) -> Outcome:
     """Apply what differs; an error means that what served before serves still."""
     try:
         plan = balancer.plan(rendering)
         if serving and isinstance(plan, Noop):
             return Unchanged(serving, plan.verified)
-        if isinstance(plan, Noop):
-            plan = Reload((ReloadReason.FIRST_CONFIGURATION,))
-        return balancer.apply(rendering, plan, curdate=curdate, census=census, now=now)
+        if isinstance(plan, RuntimeUpdate):
+            done = balancer.change(rendering, plan, curdate=curdate, census=census, now=now)
+            if isinstance(done, Applied):
+                return done
+            plan = done
+        wanted = Reload((ReloadReason.FIRST_CONFIGURATION,)) if isinstance(plan, Noop) else plan
+        if serving and not may_reload:
+            return balancer.defer(wanted, now=now)
+        return balancer.apply(rendering, wanted, curdate=curdate, census=census, now=now)
     except RejectedInput as error:
         return Rejected(Step(error.step or Step.CHECK), error.problems)
-    except ApplyError as error:
+    except (ApplyError, TransientError) as error:
+        return _failed(error)
+
+
+def _failed(error: ApplyError | TransientError) -> Failed:
+    if isinstance(error, ApplyError):
         return Failed(Step(error.step), error.problems, error.disruptive)
-    except TransientError as error:
-        return Failed(Step.CHECK, error.problems)
+    return Failed(Step.CHECK, error.problems)

@@ -22,6 +22,7 @@ from pyconfd.etcd.publication import (
     read_pointer,
     write_pointer,
 )
+from pyconfd.model.balancing import TakesAll
 from pyconfd.model.context import Census
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Step, Stored, Unchanged
@@ -36,7 +37,7 @@ MAX_HISTORY = 200
 _DELETIONS = 100
 
 
-class EtcdBalancer:
+class EtcdBalancer(TakesAll):
     """The producer's side.
 
     ``check`` judges a rendering as HAProxy would (raises RejectedInput or TransientError). ``files_dir`` is where the
@@ -152,7 +153,7 @@ class EtcdBalancer:
         if last is None:
             return None
         plan = self.plan(last.rendering)
-        if isinstance(plan, Noop):
+        if not isinstance(plan, Reload):
             return Unchanged(last.generation)
         generation = last.generation
         return self.apply(last.rendering, plan, curdate=generation.curdate, census=generation.census, now=now)

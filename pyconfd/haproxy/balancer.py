@@ -1,35 +1,33 @@
-"""From a Rendering to a verified running HAProxy, and back again if it does not get there.
+"""One HAProxy: changed while it runs where that can be, by a reload where it cannot; and the history of both.
 
-The transaction: check, judge the new binds, write everything beside its place, rename certificates, maps and
-configuration, reload, see the new worker run that very text, record. Whatever fails on the way, the former files are
-back and the former text serves.
+A change that goes live is in the process before it is in the file. The file follows at once in a thread of its own
+(:mod:`pyconfd.haproxy.following`), and every reload installs what is newest, so no reload brings back what was. What
+the process does not confirm makes it *suspect*: then the next step is a reload.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
-from pyconfd.haproxy import binds, diff, host
+from pyconfd.haproxy import diff
 from pyconfd.haproxy import unit as systemd
-from pyconfd.haproxy.check import check
-from pyconfd.haproxy.generations import GenerationStore, PreparedGeneration
-from pyconfd.haproxy.layout import Layout
-from pyconfd.haproxy.marker import digest_in, mark
-from pyconfd.haproxy.observation import NotRunning, Observation, Running, RunningState
+from pyconfd.haproxy.compare import Comparison
+from pyconfd.haproxy.following import FollowingFile
+from pyconfd.haproxy.generations import GenerationStore
+from pyconfd.haproxy.observation import NotRunning, Observation, Running
 from pyconfd.haproxy.process import HaproxyProcess
-from pyconfd.haproxy.sections import Bind
-from pyconfd.haproxy.sections import binds as binds_of
+from pyconfd.haproxy.runtime import NotLive, Runtime
+from pyconfd.haproxy.sections import stats_sockets
+from pyconfd.haproxy.transaction import Known, Transaction
 from pyconfd.model.context import Census
-from pyconfd.model.host import HostFacts
 from pyconfd.model.listener import Listener
-from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
-from pyconfd.model.plan import Noop, Plan, Reload
+from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import OutputFile, Rendering
 from pyconfd.settings import ApplySettings, HaproxySettings
-from pyconfd.system.files import Installation, remove_stale
+from pyconfd.system.files import remove_stale
 from pyconfd.system.lock import StateLock
 
 log = structlog.get_logger(__name__)
@@ -50,14 +48,24 @@ class Balancer:
         unit: systemd.UnitFacts | None = None,
     ) -> None:
         self._settings = settings
+        self._apply_settings = apply
         self._unit = systemd.gather(settings.unit) if unit is None else unit
-        self._layout = Layout(settings, self._unit)
         self._progress: Callable[[], None] = _nobody
         self._process = HaproxyProcess(settings, self._unit, self._progressed)
         self._store = GenerationStore(state_dir, apply.keep_generations)
+        self._transaction = Transaction(settings, self._unit, self._process, self._store)
+        self._runtime = Runtime(progress=self._progressed)
+        self._comparison = Comparison()
+        self._file = FollowingFile(self._follow)
         self._lock = StateLock(state_dir)
         self._state_dir = state_dir
         self._last_good: Stored | None = None
+        self._written: Rendering | None = None
+        self._loaded: frozenset[str] = frozenset()
+        self._trusted = False
+        self._suspect = ""
+        self._planned: tuple[Rendering, Stored | None, Plan] | None = None
+        self.old_workers = 0
 
     def startup(self) -> tuple[Problem, ...]:
         """Take the lock, remove what a killed pyconfd left behind, and give what would prevent an apply.
@@ -66,7 +74,7 @@ class Balancer:
             TransientError: another pyconfd uses the state directory, or it cannot be written.
         """
         self._lock.acquire()
-        remove_stale([*self._layout.directories(), self._state_dir])
+        remove_stale([*self._transaction.layout.directories(), self._state_dir])
         self._store.clean()
         return self.problems()
 
@@ -78,53 +86,112 @@ class Balancer:
         self._progress()
 
     def close(self) -> None:
-        """Give the lock back; HAProxy goes on."""
+        """Let the file get level, give the lock back; HAProxy goes on."""
+        self._file.close()
+        self._runtime.close()
         self._lock.release()
 
     def problems(self) -> tuple[Problem, ...]:
         """Give what is wrong with the set-up itself, whatever is rendered; empty on a good machine."""
         return (
             *systemd.problems(self._settings, self._unit),
-            *self._layout.problems(),
+            *self._transaction.layout.problems(),
             *self._process.problems(),
         )
+
+    def standing_problems(self) -> tuple[Problem, ...]:
+        """Give what is wrong at present though it serves: the file cannot follow, or nothing can go live."""
+        found = list(self._file.problems())
+        if self._trusted and not self._runtime.abilities.runtime:
+            message = f"every change needs a reload: {self._runtime.abilities.why}"
+            found.append(Problem("haproxy", message, "see docs/live.md"))
+        return tuple(found)
 
     def last_good(self) -> Stored | None:
         """Give the newest generation, with its rendering, or None before the first."""
         if self._last_good is None:
             self._last_good = self._store.last_good()
+            if self._last_good is not None and self._last_good.generation.loaded:
+                self._loaded = frozenset({self._last_good.generation.loaded})
         return self._last_good
 
     def history(self) -> tuple[Generation, ...]:
         """Give the generations on disk, newest first."""
         return self._store.history()
 
+    @property
+    def file_behind(self) -> bool:
+        """Whether the process was changed and the file does not say so yet."""
+        return self._file.behind
+
     def observe(self, files: Sequence[OutputFile] = ()) -> Observation:
         """Look at what is installed and what runs; ``files`` are those whose content matters."""
-        content = self._layout.read(self._settings.conf)
-        text = None if content is None else content.decode(errors="replace")
+        observed = self._transaction.observe(self._known(), files)
+        if isinstance(observed.running, Running):
+            self.old_workers = observed.running.old_workers
+        return observed
+
+    def _known(self) -> Known:
         last = self.last_good()
-        texts = [known for known in (text, last.rendering.text if last else None) if known]
-        wanted = {file.path: file for file in (*files, *(last.rendering.files if last else ()))}
-        return Observation(text, self._process.observe(texts), self._layout.file_digests(wanted.values()))
+        return Known(last.rendering if last else None, self._written, self._loaded)
 
     def runs(self) -> bool:
         """Say whether HAProxy runs, whatever it has loaded."""
         return not isinstance(self.observe().running, NotRunning)
 
     def plan(self, rendering: Rendering) -> Plan:
-        """Give what has to be done to make ``rendering`` serve."""
+        """Give what has to be done to make ``rendering`` serve.
+
+        Once a look has shown that disk and process are level with what is applied, that is trusted until the next
+        :meth:`look`: each change of the process asks it anyway who it is.
+        """
         last = self.last_good()
-        found = diff.plan(rendering, last.rendering if last else None, self.observe(rendering.files))
-        if last is not None and isinstance(found, Noop) and last.gives(rendering):
+        if self._planned is not None and self._planned[0] is rendering and self._planned[1] is last and self._trusted:
+            return self._planned[2]
+        observed = None if self._trusted and last is not None else self._look(rendering.files)
+        applied = last.rendering if last else None
+        found = diff.plan(rendering, applied, observed, comparison=self._comparison, abilities=self._runtime.abilities)
+        if self._suspect and last is not None and not isinstance(found, Reload):
+            found = Reload((ReloadReason.NOT_LIVE,), (self._suspect,))
+        self._planned = rendering, last, found
+        if last is not None and isinstance(found, Noop):
             # The same text, but in the blocks that the next rendering will be compared with.
-            self._last_good = Stored(last.generation, rendering)
+            self._last_good = Stored(last.generation, rendering) if last.gives(rendering) else last
         return found
+
+    def look(self) -> Plan:
+        """Compare disk and process with what is applied; what is written at this moment is not looked at."""
+        last = self.last_good()
+        if last is None or not self._file.lock.acquire(blocking=False):
+            return Noop()
+        try:
+            observed = self._look(())
+            found = diff.plan(last.rendering, last.rendering, observed, comparison=self._comparison)
+        finally:
+            self._file.lock.release()
+        self._trusted = isinstance(found, Noop)
+        if self._trusted:
+            self._runtime.reap(self._apply_settings.drain_limit_s)
+            self._file.retry()
+        return found
+
+    def _look(self, files: Sequence[OutputFile]) -> Observation:
+        observed = self.observe(files)
+        last = self.last_good()
+        text = observed.installed_text or (last.rendering.text if last else "")
+        if isinstance(observed.running, NotRunning):
+            self._runtime.close()
+        else:
+            self._runtime.connect(
+                dict.fromkeys(path for path in (self._settings.runtime_socket, *stats_sockets(text)) if path)
+            )
+        return observed
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Give the new binds of ``rendering`` that somebody else has already, and who that is."""
-        wanted, held = binds_of(rendering.text), self._held_binds(self.observe(rendering.files))
-        return binds.contested(wanted, held, self._host_facts(wanted, held))
+        if self._trusted and isinstance(self.plan(rendering), Noop | RuntimeUpdate):
+            return {}  # what goes live binds nothing
+        return self._transaction.contested(rendering, self._known())
 
     def check(self, rendering: Rendering) -> None:
         """Let HAProxy judge ``rendering``; nothing is installed.
@@ -133,28 +200,106 @@ class Balancer:
             RejectedInput: it cannot be used; the problems name fragments and lines.
             TransientError: the check could not be run.
         """
-        check(rendering, settings=self._settings, unit=self._unit, progress=self._progressed)
+        self._transaction.check(rendering, self._progressed)
+
+    def goes_live(self) -> bool:
+        """Say whether some changes need no reload at present."""
+        return self._runtime.abilities.runtime and not self._suspect
+
+    def crowded(self) -> bool:
+        """Say whether a reload has to wait until workers of the past have ended."""
+        if self.old_workers < self._settings.max_old_workers:
+            return False
+        self.observe()
+        return self.old_workers >= self._settings.max_old_workers
+
+    def change(
+        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, now: float, census: Census | None = None
+    ) -> Applied | Reload:
+        """Change what runs, and let the file follow; ``now`` is seconds since the epoch.
+
+        A change that did not go live as it should gives the reload that it takes instead.
+        """
+        return self._go_live(rendering, plan, Generation(self._next_number(), "", now, curdate, (), census or Census()))
 
     def apply(
         self, rendering: Rendering, plan: Reload, *, curdate: str, now: float, census: Census | None = None
     ) -> Applied:
-        """Make ``rendering`` serve, as one transaction; ``now`` is seconds since the epoch.
+        """Make ``rendering`` serve by a reload; ``now`` is seconds since the epoch.
 
         Raises:
             RejectedInput: the check or the judgement of its binds turned it away; nothing was changed.
             ApplyError: it could not be made to serve; the former files are back, the former text serves.
         """
-        generation = Generation(
-            number=self._store.next_number(),
-            digest=rendering.digest,
-            applied_at=now,
-            curdate=curdate,
-            reasons=tuple(reason.value for reason in plan.reasons),
-            census=census or Census(),
-        )
-        verified = self._keeping_rejected(rendering, generation)
+        reasons, digest = tuple(reason.value for reason in plan.reasons), rendering.digest
+        generation = Generation(self._next_number(), digest, now, curdate, reasons, census or Census(), digest)
+        verified = self._reload(rendering, generation)
         self._last_good = Stored(generation, rendering)
         return Applied(generation, plan, verified)
+
+    def defer(self, plan: Reload, *, now: float) -> Deferred:
+        """Let a reload wait, and do what needs none at once."""
+        last = self.last_good()
+        if last is None or plan.live is None or self._suspect:
+            return Deferred(plan, last.generation if last else None)
+        partial = self._comparison.partial(last.rendering)
+        generation = replace(last.generation, number=self._next_number(), applied_at=now, reasons=())
+        done = self._go_live(partial, plan.live, generation)
+        if isinstance(done, Reload):
+            return Deferred(done, last.generation)
+        return Deferred(plan, done.generation, plan.live)
+
+    def _next_number(self) -> int:
+        last = self.last_good()
+        return max(self._store.next_number(), last.generation.number + 1 if last else 1)
+
+    def _go_live(self, rendering: Rendering, plan: RuntimeUpdate, generation: Generation) -> Applied | Reload:
+        try:
+            self._runtime.execute(plan.commands)
+        except NotLive as error:
+            self._suspect, self._trusted = str(error), False
+            log.warning("live_change.failed", problem=str(error), commands=len(plan.commands))
+            return Reload((ReloadReason.NOT_LIVE,), (self._suspect, *plan.details))
+        last = self.last_good()
+        if self._written is None and last is not None:
+            self._written = last.rendering
+        if not self._loaded and last is not None:
+            self._loaded = frozenset({last.generation.digest or last.rendering.digest})
+        stored = Stored(replace(generation, loaded=min(self._loaded, default="")), rendering)
+        self._last_good = stored
+        self._file.follow(stored)
+        return Applied(stored.generation, plan, verified=True)
+
+    def _follow(self, stored: Stored) -> None:
+        """Bring the file level; in the thread of the file."""
+        generation = replace(stored.generation, digest=stored.rendering.digest)
+        self._transaction.follow(stored.rendering, generation)
+        self._written = stored.rendering
+
+    def _reload(self, rendering: Rendering, generation: Generation | None) -> bool:
+        try:
+            with self._file.lock:
+                self._take_lock()
+                verified = self._transaction.reload(rendering, generation, self._known(), self._progressed)
+                self._file.level()
+        except (RejectedInput, ApplyError) as error:
+            self._trusted = False
+            kept = self._store.reject(rendering, f"{error.step}: {error}")
+            log.debug("candidate.kept", path=kept, step=error.step)
+            last = self.last_good()
+            if self._file.behind and last is not None:
+                self._file.follow(last)
+            raise
+        self._written, self._loaded = None, frozenset({rendering.digest})
+        self._suspect, self._trusted = "", False
+        self._runtime.forget()
+        return verified
+
+    def _take_lock(self) -> None:
+        try:
+            self._lock.acquire()
+        except TransientError as error:
+            raise ApplyError(Step.INSTALL, *error.problems) from error
 
     def restore_last_good(self, now: float) -> Outcome | None:
         """Serve the last good generation where no rendering can be had; None where there is none yet.
@@ -164,11 +309,12 @@ class Balancer:
         last = self.last_good()
         if last is None:
             return None
+        self._trusted = False
         plan = self.plan(last.rendering)
         if isinstance(plan, Noop):
             return Unchanged(last.generation, plan.verified)
         try:
-            verified = self._keeping_rejected(last.rendering, None)
+            verified = self._reload(last.rendering, None)
         except RejectedInput as error:
             return Rejected(Step(error.step), error.problems)
         except ApplyError as error:
@@ -176,124 +322,6 @@ class Balancer:
         log.info("generation.restored", number=last.generation.number, at=now, verified=verified)
         return Applied(last.generation, plan, verified)
 
-    def _keeping_rejected(self, rendering: Rendering, generation: Generation | None) -> bool:
-        try:
-            with _as_apply_error(Step.INSTALL):
-                self._lock.acquire()
-            return self._transact(rendering, generation)
-        except (RejectedInput, ApplyError) as error:
-            kept = self._store.reject(rendering, f"{error.step}: {error}")
-            log.debug("candidate.kept", path=kept, step=error.step)
-            raise
-
-    def _transact(self, rendering: Rendering, generation: Generation | None) -> bool:
-        with _as_apply_error(Step.CHECK):
-            self.check(rendering)
-        before = self.observe(rendering.files)
-        self._judge_binds(rendering, before)
-        declared_before = self._store.declared_paths()
-        prepared: PreparedGeneration | None = None
-        if generation is not None:
-            with _as_apply_error(Step.RECORD):
-                prepared = self._store.prepare(rendering, generation)
-        changed = self._layout.changed_files(rendering)
-        installation = Installation(changed)
-        try:
-            with _as_apply_error(Step.INSTALL):
-                self._layout.make_directories(rendering)
-                installation.stage()
-                installation.install()
-            # With the history lost, HAProxy may run this very text all the same: then it is only recorded.
-            verified = self.last_good() is None and not changed and _runs(before, rendering)
-            if not verified:
-                verified = self._process.reload(rendering.digest, _texts(rendering, before), before.running)
-            if prepared is not None:
-                with _as_apply_error(Step.RECORD):
-                    self._store.commit(prepared)
-        except ApplyError as error:
-            if prepared is not None:
-                self._store.discard(prepared)
-            problems = (*error.problems, *self._undo(rendering, installation, before))
-            raise ApplyError(error.step, *problems, disruptive=error.disruptive) from error
-        installation.finish()
-        self._layout.prune(declared_before, rendering)
-        return verified
-
-    def _judge_binds(self, rendering: Rendering, before: Observation) -> None:
-        wanted, held = binds_of(rendering.text), self._held_binds(before)
-        problems = binds.judge(
-            wanted,
-            held,
-            self._host_facts(wanted, held),
-            place_of=rendering.place_of,
-            may_bind_low_ports=self._may_bind_low_ports(before.running),
-        )
-        if problems:
-            raise RejectedInput(*problems, step=Step.BINDS)
-
-    def _host_facts(self, wanted: Sequence[Bind], held: Sequence[Bind]) -> HostFacts:
-        addresses, ports = binds.addresses_and_ports(wanted, held)
-        return host.gather(ports=ports, probe=addresses, ignore_pids=self._process.pids()) if ports else HostFacts()
-
-    def _held_binds(self, before: Observation) -> tuple[Bind, ...]:
-        """Give the binds that a reload inherits; where it is not known which text runs, those of all that may."""
-        if isinstance(before.running, NotRunning):
-            return ()
-        last = self.last_good()
-        known = {digest_in(text): text for text in [before.installed_text] if text}
-        if last is not None:
-            known.setdefault(last.rendering.digest, last.rendering.text)
-        if isinstance(before.running, Running) and before.running.digest in known and before.running.digest:
-            return binds_of(known[before.running.digest])
-        for path in self._unit.configurations:
-            if Path(path) != Path(self._settings.conf) and (content := self._layout.read(path)):
-                known[path] = content.decode(errors="replace")
-        return tuple(bind for text in known.values() for bind in binds_of(text))
-
-    def _may_bind_low_ports(self, running: RunningState) -> bool:
-        if isinstance(running, Running) and running.master_pid:
-            answer = host.may_bind_low_ports(running.master_pid)
-            if answer is not None:
-                return answer
-        return self._unit.low_ports
-
-    def _undo(self, rendering: Rendering, installation: Installation, before: Observation) -> tuple[Problem, ...]:
-        """Put the former files back, and the former text if the process lost it; give what went wrong with that."""
-        running = self._process.observe(_texts(rendering, before))
-        if before.installed_text is None and isinstance(before.running, NotRunning) and isinstance(running, NotRunning):
-            # The very first file, and nothing serves: it stays, so that haproxy can be started with it.
-            installation.finish()
-            return ()
-        problems = installation.roll_back()
-        if before.installed_text is None or isinstance(before.running, NotRunning):
-            return problems
-        former = digest_in(before.installed_text)
-        expected = before.running.digest if isinstance(before.running, Running) else former
-        lost = isinstance(running, NotRunning) or (isinstance(running, Running) and running.digest != expected)
-        if lost:
-            try:
-                self._process.reload(former, [before.installed_text], running)
-            except ApplyError as error:
-                return (*problems, *error.problems)
-        return problems
-
-
-def _runs(before: Observation, rendering: Rendering) -> bool:
-    return isinstance(before.running, Running) and before.running.digest == rendering.digest
-
 
 def _nobody() -> None:
     """Stand in before :meth:`Balancer.report_progress`."""
-
-
-def _texts(rendering: Rendering, before: Observation) -> list[str]:
-    """Give the texts in whose ``stats socket`` lines a worker may be found, the newest first."""
-    return [mark(rendering.text, rendering.digest), *([before.installed_text] if before.installed_text else [])]
-
-
-@contextmanager
-def _as_apply_error(step: Step) -> Iterator[None]:
-    try:
-        yield
-    except TransientError as error:
-        raise ApplyError(step, *error.problems) from error

@@ -37,8 +37,11 @@ def check(
     settings: HaproxySettings,
     unit: UnitFacts,
     progress: Callable[[], None] = lambda: None,
+    same_shape: bool = False,
 ) -> None:
     """Let HAProxy judge the rendering; nothing that is installed is touched.
+
+    ``same_shape`` where it differs from a checked one by servers and entries alone: then only HAProxy is asked.
 
     A copy is checked in which the declared files, and only those, are read from beside it, since they are not
     installed yet. A certificate whose content is not known ("") is read from where it is.
@@ -47,11 +50,8 @@ def check(
         RejectedInput: HAProxy refuses it; each problem names fragment and line where HAProxy names a line.
         TransientError: the check could not be run, or did not end in time.
     """
-    if not has_listener(rendering.text):
-        raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
-    removed = find_removed(rendering)
-    if removed:
-        raise RejectedInput(*removed, step=Step.CHECK)
+    if not same_shape:
+        _judge_shape(rendering)
     user = check_user(settings, unit)
     with _staged_copy(rendering, settings.conf, user) as (path, true_paths):
         argv = [*_command(settings, unit), path]
@@ -67,6 +67,14 @@ def check(
         for staged, true in true_paths.items():
             output = output.replace(staged, true)
     _judge(result, output, rendering, argv, settings)
+
+
+def _judge_shape(rendering: Rendering) -> None:
+    if not has_listener(rendering.text):
+        raise RejectedInput(_NO_LISTENER, step=Step.CHECK)
+    removed = find_removed(rendering)
+    if removed:
+        raise RejectedInput(*removed, step=Step.CHECK)
 
 
 def haproxy_version(binary: str) -> str:

@@ -6,7 +6,7 @@ piece cannot be judged by itself, both texts are cut into sections and those tha
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import compress, count
+from itertools import compress
 from operator import is_not
 
 from pyconfd.haproxy import live
@@ -84,7 +84,8 @@ class Comparison:
 
     def _index_of(self, applied: Rendering) -> Index:
         index, self._next, known = self._index, None, self._next
-        if index is not None and (self._applied is applied or (self._applied is not None and self._applied.same_as(applied))):
+        same = self._applied is not None and self._applied.same_as(applied)
+        if index is not None and same:
             pass
         elif known is not None and known[0] is applied and isinstance(known[1], Index):
             index = known[1]
@@ -160,9 +161,8 @@ def _changed_pieces(applied: Rendering, desired: Rendering) -> list[tuple[str, s
             continue
         if was.fragment != now.fragment or len(was.blocks) != len(now.blocks):
             return None
-        for place in compress(count(), map(is_not, was.blocks, now.blocks)):
-            if was.blocks[place] != now.blocks[place]:
-                pairs.append((was.blocks[place], now.blocks[place]))
+        others = compress(zip(was.blocks, now.blocks, strict=True), map(is_not, was.blocks, now.blocks))
+        pairs.extend(pair for pair in others if pair[0] != pair[1])
     return pairs
 
 

@@ -15,6 +15,7 @@ from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Rendering
 
 MAX_DETAILS = 50
+_NOT_RUNNING = "haproxy is not running"
 
 
 def plan(
@@ -31,7 +32,11 @@ def plan(
     before; ``abilities`` None stands for a process that cannot be changed.
     """
     if applied is None:
-        return Reload((ReloadReason.FIRST_CONFIGURATION,), ("the first configuration",))
+        reasons, details = [ReloadReason.FIRST_CONFIGURATION], ["the first configuration"]
+        if observed is not None and isinstance(observed.running, NotRunning):
+            reasons.append(ReloadReason.PROCESS_BEHIND)
+            details.append(_NOT_RUNNING)
+        return Reload(tuple(reasons), tuple(details))
     can = abilities or Abilities()
     beside = [] if observed is None else [*_drift(applied, observed), *_behind(desired, applied, observed)]
     difference = (comparison or Comparison()).compare(applied, desired, can)
@@ -80,7 +85,7 @@ def _behind(desired: Rendering, applied: Rendering, observed: Observation) -> It
     """Compare the process; that it runs what was applied is no surprise when something else is desired."""
     reason = ReloadReason.PROCESS_BEHIND
     if isinstance(observed.running, NotRunning):
-        yield Obstacle(reason, "haproxy is not running")
+        yield Obstacle(reason, _NOT_RUNNING)
     elif isinstance(observed.running, Running):
         digest = observed.running.digest
         if digest is None:

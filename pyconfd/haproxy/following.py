@@ -12,12 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import structlog
 
 from pyconfd.errors import Problem, PyconfdError
-from pyconfd.model.outcome import Generation, Stored
+from pyconfd.model.outcome import Stored
 
 log = structlog.get_logger(__name__)
 
-Write = Callable[[Stored], Generation]
-"""Check and install a rendering and record its generation; gives that with its digest. Raises any of the error tree."""
+Write = Callable[[Stored], None]
+"""Checks and installs a rendering and records its generation. Raises any of the error tree."""
 
 
 class FollowingFile:
@@ -62,6 +62,13 @@ class FollowingFile:
         if work is not None and work.done():
             work.result()
         return problems
+
+    def retry(self) -> None:
+        """Try again what could not be written."""
+        with self._state:
+            stored = self._behind if self._work is None else None
+        if stored is not None:
+            self.follow(stored)
 
     def settle(self) -> None:
         """Wait until nothing is left to write."""

@@ -225,6 +225,7 @@ def _read(path: Path) -> Stored:
         curdate=str(raw["curdate"]),
         reasons=tuple(raw["reasons"]),
         census=Census(int(raw["census"]["claimed"]), int(raw["census"]["total"])),
+        loaded=str(raw.get("loaded", "")),
     )
     if position != len(text):
         raise ValueError("its pieces do not add up to its text")

@@ -11,6 +11,8 @@ from pyconfd.haproxy.sections import Line, parse
 
 _MARKER = re.compile(r'(?:^|["\s])pyconfd:([0-9a-f]{64})"?$')
 """``show info`` puts a value with a quote in it between quotes."""
+_DESCRIPTION = re.compile(r"^[ \t]*[\"'\\]*description\b", re.MULTILINE)
+_TAIL = re.compile(r"\nglobal\n    description [^\n]*pyconfd:([0-9a-f]{64})\"?\n\Z")
 _HEAD = "\n# Added by pyconfd: `show info` of a worker that runs this text names it.\nglobal\n    description "
 
 
@@ -29,6 +31,8 @@ def digest_of(description: str) -> str | None:
 
 def _description(text: str) -> tuple[str, ...]:
     last: Line | None = None
+    if _DESCRIPTION.search(text) is None:  # sparing the whole text its parsing
+        return ()
     for section in parse(text):
         if section.keyword == "global":
             for line in section.lines:
@@ -46,4 +50,6 @@ def _quoted(word: str) -> str:
 
 def digest_in(text: str) -> str | None:
     """Give the digest of the marker in an installed ``text``, or None where it has none."""
+    if found := _TAIL.search(text, max(0, len(text) - 1000)):  # as pyconfd writes it
+        return found[1]
     return digest_of(" ".join(_description(text)))

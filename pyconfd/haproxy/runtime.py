@@ -61,6 +61,13 @@ class Runtime:
         if self._socket is not None:
             self._socket.close()
 
+    def forget(self) -> None:
+        """Take it that another worker serves now, which has what it loaded and nothing else."""
+        self.close()
+        self.pid = 0
+        self.leaving.clear()
+        self._leaving_backends.clear()
+
     def connect(self, paths: Iterable[str]) -> Abilities:
         """Find a socket among ``paths`` that may change the process, and ask what this HAProxy can do."""
         why = "add `stats socket PATH mode 660 level admin` to the global section: then most changes need no reload"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pyconfd.errors import Problem
 from pyconfd.model.context import Census
-from pyconfd.model.plan import Reload
+from pyconfd.model.plan import Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Rendering
 
 
@@ -29,7 +29,9 @@ class Step(StrEnum):
 class Generation:
     """A rendering that was checked and applied.
 
-    ``applied_at`` is seconds since the epoch; ``census`` is what the guard compares the next change with.
+    ``applied_at`` is seconds since the epoch; ``census`` is what the guard compares the next change with. ``digest`` is
+    "" while the file has not followed a change that went live; ``loaded`` is the digest that the worker shows, which
+    is that of the text it began with.
     """
 
     number: int
@@ -38,6 +40,7 @@ class Generation:
     curdate: str = ""
     reasons: tuple[str, ...] = ()
     census: Census = field(default_factory=Census)
+    loaded: str = ""
 
 
 class Stored(NamedTuple):
@@ -68,8 +71,20 @@ class Applied:
     """A new generation serves. ``verified`` is False where no socket could be asked which text the worker runs."""
 
     generation: Generation
-    plan: Reload
+    plan: Reload | RuntimeUpdate
     verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A change waits for a reload whose time has not come; ``live`` is the part of it that serves already.
+
+    ``generation`` is what serves, None where nothing does.
+    """
+
+    plan: Reload
+    generation: Generation | None
+    live: RuntimeUpdate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +115,4 @@ class Failed:
     disruptive: bool = False
 
 
-Outcome = Unchanged | Applied | Held | Rejected | Failed
+Outcome = Unchanged | Applied | Deferred | Held | Rejected | Failed

@@ -293,6 +293,13 @@ class HaproxySettings:
     master_socket: Annotated[str, Setting("socket of haproxy's master process", _FILE, empty="none")] = (
         "/run/haproxy-master.sock"
     )
+    runtime_socket: Annotated[
+        str,
+        Setting("socket that changes a running haproxy", _FILE, empty="the stats socket that the configuration opens"),
+    ] = ""
+    max_old_workers: Annotated[
+        int, Setting("workers of the past that may still end their sessions; at the bound reloads wait", Count(1, 1000))
+    ] = 10
     pid_file: Annotated[str, Setting("file with the number of haproxy's process", _FILE, empty="none")] = (
         "/run/haproxy.pid"
     )
@@ -304,9 +311,22 @@ class ApplySettings:
     """``[apply]``: when changes are applied and what is kept."""
 
     quiet_s: Annotated[
-        float, Setting("a change is applied when nothing more came for so long", Seconds(above=False))
+        float,
+        Setting(
+            "a change that needs a reload is applied when nothing more came for so long; others are at once",
+            Seconds(above=False),
+        ),
     ] = 0.2
-    cap_s: Annotated[float, Setting("a change is applied after so long at the latest", Seconds(above=False))] = 2.0
+    cap_s: Annotated[
+        float, Setting("a change that needs a reload is applied after so long at the latest", Seconds(above=False))
+    ] = 2.0
+    reload_interval_s: Annotated[
+        float,
+        Setting("least time between two reloads; what needs one waits and is merged", Seconds(above=False)),
+    ] = 2.0
+    drain_limit_s: Annotated[
+        float, Setting("longest time that sessions of a removed server may go on", Seconds(above=False))
+    ] = 600.0
     retry_min_s: Annotated[float, Setting("first pause before a failed change is tried again", _WAIT)] = 1.0
     retry_max_s: Annotated[float, Setting("longest pause between tries", _WAIT)] = 60.0
     boot_wait_s: Annotated[

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from pyconfd.errors import Problem
+from pyconfd.model.balancing import TakesAll
 from pyconfd.model.context import Census
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Stored
@@ -14,7 +15,7 @@ from pyconfd.targets.memory import Applied as TargetApplied
 _NOTHING = Rendering(())
 
 
-class NoBalancer:
+class NoBalancer(TakesAll):
     """``applied`` gives what each target was last told; the guard compares with the largest number of endpoints."""
 
     def __init__(self, state_dir: str, applied: Callable[[], tuple[TargetApplied | None, ...]]) -> None:

@@ -11,6 +11,7 @@ from pyconfd.haproxy import diff
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import NotRunning, Observation, Running
 from pyconfd.haproxy.sections import binds
+from pyconfd.model.balancing import TakesAll
 from pyconfd.model.context import Census, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
@@ -100,7 +101,7 @@ class FakeNotifier:
         return [line for line in self.said if line.startswith("READY")]
 
 
-class FakeBalancer:
+class FakeBalancer(TakesAll):
     """A HAProxy in memory. ``broken`` makes every attempt to serve fail; a text with ``blance`` is not accepted.
 
     ``disk`` outlives it, as the history and the installed file do.

@@ -30,7 +30,7 @@ def test_a_generation_is_one_line_with_the_first_changes() -> None:
     (line,) = logs
     assert line["event"] == "generation.applied"
     assert (line["number"], line["reasons"], line["endpoints"]) == (7, ["servers_changed"], 3)
-    assert (len(line["changes"]), line["more_changes"], line["duration_s"]) == (8, 2, 0.123)
+    assert (len(line["changes"]), line["more_changes"], line["duration_s"]) == (8, 2, 0.1235)
 
 
 def test_a_failure_is_said_once_however_often_it_is_repeated() -> None:

@@ -1,0 +1,245 @@
+"""From a Rendering to a verified running HAProxy, and back again if it does not get there.
+
+The transaction: check, judge the new binds, write everything beside its place, rename certificates, maps and
+configuration, reload, see the new worker run that very text, record. Whatever fails on the way, the former files are
+back and the former text serves.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
+from pyconfd.haproxy import binds, host
+from pyconfd.haproxy.check import check
+from pyconfd.haproxy.generations import GenerationStore, PreparedGeneration
+from pyconfd.haproxy.layout import Layout
+from pyconfd.haproxy.marker import digest_in, mark
+from pyconfd.haproxy.observation import NotRunning, Observation, Running, RunningState
+from pyconfd.haproxy.process import HaproxyProcess
+from pyconfd.haproxy.sections import Bind
+from pyconfd.haproxy.sections import binds as binds_of
+from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.model.host import HostFacts
+from pyconfd.model.listener import Listener
+from pyconfd.model.outcome import Generation, Step
+from pyconfd.model.rendering import OutputFile, Rendering
+from pyconfd.settings import HaproxySettings
+from pyconfd.system.files import Installation
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the present state.
+
+    ``applied`` is what serves, changed live or loaded; ``written`` is what was installed last; ``loaded`` are the
+    digests that a worker shows which is level with ``applied``.
+    """
+
+    applied: Rendering | None = None
+    written: Rendering | None = None
+    loaded: frozenset[str] = frozenset()
+
+
+class Transaction:
+    """Installs renderings for one HAProxy, with a reload or behind a process that was changed live."""
+
+    def __init__(
+        self, settings: HaproxySettings, unit: UnitFacts, process: HaproxyProcess, store: GenerationStore
+    ) -> None:
+        self._settings = settings
+        self._unit = unit
+        self._process = process
+        self._store = store
+        self.layout = Layout(settings, unit)
+        self._read: tuple[tuple[int, ...], str] | None = None
+
+    def observe(self, known: Known, files: Sequence[OutputFile] = ()) -> Observation:
+        """Look at what is installed and what runs; ``files`` are those whose content matters, beside those known."""
+        text = self._installed_text()
+        texts = [one for one in (text, known.applied.text if known.applied else None) if one]
+        written = known.written or known.applied
+        wanted = {file.path: file for file in (*files, *(written.files if written else ()))}
+        digests = self.layout.file_digests(wanted.values())
+        return Observation(text, self._process.observe(texts), digests, known.written, known.loaded)
+
+    def _installed_text(self) -> str | None:
+        """Read the installed configuration, again only where its file is another one than before."""
+        try:
+            status = os.stat(self._settings.conf)  # noqa: PTH116 - beside the reading below
+        except OSError:
+            self._read = None
+            return None
+        identity = status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+        if self._read is None or self._read[0] != identity:
+            content = self.layout.read(self._settings.conf)
+            if content is None:
+                return None
+            self._read = identity, content.decode(errors="replace")
+        return self._read[1]
+
+    def check(self, rendering: Rendering, progress: Callable[[], None]) -> None:
+        """Let HAProxy judge ``rendering``; nothing is installed.
+
+        Raises:
+            RejectedInput: it cannot be used; the problems name fragments and lines.
+            TransientError: the check could not be run.
+        """
+        check(rendering, settings=self._settings, unit=self._unit, progress=progress)
+
+    def contested(self, rendering: Rendering, known: Known) -> Mapping[Listener, str]:
+        """Give the new binds of ``rendering`` that somebody else has already, and who that is."""
+        wanted = binds_of(rendering.text)
+        held = self._held_binds(self.observe(known, rendering.files), known)
+        return binds.contested(wanted, held, self._host_facts(wanted, held))
+
+    def reload(
+        self, rendering: Rendering, generation: Generation | None, known: Known, progress: Callable[[], None]
+    ) -> bool:
+        """Make ``rendering`` serve by a reload; ``generation`` None keeps the history as it is.
+
+        Give whether a socket showed that the worker runs that very text.
+
+        Raises:
+            RejectedInput: the check or the judgement of its binds turned it away; nothing was changed.
+            ApplyError: it could not be made to serve; the former files are back, the former text serves.
+        """
+        with _as_apply_error(Step.CHECK):
+            self.check(rendering, progress)
+        before = self.observe(known, rendering.files)
+        self._judge_binds(rendering, before, known)
+        declared_before = self._store.declared_paths()
+        prepared = self._prepared(rendering, generation)
+        changed = self.layout.changed_files(rendering)
+        installation = Installation(changed)
+        try:
+            self._install(rendering, installation)
+            # With the history lost, HAProxy may run this very text all the same: then it is only recorded.
+            verified = known.applied is None and not changed and _runs(before, rendering)
+            if not verified:
+                verified = self._process.reload(rendering.digest, _texts(rendering, before), before.running)
+            if prepared is not None:
+                with _as_apply_error(Step.RECORD):
+                    self._store.commit(prepared)
+        except ApplyError as error:
+            if prepared is not None:
+                self._store.discard(prepared)
+            problems = (*error.problems, *self._undo(rendering, installation, before))
+            raise ApplyError(error.step, *problems, disruptive=error.disruptive) from error
+        installation.finish()
+        self.layout.prune(declared_before, rendering)
+        return verified
+
+    def follow(self, rendering: Rendering, generation: Generation) -> None:
+        """Install and record what the process was changed to; nobody reloads.
+
+        Raises:
+            RejectedInput: the check turned the text away; the installed one stays.
+            ApplyError: it could not be written; the installed one stays.
+        """
+        with _as_apply_error(Step.CHECK):
+            check(rendering, settings=self._settings, unit=self._unit, same_shape=True)
+        declared_before = self._store.declared_paths()
+        prepared = self._prepared(rendering, generation)
+        installation = Installation(self.layout.changed_files(rendering))
+        try:
+            self._install(rendering, installation)
+            if prepared is not None:
+                with _as_apply_error(Step.RECORD):
+                    self._store.commit(prepared)
+        except ApplyError as error:
+            if prepared is not None:
+                self._store.discard(prepared)
+            raise ApplyError(error.step, *error.problems, *installation.roll_back()) from error
+        installation.finish()
+        self.layout.prune(declared_before, rendering)
+
+    def _prepared(self, rendering: Rendering, generation: Generation | None) -> PreparedGeneration | None:
+        if generation is None:
+            return None
+        with _as_apply_error(Step.RECORD):
+            return self._store.prepare(rendering, generation)
+
+    def _install(self, rendering: Rendering, installation: Installation) -> None:
+        with _as_apply_error(Step.INSTALL):
+            self.layout.make_directories(rendering)
+            installation.stage()
+            installation.install()
+
+    def _judge_binds(self, rendering: Rendering, before: Observation, known: Known) -> None:
+        wanted, held = binds_of(rendering.text), self._held_binds(before, known)
+        problems = binds.judge(
+            wanted,
+            held,
+            self._host_facts(wanted, held),
+            place_of=rendering.place_of,
+            may_bind_low_ports=self._may_bind_low_ports(before.running),
+        )
+        if problems:
+            raise RejectedInput(*problems, step=Step.BINDS)
+
+    def _host_facts(self, wanted: Sequence[Bind], held: Sequence[Bind]) -> HostFacts:
+        addresses, ports = binds.addresses_and_ports(wanted, held)
+        return host.gather(ports=ports, probe=addresses, ignore_pids=self._process.pids()) if ports else HostFacts()
+
+    def _held_binds(self, before: Observation, known: Known) -> tuple[Bind, ...]:
+        """Give the binds that a reload inherits; where it is not known which text runs, those of all that may."""
+        if isinstance(before.running, NotRunning):
+            return ()
+        texts = {digest_in(text): text for text in [before.installed_text] if text}
+        if known.applied is not None:
+            # What is changed live has the binds of the text that was loaded.
+            for digest in (known.applied.digest, *known.loaded):
+                texts.setdefault(digest, known.applied.text)
+        if isinstance(before.running, Running) and before.running.digest in texts and before.running.digest:
+            return binds_of(texts[before.running.digest])
+        for path in self._unit.configurations:
+            if Path(path) != Path(self._settings.conf) and (content := self.layout.read(path)):
+                texts[path] = content.decode(errors="replace")
+        return tuple(bind for text in dict.fromkeys(texts.values()) for bind in binds_of(text))
+
+    def _may_bind_low_ports(self, running: RunningState) -> bool:
+        if isinstance(running, Running) and running.master_pid:
+            answer = host.may_bind_low_ports(running.master_pid)
+            if answer is not None:
+                return answer
+        return self._unit.low_ports
+
+    def _undo(self, rendering: Rendering, installation: Installation, before: Observation) -> tuple[Problem, ...]:
+        """Put the former files back, and the former text if the process lost it; give what went wrong with that."""
+        running = self._process.observe(_texts(rendering, before))
+        if before.installed_text is None and isinstance(before.running, NotRunning) and isinstance(running, NotRunning):
+            # The very first file, and nothing serves: it stays, so that haproxy can be started with it.
+            installation.finish()
+            return ()
+        problems = installation.roll_back()
+        if before.installed_text is None or isinstance(before.running, NotRunning):
+            return problems
+        former = digest_in(before.installed_text)
+        expected = before.running.digest if isinstance(before.running, Running) else former
+        lost = isinstance(running, NotRunning) or (isinstance(running, Running) and running.digest != expected)
+        if lost:
+            try:
+                self._process.reload(former, [before.installed_text], running)
+            except ApplyError as error:
+                return (*problems, *error.problems)
+        return problems
+
+
+def _runs(before: Observation, rendering: Rendering) -> bool:
+    return isinstance(before.running, Running) and before.running.digest == rendering.digest
+
+
+def _texts(rendering: Rendering, before: Observation) -> list[str]:
+    """Give the texts in whose ``stats socket`` lines a worker may be found, the newest first."""
+    return [mark(rendering.text, rendering.digest), *([before.installed_text] if before.installed_text else [])]
+
+
+@contextmanager
+def _as_apply_error(step: Step) -> Iterator[None]:
+    try:
+        yield
+    except TransientError as error:
+        raise ApplyError(step, *error.problems) from error

@@ -1,0 +1,46 @@
+"""What a balancer says that takes every change as a whole, since nothing of it can be changed while it runs."""
+
+from abc import ABC, abstractmethod
+
+from pyconfd.model.context import Census
+from pyconfd.model.outcome import Applied, Deferred, Stored
+from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.rendering import Rendering
+
+
+class TakesAll(ABC):
+    """The part of the contract of balancers that is about live changes, for one that knows none."""
+
+    @abstractmethod
+    def last_good(self) -> Stored | None:
+        """Give what serves."""
+
+    @abstractmethod
+    def plan(self, rendering: Rendering) -> Plan:
+        """Compare a rendering with what serves."""
+
+    def goes_live(self) -> bool:
+        """Say that no change goes live by itself."""
+        return False
+
+    def crowded(self) -> bool:
+        """Say that nothing stands against the next reload."""
+        return False
+
+    def look(self) -> Plan:
+        """Compare what serves with what should."""
+        last = self.last_good()
+        return Noop() if last is None else self.plan(last.rendering)
+
+    def change(
+        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, census: Census, now: float
+    ) -> Applied | Reload:
+        """Say that this needs a reload."""
+        del rendering, curdate, census, now
+        return Reload((ReloadReason.NOT_LIVE,), plan.details)
+
+    def defer(self, plan: Reload, *, now: float) -> Deferred:
+        """Do nothing yet."""
+        del now
+        last = self.last_good()
+        return Deferred(plan, last.generation if last else None)
