@@ -64,6 +64,7 @@ class Balancer:
         self._loaded: frozenset[str] = frozenset()
         self._trusted = False
         self._suspect = ""
+        self._highest: int | None = None
         self._planned: tuple[Rendering, Stored | None, Plan] | None = None
         self.old_workers = 0
 
@@ -148,7 +149,11 @@ class Balancer:
         last = self.last_good()
         if self._planned is not None and self._planned[0] is rendering and self._planned[1] is last and self._trusted:
             return self._planned[2]
-        observed = None if self._trusted and last is not None else self._look(rendering.files)
+        observed = None
+        if last is None or not self._trusted:
+            observed = self._look(rendering.files)
+            self._trusted = last is not None and _is_level(last, observed)
+            observed = None if self._trusted else observed
         applied = last.rendering if last else None
         found = diff.plan(rendering, applied, observed, comparison=self._comparison, abilities=self._runtime.abilities)
         if self._suspect and last is not None and not isinstance(found, Reload):
@@ -166,10 +171,10 @@ class Balancer:
             return Noop()
         try:
             observed = self._look(())
-            found = diff.plan(last.rendering, last.rendering, observed, comparison=self._comparison)
+            self._trusted = _is_level(last, observed)
+            found = Noop(verified=True) if self._trusted else diff.plan(last.rendering, last.rendering, observed)
         finally:
             self._file.lock.release()
-        self._trusted = isinstance(found, Noop)
         if self._trusted:
             self._runtime.reap(self._apply_settings.drain_limit_s)
             self._file.retry()
@@ -251,7 +256,9 @@ class Balancer:
 
     def _next_number(self) -> int:
         last = self.last_good()
-        return max(self._store.next_number(), last.generation.number + 1 if last else 1)
+        if self._highest is None:
+            self._highest = self._store.next_number() - 1
+        return max(self._highest, last.generation.number if last else 0) + 1
 
     def _go_live(self, rendering: Rendering, plan: RuntimeUpdate, generation: Generation) -> Applied | Reload:
         try:
@@ -321,6 +328,11 @@ class Balancer:
             return Failed(Step(error.step), error.problems, error.disruptive)
         log.info("generation.restored", number=last.generation.number, at=now, verified=verified)
         return Applied(last.generation, plan, verified)
+
+
+def _is_level(last: Stored, observed: Observation) -> bool:
+    """Say whether disk and process are what they should be, and could be asked."""
+    return isinstance(observed.running, Running) and diff.is_level(last.rendering, observed)
 
 
 def _nobody() -> None:

@@ -32,11 +32,10 @@ def plan(
     before; ``abilities`` None stands for a process that cannot be changed.
     """
     if applied is None:
-        reasons, details = [ReloadReason.FIRST_CONFIGURATION], ["the first configuration"]
-        if observed is not None and isinstance(observed.running, NotRunning):
-            reasons.append(ReloadReason.PROCESS_BEHIND)
-            details.append(_NOT_RUNNING)
-        return Reload(tuple(reasons), tuple(details))
+        first = Reload((ReloadReason.FIRST_CONFIGURATION,), ("the first configuration",))
+        if observed is None or not isinstance(observed.running, NotRunning):
+            return first
+        return Reload((*first.reasons, ReloadReason.PROCESS_BEHIND), (*first.details, _NOT_RUNNING))
     can = abilities or Abilities()
     beside = [] if observed is None else [*_drift(applied, observed), *_behind(desired, applied, observed)]
     difference = (comparison or Comparison()).compare(applied, desired, can)
@@ -44,17 +43,22 @@ def plan(
         if not beside:
             return Noop(verified=observed is None or isinstance(observed.running, Running))
         difference = TextDifference()
-    details = _limited([*difference.details, *(one.detail for one in (*difference.obstacles, *beside))])
+    shown = _limited([*difference.details, *(one.detail for one in (*difference.obstacles, *beside))])
     reasons = sorted({one.reason for one in (*difference.obstacles, *beside)})
     if not reasons and (can.runtime or not difference.commands):
-        return RuntimeUpdate(tuple(difference.commands), details or ("comments, blanks or the order of sections",))
+        return RuntimeUpdate(tuple(difference.commands), shown or ("comments, blanks or the order of sections",))
     advice = [one.advice for one in difference.obstacles if one.advice]
     if not can.runtime and difference.commands:
         reasons = sorted({*reasons, ReloadReason.NOT_LIVE})
         advice.append(can.why)
     # What the process runs is not known well enough to change it, where more than the text differs.
     live = RuntimeUpdate(tuple(difference.live)) if difference.live and can.runtime and not beside else None
-    return Reload(tuple(reasons), details, tuple(dict.fromkeys(advice)), live)
+    return Reload(tuple(reasons), shown, tuple(dict.fromkeys(advice)), live)
+
+
+def is_level(applied: Rendering, observed: Observation) -> bool:
+    """Say whether disk and process are as they should be with ``applied``, as far as they can be asked."""
+    return not any(True for _ in (*_drift(applied, observed), *_behind(applied, applied, observed)))
 
 
 def _limited(found: list[str]) -> tuple[str, ...]:

@@ -167,6 +167,7 @@ def binds(text: str) -> tuple[Bind, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=4)
 def stats_sockets(text: str) -> tuple[str, ...]:
     """Give the paths of the UNIX sockets that ``stats socket`` opens in the global sections, outside ``.if``."""
     return tuple(
