@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pyconfd.haproxy.proxies import Inherited, inherited
-from pyconfd.haproxy.sections import SECTION_KEYWORDS, Section, parse, words
+from pyconfd.haproxy.sections import SECTION_KEYWORDS, Section, parse_part, words
 
 _HEADER = re.compile(rf"^[ \t]*(?:{'|'.join(sorted(SECTION_KEYWORDS))})(?=[ \t\r\n#]|$)", re.MULTILINE)
 _CONDITION = re.compile(r"^[ \t]*\.(if|endif)\b", re.MULTILINE)
@@ -108,7 +108,7 @@ class Index:
 
 def section_of(text: str) -> Section | None:
     """Parse the text of one section; None where it is none, or more than one."""
-    found = parse(text)
+    found = parse_part(text)
     return found[0] if len(found) == 1 and found[0].keyword else None
 
 
@@ -132,7 +132,7 @@ def index_of(text: str) -> Index:
 
 def _outline(text: str, number: int, *, parse_lines: bool) -> Section:
     """Give a section with its place, and its lines only where they are inherited from."""
-    parsed = parse(text if parse_lines else text.partition("\n")[0])[0]
+    parsed = parse_part(text if parse_lines else text.partition("\n")[0])[0]
     return Section(parsed.keyword, parsed.name, number, parsed.lines, parsed.options)
 
 

@@ -123,7 +123,15 @@ def words(line: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> tuple[Section, ...]:
-    """Give the sections of ``text`` in order; a line that opens none belongs to the section before it."""
+    """Give the sections of ``text`` in order; a line that opens none belongs to the section before it.
+
+    The last few configurations are remembered; for parts of one there is :func:`parse_part`.
+    """
+    return parse_part(text)
+
+
+def parse_part(text: str) -> tuple[Section, ...]:
+    """Do what :func:`parse` does without remembering it: it would push whole configurations out."""
     sections: list[Section] = []
     header: tuple[str, str, int, tuple[str, ...]] = ("", "", 0, ())
     lines: list[Line] = []
