@@ -84,6 +84,7 @@ class _Memo:
     decided: _Decided
     entries: dict[str, dict[str, Any]]
     refused: tuple[Refusal, ...] = ()
+    claimed: int = 0
 
     @property
     def kind_of_targets(self) -> tuple[bool, tuple[str, ...]]:
@@ -114,8 +115,11 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     entries = _entries(decided, memo, nodes, options)
     # A copy: what a template does to the whole must not reach the next translation.
     names = former.names if former and entries is memo.entries else {"domains": dict(entries)}
-    claimed = sum([len(entry["ips"]) for entry in entries.values()])
-    kept = _Memo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused)
+    claimed = memo.claimed
+    for domain in differing(memo.entries, entries):
+        claimed += len(entries[domain]["ips"]) if domain in entries else 0
+        claimed -= len(memo.entries[domain]["ips"]) if domain in memo.entries else 0
+    kept = _Memo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused, claimed)
     return Reading(names, refused, claimed, decided.listeners, memo=kept)
 
 

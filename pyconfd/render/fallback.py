@@ -114,9 +114,11 @@ def known(
     templates: Sequence[ClusterTemplate], remembered: Mapping[str, AcceptedTemplate], served: Rendering | None
 ) -> Fallback:
     """Join what is remembered of ``templates`` with what serves, where that is known: its text comes first."""
-    pieces = {piece.fragment: piece.text for piece in served.pieces} if served else {}
+    names = [template.name for template in templates]
+    # Only these: to join the pieces of fragments would cost the whole text.
+    pieces = {piece.fragment: piece.text for piece in served.pieces if piece.fragment in names} if served else {}
     accepted = {}
-    for name in (template.name for template in templates):
+    for name in names:
         former = remembered.get(name)
         if name in pieces:
             accepted[name] = AcceptedTemplate(name, former.source if former else None, pieces[name])
