@@ -273,6 +273,7 @@ class Appliance:
                 "https_bind": f"127.0.0.1:{self.https}",
                 "stats_bind": f"127.0.0.1:{self.stats}",
                 "tcp_address": "127.0.0.1",
+                "runtime_socket": self.haproxy.stats_socket,
             },
             "presets": {"listen_ports": ["1024-65535"]},
             "haproxy": {
