@@ -107,7 +107,7 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport
     rendering = once.rendered.rendering
     observed = balancer.observe(rendering.files)
     applied = last.rendering if last else None
-    asked = _asked(settings, observed, applied)
+    asked = ask_process(settings, observed, applied)
     plan: Plan = diff.plan(rendering, applied, observed, abilities=asked.abilities)
     if not isinstance(plan, Noop):
         balancer.check(rendering)
@@ -123,7 +123,7 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """What the running haproxy can do; ``note`` says that it is an assumption, "" where haproxy said so itself."""
 
     abilities: Abilities
@@ -134,10 +134,10 @@ ASSUMED = Abilities(runtime=True, why="")
 """What every HAProxy from 2.6 on can do."""
 
 
-def _asked(settings: Settings, observed: Observation, applied: Rendering | None) -> _Asked:
+def ask_process(settings: Settings, observed: Observation, applied: Rendering | None) -> Asked:
     """Ask the process over its runtime socket, which the command may not be allowed to use."""
     if isinstance(observed.running, NotRunning):
-        return _Asked(Abilities(why="haproxy is not running"))
+        return Asked(Abilities(why="haproxy is not running"))
     text = observed.installed_text or (applied.text if applied else "")
     paths = [path for path in (settings.haproxy.runtime_socket, *stats_sockets(text)) if path]
     runtime = Runtime()
@@ -147,9 +147,9 @@ def _asked(settings: Settings, observed: Observation, applied: Rendering | None)
         runtime.close()
     locked = next((path for path in paths if _is_locked(path)), "")
     if abilities.runtime or not locked:
-        return _Asked(abilities)
+        return Asked(abilities)
     note = f"{locked} is not for this user, so haproxy was not asked; assumed is what HAProxy 2.6 can do while it runs"
-    return _Asked(ASSUMED, note)
+    return Asked(ASSUMED, note)
 
 
 def _is_locked(path: str) -> bool:
