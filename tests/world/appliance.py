@@ -129,6 +129,10 @@ class Appliance:
         self.values["templates"]["dir"] = str(directory)
         return directory
 
+    def reload_always(self) -> None:
+        """Render no runtime socket, so that every change is a reload."""
+        self.values["templates.vars"]["runtime_socket"] = ""
+
     def write_settings(self) -> None:
         """Write ``values`` to ``config``."""
         lines = []
