@@ -17,6 +17,7 @@ from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.certificates import CertificateFiles
 from pyconfd.haproxy.host import gather_addresses
+from pyconfd.haproxy.idle_close import idle_close_note
 from pyconfd.haproxy.layout import files_dir_of
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import ClusterTemplate, Context, Refusal
@@ -285,12 +286,22 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
     """
     options = base_options(settings)
     try:
-        empty = registry.translate(Snapshot(), settings.presets.use, options)
-        text = compiled.render(empty, curdate="").rendering.text
+        text = _text_for_nothing(settings, compiled)
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
     bound = {listener: f"{bind.proxy} of the fragments" for bind in binds(text) for listener in bind.listeners()}
     return replace(options, reserved=Listeners({**options.reserved.owners, **bound}))
+
+
+def _text_for_nothing(settings: Settings, compiled: Renderer) -> str:
+    """Render for a cluster that holds nothing."""
+    empty = registry.translate(Snapshot(), settings.presets.use, base_options(settings))
+    return compiled.render(empty, curdate="").rendering.text
+
+
+def option_note(settings: Settings, found: FragmentSet) -> str:
+    """Say which listeners of the fragments themselves lack an option that reloads need, or ""; raises PyconfdError."""
+    return idle_close_note(_text_for_nothing(settings, renderer(settings, found))) if found.fragments else ""
 
 
 def _ranges(listed: tuple[str, ...]) -> PortRanges:

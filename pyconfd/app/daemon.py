@@ -42,9 +42,11 @@ def cluster_loop(
     for note in wiring.preset_notes(settings):
         log.warning("presets.noted", note=note)
     with suppress(PyconfdError):  # the loop reads the fragments itself and says what is wrong
-        note = wiring.order_note(wiring.fragments(settings))
-        if note:
+        found = wiring.fragments(settings)
+        if note := wiring.order_note(found):
             log.warning("fragments.order_differs", note=note)
+        if note := wiring.option_note(settings, found):
+            log.warning("fragments.option_missing", note=note)
     world = World(
         source=source,
         balancer=balancer,

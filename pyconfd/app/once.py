@@ -4,16 +4,23 @@ import difflib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyconfd import guard, wiring
 from pyconfd.errors import Problem, RejectedInput
+from pyconfd.haproxy import diff
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import haproxy_version
+from pyconfd.haproxy.idle_close import idle_close_note
+from pyconfd.haproxy.live import Abilities
 from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.observation import NotRunning, Observation
+from pyconfd.haproxy.runtime import Runtime
+from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
-from pyconfd.model.rendering import OutputFile, Piece
+from pyconfd.model.rendering import OutputFile, Piece, Rendering
 from pyconfd.model.snapshot import Resource
 from pyconfd.settings import Settings, TotalLoss
 from pyconfd.sources.file import write_snapshot
@@ -80,7 +87,12 @@ def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> CheckRepo
     balancer.check(once.rendered.rendering)
     # From files it may be judged anywhere; from the cluster it is meant for this machine.
     setup = () if snapshot_files else balancer.problems()
-    notes = (*once.notes, *(f"{problem.place}: {problem.message}; {problem.remedy}" for problem in setup))
+    text = once.rendered.rendering.text
+    notes = (
+        *once.notes,
+        *(f"{problem.place}: {problem.message}; {problem.remedy}" for problem in setup),
+        *filter(None, (idle_close_note(text), "" if snapshot_files else _socket_note(text))),
+    )
     return CheckReport(once.refused, notes, haproxy_version(settings.haproxy.binary))
 
 
@@ -93,17 +105,63 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport
     last = balancer.last_good()
     once = wiring.render_once(settings, snapshot_files, last.generation.curdate if last else None, on=balancer)
     rendering = once.rendered.rendering
-    plan = balancer.plan(rendering)
+    observed = balancer.observe(rendering.files)
+    applied = last.rendering if last else None
+    asked = ask_process(settings, observed, applied)
+    plan: Plan = diff.plan(rendering, applied, observed, abilities=asked.abilities)
     if not isinstance(plan, Noop):
         balancer.check(rendering)
-    installed = balancer.observe(rendering.files).installed_text or ""
+    installed = observed.installed_text or ""
     wanted = mark(rendering.text, rendering.digest)
     beside = _plan_targets(settings, once)
     if isinstance(plan, Noop):
         plan = beside.plan
-    notes = (*once.notes, *_hold_note(settings, last, once))
-    diff = _difference(installed, wanted, settings.haproxy.conf) + beside.diff
-    return PlanReport(plan, diff, once.refused, notes)
+    assumed = (asked.note,) if asked.note and not isinstance(plan, Noop) else ()
+    notes = (*once.notes, *assumed, *_hold_note(settings, last, once))
+    difference = _difference(installed, wanted, settings.haproxy.conf) + beside.diff
+    return PlanReport(plan, difference, once.refused, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the running haproxy can do; ``note`` says that it is an assumption, "" where haproxy said so itself."""
+
+    abilities: Abilities
+    note: str = ""
+
+
+ASSUMED = Abilities(runtime=True, why="")
+"""What every HAProxy from 2.6 on can do."""
+
+
+def ask_process(settings: Settings, observed: Observation, applied: Rendering | None) -> Asked:
+    """Ask the process over its runtime socket, which the command may not be allowed to use."""
+    if isinstance(observed.running, NotRunning):
+        return Asked(Abilities(why="haproxy is not running"))
+    text = observed.installed_text or (applied.text if applied else "")
+    paths = [path for path in (settings.haproxy.runtime_socket, *stats_sockets(text)) if path]
+    runtime = Runtime()
+    try:
+        abilities = runtime.connect(paths)
+    finally:
+        runtime.close()
+    locked = next((path for path in paths if _is_locked(path)), "")
+    if abilities.runtime or not locked:
+        return Asked(abilities)
+    note = f"{locked} is not for this user, so haproxy was not asked; assumed is what HAProxy 2.6 can do while it runs"
+    return Asked(ASSUMED, note)
+
+
+def _is_locked(path: str) -> bool:
+    return Path(path).exists() and not os.access(path, os.W_OK, effective_ids=True)
+
+
+def _socket_note(text: str) -> str:
+    """Say which directory of a runtime socket is missing: haproxy would not load the configuration."""
+    missing = next((path for path in stats_sockets(text) if not Path(path).parent.is_dir()), "")
+    if not missing:
+        return ""
+    return f"stats socket {missing}: its directory does not exist, haproxy cannot start; create it for haproxy's user"
 
 
 def _plan_targets(settings: Settings, once: wiring.Once) -> PlanReport:

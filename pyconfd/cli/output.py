@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 import click
 
 from pyconfd.cli.exits import Exit
-from pyconfd.model.plan import Noop, Plan, Reload
+from pyconfd.haproxy.plan_text import described, reason_text, summarised, transcript
+from pyconfd.model.plan import Noop, Plan, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile
 
 if TYPE_CHECKING:  # msgspec, behind the model of Kubernetes, would be loaded for --version
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # msgspec, behind the model of Kubernetes, would be loaded fo
 
     from pyconfd.cli.application import PlanReport
     from pyconfd.model.context import Refusal
+    from pyconfd.model.plan import Command
 
 
 def _discard_output() -> None:
@@ -98,13 +100,26 @@ def _diff_line(line: str) -> str:
     return click.style(line, fg=colours[line[0]]) if line[:1] in colours else line
 
 
+MOST_SHOWN = 100
+"""Commands shown to a person; JSON has all."""
+
+
 def _plan_as_json(plan: Plan) -> Mapping[str, Any]:
     match plan:
         case Noop():
             return {"kind": "noop", "reasons": [], "details": []}
+        case RuntimeUpdate(commands, details):
+            return {"kind": "live", "reasons": [], "details": list(details), "commands": list(transcript(commands))}
         case Reload():
             reasons = [reason.value for reason in plan.reasons]
-            return {"kind": "reload", "reasons": reasons, "details": list(plan.details)}
+            before = list(transcript(plan.live.commands)) if plan.live else []
+            return {
+                "kind": "reload",
+                "reasons": reasons,
+                "details": list(plan.details),
+                "advice": list(plan.advice),
+                "commands": before,
+            }
     assert_never(plan)
 
 
@@ -127,13 +142,44 @@ def print_plan(report: PlanReport, *, as_json: bool) -> Exit:
     match report.plan:
         case Noop():
             print_text("Nothing to do: what is applied is what the cluster and the fragments ask for.")
-        case Reload(reasons, details):
-            reason = ", ".join(item.value.replace("_", " ") for item in reasons)
-            print_text(click.style(f"HAProxy would be reloaded: {reason}", bold=True))
-            for detail in details:
-                print_text(f"  {detail}")
-            if report.diff:
-                print_text("")
-                for line in report.diff.splitlines():
-                    print_text(_diff_line(line))
+        case RuntimeUpdate(commands, details):
+            _print_live(commands, details)
+        case Reload():
+            _print_reload(report.plan)
+    if report.diff and code is Exit.CHANGES:
+        print_text("")
+        for line in report.diff.splitlines():
+            print_text(_diff_line(line))
     return code
+
+
+def _print_live(commands: Sequence[Command], details: Sequence[str]) -> None:
+    if commands:
+        print_text(click.style(f"HAProxy would be changed while it runs, no reload: {summarised(commands)}", bold=True))
+        _print_commands(commands)
+        return
+    print_text(click.style("Only the file would change, HAProxy would stay as it is:", bold=True))
+    _print_lines(details)
+
+
+def _print_reload(plan: Reload) -> None:
+    reason = ", ".join(reason_text(item) for item in plan.reasons)
+    print_text(click.style(f"HAProxy would be reloaded: {reason}", bold=True))
+    _print_lines(plan.details)
+    if plan.advice:
+        print_text(click.style("What would avoid it:", bold=True))
+        _print_lines(plan.advice)
+    if plan.live and plan.live.commands:
+        print_text(click.style(f"Without waiting for the reload: {summarised(plan.live.commands)}", bold=True))
+        _print_commands(plan.live.commands)
+
+
+def _print_commands(commands: Sequence[Command]) -> None:
+    _print_lines([described(command) for command in commands[:MOST_SHOWN]])
+    if len(commands) > MOST_SHOWN:
+        print_text(f"  and {len(commands) - MOST_SHOWN} more; --output json has all")
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        print_text(f"  {line}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-SHARED = ("01-defaults.conf", "05-stats.tmpl")
+SHARED = ("00-runtime.tmpl", "01-defaults.conf", "05-stats.tmpl")
 """In every set."""
 
 _OWN = "domains"

@@ -38,7 +38,7 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType(
         "master-worker": "haproxy's unit starts the process",
         "nbproc": "HAProxy 2.5 removed it; one process has a thread for each processor",
         "pidfile": "haproxy's unit starts the process",
-        "stats socket": "pyconfd talks to the master socket, and a socket in a fragment is the operator's",
+        "stats socket": "sockets are the operator's: the shipped 00-runtime.tmpl opens pyconfd's",
         "uid": "haproxy's unit starts the process",
         "user": "haproxy's unit starts the process",
     }

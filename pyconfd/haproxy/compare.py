@@ -14,7 +14,17 @@ from pyconfd.haproxy.index import Cut, Index, Key, cut, index_of, is_idle, secti
 from pyconfd.haproxy.live import Abilities, Obstacle
 from pyconfd.haproxy.live_files import changed_files
 from pyconfd.haproxy.proxies import Inherited
-from pyconfd.model.plan import AddBackend, AddServer, Command, ReloadReason, RemoveBackend, RemoveServer
+from pyconfd.model.plan import (
+    AddBackend,
+    AddServer,
+    Command,
+    ReloadReason,
+    RemoveBackend,
+    RemoveServer,
+    ServerState,
+    SetState,
+    SetWeight,
+)
 from pyconfd.model.rendering import Piece, Rendering
 
 _FREE = frozenset({"global", "defaults"})
@@ -72,7 +82,7 @@ class Comparison:
             found = self._sections(sections, index, abilities)
         files = changed_files(applied.files, desired.files, index, abilities)
         found.extend(files)
-        found.commands = _in_safe_order(found.commands)
+        found.commands, found.live = _in_safe_order(found.commands), _in_safe_order(found.live)
         self._last = found
         return found
 
@@ -202,10 +212,14 @@ def _in_safe_order(commands: list[Command]) -> list[Command]:
 
 
 def _rank(command: Command) -> int:
-    if isinstance(command, AddBackend):
-        return 0
-    if isinstance(command, AddServer):
-        return 1
-    if isinstance(command, RemoveServer):
-        return 3
-    return 4 if isinstance(command, RemoveBackend) else 2
+    match command:
+        case AddBackend():
+            return 0
+        case AddServer() | SetState(state=ServerState.READY):
+            return 1
+        case RemoveServer() | SetWeight(weight=0) | SetState():
+            return 3
+        case RemoveBackend():
+            return 4
+        case _:
+            return 2

@@ -61,6 +61,15 @@ RENAMED_ADVICE = (
 )
 
 
+CONDITION_ADVICE = "let the template decide with `{% if %}` instead of `.if`"
+
+ADDRESS_ADVICE = "servers with an IP address and a port, and without resolvers, are added while haproxy runs"
+
+ROUTING_ADVICE = "route by a map (`map_file`) instead of a line for each name: its entries change without a reload"
+
+_ROUTING = frozenset({"acl", "use_backend"})
+
+
 def changed_section(old: Section, new: Section, base: Inherited, abilities: Abilities) -> Difference:
     """Compare two states of one section; ``base`` is what the running one inherits."""
     found = Difference()
@@ -76,7 +85,9 @@ def changed_section(old: Section, new: Section, base: Inherited, abilities: Abil
     if summary := summarised("bind", *binds):
         found.obstacles.append(Obstacle(ReloadReason.BINDS_CHANGED, f"{new.title}: {summary}"))
     if _others(old) != _others(new) or old.options != new.options:
-        found.obstacles.append(Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed"))
+        found.obstacles.append(
+            Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed", _routing_advice(old, new))
+        )
     if servers[0] != servers[1] or _twice(servers_of(new, base)):
         found.extend(_changed_servers(old, new, base, abilities, summarised("server", *servers)))
     elif not found.obstacles:
@@ -87,13 +98,13 @@ def changed_section(old: Section, new: Section, base: Inherited, abilities: Abil
 def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abilities, summary: str) -> Difference:
     found = Difference(details=[f"{new.title}: {summary}"])
     before, after = servers_of(old, base), servers_of(new, base)
-    why = ""
+    why = advice = ""
     if _twice(before) or _twice(after):
-        why = "two servers have one name"
+        why, advice = "two servers have one name", "give each server of a backend a name of its own"
     elif any(server.line.conditional for server in (*before, *after)):
-        why = "a server line stands between .if and .endif"
+        why, advice = "a server line stands between .if and .endif", CONDITION_ADVICE
     if why:
-        found.obstacles.append(Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})"))
+        found.obstacles.append(Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})", advice))
         return found
     was, now = {server.name: server for server in before}, {server.name: server for server in after}
     algorithm = takes_servers(old, base)
@@ -120,7 +131,9 @@ def _added_server(
         detail = f"balance {algorithm} takes no server while it runs"
         return Obstacle(ReloadReason.SERVERS_CHANGED, detail, advice)
     if why := why_not_addable(server, cookies=abilities.cookies):
-        return Obstacle(ReloadReason.SERVERS_CHANGED, f"{server.name}: {why}")
+        wants_cookie = "cookie" in server.effective and not abilities.cookies
+        advice = "HAProxy 3.0 and later add servers with a cookie while they run" if wants_cookie else ADDRESS_ADVICE
+        return Obstacle(ReloadReason.SERVERS_CHANGED, f"{server.name}: {why}", advice)
     commands.append(AddServer(backend, server.name, server.address, server.effective))
     return None
 
@@ -235,6 +248,12 @@ def _name(line: Line) -> str:
 
 def _others(section: Section) -> list[tuple[str, ...]]:
     return [line.words for line in section.lines if line.words[0] not in {"server", "bind"}]
+
+
+def _routing_advice(old: Section, new: Section) -> str:
+    """Give what would avoid this change of other lines than servers and binds; "" where nothing would."""
+    differing = set(_others(old)) ^ set(_others(new))
+    return ROUTING_ADVICE if differing and {words[0] for words in differing} <= _ROUTING else ""
 
 
 def _twice(servers: Iterable[Server]) -> bool:

@@ -27,6 +27,10 @@ MAX_CERTIFICATE_BYTES = 15_000
 MAX_ENTRY_BYTES = 4_000
 """Longest line of a map for the socket, far below that buffer."""
 
+MAP_ADVICE = (
+    "a map of plain keys and values, read by nothing but map converters (`map_str(PATH)`), changes without a reload"
+)
+
 Entries = tuple[tuple[str, str], ...]
 
 
@@ -55,7 +59,8 @@ def _changed_map(
 ) -> Difference:
     path = (now or was or _NOTHING).path
     converters = index.map_converters(path)
-    obstacle = Difference(obstacles=[Obstacle(ReloadReason.MAPS_CHANGED, detail)])
+    advice = "" if was is None or now is None else MAP_ADVICE
+    obstacle = Difference(obstacles=[Obstacle(ReloadReason.MAPS_CHANGED, detail, advice)])
     # A path that is not found may be read all the same, through a variable.
     if was is None or now is None or not converters or not all(name.startswith("map") for name in converters):
         return obstacle

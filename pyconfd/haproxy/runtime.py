@@ -77,13 +77,16 @@ class Runtime:
                 self._socket = RuntimeSocket(path)
                 self.pid = 0
             try:
-                worker, (commands,) = self._socket.ask(["help"])
+                worker, (commands, level) = self._socket.ask(["help", "show cli level"])
             except NoAnswer as error:
                 forbidden = f"{error}: let pyconfd's group use it (mode 660, group NAME)"
                 why = forbidden if error.forbidden else str(error)
                 continue
+            if "admin" not in level:  # ``help`` lists what another level may not do either
+                why = f"{path} is not `level admin`; with that, most changes need no reload"
+                continue
             if "add server" not in commands:
-                why = f"{path} is not `level admin`, or haproxy is older than 2.6"
+                why = "HAProxy 2.6 and later can be changed while they run"
                 continue
             if worker.pid != self.pid:
                 self.pid = worker.pid

@@ -1,7 +1,9 @@
 """The calls behind the commands that end, with files for the cluster and the real haproxy for the check."""
 
 import logging
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +12,10 @@ import structlog
 import yaml
 
 from pyconfd import app, wiring
+from pyconfd.app.once import ask_process
 from pyconfd.errors import ConfigurationError, RejectedInput, TransientError
 from pyconfd.haproxy.balancer import Balancer
-from pyconfd.model.plan import Noop, Reload, ReloadReason
+from pyconfd.model.plan import AddServer, Noop, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.settings import (
     HaproxySettings,
     KubernetesSettings,
@@ -157,8 +160,84 @@ def test_the_plan_is_noop_when_it_serves_and_names_what_differs(
         assert (same.plan, same.diff) == (Noop(), "")
         _edit(settings, "# more\n")
         other = app.plan_once(settings, snapshot)
-        assert isinstance(other.plan, Reload)
+        assert other.plan == RuntimeUpdate((), ("comments, blanks or the order of sections",))
         assert "+# more" in other.diff
+
+
+@contextmanager
+def _serving(settings: Settings, snapshot: tuple[str, ...], folder: Path, *, level: str) -> Iterator[Settings]:
+    """Have a haproxy serve what is rendered, with a runtime socket that forbids changes unless ``level`` is admin."""
+    with HaproxyProcess(folder / "haproxy") as haproxy:
+        settings = replace(settings, haproxy=haproxy.settings(reload_method=ReloadMethod.MASTER))
+        opened = f"global\n    stats socket {haproxy.stats_socket} level {level}\n"
+        Path(settings.templates.dir, "00-runtime.conf").write_text(opened)
+        haproxy.conf.write_text(f"frontend x\n    mode http\n    timeout client 1s\n    bind 127.0.0.1:{free_port()}\n")
+        haproxy.start()
+        once = wiring.render_once(settings, snapshot, "some day")
+        balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
+        plan = balancer.plan(once.rendered.rendering)
+        assert isinstance(plan, Reload)
+        balancer.apply(once.rendered.rendering, plan, curdate="some day", now=1.0, census=once.context.census)
+        balancer.close()
+        yield settings
+
+
+def _one_more_server(settings: Settings) -> None:
+    path = Path(settings.templates.dir, "01-all.tmpl")
+    line = "    server {{ server.name }} {{ server.target }}\n"
+    path.write_text(path.read_text().replace(line, f"{line}    server more 192.0.2.77:8080\n"))
+
+
+@needs_haproxy
+def test_the_plan_asks_the_running_haproxy_what_it_can_do(
+    settings: Settings, snapshot: tuple[str, ...], tmp_path: Path
+) -> None:
+    with _serving(settings, snapshot, tmp_path, level="admin") as served:
+        _one_more_server(served)
+        report = app.plan_once(served, snapshot)
+        assert isinstance(report.plan, RuntimeUpdate)
+        assert [command for command in report.plan.commands if isinstance(command, AddServer)]
+        assert "+    server more 192.0.2.77:8080" in report.diff
+        assert report.notes == ()
+        text = Path(served.haproxy.conf).read_text()
+        assert app.plan_once(served, snapshot).plan == report.plan, "looking changes nothing"
+        assert Path(served.haproxy.conf).read_text() == text
+
+
+@needs_haproxy
+def test_the_plan_says_what_a_haproxy_needs_that_cannot_be_changed(
+    settings: Settings, snapshot: tuple[str, ...], tmp_path: Path
+) -> None:
+    with _serving(settings, snapshot, tmp_path, level="operator") as served:
+        _one_more_server(served)
+        plan = app.plan_once(served, snapshot).plan
+        assert isinstance(plan, Reload)
+        assert plan.reasons == (ReloadReason.NOT_LIVE,)
+        assert plan.advice == (
+            f"{served.haproxy.master_socket[:-1]}s is not `level admin`; with that, most changes need no reload",
+        )
+
+
+@needs_haproxy
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
+def test_the_plan_says_that_it_is_assumed_where_the_socket_is_not_for_this_user(
+    settings: Settings, snapshot: tuple[str, ...], tmp_path: Path
+) -> None:
+    with _serving(settings, snapshot, tmp_path, level="admin") as served:
+        once = wiring.render_once(served, snapshot, None)
+        balancer = Balancer(served.haproxy, served.apply, served.state_dir)
+        observed = balancer.observe()
+        socket = Path(served.haproxy.master_socket).parent / "s"
+        socket.parent.chmod(0o755)
+        socket.chmod(0o600)
+        os.seteuid(65534)
+        try:
+            asked = ask_process(served, observed, once.rendered.rendering)
+        finally:
+            os.seteuid(0)
+        assert asked.abilities.runtime
+        assert "is not for this user" in asked.note
+        assert ask_process(served, observed, once.rendered.rendering).note == ""
 
 
 def test_a_cluster_that_does_not_answer_is_said_with_its_address(settings: Settings) -> None:

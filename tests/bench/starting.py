@@ -64,7 +64,12 @@ def _one_start(folder: Path, api_url: str, round_: int) -> dict[str, float]:
             "state-dir": str(place / "state"), "runtime-dir": str(place / "run"), "status-listen": "",
             "log-format": "json", "ignore-proxy-env": "true",
         }  # fmt: skip
-        variables = {"http_bind": f"127.0.0.1:{http}", "https_bind": "", "stats_bind": ""}
+        variables = {
+            "http_bind": f"127.0.0.1:{http}",
+            "https_bind": "",
+            "stats_bind": "",
+            "runtime_socket": haproxy.stats_socket,
+        }
         argv = [sys.executable, "-m", "pyconfd", "run", *(f"--{name}={value}" for name, value in options.items())]
         argv += [word for name, value in variables.items() for word in ("--var", f"{name}={value}")]
         began = time.time()

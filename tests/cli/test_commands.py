@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from pyconfd.cli.application import Outside
 from pyconfd.cli.main import cli
 from pyconfd.errors import ApplyError, ConfigurationError, Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.model.plan import Reload, ReloadReason
+from pyconfd.model.plan import AddServer, Reload, ReloadReason, RemoveServer, RuntimeUpdate, UpdateCertificate
 from pyconfd.settings import ReadMode, Resolved
 from pyconfd.settings.table import TABLE
 from tests.cli.application import REFUSED, FakeApp, PlanReport, StatusReport, invoke
@@ -239,6 +239,76 @@ def test_plan_with_changes() -> None:
     assert "note: the daemon would hold this change" in result.stderr
 
 
+_COMMANDS = (
+    AddServer("be-shop", "s3", "192.0.2.3:80", ("check",)),
+    UpdateCertificate("/c/shop.pem", "-----BEGIN PRIVATE KEY-----\nsecret\n"),
+    RemoveServer("be-shop", "s1", "192.0.2.1:80"),
+)
+
+
+def test_plan_shows_what_goes_live() -> None:
+    report = PlanReport(RuntimeUpdate(_COMMANDS, ("backend be-shop: 1 server added",)), "--- a\n+++ b\n")
+    result = invoke("plan", app=FakeApp(plan_report=report))
+    assert result.exit_code == 2
+    assert result.stdout.splitlines() == [
+        "HAProxy would be changed while it runs, no reload: 1 server added, 1 certificate updated, 1 server removed",
+        "  add server be-shop/s3 192.0.2.3:80 check",
+        "  update certificate /c/shop.pem",
+        "  remove server be-shop/s1 (192.0.2.1:80): drained, deleted when its last session has ended",
+        "",
+        "--- a",
+        "+++ b",
+    ]
+    as_json = invoke("plan", "--output", "json", app=FakeApp(plan_report=report))
+    assert as_json.exit_code == 2
+    plan = json.loads(as_json.stdout)["plan"]
+    assert (plan["kind"], plan["reasons"], plan["details"]) == ("live", [], ["backend be-shop: 1 server added"])
+    assert plan["commands"][0] == "add server be-shop/s3 192.0.2.3:80 check"
+    assert plan["commands"][-1] == "set server be-shop/s1 state drain"
+    assert "secret" not in result.output + as_json.output
+
+
+def test_plan_shows_many_commands_up_to_a_bound_and_all_as_json() -> None:
+    commands = tuple(AddServer("b", f"s{number}", "192.0.2.3:80") for number in range(250))
+    app = FakeApp(plan_report=PlanReport(RuntimeUpdate(commands)))
+    lines = invoke("plan", app=app).stdout.splitlines()
+    assert lines[-1] == "  and 150 more; --output json has all"
+    assert len(lines) == 102
+    assert len(json.loads(invoke("plan", "--output", "json", app=app).stdout)["plan"]["commands"]) == 500
+
+
+def test_plan_of_a_comment_changes_only_the_file() -> None:
+    report = PlanReport(RuntimeUpdate((), ("comments, blanks or the order of sections",)), "+# a\n")
+    result = invoke("plan", app=FakeApp(plan_report=report))
+    assert result.exit_code == 2
+    assert result.stdout.splitlines() == [
+        "Only the file would change, HAProxy would stay as it is:",
+        "  comments, blanks or the order of sections",
+        "",
+        "+# a",
+    ]
+
+
+def test_plan_says_what_would_avoid_a_reload_and_what_does_not_wait_for_it() -> None:
+    reload = Reload(
+        (ReloadReason.SERVER_RENAMED,), ("backend a: 1 server changed",), ("name servers",), RuntimeUpdate(_COMMANDS)
+    )
+    app = FakeApp(plan_report=PlanReport(reload))
+    assert invoke("plan", app=app).stdout.splitlines() == [
+        "HAProxy would be reloaded: server renamed",
+        "  backend a: 1 server changed",
+        "What would avoid it:",
+        "  name servers",
+        "Without waiting for the reload: 1 server added, 1 certificate updated, 1 server removed",
+        "  add server be-shop/s3 192.0.2.3:80 check",
+        "  update certificate /c/shop.pem",
+        "  remove server be-shop/s1 (192.0.2.1:80): drained, deleted when its last session has ended",
+    ]
+    plan = json.loads(invoke("plan", "--output", "json", app=app).stdout)["plan"]
+    assert plan["advice"] == ["name servers"]
+    assert plan["commands"][0] == "add server be-shop/s3 192.0.2.3:80 check"
+
+
 def test_plan_in_colour_where_it_can_be_seen() -> None:
     app = FakeApp(plan_report=_RELOAD)
     result = CliRunner().invoke(cli, ["plan"], obj=Outside(lambda: app, {}, lambda _: ""), color=True)
@@ -259,6 +329,8 @@ def test_plan_as_json() -> None:
         "kind": "reload",
         "reasons": ["binds_changed", "servers_changed"],
         "details": ["frontend a: bind :81 is new"],
+        "advice": [],
+        "commands": [],
     }
     assert document["diff"] == _RELOAD.diff
     assert document["notes"] == ["the daemon would hold this change"]

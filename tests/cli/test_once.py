@@ -3,6 +3,7 @@
 import shutil
 import socket
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -23,6 +24,7 @@ pytestmark = [
 FRAGMENT = """
 defaults
     mode http
+    option idle-close-on-response
     timeout client 5s
     timeout connect 5s
     timeout server 5s
@@ -53,6 +55,30 @@ def test_check_says_what_keeps_this_machine_from_applying_it(tmp_path: Path) -> 
         (note,) = app.check_once(settings, ()).notes
         assert note.startswith(f"haproxy.conf: the directory {tmp_path / 'generated'} does not exist; create it")
         (tmp_path / "generated").mkdir()
+        assert app.check_once(settings, ()).notes == ()
+
+
+def test_check_says_that_reloads_would_close_idle_connections(tmp_path: Path) -> None:
+    settings, objects = settings_for(tmp_path), tmp_path / "objects.yaml"
+    objects.write_text(EMPTY)
+    fragment = Path(settings.templates.dir) / "01-all.conf"
+    fragment.write_text(FRAGMENT.replace("    option idle-close-on-response\n", ""))
+    (note,) = app.check_once(settings, (str(objects),)).notes
+    assert note.startswith("frontend main: a reload closes idle keep-alive connections")
+
+
+def test_check_says_that_the_directory_of_the_runtime_socket_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "generated").mkdir()
+    objects = tmp_path / "objects.yaml"
+    objects.write_text(EMPTY)
+    with ApiServer(Cluster()) as server, TemporaryDirectory() as short:
+        settings = settings_for(tmp_path, kubernetes__api_servers=server.url)
+        opened = f"global\n    stats socket {short}/run/s level admin\n"
+        (Path(settings.templates.dir) / "00-runtime.conf").write_text(opened)
+        (note,) = app.check_once(settings, ()).notes
+        assert note.startswith(f"stats socket {short}/run/s: its directory does not exist")
+        assert app.check_once(settings, (str(objects),)).notes == (), "files are not about this machine"
+        Path(short, "run").mkdir()
         assert app.check_once(settings, ()).notes == ()
 
 

@@ -36,7 +36,10 @@ class KubefiguratorStage(Stage):
             (self.fragments / name).write_bytes(path.read_bytes())
         self.values |= {
             "templates": {"dir": str(self.fragments)},
-            "templates.vars": {"stats_bind": f"127.0.0.1:{self.stats}"},
+            "templates.vars": {
+                "stats_bind": f"127.0.0.1:{self.stats}",
+                "runtime_socket": self.haproxy.stats_socket,
+            },
             "presets": {"use": ["kubefigurator"]},
             "kubefigurator": {
                 "cluster": "ny",

@@ -208,6 +208,7 @@ def test_a_template_directory_that_vanishes_and_comes_back(appliance: Appliance)
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare to mount a tmpfs")
 def test_a_full_disk(appliance: Appliance) -> None:
+    appliance.reload_always()
     state = Path(appliance.values[""]["state_dir"])
     state.mkdir()
     mount = f'mount -t tmpfs -o size=128k none {state} && exec "$@"'
@@ -232,6 +233,7 @@ def test_a_full_disk(appliance: Appliance) -> None:
 
 
 def test_a_target_that_is_a_directory(appliance: Appliance) -> None:
+    appliance.reload_always()
     serving(appliance)
     conf = appliance.haproxy.conf
     with undisturbed(appliance):
@@ -271,6 +273,7 @@ def test_a_target_that_is_a_directory_from_the_start(appliance: Appliance) -> No
     ],
 )
 def test_a_reload_command_that_fails_or_hangs(appliance: Appliance, behaviour: str, words: tuple[str, ...]) -> None:
+    appliance.reload_always()
     script, mood = appliance.folder / "reload", appliance.folder / "mood"
     good = f"kill -USR2 $(cat {appliance.haproxy.pid_file})"
     mood.write_text(good)

@@ -76,6 +76,7 @@ class TestClass1OneBadObjectTakesEverythingDown:
 
 
 def test_class_2_a_reload_that_fails_once_is_tried_again_without_a_new_event(appliance: Appliance) -> None:
+    appliance.reload_always()
     fail = appliance.folder / "fail"
     command_reload(appliance, f"if [ -e {fail} ]; then rm {fail}; echo no; exit 1; fi")
     serving(appliance)
@@ -318,6 +319,7 @@ def test_class_12_the_older_object_keeps_a_name_and_a_port_and_the_loser_is_told
 
 def test_class_14_reloads_cut_off_no_request(appliance: Appliance) -> None:
     """The long one, 100 reloads, is tests/haproxy/test_reloads_under_load.py."""
+    appliance.reload_always()
     serving(appliance)
     clients = [Client(appliance.http, keep_alive=keep_alive, host="shop.example.com") for keep_alive in (True, False)]
     for client in clients:

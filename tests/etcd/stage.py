@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -159,6 +160,9 @@ class Stage:
         self.api = self._stack.enter_context(ApiServer(self.cluster))
         self.http, self.https, self.stats = (free_port() for _ in range(3))
         self.fragments = fragments.directory()
+        # Short, as the path of a UNIX socket has to be.
+        sockets = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rt-"))
+        self.runtime_socket = f"{sockets}/s"
         self._members: dict[str, list[EndpointSpec]] = {}
         self._started: Counter[str] = Counter()
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -217,6 +221,7 @@ class Stage:
                 "http_bind": f"127.0.0.1:{self.http}",
                 "https_bind": f"127.0.0.1:{self.https}",
                 "stats_bind": f"127.0.0.1:{self.stats}",
+                "runtime_socket": self.runtime_socket,
             },
             "presets": {"listen_ports": ["1024-65535"]},
             "etcd": {**etcd, **self.etcd_settings},

@@ -104,8 +104,14 @@ def test_the_readmes_example_has_the_shape_that_the_predecessor_rendered() -> No
 
 
 def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
-    assert list(of_presets(["kubefigurator"])) == ["01-defaults.conf", "05-stats.tmpl", "10-kubefigurator.tmpl"]
+    assert list(of_presets(["kubefigurator"])) == [
+        "00-runtime.tmpl",
+        "01-defaults.conf",
+        "05-stats.tmpl",
+        "10-kubefigurator.tmpl",
+    ]
     assert list(of_presets(["domains", "kubefigurator"])) == [
+        "00-runtime.tmpl",
         "01-defaults.conf",
         "02-http.tmpl",
         "03-https.tmpl",
@@ -207,6 +213,7 @@ def test_certificates_of_a_list_are_chosen_by_name_too(tmp_path: Path) -> None:
     assert " ssl crt-list " in rendering.text
     with HaproxyProcess(tmp_path) as haproxy:
         text = rendering.text.replace("bind 127.0.0.1:8404", f"bind 127.0.0.1:{free_port()}")
+        text = text.replace("/run/haproxy/pyconfd.sock", haproxy.stats_socket)
         write_rendering(Rendering((Piece("all", text),), rendering.files), haproxy.conf)
         haproxy.start()
         for name in (names[0], names[17], names[25]):

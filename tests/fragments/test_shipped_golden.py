@@ -18,6 +18,14 @@ from pyconfd.render.order import order_differs
 from pyconfd.sources.fragments import read_fragments
 from tests.fragments.shipped import GOLDEN, HAPROXY, Endpoint, read_context, render_shipped, write_rendering
 
+SHIPPED = (
+    "00-runtime.tmpl",
+    "01-defaults.conf",
+    "02-http.tmpl",
+    "03-https.tmpl",
+    "04-tcp.tmpl",
+    "05-stats.tmpl",
+)
 FILES_DIR = "/etc/haproxy/generated/files"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
 UPDATE = "PYCONFD_UPDATE_GOLDEN" in os.environ
@@ -58,7 +66,7 @@ def test_haproxy_takes_every_golden_case_without_a_warning(case: str, flags: lis
 def test_the_shipped_set_is_complete_and_in_order() -> None:
     fragments = read_fragments(directory())
     names = [fragment.name for fragment in fragments.fragments]
-    assert names == ["01-defaults.conf", "02-http.tmpl", "03-https.tmpl", "04-tcp.tmpl", "05-stats.tmpl"]
+    assert names == list(SHIPPED)
     assert not order_differs(names)
 
 

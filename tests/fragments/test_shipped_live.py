@@ -138,6 +138,7 @@ def balancer(services: list[tuple[str, dict[str, Any]]], folder: Path) -> Iterat
     ports = {name: free_port() for name in ("http", "https", "stats")}
     variables: dict[str, Any] = {f"{name}_bind": f"127.0.0.1:{port}" for name, port in ports.items()}
     variables["tcp_address"] = "127.0.0.1"
+    variables["runtime_socket"] = ""  # the folder's path may be too long for one
     write_rendering(render_shipped(dict(services), variables, str(folder)), folder / "haproxy.cfg")
     log = folder / "haproxy.log"
     with log.open("wb") as output:

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from pyconfd.haproxy.sections import stats_sockets
+from tests.fragments.shipped import render_shipped
+
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 HAPROXY_UNIT = Path("/lib/systemd/system/haproxy.service")
 
 needs_analyze = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+MODES = {"etc/pyconfd": 0o755, "etc/haproxy/generated": 0o2750, "run/haproxy": 0o2775}
 pytestmark = pytest.mark.systemd
 
 
@@ -79,6 +83,15 @@ def test_the_drop_in_gives_haproxy_no_root_and_pyconfd_its_socket() -> None:
     assert "CONFIG=/etc/haproxy/generated/haproxy.cfg" in text
 
 
+def test_the_directory_of_the_runtime_socket_is_made_for_haproxy_and_its_group() -> None:
+    drop_in = (SYSTEMD / "haproxy.service.d" / "pyconfd.conf").read_text()
+    tmpfiles = (SYSTEMD / "pyconfd.tmpfiles").read_text()
+    folder = Path(stats_sockets(render_shipped({}, {}, "/files").text)[0]).parent
+    assert f"install -d -o haproxy -g haproxy -m 2775 {folder}\n" in drop_in
+    assert re.search(rf"^d {folder} +2775 haproxy haproxy -$", tmpfiles, re.MULTILINE)
+    assert "SupplementaryGroups=haproxy\n" in (SYSTEMD / "pyconfd.service").read_text()
+
+
 @pytest.mark.skipif(not shutil.which("systemd-sysusers"), reason="systemd-sysusers is not installed")
 def test_the_user_is_made_and_belongs_to_haproxys_group(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
@@ -111,5 +124,5 @@ def test_the_directories_are_made_with_their_modes(tmp_path: Path) -> None:
     if entry.st_uid:
         pytest.skip("giving a directory to root needs root")
     assert found.returncode == 0, found.stdout
-    modes = {name: (tmp_path / name).stat().st_mode & 0o7777 for name in ("etc/pyconfd", "etc/haproxy/generated")}
-    assert modes == {"etc/pyconfd": 0o755, "etc/haproxy/generated": 0o2750}
+    modes = {name: (tmp_path / name).stat().st_mode & 0o7777 for name in MODES}
+    assert modes == MODES

@@ -129,6 +129,10 @@ class Appliance:
         self.values["templates"]["dir"] = str(directory)
         return directory
 
+    def reload_always(self) -> None:
+        """Render no runtime socket, so that every change is a reload."""
+        self.values["templates.vars"]["runtime_socket"] = ""
+
     def write_settings(self) -> None:
         """Write ``values`` to ``config``."""
         lines = []
@@ -273,6 +277,7 @@ class Appliance:
                 "https_bind": f"127.0.0.1:{self.https}",
                 "stats_bind": f"127.0.0.1:{self.stats}",
                 "tcp_address": "127.0.0.1",
+                "runtime_socket": self.haproxy.stats_socket,
             },
             "presets": {"listen_ports": ["1024-65535"]},
             "haproxy": {
