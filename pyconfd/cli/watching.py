@@ -14,7 +14,6 @@ from pyconfd.cli.output import print_notes, print_text
 from pyconfd.cli.program import SettingsCommand, teach
 from pyconfd.cli.sharing import publishing
 
-
 _PUBLISHES = ("etcd.", "kubernetes.")
 """Sections whose flags its users gave; none of them means anything to who only looks on."""
 

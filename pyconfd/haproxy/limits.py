@@ -10,6 +10,7 @@ import psutil
 
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.haproxy.needs import AUTOMATIC_MAXCONN, Needs, at_most, needs
+from pyconfd.haproxy.observation import Running, RunningState
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import Rendering
@@ -33,6 +34,17 @@ class Limits:
     certain: bool = True
     running: bool = False
     unit: str = ""
+
+
+def judge_start(rendering: Rendering, running: RunningState, unit: UnitFacts) -> tuple[Problem, ...]:
+    """Compare what ``rendering`` needs with what the HAProxy that runs, or its unit, may have; gives warnings.
+
+    Raises:
+        RejectedInput: HAProxy would not start with so few file descriptors; nothing was changed.
+    """
+    if not isinstance(running, Running):
+        return judge(rendering, gather(0, unit))
+    return judge(rendering, gather(running.master_pid or running.worker_pid, unit), version=running.version)
 
 
 def gather(pid: int, unit: UnitFacts) -> Limits:

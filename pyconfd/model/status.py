@@ -120,4 +120,4 @@ class Status:
     events_total: int = 0
     reconciliations_total: int = 0
     targets: tuple[TargetState, ...] = ()
-    applying: ApplyingStatus = ApplyingStatus()
+    applying: ApplyingStatus = field(default_factory=ApplyingStatus)

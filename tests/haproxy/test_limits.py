@@ -2,16 +2,18 @@ import os
 import resource
 import subprocess
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.limits import Limits, gather, judge
+from pyconfd.haproxy.limits import Limits, gather, judge, judge_start
+from pyconfd.haproxy.master_socket import ask
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.outcome import Step
 from tests.haproxy.bench import rendering
-from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port
+from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
 
 LIMITS = Limits(2_000, "the running haproxy (pid 7)", 10**12, 2, running=True, unit="haproxy.service")
 LOW = 1_000
@@ -60,6 +62,38 @@ def test_the_limits_of_a_running_haproxy_are_seen(tmp_path: Path) -> None:
         assert limits.descriptors == LOW or (privileged and may_raise_limits())
         by_worker = gather(running.worker_pid, UnitFacts())
         assert by_worker.whose == limits.whose, "its master starts the next one"
+
+
+@pytest.mark.haproxy
+def test_a_reload_that_the_limit_forbids_is_refused_before(tmp_path: Path) -> None:
+    if may_raise_limits():
+        pytest.skip("this user may exceed every limit, and so may its haproxy")
+    with HaproxyProcess(tmp_path / "etc") as haproxy:
+        port = free_port()
+        haproxy.conf.write_text(text_of(port, 0))
+        haproxy.start()
+        running = haproxy.running()
+        assert running is not None
+        resource.prlimit(running.master_pid, resource.RLIMIT_NOFILE, (LOW, LOW))
+        fitting, excessive = rendering(text_of(port, 500)), rendering(text_of(port, 600))
+        assert judge_start(fitting, running, UnitFacts()) == ()
+        with pytest.raises(RejectedInput, match=f"pid {running.master_pid}\\) is 1,000: it would not start"):
+            judge_start(excessive, running, UnitFacts())
+        # Both are as HAProxy has it.
+        for text, works in ((fitting.text, True), (excessive.text, False)):
+            before = haproxy.running()
+            assert before is not None
+            haproxy.conf.write_text(text)
+            ask(haproxy.master_socket, "reload")
+            wait_until(partial(_reloaded, haproxy, before.reloads), "the reload has been tried")
+            after = haproxy.running()
+            assert after is not None
+            assert (after.worker_pid != before.worker_pid, after.failed_reloads) == (works, int(not works))
+
+
+def _reloaded(haproxy: HaproxyProcess, before: int) -> bool:
+    running = haproxy.running()
+    return running is not None and running.reloads > before
 
 
 def may_raise_limits() -> bool:

@@ -25,8 +25,8 @@ AT = 43_384.0
             "12:03:04 reload (global_changed, text_changed: a; b; c; and 2 more) 2.0 s, generation 1",
         ),
         (
-            Change(AT, 420, Action.DEFERRED, "shop +1 server", ("bind added",), ("binds_changed",), 0.001),
-            "12:03:04 reload waits for its turn (binds_changed: bind added); shop +1 server live 1.0 ms, generation 420",
+            Change(AT, 42, Action.DEFERRED, "shop +1 server", ("bind added",), ("binds_changed",), 0.001),
+            "12:03:04 reload waits for its turn (binds_changed: bind added); shop +1 server live 1.0 ms, generation 42",
         ),
         (
             Change(AT, 420, Action.DEFERRED, "", (), ("binds_changed",)),
