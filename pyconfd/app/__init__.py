@@ -1,6 +1,6 @@
 """The composition root: the only place that knows every part. The commands call what is named here, nothing else."""
 
-from pyconfd.app.asking import StatusReport, allow, status
+from pyconfd.app.asking import StatusReport, Watched, allow, status, watch
 from pyconfd.app.consumer import consume
 from pyconfd.app.daemon import run
 from pyconfd.app.once import CheckReport, PlanReport, Rendered, check_once, plan_once, rbac, record, render_once
@@ -13,6 +13,7 @@ __all__ = [
     "PlanReport",
     "Rendered",
     "StatusReport",
+    "Watched",
     "allow",
     "check_once",
     "consume",
@@ -26,4 +27,5 @@ __all__ = [
     "render_once",
     "run",
     "status",
+    "watch",
 ]

@@ -1,16 +1,20 @@
-"""The commands that ask the loop that runs on this machine, and answer it: status, allow."""
+"""The commands that ask the loop that runs on this machine, and answer it: status, watch, allow."""
 
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from pyconfd.errors import Problem, RejectedInput, TransientError
+from pyconfd.model.changes import Change
 from pyconfd.model.status import Phase
 from pyconfd.settings import Settings
 from pyconfd.status import document
+from pyconfd.status.change_text import line_of
+from pyconfd.status.changes import ChangeReader
 from pyconfd.status.report import read_report
 from pyconfd.status.text import render_text
 from pyconfd.wiring import Holds
@@ -31,6 +35,40 @@ def status(settings: Settings) -> StatusReport:
     report = read_report(settings)
     values = msgspec.json.decode(document.encode(report.status)) if report.status else None
     return StatusReport(report.running, values, render_text(report, colour=sys.stdout.isatty()), report.exit_code)
+
+
+FIRST_SHOWN = 10
+"""The changes of the past that are shown before those that come, unless it is said from where on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One change: a line for a person, and its values."""
+
+    text: str
+    values: Mapping[str, Any]
+
+
+def watch(
+    settings: Settings, since: int | None = None, *, pause: Callable[[float], None] = time.sleep
+) -> Iterator[Watched]:
+    """Give the last changes, or those after the generation ``since``, and then each that comes, for ever.
+
+    Raises:
+        TransientError: what the daemon writes cannot be read.
+    """
+    with ChangeReader(settings.runtime_dir, pause=pause) as reader:
+        known = reader.known()
+        yield from map(_watched, known[-FIRST_SHOWN:] if since is None else _after(known, since))
+        yield from map(_watched, reader.following())
+
+
+def _after(known: tuple[Change, ...], since: int) -> tuple[Change, ...]:
+    return tuple(change for change in known if change.generation > since)
+
+
+def _watched(change: Change) -> Watched:
+    return Watched(line_of(change), msgspec.to_builtins(change))
 
 
 def allow(settings: Settings, hold_id: str) -> str:

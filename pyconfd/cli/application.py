@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyconfd.settings.sources import ReadText, read_text
 
 if TYPE_CHECKING:  # these take a third of the time that --version needs
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyconfd.model.context import Refusal
@@ -114,6 +114,20 @@ class StatusReport(Protocol):
         ...
 
 
+class Watched(Protocol):
+    """One change as it went live, or why it did not."""
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        ...
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The same, ready for JSON."""
+        ...
+
+
 class Application(Protocol):
     """The calls of :mod:`pyconfd.app`. All raise the classes of :mod:`pyconfd.errors`."""
 
@@ -143,6 +157,10 @@ class Application(Protocol):
 
     def status(self, settings: Settings) -> StatusReport:
         """Ask the daemon, or read what it left."""
+        ...
+
+    def watch(self, settings: Settings, since: int | None) -> Iterator[Watched]:
+        """Give the last changes, or those after the generation ``since``, and each that comes."""
         ...
 
     def allow(self, settings: Settings, hold_id: str) -> str:

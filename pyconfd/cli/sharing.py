@@ -22,7 +22,8 @@ _ONCE = {
 }
 
 
-def _publish(ctx: click.Context, *, once: bool) -> int:
+def publishing(ctx: click.Context, *, once: bool) -> int:
+    """Publish to etcd, once or until it is asked to stop."""
     if once:
         print_text(outside(ctx).app().publish_once(settings_of(ctx)))
         return Exit.OK
@@ -47,7 +48,7 @@ def _publish(ctx: click.Context, *, once: bool) -> int:
 @click.pass_context
 def publish(ctx: click.Context, /, *, once: bool, **_: object) -> int:
     """Publish to etcd."""
-    return _publish(ctx, once=once)
+    return publishing(ctx, once=once)
 
 
 @click.command(
@@ -102,24 +103,7 @@ def view(ctx: click.Context, /, **_: object) -> int:
 def apply(ctx: click.Context, /, **_: object) -> int:
     """Publish once."""
     print_notes(("apply is `pyconfd publish --once` now",))
-    return _publish(ctx, once=True)
+    return publishing(ctx, once=True)
 
 
-@click.command(
-    cls=SettingsCommand,
-    hidden=True,
-    short_help="haproxy-kubefigurator's name for publish.",
-    help=teach(
-        "What haproxy-kubefigurator called `pyconfd publish`.",
-        examples={"pyconfd watch --etcd-host https://a:2379": "publishes until it is asked to stop"},
-        exits=_DAEMON,
-    ),
-)
-@click.pass_context
-def watch(ctx: click.Context, /, **_: object) -> int:
-    """Publish to etcd."""
-    print_notes(("watch is `pyconfd publish` now",))
-    return _publish(ctx, once=False)
-
-
-COMMANDS: tuple[click.Command, ...] = (publish, consume, view, apply, watch)
+COMMANDS: tuple[click.Command, ...] = (publish, consume, view, apply)

@@ -15,6 +15,7 @@ ANSWER_TIMEOUT_S = 5.0
 MAX_ANSWER_BYTES = 1024 * 1024
 
 _FAILED = re.compile(r"\[failed: (\d+)\]")
+_UPTIME = re.compile(r"(\d+)d(\d+)h(\d+)m(\d+)s")
 
 
 class NoAnswer(Exception):  # noqa: N818 - it says what happened
@@ -33,7 +34,10 @@ class NoAnswer(Exception):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """What ``show proc`` tells; ``worker_pid`` is 0 while none is up."""
+    """What ``show proc`` tells; ``worker_pid`` is 0 while none is up.
+
+    ``oldest_worker_age_s`` is the time since the oldest of the old workers was started, in whole seconds; 0 for none.
+    """
 
     master_pid: int
     worker_pid: int
@@ -41,6 +45,7 @@ class Processes:
     version: str
     reloads: int
     failed_reloads: int
+    oldest_worker_age_s: float = 0.0
 
 
 def ask(path: str, command: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
@@ -76,7 +81,7 @@ def processes(path: str) -> Processes:
     block = ""
     master: list[str] = []
     current: list[list[str]] = []
-    old = 0
+    old: list[list[str]] = []
     for row in rows:
         if row and row[0].startswith("#"):
             block = " ".join(row)
@@ -86,18 +91,27 @@ def processes(path: str) -> Processes:
             elif row[1] == "worker" and block == "# workers":
                 current.append(row)
             elif row[1] == "worker":
-                old += 1
+                old.append(row)
     if not master:
         raise NoAnswer(path, OSError("what listens there is no master process of haproxy"))
     failed = _FAILED.search(" ".join(master))
     return Processes(
         master_pid=int(master[0]),
         worker_pid=int(current[0][0]) if current else 0,
-        old_workers=old,
+        old_workers=len(old),
         version=master[-1],
         reloads=int(master[2]) if master[2].isdigit() else 0,
         failed_reloads=int(failed[1]) if failed else 0,
+        oldest_worker_age_s=max(map(_age_s, old), default=0.0),
     )
+
+
+def _age_s(row: list[str]) -> float:
+    found = _UPTIME.search(" ".join(row))
+    if found is None:
+        return 0.0
+    days, hours, minutes, seconds = map(int, found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def running_by_master(path: str) -> Running:
@@ -118,6 +132,7 @@ def running_by_master(path: str) -> Running:
         old_workers=found.old_workers,
         reloads=found.reloads,
         failed_reloads=found.failed_reloads,
+        oldest_worker_age_s=found.oldest_worker_age_s,
     )
 
 

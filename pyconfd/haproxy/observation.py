@@ -24,7 +24,7 @@ class Running:
     """The newest worker answered. ``digest`` is None where its text carries no marker of pyconfd.
 
     ``reloads`` and ``failed_reloads`` are counted by the master since its start (failures since the last success);
-    both are 0 where only a worker could be asked.
+    both are 0 where only a worker could be asked, as are ``old_workers`` and the age of the oldest of them.
     """
 
     digest: str | None
@@ -34,6 +34,7 @@ class Running:
     old_workers: int = 0
     reloads: int = 0
     failed_reloads: int = 0
+    oldest_worker_age_s: float = field(default=0.0, compare=False)
 
 
 RunningState = NotRunning | Unknown | Running

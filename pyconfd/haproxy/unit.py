@@ -17,7 +17,11 @@ from pyconfd.system.command import run
 SYSTEMD_RUNS = "/run/systemd/system"
 """Exists when systemd is the service manager. Source: sd_booted(3)."""
 
-PROPERTIES = "LoadState,User,Group,Environment,EnvironmentFiles,ExecStart,AmbientCapabilities"
+PROPERTIES = (
+    "LoadState,User,Group,Environment,EnvironmentFiles,ExecStart,AmbientCapabilities,CapabilityBoundingSet,LimitNOFILE"
+)
+UNLIMITED = 1 << 30
+"""Stands for ``infinity``: the highest that the kernel lets ``fs.nr_open`` be is about that."""
 _ROOT = frozenset({"", "root", "0"})
 
 
@@ -26,7 +30,8 @@ class UnitFacts:
     """``found`` is False where there is no systemd or no such unit; then the rest is empty.
 
     ``user`` is "" for root; ``configurations`` are the ``-f`` arguments of ``ExecStart`` with its variables put in;
-    ``low_ports`` tells whether it may bind ports below 1024.
+    ``low_ports`` tells whether it may bind ports below 1024; ``descriptors`` is its hard limit of open files (0 where
+    it cannot be told), ``raises_limits`` whether it may exceed it.
     """
 
     name: str = ""
@@ -39,6 +44,8 @@ class UnitFacts:
     master_socket: str = ""
     pid_file: str = ""
     low_ports: bool = True
+    descriptors: int = 0
+    raises_limits: bool = False
 
 
 def gather(name: str) -> UnitFacts:
@@ -73,6 +80,9 @@ def parse(name: str, shown: str, read: Callable[[str], str]) -> UnitFacts:
     argv = _command(properties.get("ExecStart", []), environment)
     user = next(iter(properties.get("User", [])), "")
     capabilities = " ".join(properties.get("AmbientCapabilities", []))
+    bounding = " ".join(properties.get("CapabilityBoundingSet", []))
+    held = (bounding if user in _ROOT else capabilities).lower()
+    descriptors = next(iter(properties.get("LimitNOFILE", [])), "")
     return UnitFacts(
         name,
         found=True,
@@ -84,6 +94,8 @@ def parse(name: str, shown: str, read: Callable[[str], str]) -> UnitFacts:
         master_socket=next(_values(argv, "-S"), "").partition(",")[0].removeprefix("unix@"),
         pid_file=next(_values(argv, "-p"), ""),
         low_ports=user in _ROOT or "cap_net_bind_service" in capabilities.lower(),
+        descriptors=UNLIMITED if descriptors == "infinity" else int(descriptors) if descriptors.isdecimal() else 0,
+        raises_limits="cap_sys_resource" in held,
     )
 
 

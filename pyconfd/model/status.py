@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from pyconfd.model.changes import ApplyingStatus
 from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Generation
 from pyconfd.model.snapshot import Resource
@@ -119,3 +120,4 @@ class Status:
     events_total: int = 0
     reconciliations_total: int = 0
     targets: tuple[TargetState, ...] = ()
+    applying: ApplyingStatus = field(default_factory=ApplyingStatus)

@@ -11,6 +11,7 @@ from pyconfd.model.context import RefusalReason
 from pyconfd.model.outcome import Step
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.status import Phase, Status, TargetPhase
+from pyconfd.status.applying import applying
 from pyconfd.status.health import age_s
 from pyconfd.status.redaction import public_status
 
@@ -38,6 +39,7 @@ class StatusCollector(Collector):
         yield from _resources(status)
         yield from _counted(status)
         yield from _targets(status)
+        yield from applying(status)
 
     def describe(self) -> list[Metric]:
         """Give nothing, so that registering asks for no Status."""

@@ -46,6 +46,7 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
         lines += _section("Targets", ([line] for line in _aligned(_targets(status, report.now, pen))), pen)
         lines += _source(report, status, pen)
         lines += _refused(status.refused, pen)
+        lines += _section("HAProxy", ([line] for line in _left_behind(status, report.now)), pen)
         lines += _counts(status, pen)
     else:
         lines += _section("Problems", (str(problem).splitlines() for problem in report.problems), pen)
@@ -220,8 +221,21 @@ def _refused(refused: Sequence[Refusal], pen: _Pen) -> list[str]:
     return _section(f"Left out ({len(refused)})", blocks, pen)
 
 
+def _left_behind(status: Status, now: float) -> Iterator[str]:
+    """Say what former changes have left behind."""
+    known = status.applying
+    if known.old_workers:
+        workers = (
+            "1 former worker ends its" if known.old_workers == 1 else f"{known.old_workers} former workers end their"
+        )
+        yield f"{workers} sessions, the oldest was started {_ago(known.oldest_worker_since, now)}"
+    if known.file_behind_since:
+        yield f"the file has been behind what was changed live for {short(now - known.file_behind_since)}"
+
+
 def _counts(status: Status, pen: _Pen) -> list[str]:
     rows = [
+        ["changes", _tally(status.applying.plans_by_action)],
         ["reloads", _tally(status.reloads_by_reason)],
         ["failures", _tally(status.failures_by_step)],
         ["seen", f"{status.events_total:,} events, {status.reconciliations_total:,} reconciliations"],

@@ -2,14 +2,17 @@
 
 import json
 import os
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from pyconfd import app
 from pyconfd.errors import RejectedInput, TransientError
+from pyconfd.model.changes import Action, Change
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import Settings, StatusSettings
+from pyconfd.status.changes import ChangeLog
 from pyconfd.status.report import StatusFile
 from pyconfd.wiring import Holds, SystemClock
 
@@ -65,3 +68,28 @@ def test_what_is_not_held_cannot_be_allowed(settings: Settings) -> None:
     _left_behind(settings, pid=os.getpid(), phase=Phase.SERVING)
     with pytest.raises(RejectedInput, match="nothing is held"):
         app.allow(settings, "0123abcd")
+
+
+def _changed(log: ChangeLog, *numbers: int) -> None:
+    for number in numbers:
+        log.record(Change(1000.0, number, Action.LIVE, f"shop +{number} servers", (), (), 0.001))
+    assert log.flush()
+
+
+def test_watching_begins_with_the_last_ten_and_goes_on(settings: Settings) -> None:
+    log = ChangeLog(settings.runtime_dir)
+    _changed(log, *range(1, 16))
+    watched = app.watch(settings, pause=lambda _: _changed(log, 16))
+    assert [each.values["generation"] for each in islice(watched, 11)] == [*range(6, 16), 16]
+    watched.close()  # type: ignore[attr-defined]
+
+
+def test_watching_from_a_generation_on(settings: Settings) -> None:
+    log = ChangeLog(settings.runtime_dir)
+    _changed(log, *range(1, 16))
+    watched = app.watch(settings, 3, pause=lambda _: _changed(log, 16))
+    found = list(islice(watched, 13))
+    assert [each.values["generation"] for each in found] == [*range(4, 16), 16]
+    assert found[0].text.endswith("shop +4 servers, live 1.0 ms, no reload, generation 4")
+    assert found[0].values["action"] == "live"
+    watched.close()  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """A fake application that remembers what it was asked, and the call of the command line with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,12 @@ class StatusReport:
     exit_code: int = 0
 
 
+@dataclass(frozen=True)
+class Watched:
+    text: str
+    values: Mapping[str, Any]
+
+
 @dataclass
 class FakeApp:
     """Remembers what it was asked; ``fails`` is raised by everything."""
@@ -64,6 +70,7 @@ class FakeApp:
     fails: BaseException | None = None
     plan_report: PlanReport = field(default_factory=PlanReport)
     status_report: StatusReport = StatusReport()
+    changes: tuple[Watched, ...] = ()
     shipped: str = "/shipped"
     presets: tuple[str, ...] = ()
     calls: list[tuple[str, Settings, tuple[object, ...]]] = field(default_factory=list)
@@ -102,6 +109,11 @@ class FakeApp:
     def status(self, settings: Settings) -> StatusReport:
         self._asked("status", settings)
         return self.status_report
+
+    def watch(self, settings: Settings, since: int | None) -> Iterator[Watched]:
+        self._asked("watch", settings, since)
+        yield from self.changes
+        raise KeyboardInterrupt
 
     def allow(self, settings: Settings, hold_id: str) -> str:
         self._asked("allow", settings, hold_id)

@@ -47,7 +47,7 @@ def test_the_predecessors_commands_are_not_advertised() -> None:
     help_text = invoke("--help").stdout
     assert "  publish " in help_text
     assert "  consume " in help_text
-    for name in ("view", "apply", "watch"):
+    for name in ("view", "apply"):
         assert f"\n  {name} " not in help_text
 
 

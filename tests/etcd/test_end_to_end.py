@@ -174,7 +174,7 @@ def test_as_the_predecessors_users_typed_it_with_tls_and_a_password(tmp_path: Pa
         assert held.returncode == 1
         assert "endpoint" in held.stderr
         stage.service("shop", "127.19.5.2")
-        stage.start("watch", producer)
+        stage.start("publish", producer)
         wait_for(lambda: ask(stage.http, "shop.example.com") == "shop-2", lambda: stage.log(producer))
         second = stage.run("publish", "--once", "--config", str(producer))
         assert second.returncode == 75

@@ -1,0 +1,214 @@
+"""What became of one change, in words and numbers; shown by ``pyconfd watch``, counted by the metrics. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import accumulate
+from types import MappingProxyType
+from typing import assert_never
+
+from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Unchanged
+from pyconfd.model.plan import (
+    AddBackend,
+    AddCertificate,
+    AddMapEntries,
+    AddServer,
+    ChangeMapEntries,
+    Command,
+    Reload,
+    RemoveBackend,
+    RemoveCertificate,
+    RemoveMapEntries,
+    RemoveServer,
+    ReplaceMap,
+    SetState,
+    SetWeight,
+    UpdateCertificate,
+)
+
+SUMMARY_GROUPS = 4
+"""Backends, maps and certificates that a summary names; of the rest it gives the number."""
+
+BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of the histogram: what goes live takes about a millisecond, a reload up to seconds."""
+
+
+class Action(StrEnum):
+    """What was done; a label of the metric ``pyconfd_plans_total``."""
+
+    NOOP = "noop"
+    LIVE = "live"
+    FILE = "file"
+    """The process was right already: only the file had to follow."""
+    RELOAD = "reload"
+    DEFERRED = "deferred"
+    HELD = "held"
+    REJECTED = "rejected"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change, or why there was none.
+
+    ``at`` is seconds since the epoch, ``generation`` what serves after it (0 for nothing), ``duration_s`` from when it
+    was noticed until it served. ``summary`` says what went live, ``details`` what the reload is about, or the problem.
+    """
+
+    at: float
+    generation: int
+    action: Action
+    summary: str = ""
+    details: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    duration_s: float = 0.0
+
+
+def change_of(outcome: Outcome, *, at: float, serving: int, duration_s: float) -> Change | None:
+    """Give the change that ``outcome`` stands for; None where nothing had to change.
+
+    ``serving`` is the number of the generation that serves where the outcome names none.
+    """
+    match outcome:
+        case Unchanged():
+            return None
+        case Applied(generation, plan):
+            applied = Change(at, generation.number, Action.LIVE, "", plan.details, duration_s=duration_s)
+            if isinstance(plan, Reload):
+                return replace(applied, action=Action.RELOAD, reasons=_reasons(plan))
+            action = Action.LIVE if plan.commands else Action.FILE
+            return replace(applied, action=action, summary=summary_of(plan.commands))
+        case Deferred(plan, generation, live):
+            number = generation.number if generation else serving
+            summary = summary_of(live.commands) if live else ""
+            return Change(at, number, Action.DEFERRED, summary, plan.details, _reasons(plan), duration_s)
+        case Held(_, problem):
+            return Change(at, serving, Action.HELD, "", (str(problem),), (), duration_s)
+        case Rejected(step, problems) | Failed(step, problems):
+            action = Action.REJECTED if isinstance(outcome, Rejected) else Action.FAILED
+            return Change(at, serving, action, "", tuple(map(str, problems)), (step.value,), duration_s)
+    assert_never(outcome)
+
+
+def _reasons(plan: Reload) -> tuple[str, ...]:
+    return tuple(reason.value for reason in plan.reasons)
+
+
+def summary_of(commands: Iterable[Command]) -> str:
+    """Say what the commands do by backend, map and certificate: ``shop +2 servers, -1 server; web 3 weights``."""
+    groups: dict[str, Counter[str]] = {}
+    for command in commands:
+        for name, what, number in _done(command):
+            groups.setdefault(name, Counter())[what] += number
+    texts = [f"{name} {', '.join(_counted(what, number) for what, number in groups[name].items())}" for name in groups]
+    more = len(texts) - SUMMARY_GROUPS
+    return "; ".join(texts[:SUMMARY_GROUPS]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _done(command: Command) -> Iterator[tuple[str, str, int]]:  # noqa: C901, PLR0912 - one case for each command
+    match command:
+        case AddServer(backend):
+            yield backend, "+ server", 1
+        case RemoveServer(backend):
+            yield backend, "- server", 1
+        case SetWeight(backend):
+            yield backend, " weight", 1
+        case SetState(backend, _, state):
+            yield backend, f" server {state.value}", 1
+        case AddBackend(backend):
+            yield backend, "added", 0
+        case RemoveBackend(backend):
+            yield backend, "removed", 0
+        case AddMapEntries(path, entries):
+            yield _name(path), "+ entry", len(entries)
+        case ChangeMapEntries(path, entries):
+            yield _name(path), " changed entry", len(entries)
+        case RemoveMapEntries(path, keys):
+            yield _name(path), "- entry", len(keys)
+        case ReplaceMap(path, entries):
+            yield _name(path), " entry loaded anew", len(entries)
+        case UpdateCertificate(path):
+            yield _name(path), "renewed", 0
+        case AddCertificate(_, path):
+            yield _name(path), "added", 0
+        case RemoveCertificate(_, path):
+            yield _name(path), "removed", 0
+        case _:
+            assert_never(command)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _counted(what: str, number: int) -> str:
+    if not number:
+        return what
+    sign, _, noun = what.partition(" ")
+    if number > 1:
+        first, *rest = noun.split(" ", 1) if not noun.startswith("changed ") else [noun]
+        plural = f"{first[:-1]}ies" if first.endswith("y") else f"{first}s"
+        noun = " ".join((plural, *rest))
+    return f"{sign}{number} {noun}"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long changes took: ``counts`` for each of :data:`BUCKETS_S` and one for what took longer."""
+
+    counts: tuple[int, ...] = (0,) * (len(BUCKETS_S) + 1)
+    sum_s: float = 0.0
+
+    def and_one(self, duration_s: float) -> "Times":
+        """Give these with one more."""
+        place = next((number for number, bound in enumerate(BUCKETS_S) if duration_s <= bound), len(BUCKETS_S))
+        counts = (*self.counts[:place], self.counts[place] + 1, *self.counts[place + 1 :])
+        return Times(counts, self.sum_s + duration_s)
+
+    def cumulative(self) -> tuple[int, ...]:
+        """Give how many took at most each bound; the last is the number of all."""
+        return tuple(accumulate(self.counts))
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyingStatus:
+    """How changes are applied, since the start, and what former changes have left behind.
+
+    ``plans_by_action`` has a count for each :class:`Action` that occurred, ``times_by_action`` those of what went live
+    and of reloads. ``oldest_worker_since`` is seconds since the epoch, 0.0 without old workers; ``file_behind_since``
+    is 0.0 where the file is level with the process.
+    """
+
+    plans_by_action: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    times_by_action: Mapping[str, Times] = field(default_factory=lambda: MappingProxyType({}))
+    old_workers: int = 0
+    oldest_worker_since: float = 0.0
+    file_behind_since: float = 0.0
+
+    def after(self, change: Change | None) -> "ApplyingStatus":
+        """Give this with one more change counted; None where nothing had to change."""
+        action = change.action.value if change else Action.NOOP.value
+        plans = MappingProxyType({**self.plans_by_action, action: self.plans_by_action.get(action, 0) + 1})
+        if change is None or change.action not in {Action.LIVE, Action.RELOAD}:
+            return replace(self, plans_by_action=plans)
+        times = self.times_by_action.get(action, Times()).and_one(change.duration_s)
+        return replace(
+            self, plans_by_action=plans, times_by_action=MappingProxyType({**self.times_by_action, action: times})
+        )
+
+    def seen(self, now: float, *, old_workers: int, oldest_worker_age_s: float, file_behind: bool) -> "ApplyingStatus":
+        """Give this with what was seen of HAProxy and its file at ``now``."""
+        since = now - oldest_worker_age_s if old_workers else 0.0
+        if since and abs(since - self.oldest_worker_since) < _AGE_GRAIN_S:
+            since = self.oldest_worker_since
+        return replace(
+            self,
+            old_workers=old_workers,
+            oldest_worker_since=since,
+            file_behind_since=(self.file_behind_since or now) if file_behind else 0.0,
+        )
+
+
+_AGE_GRAIN_S = 2.0
+"""HAProxy gives ages in whole seconds: what differs by less is the same worker."""

@@ -1,0 +1,196 @@
+"""The changes of the last time as lines of JSON in the runtime directory: written by the daemon, followed by a person.
+
+A file that grows and is rotated, not a part of the status: whoever follows it sees every change, however many there
+are in a second, and the daemon writes each once.
+"""
+
+import contextlib
+import errno
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import structlog
+
+from pyconfd.errors import Problem, TransientError
+from pyconfd.model.changes import Change
+from pyconfd.status.redaction import redacted
+
+log = structlog.get_logger(__name__)
+
+FILE_NAME = "changes.jsonl"
+FORMER = ".1"
+MAX_BYTES = 1024 * 1024
+"""At this size the file is put aside, and the one that was aside goes: both stay below 2 MiB, some 10,000 changes."""
+MAX_WAITING = 10_000
+MAX_TEXT = 1_000
+MAX_DETAILS = 20
+POLL_S = 0.1
+
+_decoder = msgspec.json.Decoder(Change)
+
+
+class ChangeLog:
+    """Where the daemon writes. :meth:`record` only remembers; :meth:`flush` writes, and belongs off the hot path."""
+
+    def __init__(self, runtime_dir: str | Path, *, max_bytes: int = MAX_BYTES) -> None:
+        self._path = Path(runtime_dir) / FILE_NAME
+        self._max_bytes = max_bytes
+        self._waiting: deque[Change] = deque(maxlen=MAX_WAITING)
+        self._torn = True
+        self._failing = False
+
+    def record(self, change: Change) -> None:
+        """Remember ``change`` for the next :meth:`flush`; of too many the oldest are forgotten."""
+        self._waiting.append(change)
+
+    def flush(self) -> bool:
+        """Write what was recorded; False where that failed: it is kept for the next time and logged once."""
+        if not self._waiting:
+            return True
+        waiting = len(self._waiting)
+        lines = b"".join(_encoded(change) for change in list(self._waiting)[:waiting])
+        try:
+            self._append(lines)
+        except OSError as error:
+            if not self._failing:
+                log.warning("changes_file.write_failed", path=str(self._path), error=error.strerror)
+            self._failing = True
+            return False
+        for _ in range(waiting):
+            self._waiting.popleft()
+        self._failing = False
+        return True
+
+    def _append(self, lines: bytes) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        descriptor = os.open(self._path, flags, 0o640)
+        try:
+            size = os.fstat(descriptor).st_size
+            if self._torn and size and os.pread(descriptor, 1, size - 1) != b"\n":
+                lines = b"\n" + lines
+            self._torn = True
+            if os.write(descriptor, lines) != len(lines):
+                raise OSError(errno.ENOSPC, "the disk is full")
+            self._torn = False
+        finally:
+            os.close(descriptor)
+        if size + len(lines) >= self._max_bytes:
+            self._path.replace(self._path.with_name(FILE_NAME + FORMER))
+
+
+def _encoded(change: Change) -> bytes:
+    details = tuple(_shortened(detail) for detail in change.details[:MAX_DETAILS])
+    return msgspec.json.encode(replace(change, summary=_shortened(change.summary), details=details)) + b"\n"
+
+
+def _shortened(text: str) -> str:
+    text = redacted(text)
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
+
+
+class ChangeReader:
+    """Follows what a :class:`ChangeLog` writes; it may begin before the daemon, and outlives its restarts.
+
+    ``pause`` waits for so many seconds between two looks.
+    """
+
+    def __init__(self, runtime_dir: str | Path, *, pause: Callable[[float], None] = time.sleep) -> None:
+        self._path = Path(runtime_dir) / FILE_NAME
+        self._pause = pause
+        self._file: int | None = None
+        self._rest = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def known(self) -> tuple[Change, ...]:
+        """Give the changes that are in the files now, oldest first; :meth:`following` goes on after them.
+
+        Raises:
+            TransientError: a file is there and cannot be read.
+        """
+        self.close()
+        former: list[Change] = []
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = self._open(self._path.with_name(FILE_NAME + FORMER))
+            try:
+                former = list(self._decoded(_read_all(descriptor)))
+            finally:
+                os.close(descriptor)
+        self._rest = b""
+        return (*former, *self._new())
+
+    def following(self) -> Iterator[Change]:
+        """Give each change that comes, for ever.
+
+        Raises:
+            TransientError: the file is there and cannot be read.
+        """
+        while True:
+            found = self._new()
+            yield from found
+            if not found:
+                self._pause(POLL_S)
+
+    def _new(self) -> tuple[Change, ...]:
+        """Give what was written since the last call; a file that was put aside is read to its end first."""
+        found: list[Change] = []
+        if self._file is not None:
+            # Asked before reading: what is written between the two is in the file that is read.
+            renewed = self._is_another()
+            found += self._decoded(_read_all(self._file))
+            if not renewed:
+                return tuple(found)
+            self.close()
+            self._rest = b""
+        with contextlib.suppress(FileNotFoundError):
+            self._file = self._open(self._path)
+            found += self._decoded(_read_all(self._file))
+        return tuple(found)
+
+    def _is_another(self) -> bool:
+        held = os.fstat(self._file or 0)
+        try:
+            present = os.stat(self._path)  # noqa: PTH116 - compared with the status of a descriptor
+        except FileNotFoundError:
+            return True
+        return (held.st_dev, held.st_ino) != (present.st_dev, present.st_ino)
+
+    def _open(self, path: Path) -> int:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            remedy = "use sudo, or join the group pyconfd" if isinstance(error, PermissionError) else ""
+            raise TransientError(Problem(str(path), f"cannot be read: {error.strerror}", remedy)) from error
+
+    def _decoded(self, data: bytes) -> Iterator[Change]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            # A line of another version, or one that a full disk cut off, is no reason to stop.
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                yield _decoder.decode(line)
+
+
+def _read_all(descriptor: int) -> bytes:
+    data = bytearray()
+    while chunk := os.read(descriptor, 1 << 16):
+        data += chunk
+    return bytes(data)

@@ -1,0 +1,79 @@
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from pyconfd.haproxy.master_socket import NoAnswer, Processes, ask, processes, running_by_master
+from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
+
+SHOW_PROC = """#<PID>          <type>          <reloads>       <uptime>        <version>      
+29653           master          2 [failed: 1]   1d02h03m04s     {version}
+# workers
+29665           worker          0               0d00h00m02s     {version}
+# old workers
+29655           worker          1               0d00h07m04s     {version}
+29656           worker          2               1d01h00m00s     {version}
+# programs
+29700           probe           0               9d00h00m00s     -
+
+"""  # noqa: W291 - as HAProxy pads it
+
+
+@pytest.mark.parametrize("version", ["2.6.12-1+deb12u4", "3.0.11-1+deb13u3", "3.2.26-1", "3.4.7-1"])
+def test_the_oldest_of_the_old_workers(version: str, tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        answering = threading.Thread(target=_answer, args=(server, SHOW_PROC.format(version=version)))
+        answering.start()
+        found = processes(str(path))
+        answering.join(10)
+    assert found == Processes(29653, 29665, 2, version, 2, 1, 25 * 3600.0)
+
+
+def _answer(server: socket.socket, text: str) -> None:
+    connection, _ = server.accept()
+    with connection:
+        while connection.recv(4096):
+            pass
+        connection.sendall(text.encode())
+
+
+@pytest.mark.haproxy
+def test_an_old_worker_ages_while_a_connection_lasts(tmp_path: Path) -> None:
+    port = free_port()
+    with HaproxyProcess(tmp_path / "etc") as haproxy:
+        haproxy.conf.write_text(configuration(port))
+        haproxy.start()
+        before = haproxy.running()
+        assert before is not None
+        assert (before.old_workers, before.oldest_worker_age_s) == (0, 0.0)
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\n")
+            wait_until(lambda: _has_connection(haproxy), "the worker has taken the connection")
+            _reload(haproxy, before.worker_pid)
+            wait_until(lambda: _age(haproxy) >= 1.0, "the old worker is a second old")
+        wait_until(lambda: _age(haproxy) == 0.0, "the old worker goes with its connection")
+
+
+def _has_connection(haproxy: HaproxyProcess) -> bool:
+    return "CurrConns: 1" in ask(haproxy.master_socket, "@1 show info")
+
+
+def _reload(haproxy: HaproxyProcess, former: int) -> None:
+    ask(haproxy.master_socket, "reload")
+
+    def renewed() -> bool:
+        running = haproxy.running()
+        return running is not None and running.worker_pid != former
+
+    wait_until(renewed, "a new worker")
+
+
+def _age(haproxy: HaproxyProcess) -> float:
+    try:
+        return running_by_master(haproxy.master_socket).oldest_worker_age_s
+    except NoAnswer:
+        return -1.0
