@@ -28,6 +28,7 @@ from pyconfd.haproxy.overrides import (
 )
 from pyconfd.haproxy.runtime import Runtime
 from pyconfd.model.plan import Command, RemoveServer
+from pyconfd.model.status import LeavingStatus, LiveStatus, OverrideStatus, Paused
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +38,10 @@ SLICE = 200
 """Backends that are looked at each time, where that is enough for :data:`ROUND_S`."""
 MAX_SLICE = 1_000
 """What a look never exceeds, so that no update waits long for it."""
+
+
+LEAVING_SHOWN = 1_000
+"""Servers on their way out whose ages the status gives."""
 
 
 class Overrides:
@@ -147,6 +152,12 @@ class Drift:
         self._queue: deque[Key] = deque()
         self._again: set[str] = set()
         self._beyond: set[str] = set()
+        self.repaired_total = 0
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """Give what only a reload repairs, as far as it was looked at."""
+        return tuple(sorted(self._beyond))
 
     def look(self, runtime: Runtime, index: Index, *, repair: bool = True) -> DriftReport:
         """Hold a slice of the process against ``index``, which it must be level with, and repair what differs.
@@ -209,6 +220,7 @@ class Drift:
 
     def _tell(self, found: Judgement, looked: set[str]) -> None:
         """Log what happened; what cannot be repaired once, until it is gone."""
+        self.repaired_total += len(found.repairs)
         for detail in found.repairs:
             log.warning("drift.repaired", detail=detail)
         for override in found.seen:
@@ -220,6 +232,28 @@ class Drift:
             if detail not in self._beyond:
                 log.warning("drift.beyond_repair", detail=detail)
         self._beyond = still | set(found.beyond)
+
+
+def live_status(
+    overrides: Overrides, runtime: Runtime, *, monotonic: float, paused: Paused | None, drift: Drift | None = None
+) -> LiveStatus:
+    """Give what status and metrics show; ``monotonic`` is the clock that ``runtime`` counts by, now."""
+    now = overrides.now()
+    leaving = sorted(runtime.leaving.values(), key=lambda one: one.since)
+    return LiveStatus(
+        paused,
+        tuple(
+            OverrideStatus(one.name, one.shown, one.since, one.until, one.source.value, one.missing_since)
+            for one in overrides.known.values()
+        ),
+        tuple(
+            LeavingStatus(f"{one.backend}/{one.server}", now - (monotonic - one.since))
+            for one in leaving[:LEAVING_SHOWN]
+        ),
+        len(leaving),
+        drift.repaired_total if drift is not None else 0,
+        drift.beyond if drift is not None else (),
+    )
 
 
 def _expected(index: Index, keys: Iterable[Key], runtime: Runtime) -> list[ExpectedBackend]:

@@ -12,7 +12,7 @@ import structlog
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.overrides import Override, OverrideKey
-from pyconfd.system.files import flush_directory, problem_of, temporary_beside, write_new
+from pyconfd.system.files import give_to_owner_of_directory, problem_of, replace_shared
 
 log = structlog.get_logger(__name__)
 
@@ -97,7 +97,7 @@ class OverrideStore:
         except OSError as error:
             raise TransientError(problem_of(str(self._lock), error)) from error
         try:
-            self._give_to_owner(descriptor)
+            give_to_owner_of_directory(str(self._lock))
             for _ in range(max(1, round(wait_s / _POLL_S))):
                 if _try_lock(descriptor):
                     break
@@ -111,25 +111,8 @@ class OverrideStore:
     def _write(self, overrides: Iterable[Override]) -> None:
         ordered = sorted(overrides, key=lambda override: override.key)
         content = msgspec.json.format(msgspec.json.encode(_Document(FORMAT, ordered)), indent=2) + b"\n"
-        beside = temporary_beside(str(self._path))
-        try:
-            write_new(beside, content, mode=0o640)
-            with open(beside, "rb") as file:  # noqa: PTH123 - its descriptor is what is needed
-                self._give_to_owner(file.fileno())
-            Path(beside).replace(self._path)
-            flush_directory(str(self._path.parent))
-        except OSError as error:
-            with suppress(OSError):
-                Path(beside).unlink(missing_ok=True)
-            raise TransientError(problem_of(str(self._path), error)) from error
+        replace_shared(str(self._path), content)
         self._signature = self._signature_now()
-
-    def _give_to_owner(self, descriptor: int) -> None:
-        """Give a file that root made to whom the directory belongs, so that the daemon can use it."""
-        with suppress(OSError):
-            owner, own = self._path.parent.stat(), os.fstat(descriptor)
-            if (own.st_uid, own.st_gid) != (owner.st_uid, owner.st_gid):
-                os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
     def _signature_now(self) -> tuple[int, ...]:
         try:

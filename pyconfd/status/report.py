@@ -133,7 +133,8 @@ def _lasting(status: Status) -> Status:
         resources=tuple(replace(item, last_sync_at=0.0, objects=0) for item in status.source.resources),
         credentials=status.source.credentials,
     )
-    return replace(status, now=0.0, heartbeat_at=0.0, source=source, events_total=0, reconciliations_total=0)
+    live = replace(status.live, leaving=(), leaving_total=0)
+    return replace(status, now=0.0, heartbeat_at=0.0, source=source, events_total=0, reconciliations_total=0, live=live)
 
 
 def read_report(settings: Settings, *, clock: Callable[[], float] = time.time, timeout_s: float = 2.0) -> StatusReport:
