@@ -16,8 +16,21 @@ class ExpectedServer:
 
     server: AddServer
     weight: int | None
-    literal: bool
-    obstacle: str = ""
+    line: Server
+    algorithm: str = ""
+    cookies: bool = False
+
+    @property
+    def literal(self) -> bool:
+        """Whether its address is one that the process shows as it is."""
+        return is_literal(self.server.address)
+
+    @property
+    def obstacle(self) -> str:
+        """What forbids to add it while HAProxy runs, "" for nothing."""
+        if self.algorithm:
+            return f"balance {self.algorithm} takes no server while it runs"
+        return why_not_addable(self.line, cookies=self.cookies)
 
     @property
     def state(self) -> ServerState:
@@ -62,15 +75,12 @@ def expected_backend(index: Index, key: Key, *, cookies: bool) -> ExpectedBacken
     if len(names) != len(found) or any("$" in name for name in names):
         return None
     algorithm = takes_servers(section, base)
-    obstacle = f"balance {algorithm} takes no server while it runs" if algorithm else ""
-    servers = {server.name: _expected(key.name, server, obstacle, cookies=cookies) for server in found}
+    servers = {server.name: _expected(key.name, server, algorithm, cookies=cookies) for server in found}
     return ExpectedBackend(key.name, servers)
 
 
-def _expected(backend: str, server: Server, obstacle: str, *, cookies: bool) -> ExpectedServer:
+def _expected(backend: str, server: Server, algorithm: str, *, cookies: bool) -> ExpectedServer:
     added = AddServer(backend, server.name, server.address, server.effective)
-    known = all(
-        value.isdigit() for word, value in zip(server.effective, server.effective[1:], strict=False) if word == "weight"
-    )
-    why = obstacle or why_not_addable(server, cookies=cookies)
-    return ExpectedServer(added, added.weight if known else None, is_literal(server.address), why)
+    pairs = zip(server.effective, server.effective[1:], strict=False)
+    known = "weight" not in server.effective or all(value.isdigit() for word, value in pairs if word == "weight")
+    return ExpectedServer(added, added.weight if known else None, server, algorithm, cookies)

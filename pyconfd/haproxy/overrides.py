@@ -198,7 +198,7 @@ def judge(
         now = there.get(name)
         if now is None:
             _repair_missing(found, expected, known, at.now)
-        elif expected.literal and (why := wrong_address(now, expected.server.address)):
+        elif why := _elsewhere(now, expected):
             others = any(_serves(one, backend, leaving) for one in there.values() if one.name != name)
             _repair_address(found, expected, now, why, others_serve=others)
         elif not expected.server.agent_checked:
@@ -258,12 +258,21 @@ def _serves(now: ServerNow, backend: ExpectedBackend, leaving: Leaving) -> bool:
     expected = backend.servers.get(now.name)
     if expected is None or (backend.name, now.name) in leaving or not now.weight or now.operating != _RUNNING:
         return False
-    right = not (expected.literal and wrong_address(now, expected.server.address))
-    return right and state_of(now) is ServerState.READY
+    return not _elsewhere(now, expected) and state_of(now) is ServerState.READY
+
+
+def _elsewhere(now: ServerNow, expected: ExpectedServer) -> str:
+    """Say which other address a server has than the configuration says, "" for none."""
+    wanted = expected.server.address
+    if now.target == wanted or not expected.literal:
+        return ""
+    return wrong_address(now, wanted)
 
 
 def _judge_hand(found: Judgement, expected: ExpectedServer, now: ServerNow, known: Known, at: Moment) -> None:
     server = expected.server
+    if not known and state_of(now) is expected.state and expected.weight in {None, now.weight}:
+        return
     state = known.get(OverrideKey(server.backend, server.server, Aspect.STATE))
     _judge_value(found, state, Override(server.backend, server.server, expected.state, at.now), state_of(now), at)
     if expected.weight is not None:
