@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # these take a third of the time that --version needs
     from pathlib import Path
 
     from pyconfd.model.context import Refusal
-    from pyconfd.model.plan import Plan
+    from pyconfd.model.plan import Plan, ServerState
     from pyconfd.model.rendering import OutputFile, Piece
     from pyconfd.settings import Resolved, Settings
 
@@ -128,6 +128,45 @@ class Watched(Protocol):
         ...
 
 
+class ServerRow(Protocol):
+    """One server as HAProxy shows it; ``by_hand`` and ``leaving`` are words, "" for none."""
+
+    @property
+    def server(self) -> str:
+        """``backend/name``."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """Address and port."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """``up``, ``down``, ``drain``, ``maint``."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """0 to 256."""
+        ...
+
+    @property
+    def sessions(self) -> int:
+        """Connections in use."""
+        ...
+
+    @property
+    def by_hand(self) -> str:
+        """What was set by hand, since when and for how long."""
+        ...
+
+    @property
+    def leaving(self) -> str:
+        """That it is on its way out, and for how long."""
+        ...
+
+
 class Application(Protocol):
     """The calls of :mod:`pyconfd.app`. All raise the classes of :mod:`pyconfd.errors`."""
 
@@ -165,6 +204,24 @@ class Application(Protocol):
 
     def allow(self, settings: Settings, hold_id: str) -> str:
         """Let a held change through once; give a sentence about it."""
+        ...
+
+    def set_servers(
+        self, settings: Settings, name: str, state: ServerState, *, for_s: float | None, several: bool
+    ) -> str:
+        """Set the state of a server by hand; give a sentence about it."""
+        ...
+
+    def servers(self, settings: Settings, wanted: str) -> tuple[ServerRow, ...]:
+        """Give the servers of HAProxy."""
+        ...
+
+    def pause(self, settings: Settings, *, for_s: float | None, reason: str) -> str:
+        """Freeze all applying; give a sentence about it."""
+        ...
+
+    def resume(self, settings: Settings) -> str:
+        """Let changes through again; give a sentence about it."""
         ...
 
     def publish(self, settings: Resolved) -> int:

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from pyconfd import __version__
-from pyconfd.cli import sharing, watching
+from pyconfd.cli import operating, sharing, watching
 from pyconfd.cli.calling import outside as _outside
 from pyconfd.cli.calling import resolved as _resolved
 from pyconfd.cli.calling import settings_for_permissions
@@ -304,7 +304,7 @@ def rbac(ctx: click.Context, /, **_: object) -> int:
     return Exit.OK
 
 
-for _command in (watching.watch, *sharing.COMMANDS):
+for _command in (watching.watch, *operating.COMMANDS, *sharing.COMMANDS):
     cli.add_command(_command)
 
 

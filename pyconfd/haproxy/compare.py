@@ -92,6 +92,12 @@ class Comparison:
         texts = {**index.texts, **(self._last.partial if self._last else {})}
         return Rendering((Piece(PARTIAL, "".join((index.head, *texts.values()))),), applied.files)
 
+    def index(self, applied: Rendering) -> Index:
+        """Give the sections of ``applied``, the rendering that the process is level with; mostly known already."""
+        if self._index is not None and self._applied is applied:
+            return self._index
+        return self._index_of(applied)
+
     def _index_of(self, applied: Rendering) -> Index:
         index, self._next, known = self._index, None, self._next
         same = self._applied is not None and self._applied.same_as(applied)

@@ -134,7 +134,7 @@ def why_not_addable(server: Server, *, cookies: bool) -> str:
     """Give "" where ``add server`` can make this server, else what forbids it; ``cookies`` where it takes them."""
     if server.line.conditional:
         return "its line stands between .if and .endif"
-    if not _is_literal(server.address):
+    if not is_literal(server.address):
         return f"{server.address} is no IP address with a port"
     for word in (server.name, server.address, *server.effective):
         if not is_plain(word):
@@ -143,7 +143,8 @@ def why_not_addable(server: Server, *, cookies: bool) -> str:
     return f"add server does not take {' and '.join(sorted(refused))}" if refused else ""
 
 
-def _is_literal(target: str) -> bool:
+def is_literal(target: str) -> bool:
+    """Say whether the address of a server line is an IP address with a port, which the process shows as it is."""
     found = _TARGET.fullmatch(target)
     if found is None or not found["port"]:
         return False

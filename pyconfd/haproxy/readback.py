@@ -16,6 +16,7 @@ from pyconfd.model.plan import (
     RemoveMapEntries,
     RemoveServer,
     ReplaceMap,
+    ServerState,
     SetState,
     SetWeight,
     UpdateCertificate,
@@ -37,10 +38,18 @@ class ServerNow:
     initial_weight: int = 1
     operating: int = 2
 
+    @property
+    def target(self) -> str:
+        """Address and port as a server line has them."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
-_MAINT = 0x01 | 0x04
+
+_MAINT = 0x01
 _DRAIN = 0x08
-"""Forced and configured maintenance, forced drain. Source: ``enum srv_admin`` in HAProxy 2.6 to 3.4."""
+"""Forced maintenance and drain; 0x04 only remembers that a server began disabled, also when it is ready since.
+
+Source: ``enum srv_admin`` in HAProxy 2.6 to 3.4.
+"""
 
 _COLUMNS = ("be_name", "srv_name", "srv_addr", "srv_port", "srv_uweight", "srv_admin_state")
 _MORE_COLUMNS = ("srv_id", "srv_iweight", "srv_op_state")
@@ -123,15 +132,29 @@ def _wrong_server(now: ServerNow | None, wanted: Mapping[type, Command]) -> str:
         return "" if now is None or now.drain or now.maint else "still takes traffic"
     if now is None:
         return "is not there"
-    for command in wanted.values():
-        if isinstance(command, AddServer) and (why := wrong_address(now, command.address)):
-            return why
-        if isinstance(command, AddServer) and SetState not in wanted and now.maint != command.disabled:
-            return "is in maintenance" if now.maint else "is not in maintenance"
-        weight = command.weight if isinstance(command, SetWeight | AddServer) else now.weight
-        if now.weight != weight and (isinstance(command, SetWeight) or SetWeight not in wanted):
-            return f"has the weight {now.weight}"
+    found = (_wrong_value(now, command, wanted) for command in wanted.values())
+    return next((why for why in found if why), "")
+
+
+def _wrong_value(now: ServerNow, command: Command, wanted: Mapping[type, Command]) -> str:
+    """Judge one of the commands ``wanted`` for a server; a later one of another kind may have changed its effect."""
+    if isinstance(command, AddServer) and (why := wrong_address(now, command.address)):
+        return why
+    if isinstance(command, AddServer) and SetState not in wanted and now.maint != command.disabled:
+        return "is in maintenance" if now.maint else "is not in maintenance"
+    if isinstance(command, SetState) and state_of(now) is not command.state:
+        return f"is in the state {state_of(now)}"
+    weight = command.weight if isinstance(command, SetWeight | AddServer) else now.weight
+    if now.weight != weight and (isinstance(command, SetWeight) or SetWeight not in wanted):
+        return f"has the weight {now.weight}"
     return ""
+
+
+def state_of(now: ServerNow) -> ServerState:
+    """Give the state that was asked for by command; what health checks found is none."""
+    if now.maint:
+        return ServerState.MAINT
+    return ServerState.DRAIN if now.drain else ServerState.READY
 
 
 def wrong_address(now: ServerNow, target: str) -> str:

@@ -203,6 +203,36 @@ class Runtime:
             self.close()
             raise NotLive(str(error)) from error
 
+    def servers_by_backend(self, backends: Sequence[str]) -> dict[str, list[ServerNow]]:
+        """Give the servers of each of these backends; one that the process does not have is left out.
+
+        Raises:
+            NotLive: the process cannot be asked.
+        """
+        found: dict[str, list[ServerNow]] = {}
+        try:
+            answers = self._ask([f"show servers state {name}" for name in backends])
+            for name, answer in zip(backends, answers, strict=True):
+                if "Can't find backend" not in answer:
+                    found[name] = list(servers_now(answer))
+        except (NoAnswer, ValueError) as error:
+            self.close()
+            raise NotLive(str(error)) from error
+        return found
+
+    def sessions(self, backends: Sequence[str]) -> dict[tuple[str, str], int]:
+        """Give the connections in use of each server of these backends.
+
+        Raises:
+            NotLive: the process cannot be asked.
+        """
+        try:
+            answers = self._ask([f"show servers conn {name}" for name in backends])
+        except NoAnswer as error:
+            self.close()
+            raise NotLive(str(error)) from error
+        return {key: count for answer in answers for key, count in _sessions(answer)}
+
     def adopt(self, wanted: Iterable[tuple[str, str, str]], now: Iterable[ServerNow]) -> str:
         """Take over what a former pyconfd was about to remove; give what else differs from ``wanted``, or "".
 
@@ -214,7 +244,7 @@ class Runtime:
             if key not in expected and key not in self.leaving:
                 if not (server.drain or server.maint):
                     return f"server {'/'.join(key)} should not be there"
-                self.leaving[key] = Leaving(*key, _target(server), (), self._monotonic())
+                self.leaving[key] = Leaving(*key, server.target, (), self._monotonic())
         for key, address in expected.items():
             if key not in found:
                 return f"server {'/'.join(key)} is missing"
@@ -244,8 +274,7 @@ class Runtime:
     def _reaped(self, limit_s: float) -> list[tuple[str, str]]:
         now = self._monotonic()
         backends = list(dict.fromkeys(key[0] for key in self.leaving))
-        answers = self._ask([f"show servers conn {backend}" for backend in backends])
-        used = {key: count for answer in answers for key, count in _sessions(answer)}
+        used = self.sessions(backends)
         gone: list[tuple[str, str]] = []
         for key, server in list(self.leaving.items())[:BATCH]:
             name = "/".join(key)
@@ -278,10 +307,6 @@ def _batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
             batch = []
     if batch:
         yield batch
-
-
-def _target(server: ServerNow) -> str:
-    return f"[{server.address}]:{server.port}" if ":" in server.address else f"{server.address}:{server.port}"
 
 
 def _same(words: tuple[str, ...], command: AddServer) -> bool:

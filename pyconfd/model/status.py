@@ -99,6 +99,54 @@ class TargetState:
 
 
 @dataclass(frozen=True, slots=True)
+class OverrideStatus:
+    """A state or weight that somebody set by hand: ``server`` is ``backend/name``, ``value`` ``drain``, ``weight 50``.
+
+    ``source`` is ``command`` or ``socket``; ``until`` 0.0: until it is ended by hand; ``missing_since`` 0.0: its server
+    is there.
+    """
+
+    server: str
+    value: str
+    since: float
+    until: float = 0.0
+    source: str = "command"
+    missing_since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingStatus:
+    """A server that gets nothing new and goes when its last session has gone."""
+
+    server: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Somebody froze all applying; ``until`` 0.0: until ``pyconfd resume``."""
+
+    since: float
+    until: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStatus:
+    """How the process differs from the rendering, on purpose, and what was repaired.
+
+    ``leaving`` are the oldest of ``leaving_total``; ``beyond_repair`` are sentences about what needs a reload.
+    """
+
+    paused: Paused | None = None
+    overrides: tuple[OverrideStatus, ...] = ()
+    leaving: tuple[LeavingStatus, ...] = ()
+    leaving_total: int = 0
+    repaired_total: int = 0
+    beyond_repair: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Everything there is to say, at ``now``."""
 
@@ -121,3 +169,4 @@ class Status:
     reconciliations_total: int = 0
     targets: tuple[TargetState, ...] = ()
     applying: ApplyingStatus = field(default_factory=ApplyingStatus)
+    live: LiveStatus = LiveStatus()

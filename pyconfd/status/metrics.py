@@ -40,6 +40,7 @@ class StatusCollector(Collector):
         yield from _counted(status)
         yield from _targets(status)
         yield from applying(status)
+        yield from _live(status)
 
     def describe(self) -> list[Metric]:
         """Give nothing, so that registering asks for no Status."""
@@ -206,3 +207,35 @@ def _targets(status: Status) -> Iterator[Metric]:
         applied.add_metric(label, target.applied_total)
         failures.add_metric(label, target.failures_total)
     yield from (serving, last, applied, failures)
+
+
+def _live(status: Status) -> Iterator[Metric]:
+    live = status.live
+    paused = age_s(live.paused.since, status.now) if live.paused is not None else 0.0
+    yield _gauge("pyconfd_paused", "1 while an operator has frozen all applying.", float(live.paused is not None))
+    yield _gauge("pyconfd_paused_seconds", "Seconds since all applying was frozen; 0 if it is not.", paused)
+    overrides = GaugeMetricFamily(
+        "pyconfd_overrides", "States and weights of servers that were set by hand, by how.", labels=["source"]
+    )
+    for source in ("command", "socket"):
+        overrides.add_metric([source], sum(one.source == source for one in live.overrides))
+    yield overrides
+    oldest = min((one.since for one in live.leaving), default=status.now)
+    yield _gauge(
+        "pyconfd_leaving_servers",
+        "Servers that get nothing new and wait for their last session to go.",
+        live.leaving_total,
+    )
+    yield _gauge(
+        "pyconfd_leaving_oldest_seconds",
+        "How long the oldest of them has waited.",
+        age_s(oldest, status.now) if live.leaving else 0.0,
+    )
+    yield CounterMetricFamily(
+        "pyconfd_drift_repaired", "Servers put right that somebody else changed.", value=live.repaired_total
+    )
+    yield _gauge(
+        "pyconfd_drift_beyond_repair",
+        "Differences from the rendering that only a reload repairs.",
+        len(live.beyond_repair),
+    )

@@ -59,8 +59,12 @@ def public_status(status: Status) -> Status:
         resources=tuple(_resource(resource) for resource in status.source.resources),
         credentials=tuple(_credential(credential) for credential in status.source.credentials),
     )
+    paused = status.live.paused
+    if paused is not None:
+        paused = replace(paused, reason=redacted(paused.reason))
     return replace(
         status,
+        live=replace(status.live, paused=paused),
         problems=tuple(redacted(problem) for problem in status.problems),
         source=source,
         refused=tuple(_refusal(refusal) for refusal in status.refused),

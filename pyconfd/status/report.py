@@ -134,6 +134,7 @@ def _lasting(status: Status) -> Status:
         credentials=status.source.credentials,
     )
     applying = replace(status.applying, plans_by_action={}, times_by_action={})
+    live = replace(status.live, leaving=(), leaving_total=0)
     return replace(
         status,
         now=0.0,
@@ -142,6 +143,7 @@ def _lasting(status: Status) -> Status:
         events_total=0,
         reconciliations_total=0,
         applying=applying,
+        live=live,
     )
 
 

@@ -14,6 +14,7 @@ from pyconfd.status.report import Freshness, StatusReport
 EXPIRY_WARNING_S = 30 * DAY_S
 EXPIRY_CRITICAL_S = 7 * DAY_S
 REFUSED_SHOWN = 10
+OVERRIDES_SHOWN = 10
 PROBLEM_WIDTH = 80
 
 _GOOD, _WARNING, _BAD, _FAINT, _BOLD = "32", "33", "31", "2", "1"
@@ -42,7 +43,9 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
     lines = list(_headline(report, pen))
     if report.status is not None:
         status = public_status(report.status)
+        lines += _paused(status, report.now, pen)
         lines += _problems(report, status, pen)
+        lines += _by_hand(status, report.now, pen)
         lines += _section("Targets", ([line] for line in _aligned(_targets(status, report.now, pen))), pen)
         lines += _source(report, status, pen)
         lines += _refused(status.refused, pen)
@@ -123,6 +126,42 @@ def _ages(report: StatusReport, status: Status) -> Iterator[str]:
             yield f"no {whence} has given the whole data yet: what serves is the last good configuration, or nothing"
     elif age >= STALE_AFTER_S:
         yield f"the data is {short(age)} old: no {whence} confirms it (limit {short(STALE_AFTER_S)})"
+
+
+def _paused(status: Status, now: float, pen: _Pen) -> list[str]:
+    paused = status.live.paused
+    if paused is None:
+        return []
+    end = f", {short(paused.until - now)} left" if paused.until else ""
+    reason = f": {clean(paused.reason)}" if paused.reason else ""
+    return ["", pen(_WARNING, f"PAUSED for {short(now - paused.since)}{end}{reason}"), "  -> pyconfd resume"]
+
+
+def override_words(value: str, since: float, until: float, source: str, now: float) -> str:
+    """Give ``drain for 5 m, 25 m left (by command)``."""
+    left = f", {short(until - now)} left" if until > now else ", over"
+    left = left if until else ""
+    return f"{value} for {short(now - since)}{left} ({'by command' if source == 'command' else 'on the socket'})"
+
+
+def _by_hand(status: Status, now: float, pen: _Pen) -> list[str]:
+    """Give what differs from the rendering on purpose: set by hand, or on its way out."""
+    live = status.live
+    rows = []
+    for override in live.overrides[:OVERRIDES_SHOWN]:
+        words = override_words(override.value, override.since, override.until, override.source, now)
+        gone = f"not there for {short(now - override.missing_since)}" if override.missing_since else ""
+        rows.append([clean(override.server), pen(_WARNING, clean(words)), gone])
+    lines = _aligned(rows)
+    if len(live.overrides) > OVERRIDES_SHOWN:
+        lines.append(f"... and {len(live.overrides) - OVERRIDES_SHOWN} more: pyconfd server list")
+    found = _section("Set by hand", ([line] for line in lines), pen)
+    if live.leaving_total:
+        oldest = f", the oldest ({clean(live.leaving[0].server)}) for {short(now - live.leaving[0].since)}"
+        count = f"{live.leaving_total:,} {'server' if live.leaving_total == 1 else 'servers'}"
+        found += _section("On their way out", [[f"{count}{oldest if live.leaving else ''}"]], pen)
+    beyond = [[f"{pen(_BAD, '!')} {clean(detail)}"] for detail in live.beyond_repair[:OVERRIDES_SHOWN]]
+    return [*found, *_section("Changed by somebody else; a reload repairs it", beyond, pen)]
 
 
 def _targets(status: Status, now: float, pen: _Pen) -> list[list[str]]:

@@ -98,6 +98,33 @@ def write_new(path: str, content: bytes, *, mode: int, flush: bool = True) -> No
         os.close(descriptor)
 
 
+def replace_shared(path: str, content: bytes) -> None:
+    """Replace a file that daemon and commands share: at once, mode 0640, of the owner of its directory.
+
+    Raises:
+        TransientError: it cannot be written; what was there is there still.
+    """
+    beside = temporary_beside(path)
+    try:
+        Path(path).parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        write_new(beside, content, mode=0o640)
+        give_to_owner_of_directory(beside)
+        os.rename(beside, path)  # noqa: PTH104 - one call, one effect
+        flush_directory(str(Path(path).parent))
+    except OSError as error:
+        with suppress(OSError):
+            Path(beside).unlink(missing_ok=True)
+        raise TransientError(problem_of(path, error)) from error
+
+
+def give_to_owner_of_directory(path: str) -> None:
+    """Give a file that root made to whom its directory belongs, as far as this user may."""
+    with suppress(OSError):
+        owner, own = Path(path).parent.stat(), Path(path).lstat()
+        if (own.st_uid, own.st_gid) != (owner.st_uid, owner.st_gid):
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
 def remove_stale(directories: Iterable[str]) -> int:
     """Remove the temporary files and directories that a killed pyconfd left in ``directories``; give their number."""
     removed = 0

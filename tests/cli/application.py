@@ -11,7 +11,7 @@ from pyconfd.cli.application import Outside
 from pyconfd.cli.main import cli
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.plan import Noop, Plan
+from pyconfd.model.plan import Noop, Plan, ServerState
 from pyconfd.model.rendering import FileKind, OutputFile, Piece
 from pyconfd.settings import Resolved, Settings
 
@@ -63,6 +63,17 @@ class Watched:
     values: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class ServerRow:
+    server: str
+    state: str = "up"
+    by_hand: str = ""
+    leaving: str = ""
+    address: str = "10.0.0.1:80"
+    weight: int = 1
+    sessions: int = 12
+
+
 @dataclass
 class FakeApp:
     """Remembers what it was asked; ``fails`` is raised by everything."""
@@ -73,6 +84,7 @@ class FakeApp:
     changes: tuple[Watched, ...] = ()
     shipped: str = "/shipped"
     presets: tuple[str, ...] = ()
+    rows: tuple[ServerRow, ...] = ()
     calls: list[tuple[str, Settings, tuple[object, ...]]] = field(default_factory=list)
     resolved: Resolved | None = None
 
@@ -118,6 +130,24 @@ class FakeApp:
     def allow(self, settings: Settings, hold_id: str) -> str:
         self._asked("allow", settings, hold_id)
         return f"{hold_id} will be applied"
+
+    def set_servers(
+        self, settings: Settings, name: str, state: ServerState, *, for_s: float | None, several: bool
+    ) -> str:
+        self._asked("set_servers", settings, name, state, for_s, several)
+        return f"{name} is {state}"
+
+    def servers(self, settings: Settings, wanted: str) -> tuple[ServerRow, ...]:
+        self._asked("servers", settings, wanted)
+        return self.rows
+
+    def pause(self, settings: Settings, *, for_s: float | None, reason: str) -> str:
+        self._asked("pause", settings, for_s, reason)
+        return "Nothing is applied."
+
+    def resume(self, settings: Settings) -> str:
+        self._asked("resume", settings)
+        return "Changes are applied again."
 
     def publish(self, settings: Resolved) -> int:
         self.resolved = settings

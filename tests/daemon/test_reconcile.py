@@ -5,7 +5,7 @@ from pyconfd.errors import ApplyError, Problem
 from pyconfd.model.context import Census, RefusalReason
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Unchanged
-from pyconfd.model.plan import ReloadReason
+from pyconfd.model.plan import Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.memo import Memo
@@ -43,6 +43,7 @@ def test_the_first_configuration_is_applied_with_the_census_and_the_date() -> No
     balancer = FakeBalancer()
     done = run(balancer)
     assert isinstance(done.outcome, Applied)
+    assert isinstance(done.outcome.plan, Reload)
     assert done.outcome.plan.reasons == (FIRST,)
     generation = done.outcome.generation
     assert (generation.number, generation.applied_at, generation.curdate) == (1, 1000.0, "today")
@@ -75,6 +76,7 @@ def test_a_file_that_was_edited_comes_back_with_the_date_it_had() -> None:
     written, balancer.disk.conf = balancer.disk.conf, "edited by hand\n"
     done = run(balancer, renderer=renderer(DATED), curdate="tomorrow")
     assert isinstance(done.outcome, Applied)
+    assert isinstance(done.outcome.plan, Reload)
     assert ReloadReason.FILE_EDITED in done.outcome.plan.reasons
     assert balancer.disk.conf == written
     assert done.outcome.generation.curdate == "today"
@@ -85,6 +87,7 @@ def test_a_process_that_runs_another_text_is_reloaded_with_the_same_digest() -> 
     balancer.disk.loaded = "0" * 64
     done = run(balancer, renderer=renderer(DATED), curdate="tomorrow")
     assert isinstance(done.outcome, Applied)
+    assert isinstance(done.outcome.plan, Reload)
     assert done.outcome.plan.reasons == (ReloadReason.PROCESS_BEHIND,)
     assert balancer.disk.loaded == done.outcome.generation.digest == balancer.disk.history[0].generation.digest
 
@@ -188,6 +191,7 @@ def test_nothing_runs_and_the_history_is_empty_so_it_is_the_first() -> None:
     balancer.disk.worker = 0
     done = run(balancer)
     assert isinstance(done.outcome, Applied)
+    assert isinstance(done.outcome.plan, Reload)
     assert done.outcome.plan.reasons == (FIRST, ReloadReason.PROCESS_BEHIND)
 
 

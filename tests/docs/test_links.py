@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 from pyconfd.cli.main import cli
@@ -57,7 +58,10 @@ def test_a_relative_link_resolves(page: Path, target: str) -> None:
 def test_a_call_that_a_page_shows_exists(page: str, call: str) -> None:
     words = call.split()
     name = "" if words[0].startswith("-") else words[0]
-    params = cli.commands[name].params if name else cli.params
+    command = cli.commands[name] if name else cli
+    if isinstance(command, click.Group) and len(words) > 1 and words[1] in command.commands:
+        command = command.commands[words[1]]
+    params = command.params
     known = {option for parameter in params for option in parameter.opts} | {"--help", "-h"}
     assert not [word for word in words if word.startswith("--") and word.partition("=")[0] not in known], page
 

@@ -23,6 +23,7 @@ from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.runner import run_until_stopped
 from pyconfd.etcd.memory import Memory
 from pyconfd.haproxy.census import census_of
+from pyconfd.model.balancing import TakesAll
 from pyconfd.model.context import Census
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Stored, Unchanged
@@ -51,7 +52,7 @@ def wait_for(condition: Callable[[], object], what: str | Callable[[], str]) -> 
 
 
 @dataclass
-class FakeBalancer:
+class FakeBalancer(TakesAll):
     """Takes everything and remembers it; one of the many behind one producer."""
 
     applied: list[Rendering] = field(default_factory=list)

@@ -44,7 +44,7 @@ class Maker:
         """Publish as the loop would; None where there was nothing to do."""
         rendering = Rendering((Piece("01.conf", text),), files)
         plan = self.balancer.plan(rendering)
-        if isinstance(plan, Noop):
+        if not isinstance(plan, Reload):
             return None
         return self.balancer.apply(rendering, plan, curdate="today", census=Census(1, 2), now=1.0).generation
 

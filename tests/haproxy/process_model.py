@@ -54,7 +54,7 @@ class ProcessModel:
         """Give what a process holds that has just loaded ``rendering``."""
         bases = index_of(rendering.text).bases
         backends = {}
-        for key, section in zip(bases, (s for s in parse(rendering.text) if s.keyword not in {"global"}), strict=True):
+        for key, section in zip(bases, (s for s in parse(rendering.text) if s.keyword != "global"), strict=True):
             if key.keyword == "backend":
                 servers = servers_of(section, bases.get(key, Inherited()))
                 backends[key.name] = {one.name: _made(one.address, one.effective) for one in servers}
@@ -62,7 +62,7 @@ class ProcessModel:
         certificates = {f.path: f.content for f in rendering.files if f.kind is FileKind.CERTIFICATE}
         return cls(backends, maps, certificates)
 
-    def execute(self, command: Command) -> None:  # noqa: C901, PLR0912 - one case for each command
+    def execute(self, command: Command) -> None:  # noqa: C901 - one case for each command
         """Do what HAProxy would do."""
         match command:
             case AddBackend():

@@ -26,6 +26,7 @@ def test_a_rendering_is_installed_loaded_verified_and_recorded(bench: Bench) -> 
     assert applied.generation.number == 2
     assert applied.generation.applied_at == 1234.5
     assert applied.generation.curdate == "2024-01-01"
+    assert isinstance(applied.plan, Reload)
     assert applied.plan.reasons == (ReloadReason.SECTION_CHANGED,)
     assert fetch(bench.port) == "second"
     assert bench.conf.read_text() == mark(desired.text, desired.digest)
@@ -41,6 +42,7 @@ def test_what_ran_before_pyconfd_is_replaced_by_a_reload(bench: Bench) -> None:
     applied = apply(bench.balancer(), bench.rendering("after"))
     after = bench.haproxy.running()
 
+    assert isinstance(applied.plan, Reload)
     assert applied.plan.reasons == (ReloadReason.FIRST_CONFIGURATION,)
     assert before is not None
     assert after is not None

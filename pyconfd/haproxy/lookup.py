@@ -1,0 +1,35 @@
+"""Finds the servers that a person means. Pure."""
+
+import difflib
+from collections.abc import Sequence
+
+from pyconfd.errors import Problem, RejectedInput
+from pyconfd.haproxy.readback import ServerNow
+
+_SHOWN = 10
+
+
+def find_servers(name: str, servers: Sequence[ServerNow], *, several: bool = False) -> list[ServerNow]:
+    """Give what ``name`` stands for: ``backend/server``, the name of a server, or its address with or without the port.
+
+    Raises:
+        RejectedInput: there is none, or more than one and not ``several``; names the candidates.
+    """
+    exact = [one for one in servers if _full(one) == name]
+    found = exact or [one for one in servers if name in {one.name, one.target, one.address, f"[{one.address}]"}]
+    if not found:
+        known = list(dict.fromkeys(text for one in servers for text in (_full(one), one.name, one.target)))
+        close = difflib.get_close_matches(name, known, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "pyconfd server list shows all"
+        raise RejectedInput(Problem("server", f"there is no server {name!r}", hint))
+    if len(found) > 1 and not several:
+        names = [f"{_full(one)} ({one.target})" for one in found]
+        more = [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+        candidates = ", ".join([*names[:_SHOWN], *more])
+        message = f"{name!r} stands for {len(found)} servers: {candidates}"
+        raise RejectedInput(Problem("server", message, "name one as BACKEND/SERVER, or take all with --all"))
+    return found
+
+
+def _full(server: ServerNow) -> str:
+    return f"{server.backend}/{server.name}"

@@ -1,0 +1,179 @@
+"""What an operator sets by hand, with a real haproxy, with and without the daemon's part."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pyconfd import app
+from pyconfd.daemon.pause import Pause
+from pyconfd.errors import RejectedInput, TransientError
+from pyconfd.haproxy.drift import Drift, DriftReport, Overrides
+from pyconfd.haproxy.index import index_of
+from pyconfd.haproxy.master_socket import ask
+from pyconfd.haproxy.overrides import EndReason
+from pyconfd.haproxy.runtime import Runtime
+from pyconfd.model.plan import ServerState
+from pyconfd.model.status import Paused
+from pyconfd.settings import HaproxySettings, Settings, StatusSettings
+from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port
+
+BACKENDS = """backend shop
+    server web-1 127.0.0.1:7001 weight 10
+    server web-2 127.0.0.1:7002
+    server off 127.0.0.1:7003 disabled
+backend blog
+    server web-2 127.0.0.1:7002
+"""
+
+
+@dataclass
+class Desk:
+    """An operator with a running haproxy; ``now`` is the clock of commands and daemon."""
+
+    haproxy: HaproxyProcess
+    directory: Path
+    now: float = 1000.0
+
+    def __post_init__(self) -> None:
+        self.text = configuration(
+            free_port(),
+            extra=BACKENDS,
+            global_lines=f"stats socket {self.haproxy.stats_socket} mode 600 level admin",
+        )
+        self.haproxy.conf.write_text(self.text)
+        self.haproxy.start()
+        self.settings = Settings(
+            haproxy=self.haproxy.settings(),
+            status=StatusSettings(listen=""),
+            state_dir=str(self.directory / "state"),
+            runtime_dir=str(self.directory / "run"),
+        )
+        self.runtime = Runtime()
+        self.overrides = Overrides(self.settings.state_dir, clock=lambda: self.now)
+        self.drift = Drift(self.overrides, monotonic=lambda: self.now)
+
+    def set(self, name: str, state: ServerState, *, for_s: float | None = None, several: bool = False) -> str:
+        return app.set_servers(self.settings, name, state, for_s=for_s, several=several, clock=lambda: self.now)
+
+    def daemon_looks(self) -> DriftReport:
+        self.runtime.connect([self.haproxy.stats_socket])
+        return self.drift.look(self.runtime, index_of(self.text))
+
+    def rows(self, wanted: str = "") -> dict[str, app.ServerRow]:
+        return {row.server: row for row in app.servers(self.settings, wanted, clock=lambda: self.now)}
+
+    def by_hand(self, command: str) -> None:
+        assert ask(self.haproxy.stats_socket, command).strip() == ""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    if not Path(BINARY).exists():
+        pytest.skip("no haproxy binary")
+    with HaproxyProcess(tmp_path / "etc") as haproxy:
+        made = Desk(haproxy, tmp_path)
+        yield made
+        made.runtime.close()
+
+
+def test_drained_at_once_kept_by_the_daemon_and_ended_in_time(desk: Desk) -> None:
+    said = desk.set("web-1", ServerState.DRAIN, for_s=1800)
+    assert said.splitlines()[0] == "shop/web-1 (127.0.0.1:7001) drains for 30 m."
+    assert "No pyconfd runs" in said
+    desk.now += 60
+    row = desk.rows()["shop/web-1"]
+    assert (row.state, row.by_hand) == ("drain", "drain for 1 m, 29 m left (by command)")
+    assert desk.daemon_looks() == DriftReport(looked=2)
+    desk.now += 1740
+    assert [reason for _, reason in desk.daemon_looks().ended] == [EndReason.EXPIRED]
+    row = desk.rows()["shop/web-1"]
+    assert (row.state, row.by_hand) == ("up", "")
+
+
+def test_ready_ends_state_and_weight_of_command_and_socket(desk: Desk) -> None:
+    desk.by_hand("set server shop/web-1 weight 50")
+    desk.daemon_looks()
+    desk.set("shop/web-1", ServerState.MAINT)
+    desk.daemon_looks()
+    assert desk.rows("shop")["shop/web-1"].by_hand == "maint for 0 s (by command); weight 50 for 0 s (on the socket)"
+    desk.set("shop/web-1", ServerState.READY)
+    row = desk.rows()["shop/web-1"]
+    assert (row.state, row.weight, row.by_hand) == ("up", 10, "")
+    assert desk.daemon_looks() == DriftReport(looked=2)
+    assert not desk.overrides.known
+
+
+def test_ready_for_a_server_that_the_cluster_disabled_is_kept(desk: Desk) -> None:
+    desk.set("off", ServerState.READY)
+    assert desk.daemon_looks() == DriftReport(looked=2)
+    assert desk.rows("off")["shop/off"].by_hand == "ready for 0 s (by command)"
+
+
+def test_a_name_of_several_servers_is_refused_and_changes_nothing(desk: Desk) -> None:
+    with pytest.raises(RejectedInput, match=r"stands for 2 servers: shop/web-2 .*, blog/web-2"):
+        desk.set("127.0.0.1:7002", ServerState.MAINT)
+    assert {row.state for row in desk.rows().values()} == {"up", "maint"}
+    said = desk.set("127.0.0.1:7002", ServerState.MAINT, several=True)
+    assert "No server of blog takes traffic now." in said
+    assert "of shop" not in said
+    assert [name for name, row in desk.rows().items() if row.by_hand] == ["shop/web-2", "blog/web-2"]
+
+
+def test_a_server_on_its_way_out_is_shown_and_left_alone(desk: Desk) -> None:
+    desk.haproxy.conf.write_text(desk.text.replace("    server web-1 127.0.0.1:7001 weight 10\n", ""))
+    assert desk.rows()["shop/web-1"].leaving == "leaving"
+    with pytest.raises(RejectedInput, match="on its way out"):
+        desk.set("web-1", ServerState.READY)
+
+
+def test_without_haproxy_it_is_written_down_and_takes_effect_later(desk: Desk) -> None:
+    desk.haproxy.stop()
+    said = desk.set("web-1", ServerState.MAINT)
+    assert "HAProxy does not answer" in said
+    with pytest.raises(TransientError):
+        desk.rows()
+    desk.haproxy.start()
+    assert desk.daemon_looks().executed == 1
+    assert desk.rows()["shop/web-1"].state == "maint"
+
+
+def test_what_cannot_be_written_down_is_not_done(desk: Desk) -> None:
+    Path(desk.settings.state_dir).write_text("")
+    with pytest.raises(TransientError, match="cannot be written"):
+        desk.set("web-1", ServerState.MAINT)
+    Path(desk.settings.state_dir).unlink()
+    assert desk.rows()["shop/web-1"].state == "up"
+
+
+def test_what_haproxy_refuses_is_not_remembered(desk: Desk) -> None:
+    desk.set("web-1", ServerState.DRAIN)
+    remembered = desk.rows("web-1")["shop/web-1"].by_hand
+    desk.haproxy.stop()
+    desk.haproxy.conf.write_text(desk.text.replace("level admin", "level operator"))
+    desk.haproxy.start()
+    for name in ("web-1", "off"):
+        with pytest.raises(TransientError, match="Permission denied"):
+            desk.set(name, ServerState.READY)
+    assert {name: row.by_hand for name, row in desk.rows().items() if row.by_hand} == {"shop/web-1": remembered}
+
+
+def test_without_a_configuration_or_socket_it_says_what_to_do(tmp_path: Path) -> None:
+    conf = tmp_path / "haproxy.cfg"
+    settings = Settings(haproxy=HaproxySettings(conf=str(conf)), state_dir=str(tmp_path / "state"))
+    with pytest.raises(TransientError, match="cannot be read"):
+        app.servers(settings)
+    conf.write_text("global\nbackend b\n    server a 10.0.0.1:80\n")
+    with pytest.raises(TransientError, match="no `stats socket`"):
+        app.set_servers(settings, "a", ServerState.DRAIN)
+
+
+def test_pause_and_resume(tmp_path: Path) -> None:
+    settings = Settings(state_dir=str(tmp_path))
+    assert app.resume(settings) == "It was not paused."
+    said = app.pause(settings, for_s=3600, reason="racks", clock=lambda: 1000.0)
+    assert "for 1 h, or until `pyconfd resume`" in said
+    assert Pause(str(tmp_path)).read(1001.0) == Paused(1000.0, 4600.0, "racks")
+    assert app.resume(settings, clock=lambda: 1060.0) == "Changes are applied again, after 1 m."
+    assert Pause(str(tmp_path)).read(1061.0) is None

@@ -1,0 +1,192 @@
+"""A whole pyconfd in one process for benchmarks of live changes: real presets, fragments, loop and haproxy.
+
+Only the network to the API server is left out: events come as the bytes that a watch gives.
+"""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from pyconfd.daemon.loop import Daemon, LoopSettings
+from pyconfd.daemon.ports import World
+from pyconfd.fragments import directory
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.model.context import Refusal
+from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.model.snapshot import Resource, Snapshot
+from pyconfd.model.status import SourceHealth, Status
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.settings import ApplySettings
+from pyconfd.sources.fragments import read_fragments
+from pyconfd.sources.kubernetes.cache import Cache
+from pyconfd.sources.kubernetes.decode import decode_event
+from pyconfd.wiring import SystemClock
+from tests.world.haproxy import HaproxyProcess, free_port, wait_until
+
+POD = "127.19.{}.{}"
+
+
+class Events:
+    """A source of a daemon whose events come from the benchmark."""
+
+    def __init__(self, whole: Snapshot) -> None:
+        self._caches = {each: Cache() for each in (Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.NODES)}
+        for resource, cache in self._caches.items():
+            cache.replace(getattr(whole, resource.field).values(), ())
+
+    def feed(self, line: bytes) -> None:
+        """Take one line of a watch of EndpointSlices."""
+        assert self._caches[Resource.ENDPOINTSLICES].apply(decode_event(Resource.ENDPOINTSLICES, line))
+
+    def start(self, notify: Callable[[], None]) -> None:
+        """Do nothing: the benchmark turns the loop itself."""
+
+    def snapshot(self) -> Snapshot:
+        views: dict[str, Any] = {resource.field: cache.view() for resource, cache in self._caches.items()}
+        return Snapshot(**views)
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        return ()
+
+    def health(self) -> SourceHealth:
+        return SourceHealth(synced=True)
+
+    def relist(self) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+class _Silent:
+    def ready(self, status: str = "") -> None: ...
+
+    def status(self, text: str) -> None: ...
+
+    def watchdog(self) -> None: ...
+
+
+class Serving:
+    """A daemon with its haproxy in ``folder``, in front of what ``whole`` holds; pods that answer can be added."""
+
+    def __init__(self, folder: Path, whole: Snapshot, *, pods: int = 0) -> None:
+        self._stack = ExitStack()
+        self.port, self.pod_port = free_port(), free_port()
+        self.haproxy = self._stack.enter_context(HaproxyProcess(folder / "etc"))
+        self.events = Events(whole)
+        self.pods = [POD.format(index // 250, index % 250 + 1) for index in range(pods)]
+        if pods:
+            argv = [sys.executable, "-m", "tests.world.backends", "--port", str(self.pod_port), *self.pods]
+            self._backends = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+            self._stack.callback(self._end_backends)
+            wait_until(lambda: self._listens(self.pods[-1]), "the pods listen")
+        self.settings = self.haproxy.settings()
+        self.balancer = Balancer(self.settings, ApplySettings(), str(folder / "state"), unit=UnitFacts())
+        self._stack.callback(self.balancer.close)
+        self.statuses: list[Status] = []
+        world = World(
+            source=self.events,
+            balancer=self.balancer,
+            notifier=_Silent(),
+            clock=SystemClock(),
+            read_fragments=self.fragments,
+            make_renderer=self.renderer,
+            preset_options=lambda _: PresetOptions(),
+            allowed_holds=frozenset,
+            forget_holds=lambda: None,
+            publish=lambda _: None,
+        )
+        self.balancer.startup()
+        self.daemon = Daemon(world, LoopSettings(ApplySettings(), ("domains",), "0", 1))
+        self.daemon.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _end_backends(self) -> None:
+        self._backends.terminate()
+        self._backends.wait(10)
+
+    def _listens(self, address: str) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((address, self.pod_port)) == 0
+
+    def fragments(self) -> FragmentSet:
+        """Give the shipped fragments with a runtime socket, without checks of pods that are not there."""
+        found = read_fragments(directory())
+        runtime = f"global\n    stats socket {self.haproxy.stats_socket} mode 600 level admin\n"
+        texts = [Fragment("00-runtime.conf", runtime)]
+        texts += [
+            Fragment(each.name, each.text.replace("default-server check", "default-server"))
+            for each in found.fragments
+            if not each.name.startswith("00-runtime")
+        ]
+        return FragmentSet(tuple(texts), found.includable)
+
+    def renderer(self, found: FragmentSet) -> Renderer:
+        """Compile fragments."""
+        variables: Mapping[str, str] = {
+            "http_bind": f"127.0.0.1:{self.port}",
+            "https_bind": "",
+            "stats_bind": "",
+        }
+        return Renderer(found, RenderOptions(str(self.haproxy.conf.parent / "files"), variables=variables))
+
+    def first(self) -> None:
+        """Bring up haproxy with what the cluster holds, and let the daemon see that all is level."""
+        self.daemon.step(1)  # there is no haproxy yet: its first file stays
+        self.haproxy.start()
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not self.balancer.goes_live():
+            self.daemon.step(0)
+            time.sleep(min(0.2, self.daemon.wait_s()))
+        assert self.balancer.goes_live()
+
+    def event(self, item: object) -> bytes:
+        """Give the line of a watch for a changed object."""
+        return msgspec.json.encode({"type": "MODIFIED", "object": item})
+
+    def live(self, line: bytes) -> None:
+        """Take an event and do what is due."""
+        self.events.feed(line)
+        self.daemon.step(1)
+
+
+class Client:
+    """One kept connection to haproxy."""
+
+    def __init__(self, port: int, host: str) -> None:
+        self._connection = socket.create_connection(("127.0.0.1", port))
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._request = f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+
+    def ask(self) -> bytes:
+        """Give the whole answer to a request."""
+        self._connection.sendall(self._request)
+        answer = b""
+        while True:
+            chunk = self._connection.recv(65536)
+            if not chunk:
+                raise ConnectionResetError("haproxy closed the connection")
+            answer += chunk
+            head, end, body = answer.partition(b"\r\n\r\n")
+            if end:
+                length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+                if len(body) >= length:
+                    return answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()

@@ -1,0 +1,284 @@
+"""A real haproxy that somebody changes by hand: kept is what is theirs, repaired what is the configuration's."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import structlog
+
+from pyconfd.haproxy.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftReport, Overrides
+from pyconfd.haproxy.index import Index, index_of
+from pyconfd.haproxy.live import Abilities
+from pyconfd.haproxy.master_socket import ask
+from pyconfd.haproxy.override_store import FILE_NAME, OverrideStore, worker_of
+from pyconfd.haproxy.overrides import EndReason, Override, Source
+from pyconfd.haproxy.readback import ServerNow
+from pyconfd.haproxy.runtime import NotLive, Runtime
+from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
+from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
+
+BACKENDS = """backend shop
+    server a 127.0.0.1:7001 weight 10
+    server c 127.0.0.1:7003 weight 0
+    server off 127.0.0.1:7004 disabled
+    server b 127.0.0.1:7002 weight 10
+listen other
+    bind unix@{socket}.l
+    balance source
+    server only 127.0.0.1:7005
+"""
+
+
+@dataclass
+class Stage:
+    """A haproxy with two backends, and what looks after it; ``now`` is both clocks."""
+
+    haproxy: HaproxyProcess
+    state_dir: Path
+    now: float = 1000.0
+    runtime: Runtime = field(default_factory=Runtime)
+
+    def __post_init__(self) -> None:
+        global_lines = f"stats socket {self.haproxy.stats_socket} mode 600 level admin"
+        backends = BACKENDS.format(socket=self.haproxy.stats_socket)
+        self.text = configuration(free_port(), extra=backends, global_lines=global_lines)
+        self.haproxy.conf.write_text(self.text)
+        self.haproxy.start()
+        self.restart_pyconfd()
+        self.connect()
+
+    @property
+    def index(self) -> Index:
+        return index_of(self.text)
+
+    def restart_pyconfd(self) -> None:
+        self.overrides = Overrides(str(self.state_dir), clock=lambda: self.now)
+        self.drift = Drift(self.overrides, monotonic=lambda: self.now)
+
+    def connect(self) -> None:
+        assert self.runtime.connect([self.haproxy.stats_socket]).runtime
+
+    def look(self, *, repair: bool = True) -> DriftReport:
+        return self.drift.look(self.runtime, self.index, repair=repair)
+
+    def by_hand(self, command: str) -> str:
+        return ask(self.haproxy.stats_socket, command).strip()
+
+    def execute(self, *commands: Command) -> None:
+        self.runtime.execute(self.overrides.kept(commands))
+
+    def server(self, name: str, backend: str = "shop") -> ServerNow:
+        return next(one for one in self.runtime.servers([backend]) if one.name == name)
+
+    def reload(self) -> None:
+        """Have somebody reload haproxy."""
+        before = self.haproxy.running()
+        assert before is not None
+        ask(self.haproxy.master_socket, "reload")
+        wait_until(
+            lambda: (now := self.haproxy.running()) is not None and now.worker_pid != before.worker_pid, "a new worker"
+        )
+        self.connect()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    if not Path(BINARY).exists():
+        pytest.skip("no haproxy binary")
+    with HaproxyProcess(tmp_path / "etc") as haproxy:
+        made = Stage(haproxy, tmp_path / "state")
+        assert made.look() == DriftReport(looked=2)
+        yield made
+        made.runtime.close()
+
+
+def test_what_was_set_on_the_socket_survives_updates_and_reloads(stage: Stage) -> None:
+    stage.by_hand("set server shop/a state drain")
+    stage.by_hand("set server shop/b weight 50")
+    seen = stage.look().seen
+    assert [(one.server, one.shown, one.since) for one in seen] == [("a", "drain", 1000.0), ("b", "weight 50", 1000.0)]
+    stage.now += 5
+    stage.execute(SetWeight("shop", "b", 20), SetState("shop", "a", ServerState.READY), SetWeight("shop", "a", 3))
+    assert stage.server("a").drain
+    assert (stage.server("a").weight, stage.server("b").weight) == (3, 50)
+    stage.execute(SetWeight("shop", "a", 10))
+    assert stage.look() == DriftReport(looked=2)
+    stage.reload()
+    assert not stage.server("a").drain
+    assert stage.overrides.after_reload(stage.runtime, stage.index) == 2
+    assert stage.server("a").drain
+    assert stage.server("b").weight == 50
+    assert stage.look() == DriftReport(looked=2)
+
+
+def test_a_reload_by_somebody_else_ends_nothing(stage: Stage) -> None:
+    stage.by_hand("set server shop/a state maint")
+    stage.look()
+    stage.reload()
+    stage.restart_pyconfd()
+    report = stage.look()
+    assert (report.executed, report.ended, report.seen) == (1, (), ())
+    assert stage.server("a").maint
+
+
+def test_set_back_by_hand_it_is_the_configurations_again(stage: Stage) -> None:
+    stage.by_hand("set server shop/a state maint")
+    stage.look()
+    stage.by_hand("set server shop/a state ready")
+    assert [reason for _, reason in stage.look().ended] == [EndReason.BY_HAND]
+    assert not stage.overrides.known
+    stage.reload()
+    assert stage.overrides.after_reload(stage.runtime, stage.index) == 0
+
+
+def test_a_disabled_server_that_was_made_ready_stays_so(stage: Stage) -> None:
+    stage.by_hand("set server shop/off state ready")
+    assert [one.shown for one in stage.look().seen] == ["ready"]
+    stage.reload()
+    assert stage.server("off").maint
+    stage.overrides.after_reload(stage.runtime, stage.index)
+    assert not stage.server("off").maint
+    assert stage.look() == DriftReport(looked=2)
+
+
+def test_at_its_end_the_server_serves_again(stage: Stage) -> None:
+    stage.by_hand("set server shop/a state drain")
+    until = Override("shop", "a", ServerState.DRAIN, 1000.0, 2800.0, Source.COMMAND, worker_of(stage.runtime.pid))
+    with OverrideStore(str(stage.state_dir)).edited() as stored:
+        stored[until.key] = until
+    stage.now = 2799.0
+    assert stage.look() == DriftReport(looked=2)
+    stage.now = 2800.0
+    report = stage.look()
+    assert [reason for _, reason in report.ended] == [EndReason.EXPIRED]
+    assert not stage.server("a").drain
+    assert json.loads((stage.state_dir / FILE_NAME).read_bytes())["overrides"] == []
+
+
+def test_a_server_deleted_by_hand_is_added_with_what_was_set_on_it(stage: Stage) -> None:
+    stage.by_hand("set server shop/a state maint")
+    stage.look()
+    assert "deleted" in stage.by_hand("del server shop/a")
+    assert stage.look().repaired == ("shop/a is missing",)
+    assert stage.server("a").maint
+    assert stage.look() == DriftReport(looked=2)
+
+
+def test_a_server_added_by_hand_is_removed(stage: Stage) -> None:
+    assert "registered" in stage.by_hand("add server shop/x 127.0.0.1:7099")
+    stage.by_hand("set server shop/x state ready")
+    assert stage.look(repair=False).beyond == ("shop/x takes traffic but is not in the configuration",)
+    assert not stage.server("x").drain
+    assert stage.look().executed == 1
+    assert stage.server("x").drain
+    assert stage.look() == DriftReport(looked=2)
+    stage.runtime.reap(60)
+    assert "x" not in {one.name for one in stage.runtime.servers(["shop"])}
+
+
+def test_an_address_set_by_hand_is_repaired_without_readdressing(stage: Stage) -> None:
+    stage.by_hand("set server shop/a addr 127.0.0.9 port 7009")
+    assert stage.look().repaired == ("shop/a has the address 127.0.0.9:7009",)
+    assert stage.server("a").drain
+    assert stage.look() == DriftReport(looked=2)
+    stage.runtime.reap(60)
+    assert stage.look().repaired == ("shop/a is missing",)
+    now = stage.server("a")
+    assert (now.target, now.weight, now.drain) == ("127.0.0.1:7001", 10, False)
+    assert stage.look() == DriftReport(looked=2)
+
+
+def test_what_no_command_can_repair_is_said_until_it_is_gone_and_logged_once(stage: Stage) -> None:
+    stage.by_hand("set server other/only addr 127.0.0.9 port 7009")
+    with structlog.testing.capture_logs() as logs:
+        beyond = [stage.look().beyond for _ in range(2)]
+    only = "other/only has the address 127.0.0.9:7009 (balance source takes no server while it runs)"
+    assert beyond == [(only,), (only,)]
+    assert [line["event"] for line in logs] == ["drift.beyond_repair"]
+    stage.reload()
+    assert stage.look() == DriftReport(looked=2)
+
+
+def test_servers_on_their_way_out_are_nobodys_override(stage: Stage) -> None:
+    stage.execute(RemoveServer("shop", "b", "127.0.0.1:7002"))
+    stage.text = stage.text.replace("    server b 127.0.0.1:7002 weight 10\n", "")
+    assert stage.look() == DriftReport(looked=2)
+    assert not stage.overrides.known
+
+
+def test_a_server_that_comes_back_is_still_in_maintenance(stage: Stage) -> None:
+    with_b = stage.text
+    stage.by_hand("set server shop/b state maint")
+    stage.look()
+    stage.execute(RemoveServer("shop", "b", "127.0.0.1:7002"))
+    stage.text = with_b.replace("    server b 127.0.0.1:7002 weight 10\n", "")
+    stage.look()
+    stage.runtime.reap(60)
+    stage.text = with_b
+    stage.execute(AddServer("shop", "b", "127.0.0.1:7002", ("weight", "10")))
+    assert stage.server("b").maint
+    stage.look()
+    [override] = stage.overrides.known.values()
+    assert (override.shown, override.since, override.missing_since) == ("maint", 1000.0, 0.0)
+
+
+def test_another_worker_than_connected_is_an_error_and_changes_nothing(stage: Stage) -> None:
+    stage.by_hand("set server shop/a state drain")
+    stage.look()
+    known = dict(stage.overrides.known)
+    stage.haproxy.stop()
+    with pytest.raises(NotLive):
+        stage.look()
+    assert stage.overrides.known == known
+
+
+def test_an_unwritable_state_directory_stops_nothing(stage: Stage) -> None:
+    (stage.state_dir / f"{FILE_NAME}.lock").mkdir(parents=True)
+    stage.by_hand("set server shop/a state drain")
+    with structlog.testing.capture_logs() as logs:
+        stage.look()
+        stage.look()
+    assert [line["event"] for line in logs] == ["overrides.not_stored", "override.seen"]
+    stage.execute(SetState("shop", "a", ServerState.READY))
+    assert stage.server("a").drain
+
+
+class CountingRuntime(Runtime):
+    """A process of many backends, each with its one server, that counts how often it is asked for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pid = 7
+        self.asked: dict[str, int] = {}
+
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(runtime=True)
+
+    def servers_by_backend(self, backends: object) -> dict[str, list[ServerNow]]:
+        assert isinstance(backends, list)
+        self.latest = len(backends)
+        for name in backends:
+            self.asked[name] = self.asked.get(name, 0) + 1
+        server = ServerNow("", "s", "10.0.0.1", 80, 1, maint=False, drain=False)
+        return {name: [replace(server, backend=name)] for name in backends}
+
+
+@pytest.mark.parametrize("every_s", [1.0, 3.0, 5.0])
+def test_a_round_over_many_backends_is_cut_into_slices(tmp_path: Path, every_s: float) -> None:
+    index = index_of("".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(10_000)))
+    now = [0.0]
+    drift, runtime = Drift(Overrides(str(tmp_path)), monotonic=lambda: now[0]), CountingRuntime()
+    while now[0] <= ROUND_S + every_s:
+        assert drift.look(runtime, index).executed == 0
+        assert SLICE <= runtime.latest <= MAX_SLICE or len(runtime.asked) == 10_000
+        now[0] += every_s
+    assert len(runtime.asked) == 10_000
+
+
+def test_few_backends_are_looked_at_each_time(tmp_path: Path) -> None:
+    index = index_of("".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(SLICE)))
+    drift, runtime = Drift(Overrides(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
+    assert [drift.look(runtime, index).looked for _ in range(3)] == [SLICE] * 3
