@@ -41,9 +41,12 @@ class ServerNow:
     operating: int = 2
 
 
-_MAINT = 0x01 | 0x04
+_MAINT = 0x01
 _DRAIN = 0x08
-"""Forced and configured maintenance, forced drain. Source: ``enum srv_admin`` in HAProxy 2.6 to 3.4."""
+"""Forced maintenance, forced drain. That the configuration wanted maintenance (0x04) stays when it is ready again.
+
+Source: ``enum srv_admin`` in HAProxy 2.6 to 3.4.
+"""
 
 _COLUMNS = (
     "be_name",

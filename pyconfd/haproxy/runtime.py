@@ -96,12 +96,12 @@ class Runtime:
                 self._socket = RuntimeSocket(path)
                 self.pid = 0
             try:
-                worker, (commands,) = self._socket.ask(["help"])
+                worker, (commands, level) = self._socket.ask(["help", "show cli level"])
             except NoAnswer as error:
                 forbidden = f"{error}: let pyconfd's group use it (mode 660, group NAME)"
                 why = forbidden if error.forbidden else str(error)
                 continue
-            if "add server" not in commands:
+            if "add server" not in commands or level.strip() != "admin":
                 why = f"{path} is not `level admin`, or haproxy is older than 2.6"
                 continue
             if worker.stopping:
