@@ -175,7 +175,8 @@ class Drift:
         backends = _expected(index, keys, runtime)
         there = runtime.servers_by_backend([backend.name for backend in backends])
         leaving = {
-            key: RemoveServer(one.backend, one.server, one.address, one.words) for key, one in runtime.leaving.items()
+            key: RemoveServer(one.backend, one.server, one.address, one.words or ())
+            for key, one in runtime.leaving.items()
         }
         known = _by_backend(self._overrides.known)
         found = Judgement()

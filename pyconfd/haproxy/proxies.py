@@ -17,11 +17,54 @@ DYNAMIC_ALGORITHMS = frozenset({"roundrobin", "leastconn", "first", "random"})
 
 _HASHING = frozenset({"source", "uri", "url_param", "hdr", "rdp-cookie", "hash"})
 
-_NEVER_LIVE = frozenset({"resolvers", "resolve-prefer", "resolve-net", "resolve-opts", "redir", "namespace"})
+_NEVER_LIVE = frozenset(
+    [
+        "log-bufsize",
+        "log-proto",
+        "max-reuse",
+        "namespace",
+        "non-stick",
+        "redir",
+        "resolve-net",
+        "resolve-opts",
+        "resolve-prefer",
+        "resolvers",
+        "socks4",
+        "tcp-ut",
+    ]
+)
 """Keywords that ``add server`` refuses in every version, or that would be another server than the file's."""
 
 _DROPPED = frozenset({"init-addr"})
 """Says how names are resolved at the start: of no meaning for an IP address, and refused by ``add server``."""
+
+_CANCELS = MappingProxyType(
+    {
+        "enabled": "disabled",
+        "ssl-reuse": "no-ssl-reuse",
+        "stick": "non-stick",
+        "tls-tickets": "no-tls-tickets",
+        **{
+            f"no-{word}": word
+            for word in [
+                "agent-check",
+                "backup",
+                "check",
+                "check-reuse-pool",
+                "check-send-proxy",
+                "check-ssl",
+                "send-proxy",
+                "send-proxy-v2",
+                "send-proxy-v2-ssl",
+                "send-proxy-v2-ssl-cn",
+                "ssl",
+                "tfo",
+            ]
+        },
+    }
+)
+"""Keywords that take another one back; where nothing is to be taken back they say what is so anyway. ``add server``
+takes few of them."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\]-]+")
 """Words of a command on the socket that mean the same there as in the file, without any escape."""
@@ -110,6 +153,8 @@ def _effective(words: tuple[str, ...]) -> tuple[str, ...]:
             skip = False
         elif word in _DROPPED:
             skip = True
+        elif word in _CANCELS:
+            kept = [one for one in kept if one != _CANCELS[word]]
         else:
             kept.append(word)
     return tuple(kept)

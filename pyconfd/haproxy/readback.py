@@ -4,7 +4,7 @@ import hashlib
 import ipaddress
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyconfd.model.plan import (
@@ -13,6 +13,8 @@ from pyconfd.model.plan import (
     AddServer,
     ChangeMapEntries,
     Command,
+    RemoveBackend,
+    RemoveCertificate,
     RemoveMapEntries,
     RemoveServer,
     ReplaceMap,
@@ -46,26 +48,43 @@ class ServerNow:
 
 _MAINT = 0x01
 _DRAIN = 0x08
-"""Forced maintenance and drain; 0x04 only remembers that a server began disabled, also when it is ready since.
+"""Forced maintenance, forced drain. That the configuration wanted maintenance (0x04) stays when it is ready again.
 
 Source: ``enum srv_admin`` in HAProxy 2.6 to 3.4.
 """
 
-_COLUMNS = ("be_name", "srv_name", "srv_addr", "srv_port", "srv_uweight", "srv_admin_state")
-_MORE_COLUMNS = ("srv_id", "srv_iweight", "srv_op_state")
+_COLUMNS = (
+    "be_name",
+    "srv_name",
+    "srv_addr",
+    "srv_port",
+    "srv_uweight",
+    "srv_admin_state",
+    "srv_id",
+    "srv_iweight",
+    "srv_op_state",
+)
+_HEADER = re.compile(r"^# (be_id [^\n]*)\n?", re.MULTILINE)
+_FEW = 20
+"""So many servers are looked for in the rows; more than that are found faster by reading all of them."""
+
+_ENTRY = re.compile(r"^0x[0-9a-f]+ ", re.MULTILINE)
 
 
-def servers_now(answer: str) -> Iterator[ServerNow]:
-    """Read ``show servers state``; raises ValueError where it is something else."""
-    rows = answer.split("\n")
-    header = next((row for row in rows if row.startswith("# be_id ")), None)
+def servers_now(answer: str, names: Collection[str] = ()) -> Iterator[ServerNow]:
+    """Read ``show servers state``, only the servers of these ``names`` where some are given.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    header = _HEADER.search(answer)
     if header is None:
         raise ValueError(answer.strip()[:200] or "an empty answer")
-    names = header[2:].split(" ")
-    places = [names.index(name) for name in (*_COLUMNS, *_MORE_COLUMNS)]
-    for row in rows[rows.index(header) + 1 :]:
+    columns = header[1].split(" ")
+    places = [columns.index(name) for name in _COLUMNS]
+    for row in _rows(answer, header.end(), names):
         fields = row.split(" ")
-        if len(fields) >= len(names):
+        if len(fields) >= len(columns):
             backend, name, address, port, weight, admin, number, initial, operating = (fields[at] for at in places)
             state = int(admin)
             yield ServerNow(
@@ -82,6 +101,43 @@ def servers_now(answer: str) -> Iterator[ServerNow]:
             )
 
 
+def _rows(answer: str, start: int, names: Collection[str]) -> Iterator[str]:
+    """Give the rows after ``start``; those with one of ``names``, where a few are wanted of many."""
+    if not names or len(names) > _FEW:
+        yield from (row for row in answer[start:].split("\n") if row)
+        return
+    for name in names:
+        word = f" {name} "
+        at = answer.find(word, start)
+        while at >= 0:
+            begin, end = answer.rfind("\n", 0, at) + 1, answer.find("\n", at)
+            row = answer[begin:] if end < 0 else answer[begin:end]
+            # The name of the backend may be the same word.
+            if row.split(" ", 4)[3:4] == [name]:
+                yield row
+            at = -1 if end < 0 else answer.find(word, end)
+
+
+def connections_now(answer: str) -> Iterator[tuple[tuple[str, str], int]]:
+    """Read ``show servers conn``: backend and server, and the connections that are in use; nothing of no backend.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if "Can't find backend" in answer:
+        return
+    rows = answer.split("\n")
+    names = rows[0].removeprefix("# ").split()
+    if not {"bkname/svname", "used_cur"} <= set(names):
+        raise ValueError(answer.strip()[:200] or "an empty answer")
+    name_at, used_at = names.index("bkname/svname"), names.index("used_cur")
+    for row in rows[1:]:
+        fields = row.split()
+        if len(fields) > used_at:
+            backend, _, server = fields[name_at].partition("/")
+            yield (backend, server), int(fields[used_at])
+
+
 def fingerprint(pem: str) -> str:
     """Give the SHA-1 of the first certificate, as ``show ssl cert`` prints it; "" where there is none."""
     found = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", pem, re.DOTALL)
@@ -92,37 +148,46 @@ def fingerprint(pem: str) -> str:
 
 def checks_of(commands: Sequence[Command]) -> list[str]:
     """Give the questions whose answers show whether ``commands`` took effect."""
-    backends = dict.fromkeys(
-        command.backend for command in commands if isinstance(command, AddServer | RemoveServer | SetWeight | SetState)
-    )
-    asked = [f"show servers state {backend}" for backend in backends]
+    asked = [f"show servers state {backend}" for backend, _ in _by_server(commands)]
     for command in commands:
         if isinstance(command, AddMapEntries | ChangeMapEntries):
             asked += [f"get map {command.path} {key}" for key, _ in command.entries]
         elif isinstance(command, RemoveMapEntries):
             asked += [f"get map {command.path} {key}" for key in command.keys]
         elif isinstance(command, ReplaceMap):
-            asked.append("show map")
-        elif isinstance(command, UpdateCertificate | AddCertificate):
+            asked.append(f"show map {command.path}")
+        elif isinstance(command, UpdateCertificate | AddCertificate | RemoveCertificate):
             asked.append(f"show ssl cert {command.path}")
     return list(dict.fromkeys(asked))
 
 
-def unfulfilled(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
-    """Give what is not as the commands wanted it, by the answers to :func:`checks_of`; "" where all is."""
-    servers: dict[tuple[str, str], ServerNow] = {}
-    try:
-        for question, answer in answers.items():
-            if question.startswith("show servers state"):
-                servers |= {(one.backend, one.name): one for one in servers_now(answer)}
-    except ValueError as error:
-        return f"its state cannot be read: {error}"
-    final: dict[tuple[str, str], dict[type, Command]] = {}
+def _by_server(commands: Sequence[Command]) -> dict[tuple[str, str], dict[type, Command]]:
+    """Give the commands for each server, the last one of each kind."""
+    found: dict[tuple[str, str], dict[type, Command]] = {}
     for command in commands:
         if isinstance(command, AddServer | RemoveServer | SetWeight | SetState):
-            final.setdefault((command.backend, command.server), {})[type(command)] = command
-    for key, wanted in final.items():
-        if why := _wrong_server(servers.get(key), wanted):
+            found.setdefault((command.backend, command.server), {})[type(command)] = command
+        elif isinstance(command, RemoveBackend):
+            for server in command.servers:
+                found.setdefault((server.backend, server.server), {})[RemoveServer] = server
+    return found
+
+
+def unfulfilled(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
+    """Give what is not as the commands wanted it, by the answers to :func:`checks_of`; "" where all is."""
+    final = _by_server(commands)
+    names: dict[str, list[str]] = {}
+    for backend, name in final:
+        names.setdefault(backend, []).append(name)
+    servers: dict[tuple[str, str], ServerNow] = {}
+    try:
+        for backend, wanted in names.items():
+            found = servers_now(answers[f"show servers state {backend}"], wanted)
+            servers |= {(one.backend, one.name): one for one in found}
+    except ValueError as error:
+        return f"its state cannot be read: {error}"
+    for key, own in final.items():
+        if why := _wrong_server(servers.get(key), own):
             return f"server {'/'.join(key)} {why}"
     return _wrong_file(commands, answers)
 
@@ -132,29 +197,38 @@ def _wrong_server(now: ServerNow | None, wanted: Mapping[type, Command]) -> str:
         return "" if now is None or now.drain or now.maint else "still takes traffic"
     if now is None:
         return "is not there"
-    found = (_wrong_value(now, command, wanted) for command in wanted.values())
-    return next((why for why in found if why), "")
-
-
-def _wrong_value(now: ServerNow, command: Command, wanted: Mapping[type, Command]) -> str:
-    """Judge one of the commands ``wanted`` for a server; a later one of another kind may have changed its effect."""
-    if isinstance(command, AddServer) and (why := wrong_address(now, command.address)):
-        return why
-    if isinstance(command, AddServer) and SetState not in wanted and now.maint != command.disabled:
-        return "is in maintenance" if now.maint else "is not in maintenance"
-    if isinstance(command, SetState) and state_of(now) is not command.state:
-        return f"is in the state {state_of(now)}"
-    weight = command.weight if isinstance(command, SetWeight | AddServer) else now.weight
-    if now.weight != weight and (isinstance(command, SetWeight) or SetWeight not in wanted):
-        return f"has the weight {now.weight}"
+    for command in wanted.values():
+        why = ""
+        if isinstance(command, SetState):
+            why = _wrong_state(now, command.state)
+        elif isinstance(command, SetWeight):
+            why = _wrong_weight(now, command.weight)
+        elif isinstance(command, AddServer):
+            why = wrong_address(now, command.address)
+            if not why and SetState not in wanted:
+                why = _wrong_state(now, ServerState.MAINT if command.disabled else ServerState.READY)
+            if not why and SetWeight not in wanted:
+                why = _wrong_weight(now, command.weight)
+        if why:
+            return why
     return ""
 
 
 def state_of(now: ServerNow) -> ServerState:
     """Give the state that was asked for by command; what health checks found is none."""
+    # Drain stays remembered below maintenance, and is of no meaning there.
     if now.maint:
         return ServerState.MAINT
     return ServerState.DRAIN if now.drain else ServerState.READY
+
+
+def _wrong_state(now: ServerNow, wanted: ServerState) -> str:
+    state = state_of(now)
+    return "" if state is wanted else f"is in the state {state}"
+
+
+def _wrong_weight(now: ServerNow, wanted: int) -> str:
+    return "" if now.weight == wanted else f"has the weight {now.weight}"
 
 
 def wrong_address(now: ServerNow, target: str) -> str:
@@ -175,18 +249,24 @@ def _canonical(address: str) -> str:
 
 def _wrong_file(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
     for command in commands:
+        why = ""
         if isinstance(command, AddMapEntries | ChangeMapEntries | RemoveMapEntries):
             why = _wrong_entries(command, answers)
         elif isinstance(command, ReplaceMap):
-            why = _wrong_count(command, answers["show map"])
+            why = _wrong_map(command, answers[f"show map {command.path}"])
         elif isinstance(command, UpdateCertificate | AddCertificate):
-            shown = answers[f"show ssl cert {command.path}"].replace(":", "").upper()
-            why = "" if fingerprint(command.pem) in shown else f"certificate {command.path} is another one"
-        else:
-            continue
+            why = _wrong_certificate(command, answers[f"show ssl cert {command.path}"])
+        elif isinstance(command, RemoveCertificate) and "Status:" in answers[f"show ssl cert {command.path}"]:
+            why = f"certificate {command.path} is still there"
         if why:
             return why
     return ""
+
+
+def _wrong_certificate(command: UpdateCertificate | AddCertificate, answer: str) -> str:
+    wanted = fingerprint(command.pem)
+    shown = answer.replace(":", "").upper()
+    return "" if wanted and wanted in shown else f"certificate {command.path} is another one"
 
 
 def _wrong_entries(command: AddMapEntries | ChangeMapEntries | RemoveMapEntries, answers: Mapping[str, str]) -> str:
@@ -199,8 +279,9 @@ def _wrong_entries(command: AddMapEntries | ChangeMapEntries | RemoveMapEntries,
     return ""
 
 
-def _wrong_count(command: ReplaceMap, answer: str) -> str:
-    pattern = re.compile(rf"\({re.escape(command.path)}\).*?entry_cnt=(\d+)")
-    found = pattern.search(answer)
-    count = int(found[1]) if found else -1
-    return "" if count == len(command.entries) else f"map {command.path} has {count} entries"
+def _wrong_map(command: ReplaceMap, answer: str) -> str:
+    """Compare all entries: which of two comes first has a meaning for some converters."""
+    shown = [row for row in _ENTRY.sub("", answer).split("\n") if row]
+    if shown == [f"{key} {value}" for key, value in command.entries]:
+        return ""
+    return f"map {command.path} has {len(shown)} entries, or others than the {len(command.entries)} that it should have"

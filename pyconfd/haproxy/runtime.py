@@ -11,10 +11,26 @@ import structlog
 
 from pyconfd.haproxy.live import Abilities
 from pyconfd.haproxy.master_socket import NoAnswer
-from pyconfd.haproxy.readback import ServerNow, checks_of, servers_now, unfulfilled, wrong_address
+from pyconfd.haproxy.readback import (
+    ServerNow,
+    checks_of,
+    connections_now,
+    servers_now,
+    unfulfilled,
+    wrong_address,
+)
 from pyconfd.haproxy.runtime_socket import RuntimeSocket
-from pyconfd.haproxy.runtime_text import Line, filled_map, lines_of, prepare_map, published, revived
-from pyconfd.model.plan import AddBackend, AddServer, Command, RemoveBackend, RemoveServer, ReplaceMap
+from pyconfd.haproxy.runtime_text import Line, filled_map, leftovers, lines_of, prepare_map, published, revived
+from pyconfd.model.plan import (
+    AddBackend,
+    AddCertificate,
+    AddServer,
+    Command,
+    RemoveBackend,
+    RemoveServer,
+    ReplaceMap,
+    UpdateCertificate,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -28,12 +44,15 @@ class NotLive(Exception):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A server on its way out: what it was, and since when (seconds of the monotonic clock)."""
+    """A server on its way out: what it was, and since when (seconds of the monotonic clock).
+
+    ``words`` are None where they are not known, since a former pyconfd removed it.
+    """
 
     backend: str
     server: str
     address: str
-    words: tuple[str, ...]
+    words: tuple[str, ...] | None
     since: float
 
 
@@ -88,6 +107,10 @@ class Runtime:
             if "add server" not in commands:
                 why = "HAProxy 2.6 and later can be changed while they run"
                 continue
+            if worker.stopping:
+                self.close()
+                why = f"{path}: a worker of haproxy answers that is about to end"
+                continue
             if worker.pid != self.pid:
                 self.pid = worker.pid
                 self.leaving.clear()
@@ -129,31 +152,50 @@ class Runtime:
         for command in commands:
             if isinstance(command, ReplaceMap):
                 self._replace_map(command)
+        if any(isinstance(command, UpdateCertificate | AddCertificate) for command in commands):
+            self._end_transactions()
         lines = [line for command in commands for line in self._lines(command)]
         lines += [published(command) for command in commands if isinstance(command, AddBackend)]
         questions = checks_of(commands)
-        answers = self._ask([*(line.text for line in lines), *questions])
-        for line, answer in zip(lines, answers, strict=False):
-            if line.refused(answer):
-                shown = line.text.partition(" <<\n")[0]
-                raise NotLive(f"haproxy answered {shown!r} with {answer.strip()[:300]!r}")
-        why = unfulfilled(commands, dict(zip(questions, answers[len(lines) :], strict=True)))
+        answers = self._carried_out(lines, questions)
+        why = unfulfilled(commands, dict(zip(questions, answers, strict=True)))
         if why:
             raise NotLive(why)
         self._note(commands)
 
+    def _carried_out(self, lines: Sequence[Line], questions: Sequence[str] = ()) -> list[str]:
+        """Send ``lines``, see that each is answered as it should be, and give the answers to ``questions``."""
+        unsafe = next((line for line in lines if not line.safe), None)
+        if unsafe is not None:
+            raise NotLive(f"{unsafe.shown[:300]!r} cannot be sent over the socket")
+        answers = self._ask([*(line.text for line in lines), *questions])
+        for line, answer in zip(lines, answers, strict=False):
+            if line.refused(answer):
+                raise NotLive(f"haproxy answered {line.shown!r} with {answer.strip()[:300]!r}")
+        return answers[len(lines) :]
+
+    def _end_transactions(self) -> None:
+        (answer,) = self._ask(["show ssl cert"])
+        left = leftovers(answer)
+        if left:
+            log.warning("certificate_transactions.aborted", certificates=[line.shown.split()[-1] for line in left])
+            self._carried_out(left)
+
     def _ask(self, lines: Sequence[str]) -> list[str]:
         if self._socket is None:
             raise NotLive(self._abilities.why)
-        worker, answers = self._socket.ask(lines)
+        if not self.pid:
+            raise NotLive("which worker of haproxy serves is not known any more")
+        worker, answers = self._socket.ask(lines, pid=self.pid)
         if worker.stopping or worker.pid != self.pid:
+            self.close()
             self.pid = 0
-            raise NotLive("another worker of haproxy answers than before: somebody reloaded or restarted it")
+            raise NotLive("a worker of haproxy answers that no longer serves: somebody reloaded it")
         return answers
 
     def _lines(self, command: Command) -> list[Line]:
         if isinstance(command, AddServer) and (former := self.leaving.get((command.backend, command.server))):
-            if former.address != command.address or (former.words and not _same(former.words, command)):
+            if former.address != command.address or former.words is None or not _same(former.words, command):
                 raise NotLive(f"server {command.backend}/{command.server} is still there as what it was before")
             return revived(command)
         if isinstance(command, ReplaceMap):
@@ -164,14 +206,11 @@ class Runtime:
         return lines_of(command)
 
     def _replace_map(self, command: ReplaceMap) -> None:
-        begun = prepare_map(command)
-        (answer,) = self._ask([begun.text])
-        if begun.refused(answer):
-            raise NotLive(f"haproxy answered {begun.text!r} with {answer.strip()[:300]!r}")
+        (answer,) = self._ask([prepare_map(command).text])
+        if prepare_map(command).refused(answer):
+            raise NotLive(f"haproxy answered {prepare_map(command).text!r} with {answer.strip()[:300]!r}")
         for line in filled_map(command, answer):
-            (answer,) = self._ask([line.text])
-            if line.refused(answer):
-                raise NotLive(f"haproxy refused the map {command.path}: {answer.strip()[:300]!r}")
+            self._carried_out([line])
             self._progress()
 
     def _note(self, commands: Sequence[Command]) -> None:
@@ -231,7 +270,7 @@ class Runtime:
         except NoAnswer as error:
             self.close()
             raise NotLive(str(error)) from error
-        return {key: count for answer in answers for key, count in _sessions(answer)}
+        return {key: count for answer in answers for key, count in connections_now(answer)}
 
     def adopt(self, wanted: Iterable[tuple[str, str, str]], now: Iterable[ServerNow]) -> str:
         """Take over what a former pyconfd was about to remove; give what else differs from ``wanted``, or "".
@@ -244,7 +283,7 @@ class Runtime:
             if key not in expected and key not in self.leaving:
                 if not (server.drain or server.maint):
                     return f"server {'/'.join(key)} should not be there"
-                self.leaving[key] = Leaving(*key, server.target, (), self._monotonic())
+                self.leaving[key] = Leaving(*key, server.target, None, self._monotonic())
         for key, address in expected.items():
             if key not in found:
                 return f"server {'/'.join(key)} is missing"
@@ -260,37 +299,39 @@ class Runtime:
         if not self.leaving and not self._leaving_backends:
             return
         try:
-            gone = self._reaped(limit_s)
-        except (NoAnswer, NotLive):
+            for key in self._reaped(limit_s):
+                self.leaving.pop(key, None)
+            backends = sorted(self._leaving_backends - {backend for backend, _ in self.leaving})
+            answers = self._ask([f"del backend {backend}" for backend in backends]) if backends else []
+        except (NoAnswer, NotLive, ValueError) as error:
+            log.info("leaving_servers.kept", problem=str(error), servers=len(self.leaving))
             self.close()
             return
-        for key in gone:
-            self.leaving.pop(key, None)
-        for backend in sorted(self._leaving_backends - {key[0] for key in self.leaving}):
-            (answer,) = self._ask([f"del backend {backend}"])
+        for backend, answer in zip(backends, answers, strict=True):
             if "deleted" in answer or "No such backend" in answer:
                 self._leaving_backends.discard(backend)
 
     def _reaped(self, limit_s: float) -> list[tuple[str, str]]:
         now = self._monotonic()
-        backends = list(dict.fromkeys(key[0] for key in self.leaving))
-        used = self.sessions(backends)
-        gone: list[tuple[str, str]] = []
-        for key, server in list(self.leaving.items())[:BATCH]:
-            name = "/".join(key)
-            if key not in used:
-                gone.append(key)
+        backends = list(dict.fromkeys(backend for backend, _ in self.leaving))
+        answers = self._ask([f"show servers conn {backend}" for backend in backends])
+        used = {key: count for answer in answers for key, count in connections_now(answer)}
+        gone = [key for key in self.leaving if key not in used]
+        tried: dict[tuple[str, str], int] = {}
+        lines: list[str] = []
+        for key, server in self.leaving.items():
+            count, name = used.get(key, 0), "/".join(key)
+            if key not in used or (count and now - server.since < limit_s) or len(tried) >= BATCH:
                 continue
-            if used[key] and now - server.since < limit_s:
-                continue
-            lines = [f"set server {name} state maint"]
-            if used[key]:
+            lines.append(f"set server {name} state maint")
+            if count:
+                # They end a moment after they were told to: such a server is deleted the next time.
+                log.info("server.sessions_ended", server=name, sessions=count, limit_s=limit_s)
                 lines.append(f"shutdown sessions server {name}")
-                log.info("server.sessions_ended", server=name, sessions=used[key], limit_s=limit_s)
-            answer = self._ask([*lines, f"del server {name}"])[-1]
-            if "Server deleted" in answer:
-                gone.append(key)
-        return gone
+            tried[key] = len(lines)
+            lines.append(f"del server {name}")
+        answers = self._ask(lines) if lines else []
+        return [*gone, *(key for key, at in tried.items() if "Server deleted" in answers[at])]
 
 
 def _batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
@@ -318,18 +359,3 @@ def _same(words: tuple[str, ...], command: AddServer) -> bool:
 def _without_weight(words: tuple[str, ...]) -> list[str]:
     places = {at + offset for at, word in enumerate(words) if word == "weight" for offset in (0, 1)}
     return [word for at, word in enumerate(words) if at not in places]
-
-
-def _sessions(answer: str) -> Iterable[tuple[tuple[str, str], int]]:
-    """Read ``show servers conn``: connections in use by server."""
-    rows = answer.split("\n")
-    header = next((row for row in rows if row.startswith("# ")), "")
-    names = header[2:].split()
-    if "bkname/svname" not in names:
-        return
-    name_at, used_at = names.index("bkname/svname"), names.index("used_cur")
-    for row in rows:
-        fields = row.split()
-        if len(fields) > used_at and not row.startswith("#"):
-            backend, _, server = fields[name_at].partition("/")
-            yield (backend, server), int(fields[used_at])

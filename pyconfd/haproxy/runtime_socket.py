@@ -2,7 +2,8 @@
 
 The connection is put into prompt mode, where the answer to each line ends with a prompt. Each command has a line of its
 own: since 3.0 commands that are joined by ``;`` share one prompt. A kept connection stays with its worker
-when a reload makes a new one, so every batch asks first who answers.
+when a reload makes a new one, so every batch asks first who answers; and last for the level of the connection, whose
+answer is known: one prompt too many or too few in between would give each answer to another command.
 
 Source: HAProxy management manual, 9.3 (UNIX socket commands).
 """
@@ -26,6 +27,9 @@ MAX_ANSWER_BYTES = 256 * 1024 * 1024
 PROMPT = b"\n> "
 _PAYLOAD_PROMPTS = re.compile(r"\A(?:\+ )+")
 _WHO = "show info"
+_WHO_SAYS = re.compile(r"^(Pid|Stopping): (\d+)$", re.MULTILINE)
+_LAST = "show cli level"
+_LEVELS = frozenset({"admin", "operator", "user"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,82 +47,94 @@ class RuntimeSocket:
         self.path = path
         self._timeout_s = timeout_s
         self._connection: socket.socket | None = None
-        self._unread = b""
+        self._unread = bytearray()
+        self._answered = False
 
     def close(self) -> None:
         """Close the connection; the next batch opens another one."""
         if self._connection is not None:
             with suppress(OSError):
                 self._connection.close()
-        self._connection, self._unread = None, b""
+        self._connection = None
+        self._unread = bytearray()
 
-    def ask(self, commands: Sequence[str]) -> tuple[Worker, list[str]]:
+    def ask(self, commands: Sequence[str], *, pid: int = 0) -> tuple[Worker, list[str]]:
         """Send commands and give who answered and one answer for each; a command with a payload ends with a newline.
 
-        A connection that was closed meanwhile, or that is still with a worker of the past, is opened anew once.
+        ``pid`` is the worker that is meant: any other one is sent nothing. A connection that was closed before it gave
+        the first answer is opened anew once; one that is still with a worker of the past too, where any will do.
 
         Raises:
-            NoAnswer: the socket is absent, closed, forbidden or silent, or fewer answers came than commands were sent.
+            NoAnswer: the socket is absent, closed, forbidden or silent, what answers is another worker or none, or
+                the number of answers is not that of the commands.
         """
-        fresh = self._connection is None
+        kept = self._connection is not None
         try:
-            worker, answers = self._batch(commands)
+            worker, answers = self._batch(commands, pid)
         except NoAnswer as error:
-            if fresh or not error.closed:
+            if not kept or not error.closed or self._answered:
                 raise
-            return self._batch(commands)
-        if worker.stopping and not fresh:
+            return self._batch(commands, pid)
+        if worker.stopping and kept and not pid:
             self.close()
-            return self._batch(commands)
+            return self._batch(commands, pid)
         return worker, answers
 
-    def _batch(self, commands: Sequence[str]) -> tuple[Worker, list[str]]:
+    def _batch(self, commands: Sequence[str], pid: int) -> tuple[Worker, list[str]]:
+        self._answered = False
         try:
-            answers: list[str] = []
-            for chunk, count in _chunks([_WHO, *commands]):
-                self._send(chunk)
-                answers += [self._answer() for _ in range(count)]
+            if self._connection is None:
+                self._connection = self._opened(pid)
+            answers = self._exchange(self._connection, [_WHO, *commands, _LAST])
+            worker = _worker(answers[0])
         except OSError as error:
             self.close()
             raise NoAnswer(self.path, error) from error
-        return _worker(self.path, answers[0]), answers[1:]
+        return worker, answers[1:-1]
 
-    def _send(self, chunk: bytes) -> None:
-        if self._connection is None:
-            self._connection = self._opened()
-        self._connection.sendall(chunk)
+    def _exchange(self, connection: socket.socket, lines: Sequence[str]) -> list[str]:
+        answers: list[str] = []
+        if not self._unread:
+            for chunk, count in _chunks(lines):
+                connection.sendall(chunk)
+                answers += [self._answer(connection) for _ in range(count)]
+        if self._unread or answers[-1].strip() not in _LEVELS:
+            raise OSError("the number of haproxy's answers is not that of the commands")
+        return answers
 
-    def _opened(self) -> socket.socket:
+    def _opened(self, pid: int) -> socket.socket:
+        """Open a connection and see who is there, before anything is changed through it."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(self._timeout_s)
             connection.connect(self.path)
-            self._connection = connection
-            connection.sendall(b"prompt\n")
-            self._answer()
-            connection.sendall(f"set timeout cli {IDLE_S}\n".encode())
-            self._answer()
+            for command in ("prompt", f"set timeout cli {IDLE_S}"):
+                connection.sendall(command.encode() + b"\n")
+                self._answer(connection)
+            if pid:
+                connection.sendall(_WHO.encode() + b"\n")
+                _see_that_it_is(pid, _worker(self._answer(connection)))
         except OSError:
             connection.close()
-            self._connection, self._unread = None, b""
             raise
+        self._answered = False
         return connection
 
-    def _answer(self) -> str:
-        connection = self._connection
-        if connection is None:
-            raise ConnectionResetError("the connection is closed")
+    def _answer(self, connection: socket.socket) -> str:
+        unread = self._unread
         start = 0
-        while (end := self._unread.find(PROMPT, start)) < 0:
-            start = max(0, len(self._unread) - len(PROMPT))
+        while (end := unread.find(PROMPT, start)) < 0:
+            start = max(0, len(unread) - len(PROMPT))
             chunk = connection.recv(1 << 20)
             if not chunk:
                 raise ConnectionResetError("haproxy closed the connection before it answered")
-            self._unread += chunk
-            if len(self._unread) > MAX_ANSWER_BYTES:
+            self._answered = True
+            unread += chunk
+            if len(unread) > MAX_ANSWER_BYTES:
                 raise OSError("haproxy's answer does not end")
-        answer, self._unread = self._unread[:end], self._unread[end + len(PROMPT) :]
-        return _PAYLOAD_PROMPTS.sub("", answer.decode(errors="replace")).strip("\n")
+        answer = unread[:end].decode(errors="replace")
+        del unread[: end + len(PROMPT)]
+        return _PAYLOAD_PROMPTS.sub("", answer).strip("\n")
 
 
 def _chunks(commands: Sequence[str]) -> Iterator[tuple[bytes, int]]:
@@ -134,9 +150,13 @@ def _chunks(commands: Sequence[str]) -> Iterator[tuple[bytes, int]]:
     yield bytes(chunk), count
 
 
-def _worker(path: str, answer: str) -> Worker:
-    found = dict(line.partition(": ")[::2] for line in answer.splitlines())
-    pid = found.get("Pid", "")
-    if not pid.isdigit():
-        raise NoAnswer(path, OSError("what answers there is no worker of haproxy"))
-    return Worker(int(pid), found.get("Stopping", "0") != "0")
+def _worker(answer: str) -> Worker:
+    found: dict[str, str] = dict(_WHO_SAYS.findall(answer))
+    if "Pid" not in found:
+        raise OSError("what answers there is no worker of haproxy")
+    return Worker(int(found["Pid"]), found.get("Stopping", "0") != "0")
+
+
+def _see_that_it_is(pid: int, worker: Worker) -> None:
+    if worker.stopping or worker.pid != pid:
+        raise OSError(f"worker {worker.pid} answers, no longer {pid}: somebody reloaded haproxy")

@@ -3,6 +3,7 @@
 Source: HAProxy management manual, 9.3; the texts of the answers as 2.6, 3.0, 3.2 and 3.4 give them.
 """
 
+import re
 from typing import NamedTuple, assert_never
 
 from pyconfd.model.plan import (
@@ -27,7 +28,9 @@ MAX_PAYLOAD_BYTES = 8_000
 
 SILENCE = ("",)
 _DONE = ("Success!",)
-_ALREADY = "Already exists a server with the same name in backend"
+_SAFE = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\] -]+(?: <<\n(?:[^\n]+\n)+)?")
+"""One command of words that need no escape, and perhaps a payload: a blank line would end that, and what follows would
+be commands."""
 
 
 class Line(NamedTuple):
@@ -39,6 +42,16 @@ class Line(NamedTuple):
     def refused(self, answer: str) -> bool:
         """Say whether the answer is not what it should be."""
         return not any((one in answer) if one else not answer.strip() for one in self.expected)
+
+    @property
+    def safe(self) -> bool:
+        """Whether HAProxy reads it as one command and nothing else."""
+        return _SAFE.fullmatch(self.text) is not None
+
+    @property
+    def shown(self) -> str:
+        """The command without its payload."""
+        return self.text.partition(" <<\n")[0]
 
 
 def lines_of(command: Command) -> list[Line]:  # noqa: C901, PLR0911, PLR0912 - one case for each command
@@ -81,10 +94,10 @@ def lines_of(command: Command) -> list[Line]:  # noqa: C901, PLR0911, PLR0912 - 
 
 
 def added(command: AddServer) -> list[Line]:
-    """Give the lines that add a server and let it serve; that it is there already is judged when it is read back."""
+    """Give the lines that add a server and let it serve."""
     name = f"{command.backend}/{command.server}"
     words = " ".join((name, command.address, *command.words))
-    lines = [Line(f"add server {words}", ("New server registered", _ALREADY))]
+    lines = [Line(f"add server {words}", ("New server registered",))]
     if not command.disabled:
         lines.append(Line(f"set server {name} state ready"))
     if command.checked:
@@ -113,6 +126,14 @@ def updated_certificate(path: str, pem: str) -> list[Line]:
         Line(f"set ssl cert {path} <<\n{content}\n", ("Transaction created", "Transaction updated")),
         Line(f"commit ssl cert {path}", _DONE),
     ]
+
+
+def leftovers(answer: str) -> list[Line]:
+    """Give the lines that end the transactions which ``show ssl cert`` names.
+
+    ``set ssl cert`` of one certificate while somebody's transaction on another is open would change that one.
+    """
+    return [Line(f"abort ssl cert {row[1:]}", ("aborted",)) for row in answer.splitlines() if row.startswith("*")]
 
 
 def prepare_map(command: ReplaceMap) -> Line:

@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 from tests.haproxy.bench import Bench
+from tests.haproxy.serving import Served
+from tests.world.backends import Backends
 from tests.world.haproxy import BINARY, HaproxyProcess
 
 
@@ -15,3 +17,13 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         bench = Bench(tmp_path, haproxy)
         yield bench
         bench.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    if not Path(BINARY).exists():
+        pytest.skip("no haproxy binary")
+    with Backends() as pods, HaproxyProcess(tmp_path / "etc") as haproxy:
+        made = Served(tmp_path, haproxy, pods)
+        yield made
+        made.runtime.close()

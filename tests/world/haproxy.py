@@ -1,5 +1,6 @@
 """A real haproxy in master-worker mode on high ports, started and stopped by a test or the demo."""
 
+import os
 import random
 import shutil
 import signal
@@ -20,7 +21,14 @@ from pyconfd.haproxy.master_socket import NoAnswer, running_by_master
 from pyconfd.haproxy.observation import Running
 from pyconfd.settings import HaproxySettings, ReloadMethod
 
-BINARY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "/usr/sbin/haproxy"
+BINARY_VARIABLE = "PYCONFD_TEST_HAPROXY"
+"""Names another haproxy for the tests, as tests/matrix.py does."""
+
+BINARY = (
+    os.environ.get(BINARY_VARIABLE)
+    or shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin")
+    or "/usr/sbin/haproxy"
+)
 
 
 _handed_out: set[int] = set()
