@@ -191,7 +191,7 @@ def _haproxy(settings: Settings) -> _Haproxy:
         remedy = "run it as root or as pyconfd" if isinstance(error, PermissionError) else "is haproxy.conf right?"
         problem = Problem(settings.haproxy.conf, f"cannot be read: {error.strerror}", remedy)
         raise TransientError(problem) from error
-    paths = stats_sockets(text)
+    paths = [path for path in (settings.haproxy.runtime_socket, *stats_sockets(text)) if path]
     runtime = Runtime()
     abilities = runtime.connect(paths)
     if abilities.runtime:

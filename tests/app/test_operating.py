@@ -1,7 +1,7 @@
 """What an operator sets by hand, with a real haproxy, with and without the daemon's part."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -137,6 +137,16 @@ def test_without_haproxy_it_is_written_down_and_takes_effect_later(desk: Desk) -
     desk.haproxy.start()
     assert desk.daemon_looks().executed == 1
     assert desk.rows()["shop/web-1"].state == "maint"
+
+
+def test_the_socket_of_the_settings_is_used(desk: Desk) -> None:
+    desk.haproxy.conf.write_text("\n".join(line for line in desk.text.splitlines() if "stats socket" not in line))
+    with pytest.raises(TransientError, match="no `stats socket`"):
+        desk.set("web-1", ServerState.MAINT)
+    haproxy = replace(desk.settings.haproxy, runtime_socket=desk.haproxy.stats_socket)
+    desk.settings = replace(desk.settings, haproxy=haproxy)
+    desk.set("web-1", ServerState.MAINT)
+    assert desk.rows("web-1")["shop/web-1"].state == "maint"
 
 
 def test_what_cannot_be_written_down_is_not_done(desk: Desk) -> None:
