@@ -10,12 +10,14 @@ import structlog
 from pyconfd import __version__, wiring
 from pyconfd.app.serving import Surroundings, serve
 from pyconfd.daemon.loop import Daemon, LoopSettings
+from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.ports import RestoringBalancer, Source, World
 from pyconfd.errors import PyconfdError
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.sandbox.accepted import AcceptedTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.sources.fragments import SettledFragments
+from pyconfd.status.changes import ChangeLog
 from pyconfd.targets.worker import Targets
 
 log = structlog.get_logger(__name__)
@@ -62,6 +64,8 @@ def cluster_loop(
         targets=targets,
         base_options=wiring.base_options(settings),
         templates=AcceptedTemplates(settings.state_dir),
+        paused=Pause(settings.state_dir).read,
+        changes=ChangeLog(settings.runtime_dir),
     )
     return Daemon(world, LoopSettings(wiring.apply_settings(settings), settings.presets.use, __version__, os.getpid()))
 

@@ -6,13 +6,14 @@ from types import MappingProxyType
 from typing import Literal, Self
 
 from pyconfd.errors import Problem, first_line
+from pyconfd.model.changes import Change
 from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.plan import Reload
-from pyconfd.model.status import Phase, SourceHealth, Status
+from pyconfd.model.status import Paused, Phase, SourceHealth, Standing, Status
 
-Topic = Literal["outcome", "candidate", "fragments", "templates", "last_good", "other"]
-_TOPICS: tuple[Topic, ...] = ("outcome", "candidate", "fragments", "templates", "last_good", "other")
+Topic = Literal["outcome", "candidate", "fragments", "templates", "last_good", "balancer", "other"]
+_TOPICS: tuple[Topic, ...] = ("outcome", "candidate", "fragments", "templates", "last_good", "balancer", "other")
 """In the order in which their problems are shown."""
 
 
@@ -79,6 +80,22 @@ class Account:
         """Count a reconciliation."""
         total = self.status.reconciliations_total + 1
         self._put(replace(self.status, refused=refused, reconciliations_total=total))
+
+    def stands(self, standing: Standing, paused: Paused | None, now: float) -> None:
+        """Show how the balancer stands ``now``."""
+        applying = self.status.applying.seen(
+            now,
+            old_workers=standing.old_workers,
+            oldest_worker_age_s=standing.oldest_worker_age_s,
+            file_behind=standing.file_behind,
+        )
+        problems = self._shown("balancer", standing.problems)
+        live = replace(standing.live, paused=paused)
+        self._put(replace(self.status, applying=applying, live=live, problems=problems))
+
+    def took(self, change: Change | None) -> None:
+        """Count a plan; None where nothing had to change."""
+        self._put(replace(self.status, applying=self.status.applying.after(change)))
 
     def failure(self, outcome: Rejected | Failed) -> None:
         """Count a failed attempt."""

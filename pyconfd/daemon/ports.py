@@ -6,12 +6,13 @@ from typing import Protocol
 
 from pyconfd.daemon.reconcile import Balancer
 from pyconfd.errors import Problem
+from pyconfd.model.changes import Change
 from pyconfd.model.context import AcceptedTemplate, Context, Refusal
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import SourceHealth, Status, TargetState
+from pyconfd.model.status import Paused, SourceHealth, Standing, Status, TargetState
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
 
@@ -57,6 +58,10 @@ class RestoringBalancer(Balancer, Protocol):
 
     def look(self) -> Plan:
         """Compare disk and process with what is applied."""
+        ...
+
+    def standing(self, *, may_repair: bool = True) -> Standing:
+        """Look after what runs, repair what somebody changed by hand if that may be, and tell how it stands."""
         ...
 
     def goes_live(self) -> bool:
@@ -152,6 +157,29 @@ class ForgetfulTemplates:
         self._known = {each.name: each for each in accepted}
 
 
+class Changes(Protocol):
+    """Tells people each change as it goes live."""
+
+    def record(self, change: Change) -> None:
+        """Remember a change."""
+        ...
+
+    def flush(self) -> bool:
+        """Tell what was recorded; False where that failed."""
+        ...
+
+
+class NoChanges:
+    """Nobody is told."""
+
+    def record(self, change: Change) -> None:
+        """Do nothing."""
+
+    def flush(self) -> bool:
+        """Do nothing."""
+        return True
+
+
 class Clock(Protocol):
     """Both clocks, in seconds."""
 
@@ -172,8 +200,9 @@ class Clock(Protocol):
 class World:
     """Everything outside the loop.
 
-    ``other_problems`` gives what else is wrong; it is asked each second. ``base_options`` are those of the settings
-    alone, for as long as there are no fragments.
+    ``paused`` gives what an operator froze, at a time in seconds since the epoch. ``other_problems`` gives what
+    else is wrong; it is asked each second. ``base_options`` are those of the settings alone, for as long as there
+    are no fragments.
     """
 
     source: Source
@@ -188,5 +217,7 @@ class World:
     publish: Callable[[Status], object]
     other_problems: Callable[[], tuple[Problem, ...]] = tuple
     targets: Targets = field(default_factory=NoTargets)
+    paused: Callable[[float], Paused | None] = lambda _: None
+    changes: Changes = field(default_factory=NoChanges)
     base_options: PresetOptions = field(default_factory=PresetOptions)
     templates: AcceptedTemplates = field(default_factory=ForgetfulTemplates)

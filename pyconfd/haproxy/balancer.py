@@ -5,6 +5,7 @@ A change that goes live is in the process before it is in the file. The file fol
 the process does not confirm makes it *suspect*: then the next step is a reload.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.haproxy import diff
 from pyconfd.haproxy import unit as systemd
 from pyconfd.haproxy.compare import Comparison
+from pyconfd.haproxy.drift import Drift, Overrides, live_status
 from pyconfd.haproxy.following import FollowingFile
 from pyconfd.haproxy.generations import GenerationStore
 from pyconfd.haproxy.observation import NotRunning, Observation, Running
@@ -26,6 +28,7 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import OutputFile, Rendering
+from pyconfd.model.status import Standing
 from pyconfd.settings import ApplySettings, HaproxySettings
 from pyconfd.system.files import remove_stale
 from pyconfd.system.lock import StateLock
@@ -64,6 +67,10 @@ class Balancer:
         self._loaded: frozenset[str] = frozenset()
         self._trusted = False
         self._suspect = ""
+        self._overrides = Overrides(state_dir)
+        self._drift = Drift(self._overrides)
+        self._beyond: Rendering | None = None
+        self._oldest_worker_age_s = 0.0
         self._highest: int | None = None
         self._planned: tuple[Rendering, Stored | None, Plan] | None = None
         self.old_workers = 0
@@ -100,13 +107,33 @@ class Balancer:
             *self._process.problems(),
         )
 
-    def standing_problems(self) -> tuple[Problem, ...]:
-        """Give what is wrong at present though it serves: the file cannot follow, or nothing can go live."""
-        found = list(self._file.problems())
+    def standing(self, *, may_repair: bool = True) -> Standing:
+        """Delete servers that have gone, repair what somebody changed by hand, and tell how it stands.
+
+        State and weight that were set by hand are left as they are. Raises what a bug in the thread of the file raised.
+        """
+        problems = [*self._file.problems(), *self._transaction.warnings]
         if self._trusted and not self._runtime.abilities.runtime:
             message = f"every change needs a reload: {self._runtime.abilities.why}"
-            found.append(Problem("haproxy", message, "see docs/live.md"))
-        return tuple(found)
+            problems.append(Problem("haproxy", message, "see docs/live.md"))
+        last = self.last_good()
+        if last is not None and self._trusted and self._runtime.abilities.runtime:
+            self._look_after(last, may_repair=may_repair)
+        live = live_status(self._overrides, self._runtime, monotonic=time.monotonic(), paused=None, drift=self._drift)
+        return Standing(tuple(problems), live, self.old_workers, self._oldest_worker_age_s, self._file.behind)
+
+    def _look_after(self, last: Stored, *, may_repair: bool) -> None:
+        try:
+            found = self._drift.look(self._runtime, self._comparison.index(last.rendering), repair=may_repair)
+        except NotLive as error:
+            self._suspect, self._trusted = str(error), False
+            log.warning("process.unclear", problem=str(error))
+            return
+        if may_repair:
+            self._runtime.reap(self._apply_settings.drain_limit_s)
+        if may_repair and found.beyond and self._beyond is not last.rendering:
+            # Once for each text: what is so again after a reload would be so after the next one.
+            self._beyond, self._suspect = last.rendering, found.beyond[0]
 
     def last_good(self) -> Stored | None:
         """Give the newest generation, with its rendering, or None before the first."""
@@ -130,6 +157,7 @@ class Balancer:
         observed = self._transaction.observe(self._known(), files)
         if isinstance(observed.running, Running):
             self.old_workers = observed.running.old_workers
+            self._oldest_worker_age_s = observed.running.oldest_worker_age_s
         return observed
 
     def _known(self) -> Known:
@@ -176,9 +204,8 @@ class Balancer:
         finally:
             self._file.lock.release()
         if self._trusted:
-            self._runtime.reap(self._apply_settings.drain_limit_s)
             self._file.retry()
-        return found
+        return Reload((ReloadReason.NOT_LIVE,), (self._suspect,)) if self._suspect else found
 
     def _look(self, files: Sequence[OutputFile]) -> Observation:
         observed = self.observe(files)
@@ -187,10 +214,12 @@ class Balancer:
         if isinstance(observed.running, NotRunning):
             self._runtime.close()
         else:
-            self._runtime.connect(
-                dict.fromkeys(path for path in (self._settings.runtime_socket, *stats_sockets(text)) if path)
-            )
+            self._connect(text)
         return observed
+
+    def _connect(self, text: str) -> None:
+        paths = self._settings.runtime_socket, *stats_sockets(text)
+        self._runtime.connect(dict.fromkeys(path for path in paths if path))
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Give the new binds of ``rendering`` that somebody else has already, and who that is."""
@@ -262,7 +291,7 @@ class Balancer:
 
     def _go_live(self, rendering: Rendering, plan: RuntimeUpdate, generation: Generation) -> Applied | Reload:
         try:
-            self._runtime.execute(plan.commands)
+            self._runtime.execute(self._overrides.kept(plan.commands))
         except NotLive as error:
             self._suspect, self._trusted = str(error), False
             log.warning("live_change.failed", problem=str(error), commands=len(plan.commands))
@@ -300,7 +329,20 @@ class Balancer:
         self._written, self._loaded = None, frozenset({rendering.digest})
         self._suspect, self._trusted = "", False
         self._runtime.forget()
+        self._bring_back(rendering)
         return verified
+
+    def _bring_back(self, rendering: Rendering) -> None:
+        """Set by hand what was set by hand before: a new worker begins with what its text says."""
+        self._overrides.refresh()
+        if not self._overrides.known:
+            return
+        try:
+            self._connect(rendering.text)
+            if self._runtime.abilities.runtime:
+                self._overrides.after_reload(self._runtime, self._comparison.index(rendering))
+        except NotLive as error:
+            log.warning("overrides.not_brought_back", problem=str(error))
 
     def _take_lock(self) -> None:
         try:

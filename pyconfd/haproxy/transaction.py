@@ -16,6 +16,7 @@ from pyconfd.haproxy import binds, host
 from pyconfd.haproxy.check import check
 from pyconfd.haproxy.generations import GenerationStore, PreparedGeneration
 from pyconfd.haproxy.layout import Layout
+from pyconfd.haproxy.limits import judge_start
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import NotRunning, Observation, Running, RunningState
 from pyconfd.haproxy.process import HaproxyProcess
@@ -54,6 +55,8 @@ class Transaction:
         self._process = process
         self._store = store
         self.layout = Layout(settings, unit)
+        self.warnings: tuple[Problem, ...] = ()
+        """What the last reload might want, and the machine might not have."""
         self._read: tuple[tuple[int, ...], str] | None = None
 
     def observe(self, known: Known, files: Sequence[OutputFile] = ()) -> Observation:
@@ -106,6 +109,7 @@ class Transaction:
             RejectedInput: the check or the judgement of its binds turned it away; nothing was changed.
             ApplyError: it could not be made to serve; the former files are back, the former text serves.
         """
+        self.warnings = judge_start(rendering, self.observe(known).running, self._unit)
         with _as_apply_error(Step.CHECK):
             self.check(rendering, progress)
         before = self.observe(known, rendering.files)

@@ -6,6 +6,7 @@ from pyconfd.model.context import Census
 from pyconfd.model.outcome import Applied, Deferred, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
+from pyconfd.model.status import Standing
 
 
 class TakesAll(ABC):
@@ -22,6 +23,11 @@ class TakesAll(ABC):
     def goes_live(self) -> bool:
         """Say that no change goes live by itself."""
         return False
+
+    def standing(self, *, may_repair: bool = True) -> Standing:
+        """Give nothing: nothing is left behind."""
+        del may_repair
+        return Standing()
 
     def crowded(self) -> bool:
         """Say that nothing stands against the next reload."""

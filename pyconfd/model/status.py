@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from pyconfd.errors import Problem
 from pyconfd.model.changes import ApplyingStatus
 from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Generation
@@ -144,6 +145,17 @@ class LiveStatus:
     leaving_total: int = 0
     repaired_total: int = 0
     beyond_repair: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a look at the balancer shows beside whether it serves: its troubles, and what former changes left behind."""
+
+    problems: tuple[Problem, ...] = ()
+    live: LiveStatus = LiveStatus()
+    old_workers: int = 0
+    oldest_worker_age_s: float = 0.0
+    file_behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
