@@ -88,7 +88,7 @@ def set_servers(
         RejectedInput: ``name`` stands for no server, for more than one, or for one that is on its way out.
         TransientError: HAProxy may not be changed by this user, or it cannot be written down.
     """
-    haproxy = _haproxy(settings)
+    haproxy = _haproxy(settings, changing=True)
     try:
         found = find_servers(name, haproxy.servers(), several=several)
         for server in found:
@@ -115,7 +115,7 @@ def servers(settings: Settings, wanted: str = "", *, clock: Callable[[], float] 
         RejectedInput: there is none like it.
         TransientError: HAProxy cannot be asked.
     """
-    haproxy = _haproxy(settings)
+    haproxy = _haproxy(settings, changing=False)
     try:
         if haproxy.runtime is None:
             raise TransientError(Problem("haproxy", haproxy.why))
@@ -184,7 +184,7 @@ def resume(settings: Settings, *, clock: Callable[[], float] = time.time) -> str
     return f"Changes are applied again, after {short(clock() - former.since)}."
 
 
-def _haproxy(settings: Settings) -> _Haproxy:
+def _haproxy(settings: Settings, *, changing: bool) -> _Haproxy:
     try:
         text = Path(settings.haproxy.conf).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -196,6 +196,8 @@ def _haproxy(settings: Settings) -> _Haproxy:
     abilities = runtime.connect(paths)
     if abilities.runtime:
         return _Haproxy(index_of(text), runtime, "")
+    if abilities.answered and changing:
+        raise TransientError(Problem("haproxy", "it cannot be changed while it runs", abilities.why))
     forbidden = [path for path in paths if Path(path).exists() and not os.access(path, os.W_OK)]
     if forbidden or not paths:
         remedy = "run it as root or as pyconfd" if forbidden else abilities.why

@@ -22,13 +22,15 @@ from pyconfd.model.plan import (
 class Abilities:
     """What the running HAProxy can do, found by asking it.
 
-    ``runtime`` is False where it cannot be changed at all, with ``why``; ``cookies`` are those on added servers.
+    ``runtime`` is False where it cannot be changed at all, with ``why``; it ``answered`` where that will stay so.
+    ``cookies`` are those on added servers.
     """
 
     runtime: bool = False
     why: str = "its runtime socket is not known"
     cookies: bool = False
     backends: bool = False
+    answered: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

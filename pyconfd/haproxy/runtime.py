@@ -90,6 +90,7 @@ class Runtime:
     def connect(self, paths: Iterable[str]) -> Abilities:
         """Find a socket among ``paths`` that may change the process, and ask what this HAProxy can do."""
         why = "add `stats socket PATH mode 660 level admin` to the global section: then most changes need no reload"
+        answered = False
         for path in paths:
             if self._socket is None or self._socket.path != path:
                 self.close()
@@ -101,6 +102,7 @@ class Runtime:
                 forbidden = f"{error}: let pyconfd's group use it (mode 660, group NAME)"
                 why = forbidden if error.forbidden else str(error)
                 continue
+            answered = True
             if "admin" not in level:  # ``help`` lists what another level may not do either
                 why = f"{path} is not `level admin`; with that, most changes need no reload"
                 continue
@@ -121,12 +123,13 @@ class Runtime:
                 # Cookies on added servers came together with the command `wait`, in 3.0.
                 cookies="\n  wait " in commands and not self._refused_cookies,
                 backends="add backend" in commands,
+                answered=True,
             )
             return self._abilities
         self.close()
         self._socket = None
         self.pid = 0
-        self._abilities = Abilities(why=why)
+        self._abilities = Abilities(why=why, answered=answered)
         return self._abilities
 
     @property
