@@ -14,7 +14,7 @@ from pyconfd.daemon.ports import World
 from pyconfd.daemon.pulse import Pulse
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.retry import Retry
-from pyconfd.model.changes import change_of
+from pyconfd.model.changes import Action, Change, change_of
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Reload
 from pyconfd.model.snapshot import Snapshot
@@ -68,6 +68,7 @@ class Daemon:
             restoring,
         ) = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(6))
         self._paused: Paused | None = None
+        self._told: Change | None = None
         self._decided = False
         self._waits_for_start = False
         started, now = world.clock.now(), world.clock.monotonic()
@@ -309,8 +310,13 @@ class Daemon:
         number = serving.number if serving else 0
         change = change_of(outcome, at=self._world.clock.now(), serving=number, duration_s=duration_s)
         self._account.took(change)
-        if change is not None:
+        if change is None:
+            return
+        # What waits is told when it begins to, and when something else of it went live.
+        told = replace(change, at=0.0, duration_s=0.0)
+        if change.action is not Action.DEFERRED or told != self._told:
             self._world.changes.record(change)
+        self._told = told
 
     def _doubt(self, outcome: Outcome) -> None:
         """List again while something is held: the lists may be whole again without any event that says so."""

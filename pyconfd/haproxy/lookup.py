@@ -10,13 +10,17 @@ _SHOWN = 10
 
 
 def find_servers(name: str, servers: Sequence[ServerNow], *, several: bool = False) -> list[ServerNow]:
-    """Give what ``name`` stands for: ``backend/server``, the name of a server, or its address with or without the port.
+    """Give what ``name`` stands for.
+
+    That is ``backend/server``, the name of a server, its address with or without the port, or the pod that the names
+    of shipped fragments begin with, in one backend (``backend/pod``) or any.
 
     Raises:
         RejectedInput: there is none, or more than one and not ``several``; names the candidates.
     """
     exact = [one for one in servers if _full(one) == name]
     found = exact or [one for one in servers if name in {one.name, one.target, one.address, f"[{one.address}]"}]
+    found = found or [one for one in servers if f"{name}:" in {_pod(one), f"{one.backend}/{_pod(one)}"}]
     if not found:
         known = list(dict.fromkeys(text for one in servers for text in (_full(one), one.name, one.target)))
         close = difflib.get_close_matches(name, known, n=3)
@@ -29,6 +33,10 @@ def find_servers(name: str, servers: Sequence[ServerNow], *, several: bool = Fal
         message = f"{name!r} stands for {len(found)} servers: {candidates}"
         raise RejectedInput(Problem("server", message, "name one as BACKEND/SERVER, or take all with --all"))
     return found
+
+
+def _pod(server: ServerNow) -> str:
+    return server.name[: server.name.find(":") + 1]
 
 
 def _full(server: ServerNow) -> str:

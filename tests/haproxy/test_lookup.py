@@ -55,3 +55,15 @@ def test_what_does_not_exist_is_refused_with_what_is_like_it() -> None:
     assert "shop/web-1" in caught.value.problems[0].remedy
     with pytest.raises(RejectedInput, match="no server ''"):
         find_servers("", SERVERS, several=True)
+
+
+def test_a_pod_is_found_by_its_name() -> None:
+    pods = [
+        ServerNow("shop", "web-1:10.0.0.1:80", "10.0.0.1", 80, 1, maint=False, drain=False),
+        ServerNow("api", "web-1:10.0.0.1:90", "10.0.0.1", 90, 1, maint=False, drain=False),
+        ServerNow("api", "web-10:10.0.0.2:90", "10.0.0.2", 90, 1, maint=False, drain=False),
+    ]
+    assert find_servers("web-10", pods) == [pods[2]]
+    assert find_servers("api/web-1", pods) == [pods[1]]
+    with pytest.raises(RejectedInput, match="2 servers"):
+        find_servers("web-1", pods)
