@@ -8,7 +8,7 @@ ONLY ?=
 KEEP ?=
 PRESET ?=
 
-.PHONY: help venv packages-demo packages-test lock demo test lint docs bench reload-test clean
+.PHONY: help venv packages-demo packages-test lock demo test test-matrix lint docs bench reload-test clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,10 @@ demo: packages-demo venv ## run the main job on an embedded cluster, under a min
 
 test: packages-test venv ## the whole suite
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-matrix: venv ## the live tests against HAProxy 2.6, 3.0, 3.2 and 3.4 (ONLY=3.4 for one)
+	@PYTHON=$(PYTHON) tests/packages.sh mmdebstrap=mmdebstrap unshare=util-linux
+	@$(BIN)/python -m tests.matrix $(if $(ONLY),--only=$(ONLY))
 
 venv: packages-demo $(VENV)/.stamp ## build .venv from the hashed lock
 

@@ -82,7 +82,7 @@ def entries_of(content: str) -> Entries | None:
     found = []
     for raw in content.split("\n"):
         line = raw.strip(" \t\r")
-        if not line or line.startswith("#"):
+        if not line or raw.startswith("#"):  # behind a blank it is a key
             continue
         key, *rest = line.split(None, 1)
         if not rest or len(line.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
@@ -101,6 +101,8 @@ def _single(path: str, before: Entries, after: Entries) -> list[Command] | None:
     removed = tuple(key for key, _ in before if key not in now)
     if len(added) + len(changed) + len(removed) > max(8, len(now) // 4):
         return None
+    if any(key.count(":") > 1 for key in (*dict((*added, *changed)), *removed)):
+        return None  # `get map` does not find networks of IPv6 again
     if not all(is_plain(word) for pair in (*added, *changed) for word in pair) or not all(map(is_plain, removed)):
         return None
     commands: list[Command] = []

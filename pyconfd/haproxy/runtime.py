@@ -19,7 +19,7 @@ from pyconfd.haproxy.readback import (
     unfulfilled,
     wrong_address,
 )
-from pyconfd.haproxy.runtime_socket import RuntimeSocket
+from pyconfd.haproxy.runtime_socket import ANSWER_TIMEOUT_S, RuntimeSocket
 from pyconfd.haproxy.runtime_text import Line, filled_map, leftovers, lines_of, prepare_map, published, revived
 from pyconfd.model.plan import (
     AddBackend,
@@ -64,9 +64,14 @@ class Runtime:
     """
 
     def __init__(
-        self, *, progress: Callable[[], None] = lambda: None, monotonic: Callable[[], float] = time.monotonic
+        self,
+        *,
+        progress: Callable[[], None] = lambda: None,
+        monotonic: Callable[[], float] = time.monotonic,
+        timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         self._progress = progress
+        self._timeout_s = timeout_s
         self._monotonic = monotonic
         self._socket: RuntimeSocket | None = None
         self._abilities = Abilities()
@@ -94,7 +99,7 @@ class Runtime:
         for path in paths:
             if self._socket is None or self._socket.path != path:
                 self.close()
-                self._socket = RuntimeSocket(path)
+                self._socket = RuntimeSocket(path, timeout_s=self._timeout_s)
                 self.pid = 0
             try:
                 worker, (commands, level) = self._socket.ask(["help", "show cli level"])
@@ -219,15 +224,16 @@ class Runtime:
     def _note(self, commands: Sequence[Command]) -> None:
         for command in commands:
             if isinstance(command, RemoveServer):
-                self._note_leaving(command)
+                self.note_leaving(command)
             elif isinstance(command, RemoveBackend):
                 self._leaving_backends.add(command.backend)
                 for server in command.servers:
-                    self._note_leaving(server)
+                    self.note_leaving(server)
             elif isinstance(command, AddServer):
                 self.leaving.pop((command.backend, command.server), None)
 
-    def _note_leaving(self, command: RemoveServer) -> None:
+    def note_leaving(self, command: RemoveServer) -> None:
+        """Take it that a server was told to drain: it is deleted when its last session has gone."""
         key = command.backend, command.server
         self.leaving[key] = Leaving(*key, command.address, command.words, self._monotonic())
 

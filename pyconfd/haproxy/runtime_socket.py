@@ -43,8 +43,11 @@ class Worker:
 class RuntimeSocket:
     """A connection that is opened when it is needed, and again after each failure."""
 
-    def __init__(self, path: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(
+        self, path: str, *, timeout_s: float = ANSWER_TIMEOUT_S, max_answer_bytes: int = MAX_ANSWER_BYTES
+    ) -> None:
         self.path = path
+        self._max_answer_bytes = max_answer_bytes
         self._timeout_s = timeout_s
         self._connection: socket.socket | None = None
         self._unread = bytearray()
@@ -130,7 +133,7 @@ class RuntimeSocket:
                 raise ConnectionResetError("haproxy closed the connection before it answered")
             self._answered = True
             unread += chunk
-            if len(unread) > MAX_ANSWER_BYTES:
+            if len(unread) > self._max_answer_bytes:
                 raise OSError("haproxy's answer does not end")
         answer = unread[:end].decode(errors="replace")
         del unread[: end + len(PROMPT)]

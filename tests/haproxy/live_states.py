@@ -1,0 +1,127 @@
+"""Random configurations that differ in what can be changed live, and now and then in what cannot."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+
+_TEXT = """global
+    maxconn 100
+{global_lines}defaults base
+    mode http
+    balance {balance}
+    timeout connect 5s
+    timeout client 30s
+    timeout server 30s
+    default-server check inter 3s{default}
+defaults last
+    mode http
+    timeout connect 5s
+    timeout client 30s
+    timeout server 30s
+    default-server check inter 5s weight 7
+frontend fe
+    bind {bind} ssl crt {certificates}/
+    http-request set-header x-path %[path,map_beg({maps}/paths.map)]
+    use_backend %[req.hdr(host),map_str({maps}/hosts.map)]
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where files are and what is listened on; ``pems`` are the certificates by their short names."""
+
+    maps: str = "/m"
+    certificates: str = "/c"
+    bind: str = ":80"
+    global_lines: str = ""
+    pems: Mapping[str, str] = field(default_factory=lambda: {"P": "P\n", "Q": "Q\n"})
+
+
+@dataclass(frozen=True)
+class State:
+    """Backends by name: servers (address and words by name), inherited defaults and an option."""
+
+    static: bool
+    other_default: bool
+    backends: Mapping[str, tuple[Mapping[str, tuple[str, str]], str, str]]
+    hosts: Mapping[str, str]
+    paths: tuple[tuple[str, str], ...]
+    certificates: Mapping[str, str]
+
+    def rendering(self, place: Place) -> Rendering:
+        """Give it as a configuration, each backend in a piece of its own."""
+        head = _TEXT.format(
+            global_lines=place.global_lines,
+            balance="source" if self.static else "roundrobin",
+            default=" rise 1" if self.other_default else "",
+            bind=place.bind,
+            certificates=place.certificates,
+            maps=place.maps,
+        )
+        pieces = [Piece("01", head)]
+        for name, (members, inherits, extra) in self.backends.items():
+            lines = "".join(f"    server {one} {at} id {ord(one)}{word}\n" for one, (at, word) in members.items())
+            pieces.append(Piece("02", f"# {name}\nbackend {name}{inherits}\n{extra}{lines}\n"))
+        maps = {"hosts.map": self.hosts.items(), "paths.map": self.paths}
+        files = [
+            OutputFile(FileKind.MAP, f"{place.maps}/{name}", "".join(f"{key} {value}\n" for key, value in entries))
+            for name, entries in maps.items()
+        ]
+        files += [
+            OutputFile(FileKind.CERTIFICATE, f"{place.certificates}/{name}", place.pems[pem])
+            for name, pem in self.certificates.items()
+        ]
+        return Rendering(tuple(pieces), tuple(sorted(files, key=lambda file: file.path)))
+
+
+_words = st.sampled_from(
+    ["", " weight 0", " weight 20", " disabled", " backup", " weight 20 disabled", " maxconn 5", " no-check"]
+)
+_servers = st.dictionaries(
+    st.sampled_from("abcdef"), st.tuples(st.sampled_from(["127.0.0.1:1", "127.0.0.2:1", "[::1]:1"]), _words), max_size=4
+)
+_backends = st.dictionaries(
+    st.sampled_from(["b1", "b2", "b3", "b4"]),
+    st.tuples(
+        _servers, st.sampled_from([" from base", " from last", ""]), st.sampled_from(["", "    option redispatch\n"])
+    ),
+    max_size=4,
+)
+_rarely = st.integers(0, 9).map(lambda number: number == 0)
+_values = st.sampled_from(["b1", "b2"])
+
+states = st.builds(
+    State,
+    static=_rarely,
+    other_default=_rarely,
+    backends=_backends,
+    hosts=st.dictionaries(st.sampled_from(["h1", "h2", "h3"]), _values, max_size=3),
+    paths=st.lists(st.tuples(st.sampled_from(["/", "/a", "/a/b"]), _values), max_size=3).map(tuple),
+    certificates=st.dictionaries(st.sampled_from(["site.pem", "two.pem"]), st.sampled_from("PQ")),
+)
+
+
+@st.composite
+def successors(draw: st.DrawFn, *, length: int = 5) -> list[State]:
+    """Give states that each differ from the one before in a few respects, mostly in servers and files."""
+    found = [draw(states)]
+    for _ in range(draw(st.integers(1, length - 1))):
+        before, other = found[-1], draw(states)
+        backends = {
+            name: (other.backends[name][0] if name in other.backends and draw(st.booleans()) else members, *rest)
+            for name, (members, *rest) in before.backends.items()
+        }
+        found.append(
+            State(
+                before.static if draw(st.integers(0, 4)) else other.static,
+                before.other_default if draw(st.integers(0, 4)) else other.other_default,
+                backends if draw(st.integers(0, 4)) else other.backends,  # type: ignore[arg-type] - a tuple of three
+                other.hosts if draw(st.booleans()) else before.hosts,
+                other.paths if draw(st.booleans()) else before.paths,
+                other.certificates if draw(st.booleans()) else before.certificates,
+            )
+        )
+    return found
