@@ -1,0 +1,256 @@
+"""Changes without a reload, through the whole balancer: the process first, the file behind it, and through trouble."""
+
+from pathlib import Path
+
+import pytest
+
+from pyconfd.errors import ApplyError
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.marker import digest_in
+from pyconfd.haproxy.master_socket import ask
+from pyconfd.haproxy.readback import servers_now
+from pyconfd.model.context import Census
+from pyconfd.model.outcome import Applied
+from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.rendering import Piece, Rendering
+from tests.haproxy.bench import Bench
+from tests.world.haproxy import free_port, wait_until
+
+TEXT = """global
+    stats socket {socket} mode 600 level admin
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 30s
+    timeout server 30s
+frontend fe
+    bind 127.0.0.1:{port}
+    default_backend be
+backend be
+    balance roundrobin
+"""
+
+
+class Live:
+    """A balancer with its haproxy, which serves ``members`` of one backend."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.extra = ""
+        self.balancer = bench.balancer()
+        self.balancer.startup()
+
+    def rendering(self, *members: int) -> Rendering:
+        lines = "".join(f"    server s{one} 127.0.0.1:{9000 + one} id {one}\n" for one in members)
+        head = TEXT.format(socket=self.bench.haproxy.stats_socket, port=self.bench.port)
+        return Rendering((Piece("01-part.tmpl", head + lines, self.extra or "\n"),))
+
+    def begin(self, *members: int) -> None:
+        """Serve, and let the balancer see that all is level."""
+        first = self.rendering(*members)
+        self.bench.conf.write_text(first.text)
+        self.bench.haproxy.start()
+        self.reload(first)
+        assert isinstance(self.balancer.look(), Noop)
+
+    def reload(self, rendering: Rendering) -> Applied:
+        plan = self.balancer.plan(rendering)
+        assert isinstance(plan, Reload), plan
+        return self.balancer.apply(rendering, plan, curdate="", now=1.0, census=Census())
+
+    def change(self, *members: int) -> Applied | Reload:
+        wanted = self.rendering(*members)
+        plan = self.balancer.plan(wanted)
+        assert isinstance(plan, RuntimeUpdate), plan
+        return self.balancer.change(wanted, plan, curdate="", now=2.0, census=Census())
+
+    def follow(self) -> None:
+        wait_until(lambda: not self.balancer.file_behind, "the file is level")
+
+    def ask(self, command: str) -> str:
+        return ask(self.bench.haproxy.stats_socket, command)
+
+    def serving(self) -> set[str]:
+        """Give the servers of the process that take traffic."""
+        state = self.ask("show servers state be")
+        return {one.name for one in servers_now(state) if not (one.drain or one.maint)}
+
+    def worker(self) -> int:
+        wait_until(lambda: self.bench.haproxy.running() is not None, "the master answers")
+        running = self.bench.haproxy.running()
+        assert running is not None
+        return running.worker_pid
+
+
+@pytest.fixture
+def live(bench: Bench) -> Live:
+    return Live(bench)
+
+
+def test_the_process_is_changed_and_the_file_follows(live: Live) -> None:
+    live.begin(1, 2)
+    worker = live.worker()
+    done = live.change(2, 3)
+    assert isinstance(done, Applied)
+    assert live.serving() == {"s2", "s3"}
+    live.follow()
+    assert live.worker() == worker
+    text = live.bench.conf.read_text()
+    assert ("server s3" in text, "server s1" in text) == (True, False)
+    assert digest_in(text) == live.rendering(2, 3).digest
+    assert [one.number for one in live.balancer.history()] == [done.generation.number, 1]
+
+
+def test_after_a_restart_of_pyconfd_what_was_changed_live_is_known(live: Live) -> None:
+    live.begin(1)
+    live.change(1, 2)
+    live.follow()
+    again = live.bench.balancer()
+    again.startup()
+    assert again.plan(live.rendering(1, 2)) == Noop()
+    live.balancer = again
+    assert isinstance(live.change(1, 2, 3), Applied)
+    assert live.serving() == {"s1", "s2", "s3"}
+
+
+def test_a_kill_between_the_command_and_the_file_heals(live: Live) -> None:
+    live.begin(1)
+    live.ask("add server be/s2 127.0.0.1:9002 id 2;set server be/s2 state ready")  # what a killed pyconfd had begun
+    again = live.bench.balancer()
+    again.startup()
+    live.balancer = again
+    assert isinstance(again.look(), Noop)
+    done = live.change(1, 2)
+    if isinstance(done, Reload):  # what is there already is not taken for what should be
+        live.reload(live.rendering(1, 2))
+    assert live.serving() == {"s1", "s2"}
+    live.follow()
+    assert "server s2" in live.bench.conf.read_text()
+
+
+def test_somebody_else_reloads_in_between(live: Live) -> None:
+    live.begin(1)
+    live.change(1, 2)
+    live.follow()
+    worker = live.worker()
+    ask(live.bench.haproxy.master_socket, "reload")
+    wait_until(lambda: (running := live.bench.haproxy.running()) and running.worker_pid != worker, "reloaded")
+    wanted = live.rendering(1, 2, 3)
+    done = live.change(1, 2, 3)
+    if isinstance(done, Reload):  # the connection was with the worker of the past, and nothing was taken for done
+        assert done.reasons == (ReloadReason.NOT_LIVE,)
+        assert not live.balancer.goes_live()
+        live.reload(wanted)
+    assert live.serving() == {"s1", "s2", "s3"}
+    live.follow()
+    assert live.balancer.plan(wanted) == Noop()
+
+
+@pytest.mark.parametrize(
+    "by_hand",
+    [
+        "set server be/s1 state maint;del server be/s1",
+        "add server be/x 127.0.0.1:9999;set server be/x state ready",
+    ],
+)
+def test_membership_that_was_changed_by_hand_is_repaired(live: Live, by_hand: str) -> None:
+    live.begin(1, 2)
+    live.ask(by_hand)
+    assert live.serving() != {"s1", "s2"}
+    live.balancer.standing()
+    assert live.serving() == {"s1", "s2"}
+    assert live.balancer.standing().live.repaired_total == 1
+
+
+def test_what_was_set_by_hand_survives_updates_and_reloads(live: Live) -> None:
+    live.begin(1, 2)
+    live.ask("set server be/s1 state drain")
+    (override,) = live.balancer.standing().live.overrides
+    assert (override.server, override.value, override.source) == ("be/s1", "drain", "socket")
+    live.change(1, 2, 3)
+    assert live.serving() == {"s2", "s3"}
+    live.extra = f"frontend more\n    bind 127.0.0.1:{free_port()}\n    default_backend be\n"
+    live.reload(live.rendering(1, 2, 3))
+    assert live.serving() == {"s2", "s3"}
+
+
+def test_a_reload_waits_and_what_needs_none_goes_live(live: Live) -> None:
+    live.begin(1)
+    live.extra = f"frontend more\n    bind 127.0.0.1:{free_port()}\n    default_backend be\n"
+    wanted = live.rendering(1, 2)
+    plan = live.balancer.plan(wanted)
+    assert isinstance(plan, Reload)
+    worker = live.worker()
+    deferred = live.balancer.defer(plan, now=3.0)
+    assert deferred.live is not None
+    assert live.serving() == {"s1", "s2"}
+    live.follow()
+    # A reload by anybody else would now bring up what serves: the new server, and not yet the new listener.
+    text = live.bench.conf.read_text()
+    assert ("server s2" in text, "frontend more" in text) == (True, False)
+    assert live.worker() == worker
+    live.reload(wanted)
+    assert "frontend more" in live.bench.conf.read_text()
+    assert live.serving() == {"s1", "s2"}
+
+
+def test_a_file_that_cannot_follow_is_told_and_tried_again(bench: Bench, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    bench.haproxy.stop()
+    check = tmp_path / "check"
+    check.write_text(f"#!/bin/sh\ntest ! -e {broken} || {{ echo no >&2; exit 1; }}\n")
+    check.chmod(0o755)
+    live = Live(bench)
+    live.balancer.close()
+    live.balancer = bench.balancer(chk_cmd=(str(check),))
+    live.balancer.startup()
+    live.begin(1)
+    broken.touch()
+    live.change(1, 2)
+    wait_until(lambda: live.balancer.standing().problems, "it is told")
+    assert live.balancer.file_behind
+    assert live.balancer.standing().file_behind
+    assert live.serving() == {"s1", "s2"}
+    broken.unlink()
+    wait_until(lambda: isinstance(live.balancer.look(), Noop) and not live.balancer.file_behind, "it is level again")
+    assert "server s2" in bench.conf.read_text()
+
+
+def test_a_reload_that_fails_leaves_what_was_changed_live(live: Live) -> None:
+    live.begin(1)
+    live.change(1, 2)
+    live.extra = "global\n    stats socket /nosuch/directory/socket\n"
+    wanted = live.rendering(1, 2)
+    plan = live.balancer.plan(wanted)
+    assert isinstance(plan, Reload)
+    with pytest.raises(ApplyError):
+        live.balancer.apply(wanted, plan, curdate="", now=4.0, census=Census())
+    wait_until(lambda: live.bench.haproxy.running() is not None, "haproxy answers again")
+    live.follow()
+    assert "server s2" in live.bench.conf.read_text()
+    assert "nosuch" not in live.bench.conf.read_text()
+    live.extra = ""
+    wait_until(lambda: isinstance(live.balancer.plan(live.rendering(1, 2)), Noop), "all is level")
+    assert live.serving() == {"s1", "s2"}
+
+
+def test_without_a_socket_every_change_is_a_reload_that_says_so(bench: Bench) -> None:
+    live = Live(bench)
+    without = bench.rendering(extra="backend be\n    server a 127.0.0.1:9001\n")
+    bench.conf.write_text(without.text)
+    bench.haproxy.start()
+    live.reload(without)
+    assert isinstance(live.balancer.look(), Noop)
+    assert not live.balancer.goes_live()
+    assert "stats socket" in str(live.balancer.standing().problems[0])
+    plan = live.balancer.plan(bench.rendering(extra="backend be\n    server b 127.0.0.1:9002\n"))
+    assert isinstance(plan, Reload)
+    assert plan.reasons == (ReloadReason.NOT_LIVE,)
+
+
+def test_the_balancer_of_a_rendering_in_one_block_and_in_many_is_the_same(live: Live) -> None:
+    live.begin(1)
+    whole = live.rendering(1)
+    joined = Rendering((Piece("01-part.tmpl", whole.text),))
+    assert isinstance(live.balancer, Balancer)
+    assert live.balancer.plan(joined) == Noop()
