@@ -18,7 +18,7 @@ from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import Phase, SourceHealth, Status
+from pyconfd.model.status import Paused, Phase, SourceHealth, Status
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings
@@ -234,7 +234,8 @@ class Bed:
         self.clock = FakeClock()
         self.source = FakeSource()
         self.notifier = FakeNotifier()
-        self.balancer = FakeBalancer(self.clock, disk)
+        self.balancer = self.make_balancer(disk)
+        self.paused: Paused | None = None
         self.templates: dict[str, str] | PyconfdError = {"02-part.tmpl": TEMPLATE}
         self.allowed: set[str] = set()
         self.others: tuple[Problem, ...] = ()
@@ -252,10 +253,14 @@ class Bed:
             forget_holds=self.allowed.clear,
             publish=self.published.append,
             other_problems=lambda: self.others,
+            paused=lambda _: self.paused,
         )
         settings = replace(ApplySettings(), **apply)  # type: ignore[arg-type]
         self.daemon = Daemon(world, LoopSettings(settings, ("domains",), "0", 1))
         self.daemon.start()
+
+    def make_balancer(self, disk: FakeDisk | None) -> FakeBalancer:
+        return FakeBalancer(self.clock, disk)
 
     def _read(self) -> FragmentSet:
         if isinstance(self.templates, PyconfdError):

@@ -1,0 +1,229 @@
+"""What needs no reload goes live at once, what does waits its turn; nothing is dropped."""
+
+from pyconfd.haproxy import diff
+from pyconfd.haproxy.compare import Comparison
+from pyconfd.haproxy.live import Abilities
+from pyconfd.model.context import Census
+from pyconfd.model.outcome import Applied, Deferred, Generation, Stored
+from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.rendering import Rendering
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.status import Paused, Phase, Standing
+from tests.daemon.fakes import DISRUPTIVE, Bed, FakeBalancer, FakeClock, FakeDisk, cluster
+from tests.presets import objects
+
+NAMED = """frontend fe
+    bind :8000
+{% if domains | length > 1 %}
+    bind :8001
+{% endif %}
+backend be
+{% for domain, items in domains.items() %}
+{% for ip in items.ips %}
+    server s-{{ ip }} {{ ip }}:80
+{% endfor %}
+{% endfor %}
+"""
+"""Servers go live; a second domain changes a bind."""
+
+
+class LiveBalancer(FakeBalancer):
+    """A HAProxy in memory that can be changed while it runs; ``refuses`` makes it answer otherwise than it should."""
+
+    def __init__(self, clock: FakeClock, disk: FakeDisk | None) -> None:
+        super().__init__(clock, disk)
+        self.live: list[tuple[float, int]] = []
+        self.refuses = False
+        self.old_workers = 0
+        self._comparison = Comparison()
+        self._suspect = False
+
+    def plan(self, rendering: Rendering) -> Plan:
+        last = self.last_good()
+        if last is None:
+            return super().plan(rendering)
+        can = Abilities(runtime=True)
+        found = diff.plan(rendering, last.rendering, None, comparison=self._comparison, abilities=can)
+        if self._suspect and not isinstance(found, Reload):
+            return Reload((ReloadReason.NOT_LIVE,))
+        return found
+
+    def goes_live(self) -> bool:
+        return self.last_good() is not None
+
+    def crowded(self) -> bool:
+        return self.old_workers > 2
+
+    def standing(self, *, may_repair: bool = True) -> Standing:
+        del may_repair
+        return Standing(old_workers=self.old_workers)
+
+    def change(
+        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, census: Census, now: float
+    ) -> Applied | Reload:
+        if self.refuses:
+            self._suspect = True
+            return Reload((ReloadReason.NOT_LIVE,), plan.details)
+        last = self.last_good()
+        assert last is not None
+        self.live.append((self.clock.monotonic(), len(plan.commands)))
+        self.clock.advance(0.002)
+        self._last = Stored(Generation(last.generation.number + 1, "", now, curdate, (), census), rendering)
+        return Applied(self._last.generation, plan, verified=True)
+
+    def defer(self, plan: Reload, *, now: float) -> Deferred:
+        last = self.last_good()
+        assert last is not None
+        if plan.live is not None:
+            generation = last.generation
+            self.change(
+                self._comparison.partial(last.rendering),
+                plan.live,
+                curdate=generation.curdate,
+                census=generation.census,
+                now=now,
+            )
+        return Deferred(plan, generation=self._last.generation if self._last else None, live=plan.live)
+
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+        done = super().apply(rendering, plan, curdate=curdate, census=census, now=now)
+        self._suspect = False
+        return done
+
+    @property
+    def text(self) -> str:
+        last = self.last_good()
+        return last.rendering.text if last else ""
+
+    @property
+    def reloads(self) -> list[float]:
+        return [at for at, _ in self.attempts]
+
+
+class LiveBed(Bed):
+    """A daemon whose balancer goes live and has served once."""
+
+    def __init__(self, **apply: float) -> None:
+        super().__init__(None, **{"reload_interval_s": 5.0, **apply})
+
+    def make_balancer(self, disk: FakeDisk | None) -> LiveBalancer:
+        return LiveBalancer(self.clock, disk)
+
+
+def live_bed(**apply: float) -> tuple[LiveBed, LiveBalancer]:
+    bed = LiveBed(**apply)
+    assert isinstance(bed.balancer, LiveBalancer)
+    bed.templates = {"02-part.tmpl": NAMED}
+    bed.source.show(cluster("192.0.2.1"))
+    bed.settle()
+    assert bed.phase() is Phase.SERVING
+    assert len(bed.balancer.reloads) == 1
+    bed.run_for(10.0)
+    return bed, bed.balancer
+
+
+def test_the_first_change_goes_live_at_once() -> None:
+    bed, balancer = live_bed()
+    began = bed.clock.monotonic()
+    bed.source.show(cluster("192.0.2.1", "192.0.2.2"))
+    bed.turn()
+    assert [at for at, _ in balancer.live] == [began]
+    assert len(balancer.reloads) == 1
+    bed.run_for(20.0)
+    assert len(balancer.live) == 1  # and nothing more comes of it
+    assert bed.status.generation is not None
+    assert bed.status.applying.plans_by_action["live"] == 1
+
+
+def test_what_comes_while_a_send_is_under_way_is_collected() -> None:
+    bed, balancer = live_bed()
+    for count in range(2, 30):
+        bed.source.show(cluster(*(f"192.0.2.{number}" for number in range(1, count + 1))))
+        bed.turn()
+    bed.run_for(1.0)
+    assert balancer.last_good() is not None
+    assert "192.0.2.29:80" in balancer.text
+    assert sum(count for _, count in balancer.live) == 28
+    assert len(balancer.reloads) == 1
+
+
+def test_a_reload_waits_and_holds_nothing_back() -> None:
+    bed, balancer = live_bed()
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(1.0)
+    second = balancer.reloads[-1]
+    assert len(balancer.reloads) == 2  # after the quiet time, since there was none for long
+    bed.source.show(cluster("192.0.2.1", "192.0.2.7"))  # the bind goes again: too early for a reload
+    bed.turn()
+    bed.run_for(1.0)
+    assert len(balancer.reloads) == 2
+    assert "192.0.2.7:80" in balancer.text  # but the server serves
+    assert "bind :8001" in balancer.text
+    for last in (8, 9):
+        bed.source.show(cluster("192.0.2.1", f"192.0.2.{last}"))
+        bed.run_for(0.5)
+        assert f"192.0.2.{last}:80" in balancer.text
+    bed.run_for(10.0)
+    assert len(balancer.reloads) == 3  # one for all of it
+    assert balancer.reloads[-1] - second >= 5.0
+    assert "bind :8001" not in balancer.text
+
+
+def test_too_many_workers_of_the_past_make_reloads_wait() -> None:
+    bed, balancer = live_bed()
+    balancer.old_workers = 3
+    bed.source.show(two("192.0.2.1", "192.0.2.2"))
+    bed.run_for(30.0)
+    assert len(balancer.reloads) == 1
+    assert "192.0.2.2:80" in balancer.text
+    assert bed.status.applying.old_workers == 3
+    balancer.old_workers = 2
+    bed.run_for(5.0)
+    assert len(balancer.reloads) == 2
+
+
+def test_a_change_that_did_not_go_live_is_a_reload() -> None:
+    bed, balancer = live_bed()
+    balancer.refuses = True
+    bed.source.show(cluster("192.0.2.1", "192.0.2.2"))
+    bed.run_for(5.0)
+    assert len(balancer.reloads) == 2
+    assert "192.0.2.2:80" in balancer.text
+    assert bed.status.reloads_by_reason["not_live"] == 1
+
+
+def test_a_failed_reload_does_not_hold_back_what_needs_none() -> None:
+    bed, balancer = live_bed(retry_max_s=1000.0)
+    balancer.broken = DISRUPTIVE
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(5.0)
+    failed = len(balancer.reloads)
+    assert bed.phase() is Phase.FAILED
+    bed.source.show(two("192.0.2.1", "192.0.2.3"))
+    bed.run_for(5.0)
+    assert "192.0.2.3:80" in balancer.text
+    assert len(balancer.reloads) == failed
+    assert bed.phase() is Phase.FAILED
+
+
+def test_a_pause_freezes_and_its_end_applies() -> None:
+    bed, balancer = live_bed()
+    bed.paused = Paused(bed.clock.now(), reason="maintenance")
+    bed.run_for(2.0)
+    bed.source.show(cluster("192.0.2.1", "192.0.2.2"))
+    bed.run_for(60.0)
+    assert not balancer.live
+    assert bed.status.live.paused == bed.paused
+    assert bed.status.pending_since
+    bed.paused = None
+    bed.run_for(3.0)
+    assert "192.0.2.2:80" in balancer.text
+    assert bed.status.live.paused is None
+
+
+def two(*addresses: str) -> Snapshot:
+    """Give a cluster with a second Service, for which the template binds another port."""
+    members = {"shop": addresses, "more": ("192.0.2.100",)}
+    services = [objects.service(name, {"domain": f"{name}.example.com", "proto": "http"}) for name in members]
+    slices = [objects.slice_(name, *map(objects.endpoint, its)) for name, its in members.items()]
+    return objects.snapshot(*services, *slices)
