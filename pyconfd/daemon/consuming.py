@@ -84,8 +84,8 @@ class Consumer:
     def wait_s(self) -> float:
         """Give the seconds until there is something to do even if nothing happens."""
         boot_ends = None if self._decided else self._boot_ends
-        due = () if self._upkeep.paused else (self._retry.due_at, self._pace.due_at())
-        times = [self._next_tick, *(time for time in (*due, boot_ends) if time is not None)]
+        due = (None, None) if self._upkeep.paused else (self._retry.due_at, self._pace.due_at())
+        times: list[float] = [self._next_tick, *(time for time in (*due, boot_ends) if time is not None)]
         return max(0.0, min(times) - self._world.clock.monotonic())
 
     def step(self, posts: int) -> None:
@@ -191,9 +191,9 @@ class Consumer:
         ):
             return _Decided(standing.outcome, rendering, repeated=True)
         census = self._world.count(rendering.text)
-        outcome = self._judge_loss(rendering, census) or self._apply(
-            rendering, census, publication, may_reload=may_reload
-        )
+        outcome: Outcome | None = self._judge_loss(rendering, census)
+        if outcome is None:
+            outcome = self._apply(rendering, census, publication, may_reload=may_reload)
         if isinstance(outcome, Applied | Unchanged):
             self._remember(publication)
         return _Decided(outcome, rendering, census.total)

@@ -1,4 +1,4 @@
-"""What every loop does beside applying: it looks after the balancer, minds an operator's pause, and tells each change."""
+"""What every loop does beside applying: look after the balancer, mind an operator's pause, tell each change."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
