@@ -280,6 +280,7 @@ class Daemon:
             self._debounce.applied(self._world.clock.monotonic())
         if isinstance(outcome, Deferred):
             self._account.outcome(outcome)
+            self._world.targets.offer(done.context, guarded=False)  # they need not wait for haproxy's turn
             return
         if not done.repeated:
             self._debounce.forget()
