@@ -23,7 +23,7 @@ defaults last
     timeout server 30s
     default-server check inter 5s weight 7
 frontend fe
-    bind {bind} ssl crt {certificates}/
+    bind {bind} ssl crt {certificates}/0.pem crt {certificates}/
     http-request set-header x-path %[path,map_beg({maps}/paths.map)]
     use_backend %[req.hdr(host),map_str({maps}/hosts.map)]
 """
