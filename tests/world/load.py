@@ -11,7 +11,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Self
 
 PATIENCE_S = 20.0
@@ -29,10 +31,12 @@ class Request:
 
 
 class _Client:
-    def __init__(self, port: int, host: str) -> None:
+    """Asks for one host after the other, over one connection as long as that lasts."""
+
+    def __init__(self, port: int, hosts: Sequence[str], first: int) -> None:
         self._port = port
-        self._host = host
-        self._request = f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+        self._hosts = cycle((*hosts[first:], *hosts[:first]))
+        self._host = ""
         self._received = b""
         self.connection: socket.socket | None = None
         self.sent = 0.0
@@ -41,12 +45,13 @@ class _Client:
     def send(self) -> str:
         """Send a request, on a new connection where there is none; give what failed."""
         self._received = b""
+        self._host = next(self._hosts)
         self.sent = time.monotonic()
         try:
             if self.connection is None:
                 self.connection = socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE_S)
                 self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.connection.sendall(self._request)
+            self.connection.sendall(f"GET / HTTP/1.1\r\nHost: {self._host}\r\n\r\n".encode())
         except OSError as error:
             return str(error)
         return ""
@@ -145,7 +150,7 @@ class _Asking:
 
 def main(port: int, clients: int, pause_s: float, hosts: list[str]) -> None:
     """Ask until standard input ends, and print."""
-    made = [_Client(port, hosts[number % len(hosts)]) for number in range(clients)]
+    made = [_Client(port, hosts, number % len(hosts)) for number in range(clients)]
     sys.stdout.write("\n".join(_Asking(made, pause_s).run()))
 
 
