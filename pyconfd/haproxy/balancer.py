@@ -114,9 +114,6 @@ class Balancer:
         State and weight that were set by hand are left as they are. Raises what a bug in the thread of the file raised.
         """
         problems = [*self._file.problems(), *self._transaction.warnings]
-        if self._trusted and not self._runtime.abilities.runtime:
-            message = f"every change needs a reload: {self._runtime.abilities.why}"
-            problems.append(Problem("haproxy", message, "see docs/live.md"))
         last = self.last_good()
         if last is not None and self._trusted and self._runtime.abilities.runtime:
             self._look_after(last, may_repair=may_repair)
@@ -124,6 +121,8 @@ class Balancer:
             # The file has followed: its digest is known by now.
             self._last_good = Stored(replace(last.generation, digest=last.rendering.digest), last.rendering)
         live = live_status(self._overrides, self._runtime, monotonic=time.monotonic(), paused=None, drift=self._drift)
+        if self._trusted and not self._runtime.abilities.runtime:
+            live = replace(live, unavailable=self._runtime.abilities.why)
         return Standing(tuple(problems), live, self.old_workers, self._oldest_worker_age_s, self._file.behind)
 
     def _look_after(self, last: Stored, *, may_repair: bool) -> None:

@@ -1,6 +1,7 @@
 """What the fragments gave: ordered pieces of text and the files beside them."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,6 +9,20 @@ from functools import cached_property
 from itertools import chain, compress, count, islice
 from operator import ne
 from typing import Any
+
+_NOTED = re.compile(r"^# certificate (\S+) sha256 ([0-9a-f]{64})$", re.MULTILINE)
+_NOTES = 1 << 20
+"""The notes stand at the end of a text, in its last MiB."""
+
+
+def noted_certificate(path: str, content: str) -> str:
+    """Give a comment that names a certificate which is not part of a rendering, so that a renewed one is a change."""
+    return f"# certificate {path} sha256 {hashlib.sha256(content.encode()).hexdigest()}\n"
+
+
+def noted_certificates(text: str) -> dict[str, str]:
+    """Give the digests of the certificates that such comments at the end of ``text`` name, by path."""
+    return dict(_NOTED.findall(text, max(0, len(text) - _NOTES)))
 
 
 @dataclass(frozen=True, slots=True)

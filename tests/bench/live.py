@@ -99,7 +99,10 @@ def live_changes() -> Iterator[Figure]:
     for services in (1_000, 10_000):
         whole = presets.snapshot_of(services)
         pods = 1 + 2 * ROUNDS + RELOADS
-        with tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name, Serving(Path(name), whole, pods=pods) as all_:
+        with (
+            tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name,
+            Serving(Path(name), whole, pods=pods) as all_,
+        ):
             all_.first()
             rounds = _Rounds(all_, whole.endpointslices[Key("team-000", "service-00000-a")])
             yield from _compared(rounds, services)

@@ -262,7 +262,7 @@ def test_without_a_socket_every_change_is_a_reload_that_says_so(bench: Bench) ->
     live.reload(without)
     assert isinstance(live.balancer.look(), Noop)
     assert not live.balancer.goes_live()
-    assert "stats socket" in str(live.balancer.standing().problems[0])
+    assert "stats socket" in live.balancer.standing().live.unavailable
     plan = live.balancer.plan(bench.rendering(extra="backend be\n    server b 127.0.0.1:9002\n"))
     assert isinstance(plan, Reload)
     assert plan.reasons == (ReloadReason.NOT_LIVE,)
