@@ -27,6 +27,8 @@ BASE_SUITES = {"experimental": "sid"}
 """A suite that is no distribution by itself, and the one that it adds to."""
 
 TESTS = (
+    "tests/fragments/test_shipped_defaults.py",
+    "tests/fragments/test_shipped_golden.py",
     "tests/haproxy/test_runtime.py",
     "tests/haproxy/test_runtime_faults.py",
     "tests/haproxy/test_runtime_files.py",
