@@ -33,6 +33,7 @@ TESTS = (
     "tests/haproxy/test_runtime_faults.py",
     "tests/haproxy/test_runtime_files.py",
     "tests/haproxy/test_runtime_leaving.py",
+    "tests/haproxy/test_live_default_certificate.py",
     "tests/haproxy/test_live_real.py",
     "tests/haproxy/test_live_shipped.py",
 )

@@ -24,7 +24,7 @@ def text(template: str, **fragments: str) -> str:
         ("# defaults web\nbackend web\n", False),
     ],
 )
-def test_a_section_of_another_fragment(fragment: str, there: bool) -> None:  # noqa: FBT001 - a case of the table
+def test_a_section_of_another_fragment(fragment: str, there: bool) -> None:
     assert text("{{ has_defaults('web') }}", a_conf=fragment) == f"{there}\n"
 
 
