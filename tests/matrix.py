@@ -26,23 +26,28 @@ SUITES = {"2.6": "bookworm", "3.0": "trixie", "3.2": "sid", "3.4": "experimental
 BASE_SUITES = {"experimental": "sid"}
 """A suite that is no distribution by itself, and the one that it adds to."""
 
-TESTS = tuple(
-    f"tests/haproxy/test_{name}.py"
-    for name in (
-        "runtime",
-        "runtime_files",
-        "runtime_leaving",
-        "runtime_faults",
-        "live_real",
-        "live_shipped",
-        "balancer",
-        "balancer_live",
-        "balancer_reload",
-        "balancer_start",
-        "drift",
-        "idle_close",
-        "reloads_under_load",
-    )
+TESTS = (
+    "tests/fragments/test_shipped_defaults.py",
+    "tests/fragments/test_shipped_golden.py",
+    *(
+        f"tests/haproxy/test_{name}.py"
+        for name in (
+            "runtime",
+            "runtime_files",
+            "runtime_leaving",
+            "runtime_faults",
+            "live_default_certificate",
+            "live_real",
+            "live_shipped",
+            "balancer",
+            "balancer_live",
+            "balancer_reload",
+            "balancer_start",
+            "drift",
+            "idle_close",
+            "reloads_under_load",
+        )
+    ),
 )
 """Where HAProxy itself is changed or reloaded."""
 
