@@ -6,8 +6,6 @@ piece cannot be judged by itself, both texts are cut into sections and those tha
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import compress
-from operator import is_not
 
 from pyconfd.haproxy import live
 from pyconfd.haproxy.index import Cut, Index, Key, cut, index_of, is_idle, section_of
@@ -25,7 +23,7 @@ from pyconfd.model.plan import (
     SetState,
     SetWeight,
 )
-from pyconfd.model.rendering import Piece, Rendering, noted_certificates
+from pyconfd.model.rendering import Piece, Rendering, differences, noted_certificates
 
 _FREE = frozenset({"global", "defaults"})
 """Sections whose meaning depends on where they stand, or on which others depend."""
@@ -178,8 +176,7 @@ def _changed_pieces(applied: Rendering, desired: Rendering) -> list[tuple[str, s
             continue
         if was.fragment != now.fragment or len(was.blocks) != len(now.blocks):
             return None
-        others = compress(zip(was.blocks, now.blocks, strict=True), map(is_not, was.blocks, now.blocks))
-        pairs.extend(pair for pair in others if pair[0] != pair[1])
+        pairs.extend((was.blocks[place], now.blocks[place]) for place in differences(was.blocks, now.blocks))
     return pairs
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -150,13 +150,16 @@ _STEP = 256
 
 def _first_difference(one: Sequence[Any], other: Sequence[Any]) -> int:
     """Give the first place where two sequences differ, or where the shorter one ends."""
-    common = min(len(one), len(other))
-    for start in range(0, common, _STEP):
+    return next(differences(one, other), min(len(one), len(other)))
+
+
+def differences(one: Sequence[Any], other: Sequence[Any]) -> Iterator[int]:
+    """Give the places where two sequences differ, up to where the shorter one ends."""
+    for start in range(0, min(len(one), len(other)), _STEP):
         # Slices are compared far faster than item by item, above all where the items are the same objects.
         part, its = one[start : start + _STEP], other[start : start + _STEP]
         if part != its:
-            return start + next(compress(count(), map(ne, part, its)), common - start)
-    return common
+            yield from compress(count(start), map(ne, part, its))
 
 
 def _same_text(own: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> bool:
