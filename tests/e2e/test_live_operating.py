@@ -23,8 +23,7 @@ def live(appliance: Appliance, name: str = "shop", **options: Any) -> None:
     serving(appliance, name, **options)
     worker = worker_of(appliance)
     for _ in range(20):
-        pod = appliance.scale_up(name)
-        appliance.until(lambda pod=pod: pod in answers(appliance, name), f"{pod} answers")
+        new_pod_answers(appliance, name)
         appliance.until(lambda: level(appliance), "the file follows")
         if worker_of(appliance) == worker:
             return
@@ -43,11 +42,6 @@ def worker_of(appliance: Appliance) -> int:
     running = appliance.haproxy.running()
     assert running is not None
     return running.worker_pid
-
-
-def answers(appliance: Appliance, name: str) -> set[str]:
-    """Give who answers, when each server is asked more than once."""
-    return {appliance.ask(name) for _ in range(3 * len(appliance.members(name)))}
 
 
 def reload_times(appliance: Appliance) -> list[str]:
