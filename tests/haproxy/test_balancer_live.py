@@ -174,6 +174,20 @@ def test_what_was_set_by_hand_survives_updates_and_reloads(live: Live) -> None:
     assert live.serving() == {"s2", "s3"}
 
 
+def test_what_went_live_by_half_does_not_pass_for_set_by_hand(live: Live) -> None:
+    live.begin(1, 2)
+    live.ask("add server be/s3 127.0.0.1:9999")  # so that one of two commands is refused
+    assert isinstance(live.change(2, 3), Reload)
+    assert "s1" not in live.serving(), "it was drained although it went wrong"
+    before = live.rendering(1, 2)
+    assert isinstance(live.balancer.plan(before), Reload)
+    assert live.balancer.standing().live.overrides == ()
+    live.reload(before)
+    assert live.serving() == {"s1", "s2"}
+    assert live.balancer.look() == Noop(verified=True)
+    assert live.balancer.standing().live.overrides == ()
+
+
 def test_a_reload_waits_and_what_needs_none_goes_live(live: Live) -> None:
     live.begin(1)
     live.extra = f"frontend more\n    bind 127.0.0.1:{free_port()}\n    default_backend be\n"
