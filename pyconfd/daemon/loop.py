@@ -115,6 +115,7 @@ class Daemon:
             self._note_change(now, at_once=not self._decided)
             if self._decided and self._world.balancer.goes_live():
                 self._live.changed(now)
+        self._look_at_pause(now)  # each time: nothing is applied once the command has said so
         ticked = now >= self._next_tick
         if ticked:
             self._next_tick = now + TICK_S
@@ -151,7 +152,6 @@ class Daemon:
 
     def _look_around(self, now: float) -> None:
         """Find what changed without telling: fragments, an operator's permission, the file, the process."""
-        self._look_at_pause(now)
         former = self._fragments.problems
         if self._fragments.refresh():
             log.info("fragments.read")
