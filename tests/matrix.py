@@ -32,6 +32,7 @@ TESTS = (
     "tests/haproxy/test_runtime_files.py",
     "tests/haproxy/test_runtime_leaving.py",
     "tests/haproxy/test_live_real.py",
+    "tests/haproxy/test_live_shipped.py",
 )
 EXAMPLES = "40"
 """Sequences of renderings for each version, where the suite has fewer."""

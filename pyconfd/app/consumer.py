@@ -11,6 +11,7 @@ from pyconfd import __version__
 from pyconfd.app.serving import Surroundings, serve
 from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.consuming import Consumer
+from pyconfd.daemon.pause import Pause
 from pyconfd.etcd.client import EtcdClient
 from pyconfd.etcd.keys import Keys
 from pyconfd.etcd.listeners import names_certificates
@@ -25,6 +26,7 @@ from pyconfd.haproxy.layout import files_dir_of
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import SourceHealth
 from pyconfd.settings import Resolved, Settings
+from pyconfd.status.changes import ChangeLog
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +51,8 @@ def _consuming(settings: Settings, around: Surroundings) -> Consumer:
         forget_holds=around.holds.forget,
         publish=around.status_file.update,
         other_problems=around.page.problems,
+        paused=Pause(settings.state_dir).read,
+        changes=ChangeLog(settings.runtime_dir),
     )
     return Consumer(world, settings.apply, version=__version__, pid=os.getpid())
 

@@ -1,14 +1,14 @@
 """What the loop of a consumer needs from the world."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from pyconfd.daemon.ports import Clock, Notifier, RestoringBalancer
+from pyconfd.daemon.ports import Changes, Clock, NoChanges, Notifier, RestoringBalancer
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import Census
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import SourceHealth, Status
+from pyconfd.model.status import Paused, SourceHealth, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ class Taken(Protocol):
 class ConsumerWorld:
     """Everything outside the loop; ``count`` gives how many servers a text has.
 
-    ``other_problems`` gives what else is wrong; it is asked each second.
+    ``paused`` gives what an operator froze, at a time in seconds since the epoch. ``other_problems`` gives what else is
+    wrong; it is asked each second.
     """
 
     source: PublicationSource
@@ -87,3 +88,5 @@ class ConsumerWorld:
     forget_holds: Callable[[], None]
     publish: Callable[[Status], object]
     other_problems: Callable[[], tuple[Problem, ...]] = tuple
+    paused: Callable[[float], Paused | None] = lambda _: None
+    changes: Changes = field(default_factory=NoChanges)

@@ -8,15 +8,18 @@ import structlog
 from pyconfd import guard
 from pyconfd.daemon.account import Account
 from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
+from pyconfd.daemon.debounce import Debounce
 from pyconfd.daemon.journal import Journal
 from pyconfd.daemon.last_good import LastGood
 from pyconfd.daemon.mailbox import Mailbox
 from pyconfd.daemon.pulse import Pulse
 from pyconfd.daemon.reconcile import Attempt, serve
 from pyconfd.daemon.retry import Retry
+from pyconfd.daemon.upkeep import Surroundings, Upkeep
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.model.context import Census
-from pyconfd.model.outcome import Applied, Failed, Held, Outcome, Rejected, Step, Unchanged
+from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
+from pyconfd.model.plan import Reload
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import ApplySettings, TotalLoss
@@ -51,6 +54,7 @@ class Consumer:
         self.mailbox = Mailbox()
         self._journal = Journal()
         self._retry, restoring = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(2))
+        self._pace = Debounce(quiet_s=0.0, cap_s=0.0, interval_s=apply.reload_interval_s)
         self._decided = self._due = False
         self._waits_for_start = False
         self._outcome: Outcome | None = None
@@ -60,6 +64,8 @@ class Consumer:
         self._boot_ends = clock.monotonic() + apply.boot_wait_s
         self._account = Account.begun(clock.now(), world.balancer.last_good(), version=version, pid=pid)
         self._pulse = Pulse(clock, world.notifier, self._account)
+        around = Surroundings(world.balancer, clock, world.paused, world.changes)
+        self._upkeep = Upkeep(around, self._account, self._journal)
         self._last_good = LastGood(world.balancer, clock, self._account, self._journal, restoring)
 
     def status(self) -> Status:
@@ -78,7 +84,8 @@ class Consumer:
     def wait_s(self) -> float:
         """Give the seconds until there is something to do even if nothing happens."""
         boot_ends = None if self._decided else self._boot_ends
-        times = [self._next_tick, *(time for time in (self._retry.due_at, boot_ends) if time is not None)]
+        due = (None, None) if self._upkeep.paused else (self._retry.due_at, self._pace.due_at())
+        times: list[float] = [self._next_tick, *(time for time in (*due, boot_ends) if time is not None)]
         return max(0.0, min(times) - self._world.clock.monotonic())
 
     def step(self, posts: int) -> None:
@@ -87,26 +94,31 @@ class Consumer:
         if posts:
             self._due = True
             self._account.events(posts)
+        self._due = self._upkeep.resumed() or self._due
         ticked = now >= self._next_tick
         if ticked:
             self._next_tick = now + TICK_S
             self._look_around(now)
-        if self._due or (self._retry.due_at is not None and now >= self._retry.due_at):
+        retries = self._retry.due_at is not None and now >= self._retry.due_at
+        if not self._upkeep.paused and (self._due or retries or self._pace.take(now)):
             self._attempt(now)
         if not self._decided and now >= self._boot_ends:
             self._decide_alone(now, "nothing could be read from etcd yet")
         if ticked or self._account.changed:
             self._account.changed = False
+            self._upkeep.flush()
             self._pulse.beat()
             self._world.publish(self.status())
 
     def _look_around(self, now: float) -> None:
         """Find what changed without telling: a permission, a certificate of this machine, the file, the process."""
         self._account.problems("other", self._world.other_problems())
+        if self._decided:
+            self._upkeep.look()
         status = self._account.status
         if status.hold_id and status.hold_id in self._world.allowed_holds():
             self._due = True
-        if now < self._next_drift or not self._decided:
+        if now < self._next_drift or not self._decided or self._upkeep.paused:
             return
         self._next_drift = now + DRIFT_S
         if self._waits_for_start and self._world.balancer.runs():
@@ -136,8 +148,18 @@ class Consumer:
             return
         clock = self._world.clock
         began = clock.monotonic()
-        done = self._decide(found, self._retry.standing(now))
-        self._journal.outcome(done.outcome, duration_s=clock.monotonic() - began, endpoints=done.servers)
+        if self._decided and self._world.balancer.crowded():
+            self._pace.postpone(now + TICK_S)
+        done = self._decide(found, self._retry.standing(now), may_reload=self._pace.allows(now))
+        ended = clock.monotonic()
+        self._journal.outcome(done.outcome, duration_s=ended - began, endpoints=done.servers)
+        self._upkeep.tell(done.outcome, ended - began)
+        if isinstance(done.outcome, Deferred):
+            self._pace.changed(now)
+            self._account.outcome(done.outcome)
+            return
+        if isinstance(done.outcome, Applied) and isinstance(done.outcome.plan, Reload):
+            self._pace.applied(ended)
         self._account.reconciled(())
         self._schedule(done)
         if isinstance(done.outcome, Applied | Unchanged):
@@ -146,7 +168,7 @@ class Consumer:
                 self._world.forget_holds()
         self._conclude(done.outcome, now)
 
-    def _decide(self, found: Found, standing: Attempt | None) -> _Decided:
+    def _decide(self, found: Found, standing: Attempt | None, *, may_reload: bool) -> _Decided:
         """Say what becomes of what was found; ``standing`` is a failure that it is too early to repeat."""
         if found.error is not None:
             return _Decided(Rejected(Step(found.error.step or Step.CHECK), found.error.problems))
@@ -169,7 +191,9 @@ class Consumer:
         ):
             return _Decided(standing.outcome, rendering, repeated=True)
         census = self._world.count(rendering.text)
-        outcome = self._judge_loss(rendering, census) or self._apply(rendering, census, publication)
+        outcome: Outcome | None = self._judge_loss(rendering, census)
+        if outcome is None:
+            outcome = self._apply(rendering, census, publication, may_reload=may_reload)
         if isinstance(outcome, Applied | Unchanged):
             self._remember(publication)
         return _Decided(outcome, rendering, census.total)
@@ -186,11 +210,19 @@ class Consumer:
         remedy = f"look at the producer and its cluster; if this is meant, run: pyconfd allow {held.hold_id}"
         return Held(held.hold_id, Problem("guard", message, remedy))
 
-    def _apply(self, rendering: Rendering, census: Census, publication: Publication) -> Outcome:
+    def _apply(self, rendering: Rendering, census: Census, publication: Publication, *, may_reload: bool) -> Outcome:
         balancer, now = self._world.balancer, self._world.clock.now()
         last = balancer.last_good()
         serving = last.generation if last else None
-        return serve(rendering, serving, balancer, curdate=publication.curdate, census=census, now=now)
+        return serve(
+            rendering,
+            serving,
+            balancer,
+            curdate=publication.curdate,
+            census=census,
+            now=now,
+            may_reload=may_reload,
+        )
 
     def _remember(self, publication: Publication) -> None:
         try:

@@ -31,6 +31,10 @@ class Debounce:
         due_at = self._first if self._at_once else min(self._last + self._quiet_s, self._first + self._cap_s)
         return max(due_at, self._not_before)
 
+    def allows(self, now: float) -> bool:
+        """Say whether it is long enough ago that something was applied."""
+        return now >= self._not_before
+
     def applied(self, now: float) -> None:
         """Note that something was applied that is not to be done too often."""
         self._not_before = now + self._interval_s

@@ -14,11 +14,11 @@ from pyconfd.daemon.ports import World
 from pyconfd.daemon.pulse import Pulse
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.retry import Retry
-from pyconfd.model.changes import Action, Change, change_of
+from pyconfd.daemon.upkeep import Surroundings, Upkeep
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Reload
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import Paused, Phase, Status
+from pyconfd.model.status import Phase, Status
 from pyconfd.presets import registry
 from pyconfd.presets.memo import Memo
 from pyconfd.settings import ApplySettings, TotalLoss
@@ -67,8 +67,6 @@ class Daemon:
             self._retry_templates,
             restoring,
         ) = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(6))
-        self._paused: Paused | None = None
-        self._told: Change | None = None
         self._decided = False
         self._waits_for_start = False
         started, now = world.clock.now(), world.clock.monotonic()
@@ -77,6 +75,8 @@ class Daemon:
         applied = world.balancer.last_good()
         self._account = Account.begun(started, applied, version=settings.version, pid=settings.pid)
         self._pulse = Pulse(world.clock, world.notifier, self._account)
+        around = Surroundings(world.balancer, world.clock, world.paused, world.changes)
+        self._upkeep = Upkeep(around, self._account, self._journal)
         self._last_good = LastGood(world.balancer, world.clock, self._account, self._journal, restoring)
 
     def status(self) -> Status:
@@ -99,7 +99,7 @@ class Daemon:
         """Give the seconds until there is something to do even if nothing happens."""
         boot_ends = None if self._decided else self._boot_ends
         times = (self._debounce.due_at(), self._live.due_at(), *self._retries(), boot_ends)
-        first = min([self._next_tick, *(time for time in times if time is not None and not self._paused)])
+        first = min([self._next_tick, *(time for time in times if time is not None and not self._upkeep.paused)])
         return max(0.0, first - self._world.clock.monotonic())
 
     def _retries(self) -> tuple[float | None, ...]:
@@ -115,12 +115,13 @@ class Daemon:
             self._note_change(now, at_once=not self._decided)
             if self._decided and self._world.balancer.goes_live():
                 self._live.changed(now)
-        self._look_at_pause(now)  # each time: nothing is applied once the command has said so
+        if self._upkeep.resumed():  # looked at each time: nothing is applied once the command has said so
+            self._note_change(now, at_once=True)
         ticked = now >= self._next_tick
         if ticked:
             self._next_tick = now + TICK_S
             self._look_around(now)
-        if self._paused:
+        if self._upkeep.paused:
             pass  # whatever comes is applied when an operator, or the clock, ends that
         elif any(due_at is not None and now >= due_at for due_at in self._retries()) or self._reload_is_due(now):
             self._live.forget()
@@ -132,7 +133,7 @@ class Daemon:
             self._decide_without_cluster(now)
         if ticked or self._account.changed:
             self._account.changed = False
-            self._world.changes.flush()
+            self._upkeep.flush()
             self._pulse.beat()
             self._world.publish(self.status())
 
@@ -166,21 +167,11 @@ class Daemon:
         hold_id = self._account.status.hold_id
         if hold_id and hold_id in self._world.allowed_holds():
             self._note_change(now, at_once=True)
-        if now >= self._next_drift and self._decided and not self._paused:
+        if now >= self._next_drift and self._decided and not self._upkeep.paused:
             self._next_drift = now + DRIFT_S
             self._look_at_balancer(now)
         if self._decided:
-            standing = self._world.balancer.standing(may_repair=not self._paused)
-            self._journal.problems("balancer", "balancer.troubled", standing.problems)
-            self._account.stands(standing, self._paused, self._world.clock.now())
-
-    def _look_at_pause(self, now: float) -> None:
-        former, self._paused = self._paused, self._world.paused(self._world.clock.now())
-        if self._paused and not former:
-            log.warning("applying.paused", reason=self._paused.reason, until=self._paused.until)
-        elif former and not self._paused:
-            log.info("applying.resumed")
-            self._note_change(now, at_once=True)
+            self._upkeep.look()
 
     def _look_at_balancer(self, now: float) -> None:
         """Have put right what somebody else did to the file or the process."""
@@ -276,7 +267,7 @@ class Daemon:
         self._journal.refused(refused)
         self._journal.outcome(outcome, duration_s=duration_s, endpoints=done.context.census.claimed)
         self._account.reconciled(refused)
-        self._tell(outcome, duration_s)
+        self._upkeep.tell(outcome, duration_s)
         if isinstance(outcome, Rejected | Failed):
             if not done.repeated:
                 self._failed(self._retry, done, outcome)
@@ -289,6 +280,7 @@ class Daemon:
             self._debounce.applied(self._world.clock.monotonic())
         if isinstance(outcome, Deferred):
             self._account.outcome(outcome)
+            self._world.targets.offer(done.context, guarded=False)  # they need not wait for haproxy's turn
             return
         if not done.repeated:
             self._debounce.forget()
@@ -304,19 +296,6 @@ class Daemon:
         if not isinstance(outcome, Held):
             self._world.targets.offer(done.context, guarded=not isinstance(outcome, Applied | Unchanged))
         self._conclude(outcome, now)
-
-    def _tell(self, outcome: Outcome, duration_s: float) -> None:
-        serving = self._account.status.generation
-        number = serving.number if serving else 0
-        change = change_of(outcome, at=self._world.clock.now(), serving=number, duration_s=duration_s)
-        self._account.took(change)
-        if change is None:
-            return
-        # What waits is told when it begins to, and when something else of it went live.
-        told = replace(change, at=0.0, duration_s=0.0)
-        if change.action is not Action.DEFERRED or told != self._told:
-            self._world.changes.record(change)
-        self._told = told
 
     def _doubt(self, outcome: Outcome) -> None:
         """List again while something is held: the lists may be whole again without any event that says so."""
@@ -366,7 +345,7 @@ class Daemon:
         """No API server answered in time: serve what served last, and say so."""
         self._decided = True
         self._account.phase(Phase.WAITING)
-        if not self._paused:
+        if not self._upkeep.paused:
             self._last_good.restore(now)
         log.warning("start.decided", phase=self._account.status.phase.value, reason="no complete view of the cluster")
         self._world.notifier.ready(self._account.line())

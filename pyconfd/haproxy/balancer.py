@@ -18,7 +18,7 @@ from pyconfd.haproxy.compare import Comparison
 from pyconfd.haproxy.drift import Drift, Overrides, live_status
 from pyconfd.haproxy.following import FollowingFile
 from pyconfd.haproxy.generations import GenerationStore
-from pyconfd.haproxy.observation import NotRunning, Observation, Running
+from pyconfd.haproxy.observation import ChangedWorker, NotRunning, Observation, Running
 from pyconfd.haproxy.process import HaproxyProcess
 from pyconfd.haproxy.runtime import NotLive, OtherWorker, Runtime
 from pyconfd.haproxy.sections import stats_sockets
@@ -64,7 +64,8 @@ class Balancer:
         self._state_dir = state_dir
         self._last_good: Stored | None = None
         self._written: Rendering | None = None
-        self._loaded: frozenset[str] = frozenset()
+        self._changed: ChangedWorker | None = None
+        self._worker_pid = 0
         self._trusted = False
         self._suspect = ""
         self._overrides = Overrides(state_dir)
@@ -119,6 +120,9 @@ class Balancer:
         last = self.last_good()
         if last is not None and self._trusted and self._runtime.abilities.runtime:
             self._look_after(last, may_repair=may_repair)
+        if last is not None and not last.generation.digest and not self._file.behind:
+            # The file has followed: its digest is known by now.
+            self._last_good = Stored(replace(last.generation, digest=last.rendering.digest), last.rendering)
         live = live_status(self._overrides, self._runtime, monotonic=time.monotonic(), paused=None, drift=self._drift)
         return Standing(tuple(problems), live, self.old_workers, self._oldest_worker_age_s, self._file.behind)
 
@@ -146,7 +150,8 @@ class Balancer:
         if self._last_good is None:
             self._last_good = self._store.last_good()
             if self._last_good is not None and self._last_good.generation.loaded:
-                self._loaded = frozenset({self._last_good.generation.loaded})
+                generation = self._last_good.generation
+                self._changed = ChangedWorker(generation.worker, generation.loaded)
         return self._last_good
 
     def history(self) -> tuple[Generation, ...]:
@@ -162,13 +167,14 @@ class Balancer:
         """Look at what is installed and what runs; ``files`` are those whose content matters."""
         observed = self._transaction.observe(self._known(), files)
         if isinstance(observed.running, Running):
+            self._worker_pid = observed.running.worker_pid
             self.old_workers = observed.running.old_workers
             self._oldest_worker_age_s = observed.running.oldest_worker_age_s
         return observed
 
     def _known(self) -> Known:
         last = self.last_good()
-        return Known(last.rendering if last else None, self._written, self._loaded)
+        return Known(last.rendering if last else None, self._written, self._changed)
 
     def runs(self) -> bool:
         """Say whether HAProxy runs, whatever it has loaded."""
@@ -272,7 +278,7 @@ class Balancer:
             ApplyError: it could not be made to serve; the former files are back, the former text serves.
         """
         reasons, digest = tuple(reason.value for reason in plan.reasons), rendering.digest
-        generation = Generation(self._next_number(), digest, now, curdate, reasons, census or Census(), digest)
+        generation = Generation(self._next_number(), digest, now, curdate, reasons, census or Census())
         verified = self._reload(rendering, generation)
         self._last_good = Stored(generation, rendering)
         return Applied(generation, plan, verified)
@@ -305,9 +311,11 @@ class Balancer:
         last = self.last_good()
         if self._written is None and last is not None:
             self._written = last.rendering
-        if not self._loaded and last is not None:
-            self._loaded = frozenset({last.generation.digest or last.rendering.digest})
-        stored = Stored(replace(generation, loaded=min(self._loaded, default="")), rendering)
+        if last is not None and (self._changed is None or self._changed.pid != self._worker_pid):
+            self._changed = ChangedWorker(self._worker_pid, last.rendering.digest)
+        if self._changed is not None:
+            generation = replace(generation, loaded=self._changed.digest, worker=self._changed.pid)
+        stored = Stored(generation, rendering)
         self._last_good = stored
         self._file.follow(stored)
         return Applied(stored.generation, plan, verified=True)
@@ -332,7 +340,8 @@ class Balancer:
             if self._file.behind and last is not None:
                 self._file.follow(last)
             raise
-        self._written, self._loaded = None, frozenset({rendering.digest})
+        self._written, self._changed = None, None
+        self.old_workers += 1
         self._suspect, self._trusted = "", False
         self._runtime.forget()
         self._bring_back(rendering)

@@ -94,7 +94,7 @@ def _behind(desired: Rendering, applied: Rendering, observed: Observation) -> It
         digest = observed.running.digest
         if digest is None:
             yield Obstacle(reason, "haproxy runs a configuration that pyconfd did not write")
-        elif digest in observed.loaded:
+        elif (observed.running.worker_pid, digest) == observed.changed:
             return  # and what was changed in it since
         elif digest not in {applied.digest, desired.digest}:
             yield Obstacle(reason, f"haproxy runs another configuration ({digest[:12]})")

@@ -226,6 +226,7 @@ def _read(path: Path) -> Stored:
         reasons=tuple(raw["reasons"]),
         census=Census(int(raw["census"]["claimed"]), int(raw["census"]["total"])),
         loaded=str(raw.get("loaded", "")),
+        worker=int(raw.get("worker", 0)),
     )
     if position != len(text):
         raise ValueError("its pieces do not add up to its text")

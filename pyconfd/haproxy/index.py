@@ -15,6 +15,7 @@ _CONDITION = re.compile(r"^[ \t]*\.(if|endif)\b", re.MULTILINE)
 _IDLE = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?(?:\n|$))*")
 """Lines without words: blanks and comments."""
 
+_CERTIFICATES = frozenset({"crt", "crt-list", "default-crt"})
 _PROXIES = frozenset({"backend", "frontend", "listen"})
 
 
@@ -90,17 +91,25 @@ class Index:
         return self._used_maps[path]
 
     def certificate_words(self) -> frozenset[str]:
-        """Give every word after a ``crt`` or ``crt-list`` in a bind line."""
-        sections = (section_of(text) for text in self._mentioning(" crt"))
+        """Give every word after a ``crt``, ``crt-list`` or ``default-crt`` in a bind line."""
+        return frozenset(word for _, sources in self._certificate_sources() for word in sources)
+
+    def default_certificates(self) -> frozenset[str]:
+        """Give the word of each bind that holds its default certificate: the first one, where no ``strict-sni`` is.
+
+        HAProxy takes no certificate for a default that comes after another one.
+        """
         return frozenset(
-            value
-            for section in sections
-            if section is not None
-            for line in section.lines
-            if line.words[0] == "bind" and not line.conditional
-            for word, value in zip(line.words, line.words[1:], strict=False)
-            if word in {"crt", "crt-list"}
+            sources[0] for line, sources in self._certificate_sources() if sources and "strict-sni" not in line
         )
+
+    def _certificate_sources(self) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+        """Give the words of each bind line that has certificates, and those that name them, in order."""
+        for section in map(section_of, self._mentioning("crt")):
+            for line in section.lines if section is not None else ():
+                if line.words[0] == "bind" and not line.conditional:
+                    pairs = zip(line.words, line.words[1:], strict=False)
+                    yield line.words, [value for word, value in pairs if word in _CERTIFICATES]
 
     def _mentioning(self, wanted: str) -> Iterator[str]:
         return (text for text in self.texts.values() if wanted in text)

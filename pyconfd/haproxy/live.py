@@ -220,14 +220,17 @@ def _removal(backend: str, server: Server) -> RemoveServer:
 
 def removed_section(section: Section, base: Inherited, abilities: Abilities) -> Difference:
     """Judge a section that is gone."""
-    if section.keyword == "backend" and abilities.backends and section.options[:1] == ("from",):
+    advice = ""
+    plain = {line.words[0] for line in section.lines} <= {"server", "mode"}
+    if section.keyword == "backend" and section.options[:1] == ("from",) and plain:
         servers = tuple(_removal(section.name, server) for server in servers_of(section, base))
-        if {line.words[0] for line in section.lines} <= {"server", "mode"}:
+        if abilities.backends:
             return Difference([RemoveBackend(section.name, servers)], [], [f"{section.title} removed"])
+        advice = "HAProxy 3.4 and later remove such a backend without a reload"
     reason = ReloadReason.SECTION_REMOVED
     if section.keyword in {"global", "defaults"}:
         reason = ReloadReason.GLOBAL_CHANGED if section.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
-    return Difference(obstacles=[Obstacle(reason, f"{section.title} removed")])
+    return Difference(obstacles=[Obstacle(reason, f"{section.title} removed", advice)])
 
 
 def summarised(noun: str, old: dict[str, tuple[str, ...]], new: dict[str, tuple[str, ...]]) -> str:

@@ -1,6 +1,7 @@
 """The difference between declared maps and certificates, as commands for the running process. Pure."""
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from pyconfd.haproxy.index import Index
@@ -35,6 +36,11 @@ MAP_ADVICE = (
 _BLANKS = re.compile(r"[ \t]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
+DEFAULT_ADVICE = (
+    "a bind that names a certificate of yours before the directory (`crt FILE crt DIR/`), or says `strict-sni`, takes"
+    " and gives away all of the directory without a reload"
+)
+
 Entries = tuple[tuple[str, str], ...]
 
 
@@ -54,7 +60,9 @@ def changed_files(
         noun = "map" if kind is FileKind.MAP else "certificate"
         verb = "added" if was is None else "removed" if now is None else "changed"
         judge = _changed_map if kind is FileKind.MAP else _changed_certificate
-        found.extend(judge(was, now, index, abilities, f"{noun} {path} {verb}"))
+        detail = f"{noun} {path} {verb}"
+        another = _another_default(path, before, index) if kind is FileKind.CERTIFICATE and verb != "changed" else None
+        found.extend(Difference(obstacles=[another]) if another else judge(was, now, index, abilities, detail))
     return found
 
 
@@ -117,6 +125,21 @@ def _single(path: str, before: Entries, after: Entries) -> list[Command] | None:
     if removed:
         commands.append(RemoveMapEntries(path, removed))
     return commands
+
+
+def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) -> Obstacle | None:
+    """Say that a certificate which comes or goes is, or would be, the default of a bind: the first of its directory.
+
+    HAProxy does not let go of a default, and takes a new one only when it loads.
+    """
+    directory = str(PurePosixPath(path).parent)
+    if directory not in {word.rstrip("/") for word in index.default_certificates()}:
+        return None
+    beside = [known for known in before if str(PurePosixPath(known).parent) == directory]
+    if any(known.encode() < path.encode() for known in beside):
+        return None
+    noun = "removed, the default certificate" if path in before else "added, first in its directory: the new default"
+    return Obstacle(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} {noun}", DEFAULT_ADVICE)
 
 
 def _changed_certificate(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from pyconfd.model.rendering import Rendering
 
@@ -40,17 +41,24 @@ class Running:
 RunningState = NotRunning | Unknown | Running
 
 
+class ChangedWorker(NamedTuple):
+    """A worker that was changed while it runs; ``digest`` is that of the text it began with, which it still shows."""
+
+    pid: int
+    digest: str
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """``installed_text`` is the whole installed configuration, marker included; None where there is none.
 
     ``file_digests`` gives the SHA-256 of each declared file by its path; a missing file is left out. ``written`` is the
-    rendering that was installed last, where the file is behind what was applied live. ``loaded`` are the digests that
-    a worker may show which was changed since it loaded its text, and is level with what is applied.
+    rendering that was installed last, where the file is behind what was applied live. ``changed`` is the worker that
+    was changed since it loaded its text, and is level with what is applied: any other one is not.
     """
 
     installed_text: str | None = None
     running: RunningState = Unknown()
     file_digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     written: Rendering | None = None
-    loaded: frozenset[str] = frozenset()
+    changed: ChangedWorker | None = None

@@ -6,7 +6,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import assert_never
 
-from pyconfd.haproxy.runtime_text import Line, filled_map, lines_of, prepare_map, published
+from pyconfd.haproxy.runtime_text import Line, filled_map, lines_of, parted, prepare_map, published
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
@@ -108,20 +108,23 @@ def reason_text(reason: ReloadReason) -> str:
 
 def transcript(commands: Sequence[Command]) -> Iterator[str]:
     """Give the lines as they go over the socket; ``VERSION`` stands for the number that HAProxy gives to a map."""
-    for command in commands:
-        if isinstance(command, ReplaceMap):
-            yield from _shown(prepare_map(command))
-            for line in filled_map(command, ": VERSION"):
-                yield from _shown(line)
-        elif isinstance(command, RemoveBackend):
-            parts: tuple[Command, ...] = (command, *command.servers)
-            for part in parts:
-                yield from (text for line in lines_of(part) for text in _shown(line))
-        else:
-            yield from (text for line in lines_of(command) for text in _shown(line))
-    for command in commands:
-        if isinstance(command, AddBackend):
-            yield published(command).text
+    made, others = parted(commands)
+    for command in made:
+        yield from _transcript(command)
+    yield from (published(command).text for command in made if isinstance(command, AddBackend))
+    for command in others:
+        yield from _transcript(command)
+
+
+def _transcript(command: Command) -> Iterator[str]:
+    if isinstance(command, ReplaceMap):
+        yield from _shown(prepare_map(command))
+        for line in filled_map(command, ": VERSION"):
+            yield from _shown(line)
+        return
+    parts: tuple[Command, ...] = (command, *command.servers) if isinstance(command, RemoveBackend) else (command,)
+    for part in parts:
+        yield from (text for line in lines_of(part) for text in _shown(line))
 
 
 def _shown(line: Line) -> Iterator[str]:

@@ -20,7 +20,7 @@ from pyconfd.haproxy.readback import (
     wrong_address,
 )
 from pyconfd.haproxy.runtime_socket import ANSWER_TIMEOUT_S, ReplacedError, RuntimeSocket
-from pyconfd.haproxy.runtime_text import Line, filled_map, leftovers, lines_of, prepare_map, published, revived
+from pyconfd.haproxy.runtime_text import Line, filled_map, leftovers, lines_of, parted, prepare_map, published, revived
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
@@ -166,8 +166,10 @@ class Runtime:
                 self._replace_map(command)
         if any(isinstance(command, UpdateCertificate | AddCertificate) for command in commands):
             self._end_transactions()
-        lines = [line for command in commands for line in self._lines(command)]
-        lines += [published(command) for command in commands if isinstance(command, AddBackend)]
+        made, others = parted(commands)
+        lines = [line for command in made for line in self._lines(command)]
+        lines += [published(command) for command in made if isinstance(command, AddBackend)]
+        lines += [line for command in others for line in self._lines(command)]
         questions = checks_of(commands)
         answers = self._carried_out(lines, questions)
         why = unfulfilled(commands, dict(zip(questions, answers, strict=True)))

@@ -4,6 +4,7 @@ Source: HAProxy management manual, 9.3; the texts of the answers as 2.6, 3.0, 3.
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
 from pyconfd.model.plan import (
@@ -112,6 +113,17 @@ def revived(command: AddServer) -> list[Line]:
     name = f"{command.backend}/{command.server}"
     state = "maint" if command.disabled else "ready"
     return [Line(f"set server {name} state {state}"), Line(f"set server {name} weight {command.weight}")]
+
+
+def parted(commands: Sequence[Command]) -> tuple[Sequence[Command], Sequence[Command]]:
+    """Cut the commands behind the last that makes a new backend or a server: there new backends are published.
+
+    What points to one comes after that.
+    """
+    if not any(isinstance(command, AddBackend) for command in commands):
+        return commands, ()
+    end = max(at for at, command in enumerate(commands, start=1) if isinstance(command, AddBackend | AddServer))
+    return commands[:end], commands[end:]
 
 
 def published(command: AddBackend) -> Line:

@@ -18,7 +18,7 @@ from pyconfd.haproxy.generations import GenerationStore, PreparedGeneration
 from pyconfd.haproxy.layout import Layout
 from pyconfd.haproxy.limits import judge_start
 from pyconfd.haproxy.marker import digest_in, mark
-from pyconfd.haproxy.observation import NotRunning, Observation, Running, RunningState
+from pyconfd.haproxy.observation import ChangedWorker, NotRunning, Observation, Running, RunningState
 from pyconfd.haproxy.process import HaproxyProcess
 from pyconfd.haproxy.sections import Bind
 from pyconfd.haproxy.sections import binds as binds_of
@@ -35,13 +35,13 @@ from pyconfd.system.files import Installation
 class Known:
     """What is known of the present state.
 
-    ``applied`` is what serves, changed live or loaded; ``written`` is what was installed last; ``loaded`` are the
-    digests that a worker shows which is level with ``applied``.
+    ``applied`` is what serves, changed live or loaded; ``written`` is what was installed last; ``changed`` is the
+    worker that was changed until it was level with ``applied``.
     """
 
     applied: Rendering | None = None
     written: Rendering | None = None
-    loaded: frozenset[str] = frozenset()
+    changed: ChangedWorker | None = None
 
 
 class Transaction:
@@ -66,7 +66,7 @@ class Transaction:
         written = known.written or known.applied
         wanted = {file.path: file for file in (*files, *(written.files if written else ()))}
         digests = self.layout.file_digests(wanted.values())
-        return Observation(text, self._process.observe(texts), digests, known.written, known.loaded)
+        return Observation(text, self._process.observe(texts), digests, known.written, known.changed)
 
     def _installed_text(self) -> str | None:
         """Read the installed configuration, again only where its file is another one than before."""
@@ -195,7 +195,7 @@ class Transaction:
         texts = {digest_in(text): text for text in [before.installed_text] if text}
         if known.applied is not None:
             # What is changed live has the binds of the text that was loaded.
-            for digest in (known.applied.digest, *known.loaded):
+            for digest in (known.applied.digest, *([known.changed.digest] if known.changed else [])):
                 texts.setdefault(digest, known.applied.text)
         if isinstance(before.running, Running) and before.running.digest in texts and before.running.digest:
             return binds_of(texts[before.running.digest])

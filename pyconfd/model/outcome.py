@@ -30,8 +30,8 @@ class Generation:
     """A rendering that was checked and applied.
 
     ``applied_at`` is seconds since the epoch; ``census`` is what the guard compares the next change with. ``digest`` is
-    "" while the file has not followed a change that went live; ``loaded`` is the digest that the worker shows, which
-    is that of the text it began with.
+    "" while the file has not followed a change that went live; ``loaded`` is the digest that the ``worker``
+    (its process number) shows, where that was changed since: that of the text it began with.
     """
 
     number: int
@@ -41,6 +41,7 @@ class Generation:
     reasons: tuple[str, ...] = ()
     census: Census = field(default_factory=Census)
     loaded: str = ""
+    worker: int = 0
 
 
 class Stored(NamedTuple):

@@ -46,7 +46,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"server_ids": filters.server_ids, "hostport": filters.hostport, "port_named": lists.port_named}
 )
 
-_PURE = frozenset({*FUNCTIONS, "range"})
+_PURE = frozenset({*FUNCTIONS, "has_defaults", "range"})
 """The functions that a remembered loop may call."""
 
 _TEMPLATE_FAULTS = (
@@ -67,6 +67,8 @@ _TEMPLATE_FAULTS = (
 _COMPILE_FAULTS = (MemoryError, OverflowError, RecursionError, SyntaxError, ValueError)
 """What Python says to a template that Jinja took: ``{% break %}`` outside of a loop, too deep nesting, huge numbers."""
 
+_NAMED_DEFAULTS = re.compile(r"^[ \t]*defaults[ \t]+(?!from[ \t])([\w.:-]+)", re.MULTILINE)
+_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 _REFUSED = re.compile("[\0\r\ud800-\udfff]")
 _REFUSED_NAMES = {"\0": "a NUL character", "\r": "a carriage return"}
@@ -153,10 +155,10 @@ class Renderer:
         """Render every fragment, then every template that the cluster supplied.
 
         A piece ends with exactly one newline, or is empty. Templates see the names of ``context``, ``vars``,
-        ``extra.curdate`` (the text ``curdate``), ``map_file``, ``map_entry``, ``certificate_file``, FILTERS and
-        FUNCTIONS. What was rendered before is used again where a loop meets the same objects, so a value that was given
-        once is never changed afterwards, only replaced. With a ``fallback`` a template of the cluster that fails is
-        replaced by what was accepted before, or left out.
+        ``extra.curdate`` (the text ``curdate``), ``map_file``, ``map_entry``, ``certificate_file``, ``has_defaults``,
+        FILTERS and FUNCTIONS. What was rendered before is used again where a loop meets the same objects, so a value
+        that was given once is never changed afterwards, only replaced. With a ``fallback`` a template of the cluster
+        that fails is replaced by what was accepted before, or left out.
 
         Raises:
             RejectedInput: templates fail; carries one problem for each of them. Templates of the cluster only where
@@ -281,10 +283,17 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
     environment.extend(remembering=frozenset(fragment.name for fragment in fragments.fragments))
     environment.filters.update(FILTERS)
     environment.globals.update(FUNCTIONS)
+    environment.globals["has_defaults"] = _named_defaults(fragments).__contains__
     environment.globals["go"] = GO
     del environment.filters["random"]
     del environment.globals["lipsum"]
     return environment
+
+
+def _named_defaults(fragments: FragmentSet) -> frozenset[str]:
+    """Give the names of the defaults sections that the fragments write; a name that is rendered is not seen."""
+    texts = (_COMMENT.sub("", each.text) if each.is_template else each.text for each in fragments.fragments)
+    return frozenset(name for text in texts for name in _NAMED_DEFAULTS.findall(text))
 
 
 def printable(value: Any) -> Any:

@@ -3,7 +3,7 @@
 import sys
 
 from pyconfd.status.logging import configure
-from tests.bench import pod_presets, presets, reading, rendering, starting
+from tests.bench import live, pod_presets, presets, reading, rendering, starting
 from tests.bench.figures import Benchmark
 
 BENCHMARKS: tuple[Benchmark, ...] = (
@@ -15,6 +15,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     starting.first_configuration,
     pod_presets.pod_presets,
     rendering.rendering_in_proportion,
+    live.live_changes,
 )
 
 

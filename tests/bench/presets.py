@@ -45,9 +45,11 @@ _GIVEN: Mapping[str, Annotate] = MappingProxyType(
 """What makes a Service one that a preset serves, for each preset that reads Services."""
 
 
-def _snapshot(given: Annotate) -> Snapshot:
+def snapshot_of(services: int, preset: str = "domains") -> Snapshot:
+    """Give so many Services as ``preset`` serves them, each with its EndpointSlice."""
+    given = _GIVEN[preset]
     items = []
-    for number in range(SERVICES):
+    for number in range(services):
         name, namespace = f"service-{number:05d}", f"team-{number % 200:03d}"
         made = objects.service(namespace, name, [PortSpec("web", 80, 8080)], type="NodePort", **given(number))
         made["metadata"]["creationTimestamp"] = f"2026-01-01T{number % 24:02d}:{number % 60:02d}:00Z"
@@ -136,13 +138,13 @@ def _cpu_s(snapshot: Snapshot, preset: str, options: PresetOptions, memo: Memo) 
 
 def preset_translation() -> Iterator[Figure]:
     """Time each preset that reads Services by itself, the rich view of the cluster included."""
-    for preset, given in _GIVEN.items():
-        yield from figures(preset, _snapshot(given), CHANGES, PresetOptions())
+    for preset in _GIVEN:
+        yield from figures(preset, snapshot_of(SERVICES, preset), CHANGES, PresetOptions())
 
 
 def event_to_context() -> Iterator[Figure]:
     """Follow one event of an EndpointSlice: decoded into the cache, a Snapshot of the caches, the Context of it."""
-    whole, memo = _snapshot(_GIVEN["domains"]), Memo()
+    whole, memo = snapshot_of(SERVICES), Memo()
     caches = {resource: Cache() for resource in (Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.NODES)}
     for resource, cache in caches.items():
         cache.replace(getattr(whole, resource.field).values(), ())

@@ -30,7 +30,7 @@ from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import decode_event
 from pyconfd.wiring import SystemClock
-from tests.world.haproxy import HaproxyProcess, free_port, wait_until
+from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
 
 POD = "127.19.{}.{}"
 
@@ -146,8 +146,9 @@ class Serving:
 
     def first(self) -> None:
         """Bring up haproxy with what the cluster holds, and let the daemon see that all is level."""
-        self.daemon.step(1)  # there is no haproxy yet: its first file stays
+        self.haproxy.conf.write_text(configuration(free_port()), encoding="utf-8")
         self.haproxy.start()
+        self.daemon.step(1)
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and not self.balancer.goes_live():
             self.daemon.step(0)

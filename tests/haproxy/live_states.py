@@ -1,7 +1,7 @@
 """Random configurations that differ in what can be changed live, and now and then in what cannot."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ defaults last
     timeout server 30s
     default-server check inter 5s weight 7
 frontend fe
-    bind {bind} ssl crt {certificates}/
+    bind {bind} ssl crt {certificates}/0.pem crt {certificates}/
     http-request set-header x-path %[path,map_beg({maps}/paths.map)]
     use_backend %[req.hdr(host),map_str({maps}/hosts.map)]
 """
@@ -77,51 +77,74 @@ class State:
         return Rendering(tuple(pieces), tuple(sorted(files, key=lambda file: file.path)))
 
 
+_ADDRESSES = {name: f"127.0.0.{number}:1" for number, name in enumerate("abcde", start=1)} | {"f": "[::1]:1"}
+_BACKENDS = ["b1", "b2", "b3", "b4"]
+
+_rarely = st.integers(0, 9).map(lambda number: number == 0)
 _words = st.sampled_from(
     ["", " weight 0", " weight 20", " disabled", " backup", " weight 20 disabled", " maxconn 5", " no-check"]
 )
+_names = st.sampled_from(sorted(_ADDRESSES))
 _servers = st.dictionaries(
-    st.sampled_from("abcdef"), st.tuples(st.sampled_from(["127.0.0.1:1", "127.0.0.2:1", "[::1]:1"]), _words), max_size=4
+    _names, st.tuples(st.sampled_from(["127.0.0.1:1", "127.0.0.2:1", "[::1]:1"]), _words), max_size=4
 )
-_backends = st.dictionaries(
-    st.sampled_from(["b1", "b2", "b3", "b4"]),
-    st.tuples(
-        _servers, st.sampled_from([" from base", " from last", ""]), st.sampled_from(["", "    option redispatch\n"])
-    ),
-    max_size=4,
+_backends = st.tuples(
+    _servers, st.sampled_from([" from base", " from last", ""]), st.sampled_from(["", "    option redispatch\n"])
 )
-_rarely = st.integers(0, 9).map(lambda number: number == 0)
 _values = st.sampled_from(["b1", "b2"])
+_hosts = st.dictionaries(st.sampled_from(["h1", "h2", "h3"]), _values, max_size=3)
+_paths = st.lists(st.tuples(st.sampled_from(["/", "/a", "/a/b"]), _values), max_size=3).map(tuple)
+_certificates = st.dictionaries(st.sampled_from(["site.pem", "two.pem"]), st.sampled_from("PQ"))
 
 states = st.builds(
     State,
     static=_rarely,
     other_default=_rarely,
-    backends=_backends,
-    hosts=st.dictionaries(st.sampled_from(["h1", "h2", "h3"]), _values, max_size=3),
-    paths=st.lists(st.tuples(st.sampled_from(["/", "/a", "/a/b"]), _values), max_size=3).map(tuple),
-    certificates=st.dictionaries(st.sampled_from(["site.pem", "two.pem"]), st.sampled_from("PQ")),
+    backends=st.dictionaries(st.sampled_from(_BACKENDS), _backends, max_size=4),
+    hosts=_hosts,
+    paths=_paths,
+    certificates=_certificates,
 )
 
 
 @st.composite
-def successors(draw: st.DrawFn, *, length: int = 5) -> list[State]:
-    """Give states that each differ from the one before in a few respects, mostly in servers and files."""
-    found = [draw(states)]
-    for _ in range(draw(st.integers(1, length - 1))):
-        before, other = found[-1], draw(states)
-        backends = {
-            name: (other.backends[name][0] if name in other.backends and draw(st.booleans()) else members, *rest)
-            for name, (members, *rest) in before.backends.items()
-        }
-        found.append(
-            State(
-                before.static if draw(st.integers(0, 4)) else other.static,
-                before.other_default if draw(st.integers(0, 4)) else other.other_default,
-                backends if draw(st.integers(0, 4)) else other.backends,  # type: ignore[arg-type] - a tuple of three
-                other.hosts if draw(st.booleans()) else before.hosts,
-                other.paths if draw(st.booleans()) else before.paths,
-                other.certificates if draw(st.booleans()) else before.certificates,
-            )
-        )
+def _edited(draw: st.DrawFn, state: State) -> State:
+    """Change one thing, most often a server; one that comes back has mostly the address that it had."""
+    kind = draw(st.sampled_from(["server"] * 10 + ["hosts", "hosts", "paths", "certificates", "certificates", "rare"]))
+    if kind == "server" and state.backends:
+        backend, name = draw(st.sampled_from(sorted(state.backends))), draw(_names)
+        members, inherits, extra = state.backends[backend]
+        others = {one: server for one, server in members.items() if one != name}
+        if name in members and draw(st.booleans()):
+            changed = others
+        else:
+            address = draw(st.sampled_from([_ADDRESSES[name]] * 9 + ["127.0.0.9:1"]))
+            address = members[name][0] if name in members and not draw(_rarely) else address
+            changed = {**others, name: (address, draw(st.one_of(st.sampled_from(["", " weight 20"]), _words)))}
+        return replace(state, backends={**state.backends, backend: (changed, inherits, extra)})
+    if kind == "hosts":
+        return replace(state, hosts=draw(_hosts))
+    if kind == "paths":
+        return replace(state, paths=draw(_paths))
+    if kind == "certificates":
+        return replace(state, certificates=draw(_certificates))
+    match draw(st.sampled_from(["backend", "backend", "backend", "static", "default"])):
+        case "static":
+            return replace(state, static=not state.static)
+        case "default":
+            return replace(state, other_default=not state.other_default)
+    backend = draw(st.sampled_from(_BACKENDS))
+    kept = {name: one for name, one in state.backends.items() if name != backend}
+    return replace(state, backends=kept if backend in state.backends else {**kept, backend: draw(_backends)})
+
+
+@st.composite
+def successors(draw: st.DrawFn, *, length: int = 12) -> list[State]:
+    """Give states that each differ from the one before in a few respects."""
+    found = [replace(draw(states), static=False)]
+    for _ in range(draw(st.integers(length // 2, length))):
+        state = found[-1]
+        for _ in range(draw(st.integers(1, 3))):
+            state = draw(_edited(state))
+        found.append(state)
     return found

@@ -226,17 +226,21 @@ def test_a_reload_waits_and_what_needs_none_goes_live(live: Live) -> None:
     assert live.serving() == {"s1", "s2"}
 
 
-def test_a_file_that_cannot_follow_is_told_and_tried_again(bench: Bench, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    bench.haproxy.stop()
-    check = tmp_path / "check"
+@pytest.fixture
+def unwritable(bench: Bench, tmp_path: Path) -> tuple[Live, Path]:
+    """Give a balancer whose check refuses everything while the path exists."""
+    broken, check = tmp_path / "broken", tmp_path / "check"
     check.write_text(f"#!/bin/sh\ntest ! -e {broken} || {{ echo no >&2; exit 1; }}\n")
     check.chmod(0o755)
     live = Live(bench)
-    live.balancer.close()
     live.balancer = bench.balancer(chk_cmd=(str(check),))
     live.balancer.startup()
     live.begin(1)
+    return live, broken
+
+
+def test_a_file_that_cannot_follow_is_told_and_tried_again(unwritable: tuple[Live, Path]) -> None:
+    live, broken = unwritable
     broken.touch()
     live.change(1, 2)
     wait_until(lambda: live.balancer.standing().problems, "it is told")
@@ -245,7 +249,23 @@ def test_a_file_that_cannot_follow_is_told_and_tried_again(bench: Bench, tmp_pat
     assert live.serving() == {"s1", "s2"}
     broken.unlink()
     wait_until(lambda: isinstance(live.balancer.look(), Noop) and not live.balancer.file_behind, "it is level again")
-    assert "server s2" in bench.conf.read_text()
+    assert "server s2" in live.bench.conf.read_text()
+
+
+def test_a_reload_by_somebody_else_while_the_file_is_behind_is_noticed(unwritable: tuple[Live, Path]) -> None:
+    live, broken = unwritable
+    broken.touch()
+    live.change(1, 2)
+    worker = live.worker()
+    ask(live.bench.haproxy.master_socket, "reload")
+    wait_until(lambda: live.worker() != worker, "reloaded")
+    assert live.serving() == {"s1"}  # what the file says
+    broken.unlink()
+    wait_until(lambda: isinstance(live.balancer.look(), Reload) or not live.balancer.file_behind, "it is seen")
+    plan = live.balancer.plan(live.rendering(1, 2))
+    assert isinstance(plan, Reload)
+    live.balancer.apply(live.rendering(1, 2), plan, curdate="", now=5.0, census=Census())
+    assert live.serving() == {"s1", "s2"}
 
 
 def test_a_reload_that_fails_leaves_what_was_changed_live(live: Live) -> None:

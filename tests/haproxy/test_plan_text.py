@@ -93,13 +93,12 @@ def test_every_kind_has_a_summary() -> None:
         assert summarised([command])[0].isdigit()
 
 
-def test_the_transcript_has_each_line_of_the_socket_and_publishes_last() -> None:
+def test_the_transcript_has_each_line_of_the_socket_and_publishes_before_a_map_points_there() -> None:
     commands: list[Command] = [AddBackend("b", "plain"), AddServer("b", "s", "192.0.2.1:80"), ReplaceMap("/m", ENTRIES)]
     lines = list(transcript(commands))
     assert lines[0] == lines_of(commands[0])[0].text
-    assert lines[-1] == "publish backend b"
-    assert lines[3:5] == ["prepare map /m", "add map @VERSION /m <<"]
-    assert lines[-2] == "commit map @VERSION /m"
+    assert lines[3:6] == ["publish backend b", "prepare map /m", "add map @VERSION /m <<"]
+    assert lines[-1] == "commit map @VERSION /m"
 
 
 def test_reasons_are_words() -> None:

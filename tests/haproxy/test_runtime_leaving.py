@@ -116,8 +116,9 @@ def test_a_restarted_pyconfd_adopts_what_was_leaving(served: Served) -> None:
     # What else it was is not known any more: it does not come back as something that it may not be.
     with pytest.raises(NotLive, match="still there"):
         fresh.execute([added(pod, "maxconn", "6")])
-    wait_until(lambda: fresh.reap(60) or not fresh.leaving, "it is deleted")
-    fresh.close()
+    served.runtime.close()
+    served.runtime = fresh
+    wait_until(lambda: reaped(served), "it is deleted")
     assert served.server("second") is None
 
 

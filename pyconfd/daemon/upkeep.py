@@ -1,0 +1,68 @@
+"""What every loop does beside applying: look after the balancer, mind an operator's pause, tell each change."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from pyconfd.daemon.account import Account
+from pyconfd.daemon.journal import Journal
+from pyconfd.daemon.ports import Changes, Clock, RestoringBalancer
+from pyconfd.model.changes import Action, Change, change_of
+from pyconfd.model.outcome import Outcome
+from pyconfd.model.status import Paused
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the upkeep looks at; ``paused`` gives what an operator froze, at a time in seconds since the epoch."""
+
+    balancer: RestoringBalancer
+    clock: Clock
+    paused: Callable[[float], Paused | None]
+    changes: Changes
+
+
+class Upkeep:
+    """The upkeep of one loop, which shows in ``account`` and ``journal``."""
+
+    def __init__(self, around: Surroundings, account: Account, journal: Journal) -> None:
+        self._around = around
+        self._account = account
+        self._journal = journal
+        self._told: Change | None = None
+        self.paused: Paused | None = None
+
+    def resumed(self) -> bool:
+        """Look whether applying is frozen; True once when it is not any more."""
+        former, self.paused = self.paused, self._around.paused(self._around.clock.now())
+        if self.paused and not former:
+            log.warning("applying.paused", reason=self.paused.reason, until=self.paused.until)
+        if former and not self.paused:
+            log.info("applying.resumed")
+        return former is not None and self.paused is None
+
+    def look(self) -> None:
+        """Have the balancer look after what runs, and show how it stands."""
+        standing = self._around.balancer.standing(may_repair=not self.paused)
+        self._journal.problems("balancer", "balancer.troubled", standing.problems)
+        self._account.stands(standing, self.paused, self._around.clock.now())
+
+    def tell(self, outcome: Outcome, duration_s: float) -> None:
+        """Count an outcome, and tell people what changed; what waits is told when it begins to."""
+        serving = self._account.status.generation
+        number = serving.number if serving else 0
+        change = change_of(outcome, at=self._around.clock.now(), serving=number, duration_s=duration_s)
+        self._account.took(change)
+        if change is None:
+            return
+        told = replace(change, at=0.0, duration_s=0.0)
+        if change.action is not Action.DEFERRED or told != self._told:
+            self._around.changes.record(change)
+        self._told = told
+
+    def flush(self) -> None:
+        """Write what was told."""
+        self._around.changes.flush()

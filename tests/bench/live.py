@@ -1,0 +1,201 @@
+"""A change of one endpoint on its way to traffic: real haproxy, real pods, everything of pyconfd but the network.
+
+Each round gives one service another pod: the event comes as the bytes of a watch, and the clock stops when the first
+request was answered by the new pod. The garbage collector is on, and what was there before the rounds is frozen.
+"""
+
+import gc
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from pyconfd.haproxy import diff
+from pyconfd.haproxy.compare import Comparison
+from pyconfd.haproxy.live import Abilities
+from pyconfd.haproxy.runtime_text import lines_of
+from pyconfd.model.kubernetes import EndpointSlice
+from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.rendering import Rendering
+from pyconfd.model.snapshot import Key
+from pyconfd.presets import registry
+from pyconfd.presets.memo import Memo
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.engine import Renderer
+from tests.bench import presets
+from tests.bench.figures import Figure, median
+from tests.bench.serving import Client, Serving
+
+ROUNDS, RELOADS = 40, 3
+WARM_S = 0.1
+"""Between two changes requests are sent, so that processors and caches are as on a machine that serves."""
+FASTER = 300
+"""How many times faster than a reload a change has to be."""
+OF_RAW = {1_000: 5.0, 10_000: 25.0}
+"""How many times a script's time a change may take, by the number of services."""
+PROMPT = b"\n> "
+
+
+class _Rounds:
+    """The rounds on one haproxy: each gives the first service one pod that it never had."""
+
+    def __init__(self, serving: Serving, base: EndpointSlice) -> None:
+        self.serving = serving
+        self._base = msgspec.to_builtins(base)
+        self._pods = iter(serving.pods)
+        self.client: Client
+        self.bare_s = 0.0
+
+    def next(self) -> tuple[str, bytes]:
+        """Give a pod, and the event by which it takes the place of the former one."""
+        pod = next(self._pods)
+        item = {
+            **self._base,
+            "endpoints": [{"addresses": [pod], "conditions": {"ready": True}}],
+            "ports": [{"name": "web", "port": self.serving.pod_port, "protocol": "TCP"}],
+        }
+        return pod, self.serving.event(item)
+
+    def begin(self) -> None:
+        """Have the first pod serve, and see what a request takes."""
+        _, line = self.next()
+        self.serving.live(line)
+        self.client = Client(self.serving.port, "s0.example.com")
+        times = []
+        for _ in range(300):
+            began = time.perf_counter()
+            self.client.ask()
+            times.append(time.perf_counter() - began)
+        self.bare_s = median(times)
+
+    def warm(self) -> None:
+        """Ask until the file is level, and a moment longer."""
+        ends = time.perf_counter() + WARM_S
+        while self.serving.balancer.file_behind or time.perf_counter() < ends:
+            self.client.ask()
+
+    def reconnect(self) -> None:
+        """Ask whoever serves new connections."""
+        self.client.close()
+        self.client = Client(self.serving.port, "s0.example.com")
+
+    def timed(self, pod: str, change: Callable[[], object]) -> float:
+        """Give the seconds from the start of ``change`` to the first answer by ``pod``."""
+        began = time.perf_counter()
+        change()
+        while not self.client.ask().endswith(f"{pod}\n".encode()):
+            if time.perf_counter() - began > 30:
+                raise AssertionError(f"{pod} does not answer: {self.client.ask()!r}")
+        return time.perf_counter() - began
+
+
+def live_changes() -> Iterator[Figure]:
+    """Compare a change with a reload by the same pyconfd, and with a script that sends the same commands."""
+    for services in (1_000, 10_000):
+        whole = presets.snapshot_of(services)
+        pods = 1 + 2 * ROUNDS + RELOADS
+        with (
+            tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name,
+            Serving(Path(name), whole, pods=pods) as all_,
+        ):
+            all_.first()
+            rounds = _Rounds(all_, whole.endpointslices[Key("team-000", "service-00000-a")])
+            yield from _compared(rounds, services)
+
+
+def _compared(rounds: _Rounds, services: int) -> Iterator[Figure]:
+    name, bare = f"live_{services}_services", 0.0
+    rounds.begin()
+    bare = rounds.bare_s
+    ours, steps = _changes(rounds)
+    reload = _reloads(rounds)
+    raw = _raw(rounds)
+    yield Figure(f"{name}_load_average", os.getloadavg()[0], f"processes of {os.cpu_count()} processors")
+    yield Figure(f"{name}_first_answer", ours * 1000, "ms")
+    yield Figure(f"{name}_step", steps * 1000, "ms")
+    yield Figure(f"{name}_bare_request", bare * 1000, "ms")
+    yield Figure(f"{name}_reload_first_answer", reload * 1000, "ms")
+    yield Figure(f"{name}_first_answer_of_reload", ours / reload, "ratio", 1 / FASTER)
+    yield Figure(f"{name}_times_faster_than_reload", reload / ours, "times")
+    yield Figure(f"{name}_script_minus_bare", (raw - bare) * 1000, "ms")
+    yield Figure(f"{name}_minus_bare_of_script", (ours - bare) / (raw - bare), "of the script's", OF_RAW[services])
+
+
+def _changes(rounds: _Rounds) -> tuple[float, float]:
+    """Give the seconds to the first answer, and those of the loop's step."""
+    serving, times, steps = rounds.serving, [], []
+    gc.collect()
+    for _ in range(ROUNDS):
+        pod, line = rounds.next()
+        rounds.warm()
+        serving.daemon.step(0)  # what is due by the clock
+        ended = 0.0
+
+        def change(line: bytes = line) -> None:
+            nonlocal ended
+            serving.live(line)
+            ended = time.perf_counter()
+
+        began = time.perf_counter()
+        times.append(rounds.timed(pod, change))
+        steps.append(ended - began)
+    assert serving.balancer.goes_live()
+    return median(times), median(steps)
+
+
+def _reloads(rounds: _Rounds) -> float:
+    """Give the seconds to the first answer where all is read and rendered, checked and loaded."""
+    serving, times = rounds.serving, []
+    plan = Reload((ReloadReason.SERVERS_CHANGED,))
+    for _ in range(RELOADS):
+        pod, line = rounds.next()
+        rounds.warm()
+        renderer = serving.renderer(serving.fragments())
+
+        def change(line: bytes = line, renderer: Renderer = renderer) -> None:
+            serving.events.feed(line)
+            context = registry.translate(serving.events.snapshot(), ("domains",), PresetOptions())
+            rendering = renderer.render(context, curdate="").rendering
+            serving.balancer.apply(rendering, plan, curdate="", now=time.time(), census=context.census)
+            rounds.reconnect()
+
+        times.append(rounds.timed(pod, change))
+    return median(times)
+
+
+def _raw(rounds: _Rounds) -> float:
+    """Give the seconds to the first answer after the same commands over a plain socket, each answer awaited."""
+    serving, times, memo, comparison = rounds.serving, [], Memo(), Comparison()
+    renderer = serving.renderer(serving.fragments())
+
+    def rendered() -> Rendering:
+        context = registry.translate(serving.events.snapshot(), ("domains",), PresetOptions(), memo)
+        return renderer.render(context, curdate="").rendering
+
+    applied = rendered()
+    with socket.socket(socket.AF_UNIX) as runtime:
+        runtime.connect(serving.haproxy.stats_socket)
+        _send(runtime, b"prompt\n", 1)
+        for _ in range(ROUNDS):
+            pod, line = rounds.next()
+            serving.events.feed(line)
+            desired = rendered()
+            plan = diff.plan(desired, applied, None, comparison=comparison, abilities=Abilities(runtime=True))
+            assert isinstance(plan, RuntimeUpdate)
+            commands = [each.text for command in plan.commands for each in lines_of(command)]
+            applied, text = desired, "".join(f"{command}\n" for command in commands).encode()
+            rounds.warm()
+            times.append(rounds.timed(pod, partial(_send, runtime, text, len(commands))))
+    return median(times)
+
+
+def _send(runtime: socket.socket, commands: bytes, count: int) -> None:
+    runtime.sendall(commands)
+    answer = b""
+    while answer.count(PROMPT) < count:
+        answer += runtime.recv(65536)

@@ -1,0 +1,179 @@
+"""Live changes of the whole appliance: two clocks, workers of the past, pauses, and what is set by hand."""
+
+import datetime as dt
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pyconfd.haproxy.master_socket import ask as ask_socket
+from pyconfd.haproxy.readback import servers_now
+from tests.e2e.expect import all_is_well, beats, new_pod_answers, serving, undisturbed
+from tests.world.appliance import Appliance
+from tests.world.clients import ping_redis
+from tests.world.haproxy import wait_until
+
+pytestmark = pytest.mark.haproxy
+
+
+def live(appliance: Appliance, name: str = "shop", **options: Any) -> None:
+    """Serve, and see that a change has gone live without a reload."""
+    serving(appliance, name, **options)
+    worker = worker_of(appliance)
+    for _ in range(20):
+        pod = appliance.scale_up(name)
+        appliance.until(lambda pod=pod: pod in answers(appliance, name), f"{pod} answers")
+        appliance.until(lambda: level(appliance), "the file follows")
+        if worker_of(appliance) == worker:
+            return
+        worker = worker_of(appliance)
+    raise AssertionError("no change went live")
+
+
+def level(appliance: Appliance) -> bool:
+    """Say whether all that came in is applied, in the process and in the file."""
+    return appliance.settled() and not appliance.status()["applying"]["file_behind_since"]
+
+
+def worker_of(appliance: Appliance) -> int:
+    wait_until(lambda: appliance.haproxy.running() is not None, "the master answers")
+    running = appliance.haproxy.running()
+    assert running is not None
+    return running.worker_pid
+
+
+def answers(appliance: Appliance, name: str) -> set[str]:
+    """Give who answers, when each server is asked more than once."""
+    return {appliance.ask(name) for _ in range(3 * len(appliance.members(name)))}
+
+
+def reload_times(appliance: Appliance) -> list[str]:
+    """Give when the daemon reloaded since it started."""
+    return [line["timestamp"] for line in appliance.events("generation.applied") if line["action"] == "reload"]
+
+
+def servers(appliance: Appliance) -> set[str]:
+    """Give the addresses of HAProxy's servers that take traffic."""
+    state = ask_socket(appliance.haproxy.stats_socket, "show servers state")
+    return {one.address for one in servers_now(state) if not (one.maint or one.drain or one.weight == 0)}
+
+
+def wanted(appliance: Appliance, *names: str) -> set[str]:
+    return {one.address for name in names for one in appliance.members(name) if not one.terminating}
+
+
+@contextmanager
+def connected(port: int) -> Iterator[socket.socket]:
+    """Hold a connection to the redis service."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        yield connection
+
+
+def drain(appliance: Appliance, name: str, how_long: str) -> None:
+    said = appliance.run("server", "drain", "--config", str(appliance.config), name, "--for", how_long)
+    assert said.returncode == 0, said.stderr
+
+
+def ping(connection: socket.socket) -> str:
+    connection.sendall(b"PING\r\n")
+    return connection.recv(64).decode().strip()
+
+
+def test_endpoint_changes_are_live_while_a_reload_waits_for_its_turn(appliance: Appliance) -> None:
+    interval_s = 10.0
+    appliance.values["apply"]["reload_interval_s"] = interval_s
+    live(appliance, pods=2)
+    with undisturbed(appliance):
+        appliance.serve("second")
+        appliance.until(lambda: appliance.ask("second") == "second-1", "a reload brings the second service")
+        appliance.until(lambda: level(appliance), "all is level")
+        before, worker = len(reload_times(appliance)), worker_of(appliance)
+        appliance.serve("third")  # needs a reload, for which it is too early
+        for _ in range(25):
+            appliance.scale_up("shop")
+            appliance.remove("shop", appliance.members("shop")[0].pod)
+        appliance.until(lambda: servers(appliance) == wanted(appliance, "shop", "second"), "the burst is live")
+        assert (worker_of(appliance), len(reload_times(appliance))) == (worker, before)
+        assert appliance.events("reload.deferred")
+        appliance.until(lambda: appliance.ask("third") == "third-1", "the reload has its turn")
+    all_is_well(appliance)
+    assert servers(appliance) == wanted(appliance, "shop", "second", "third")
+    times = [dt.datetime.fromisoformat(each) for each in reload_times(appliance)]
+    assert len(times) == before + 1
+    assert (times[-1] - times[-2]).total_seconds() >= interval_s
+
+
+def test_reloads_wait_for_workers_of_the_past_whose_sessions_nobody_kills(appliance: Appliance) -> None:
+    appliance.values["haproxy"]["max_old_workers"] = 1
+    appliance.values["apply"]["reload_interval_s"] = 0.2
+    redis = {"domain": "cache.example.com", "proto": "redis", "pyconfd.io/listen-port": str(appliance.redis)}
+    appliance.serve("cache", redis)
+    live(appliance)
+    appliance.until(lambda: ping_redis(appliance.redis) == "+PONG", "redis answers")
+    with undisturbed(appliance), connected(appliance.redis) as kept:
+        assert ping(kept) == "+PONG"
+        appliance.serve("second")
+        appliance.until(lambda: appliance.ask("second") == "second-1", "a reload brings the second service")
+        appliance.until(lambda: appliance.status()["applying"]["old_workers"] == 1, "the former worker is counted")
+        worker = worker_of(appliance)
+        appliance.serve("third")
+        new_pod_answers(appliance)
+        beats(appliance, 3.0)
+        assert (worker_of(appliance), appliance.ask("third")) == (worker, "503")
+        assert "1 former worker" in appliance.command("status").stdout
+        assert "pyconfd_old_workers 1" in appliance.get("/metrics")[1]
+        assert appliance.status()["pending_since"] > 0
+        assert ping(kept) == "+PONG"
+        kept.close()
+        appliance.until(lambda: appliance.ask("third") == "third-1", "the reload happens")
+    all_is_well(appliance)
+    assert worker_of(appliance) != worker
+    assert servers(appliance) == wanted(appliance, "cache", "shop", "second", "third")
+
+
+def test_a_pause_freezes_everything_and_its_end_applies_everything(appliance: Appliance) -> None:
+    live(appliance)
+    worker, text, before = worker_of(appliance), appliance.haproxy.conf.read_text(), servers(appliance)
+    assert appliance.command("pause", "--reason", "racks move").returncode == 0
+    appliance.until(lambda: appliance.status()["live"]["paused"], "the daemon knows")
+    appliance.scale_up("shop")
+    appliance.serve("second")
+    appliance.stop()
+    appliance.spawn()
+    appliance.until(lambda: appliance.status().get("live", {}).get("paused"), "it outlives a restart")
+    gone = appliance.members("shop")[0].pod
+    appliance.remove("shop", gone)
+    beats(appliance, 6.0)  # longer than it takes to look for drift
+    assert (worker_of(appliance), appliance.haproxy.conf.read_text()) == (worker, text)
+    assert servers(appliance) == before
+    assert "racks move" in appliance.command("status").stdout
+    assert appliance.command("resume").returncode == 0
+    appliance.until(lambda: appliance.ask("second") == "second-1", "what came meanwhile is applied")
+    all_is_well(appliance)
+    assert servers(appliance) == wanted(appliance, "shop", "second")
+
+
+def test_a_server_that_was_drained_by_hand_stays_so_through_a_reload_until_its_time_is_over(
+    appliance: Appliance,
+) -> None:
+    live(appliance)
+    (drained, *_), everything = appliance.members("shop"), wanted(appliance, "shop")
+    drain(appliance, drained.pod, "10m")
+    assert servers(appliance) == everything - {drained.address}
+    appliance.until(lambda: appliance.status()["live"]["overrides"], "the daemon knows")
+    with undisturbed(appliance):
+        worker = worker_of(appliance)
+        appliance.serve("second")
+        appliance.until(lambda: appliance.ask("second") == "second-1", "a reload brings the second service")
+        assert worker_of(appliance) != worker
+        appliance.until(
+            lambda: servers(appliance) == wanted(appliance, "shop", "second") - {drained.address}, "drained"
+        )
+        new_pod_answers(appliance)
+        assert servers(appliance) == wanted(appliance, "shop", "second") - {drained.address}
+        drain(appliance, drained.pod, "2s")
+        appliance.until(lambda: servers(appliance) == wanted(appliance, "shop", "second"), "its time is over")
+    appliance.until(lambda: not appliance.status()["live"]["overrides"], "and forgotten")
+    all_is_well(appliance)

@@ -1,0 +1,65 @@
+"""Pods in a process of their own, started and ended while it runs, so that they take no time from what is measured.
+
+``python -m tests.world.pods PORT`` reads ``start ADDRESS...``, ``refuse ADDRESS...`` (no new connections) and
+``end ADDRESS...`` (nor old ones), and prints ``ok`` after each.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Self
+
+from tests.world.backends import Backends
+
+
+def main(port: int) -> None:
+    """Serve until standard input ends."""
+    with Backends(port) as pods:
+        for line in sys.stdin:
+            what, *addresses = line.split()
+            for address in addresses:
+                if what == "start":
+                    pods.add(address, address)
+                elif what == "refuse":
+                    pods.stop(address, graceful=True)
+                else:
+                    pods.remove(address)
+            print("ok", flush=True)
+
+
+class Pods:
+    """Pods named after their addresses; leaving the ``with`` ends them all."""
+
+    def __init__(self, port: int) -> None:
+        argv = [sys.executable, "-m", "tests.world.pods", str(port)]
+        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def _do(self, what: str, addresses: Iterable[str]) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{what} {' '.join(addresses)}\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "ok\n"
+
+    def start(self, *addresses: str) -> None:
+        """Start pods; they serve when this returns."""
+        self._do("start", addresses)
+
+    def refuse(self, *addresses: str) -> None:
+        """Let pods take no new connections, as one does that was told to end."""
+        self._do("refuse", addresses)
+
+    def end(self, *addresses: str) -> None:
+        """End pods with all their connections."""
+        self._do("end", addresses)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
