@@ -94,6 +94,7 @@ class Consumer:
         if posts:
             self._due = True
             self._account.events(posts)
+        self._due = self._upkeep.resumed() or self._due
         ticked = now >= self._next_tick
         if ticked:
             self._next_tick = now + TICK_S
@@ -112,7 +113,6 @@ class Consumer:
     def _look_around(self, now: float) -> None:
         """Find what changed without telling: a permission, a certificate of this machine, the file, the process."""
         self._account.problems("other", self._world.other_problems())
-        self._due = self._upkeep.resumed() or self._due
         if self._decided:
             self._upkeep.look()
         status = self._account.status

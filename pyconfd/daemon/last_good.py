@@ -15,6 +15,9 @@ from pyconfd.model.status import Phase
 log = structlog.get_logger(__name__)
 
 
+NOT_RUNNING = Problem("haproxy", "does not run: nothing is served", "start it: it loads what is installed")
+
+
 class LastGood:
     """The last good generation, put back with back-off; what is in its way is said once and shown."""
 
@@ -26,6 +29,7 @@ class LastGood:
         self._account = account
         self._journal = journal
         self._retry = retry
+        self._shown = False
 
     def is_in_place(self) -> bool:
         """Say whether disk and process are as it left them, which is so too where there is none."""
@@ -35,6 +39,8 @@ class LastGood:
         in_place = isinstance(self._balancer.look(), Noop)
         if in_place:
             self._show(())
+        elif not self._shown and not self._balancer.runs():  # what is done about it may wait half a minute for it
+            self._show((NOT_RUNNING,), "haproxy.not_running")
         return in_place
 
     def replaced(self) -> None:
@@ -60,6 +66,7 @@ class LastGood:
             if self._account.status.phase is Phase.WAITING:
                 self._account.phase(Phase.SERVING_LAST_GOOD)
 
-    def _show(self, problems: tuple[Problem, ...]) -> None:
-        self._journal.problems("last_good", "last_good.failed", problems)
+    def _show(self, problems: tuple[Problem, ...], event: str = "last_good.failed") -> None:
+        self._shown = bool(problems)
+        self._journal.problems("last_good", event, problems)
         self._account.problems("last_good", problems)

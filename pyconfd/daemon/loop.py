@@ -118,6 +118,8 @@ class Daemon:
             self._note_change(now, at_once=not self._decided)
             if self._decided and self._world.balancer.goes_live():
                 self._live.changed(now)
+        if self._upkeep.resumed():  # looked at each time: nothing is applied once the command has said so
+            self._note_change(now, at_once=True)
         ticked = now >= self._next_tick
         if ticked:
             self._next_tick = now + TICK_S
@@ -155,8 +157,6 @@ class Daemon:
 
     def _look_around(self, now: float) -> None:
         """Find what changed without telling: fragments, an operator's permission, the file, the process."""
-        if self._upkeep.resumed():
-            self._note_change(now, at_once=True)
         former = self._fragments.problems
         if self._fragments.refresh():
             log.info("fragments.read")

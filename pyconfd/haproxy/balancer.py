@@ -20,7 +20,7 @@ from pyconfd.haproxy.following import FollowingFile
 from pyconfd.haproxy.generations import GenerationStore
 from pyconfd.haproxy.observation import ChangedWorker, NotRunning, Observation, Running
 from pyconfd.haproxy.process import HaproxyProcess
-from pyconfd.haproxy.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime import NotLive, OtherWorker, Runtime
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.haproxy.transaction import Known, Transaction
 from pyconfd.haproxy.unfinished import Unfinished
@@ -131,6 +131,12 @@ class Balancer:
     def _look_after(self, last: Stored, *, may_repair: bool) -> None:
         try:
             found = self._drift.look(self._runtime, self._comparison.index(last.rendering), repair=may_repair)
+        except OtherWorker as error:
+            # It has loaded the file, which is level: the next look tells whether anything needs to be done.
+            self._trusted = False
+            log.info("worker.replaced", problem=str(error))
+            self.look()
+            return
         except NotLive as error:
             self._suspect, self._trusted = str(error), False
             log.warning("process.unclear", problem=str(error))
@@ -247,8 +253,8 @@ class Balancer:
         self._transaction.check(rendering, self._progressed)
 
     def goes_live(self) -> bool:
-        """Say whether some changes need no reload at present."""
-        return self._runtime.abilities.runtime and not self._suspect
+        """Say whether some changes may need no reload at present: what was not looked at yet may take them."""
+        return not self._suspect and (self._runtime.abilities.runtime or not self._trusted)
 
     def crowded(self) -> bool:
         """Say whether a reload has to wait until workers of the past have ended."""

@@ -107,8 +107,8 @@ class FollowingFile:
             except PyconfdError as error:
                 problems = error.problems
         with self._state:
-            self._problems = problems
+            former, self._problems = self._problems, problems
             if not problems and self._behind is stored:
                 self._behind = None
-        if problems:
+        if problems and problems != former:
             log.error("file.behind", problem=problems[0].message, place=problems[0].place)

@@ -103,11 +103,12 @@ def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abi
     why = advice = ""
     if _twice(before) or _twice(after):
         why, advice = "two servers have one name", "give each server of a backend a name of its own"
+    elif len(after) < sum(line.words[0] == "server" for line in new.lines):
+        why = "a server line has no address"  # the check says which
     elif any(server.line.conditional for server in (*before, *after)):
         why, advice = "a server line stands between .if and .endif", CONDITION_ADVICE
     if why:
-        found.obstacles.append(Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})", advice))
-        return found
+        return Difference(obstacles=[Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})", advice)])
     was, now = {server.name: server for server in before}, {server.name: server for server in after}
     algorithm = takes_servers(old, base)
     for name, server in now.items():

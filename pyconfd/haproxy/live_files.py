@@ -1,5 +1,6 @@
 """The difference between declared maps and certificates, as commands for the running process. Pure."""
 
+import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
@@ -31,6 +32,9 @@ MAX_ENTRY_BYTES = 4_000
 MAP_ADVICE = (
     "a map of plain keys and values, read by nothing but map converters (`map_str(PATH)`), changes without a reload"
 )
+
+_BLANKS = re.compile(r"[ \t]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 DEFAULT_ADVICE = (
     "a bind that names a certificate of yours before the directory (`crt FILE crt DIR/`), or says `strict-sni`, takes"
@@ -86,14 +90,14 @@ _NOTHING = OutputFile(FileKind.MAP, "", "")
 
 
 def entries_of(content: str) -> Entries | None:
-    """Give keys and values in order; None where a line is no entry, or too long for the socket."""
+    """Give keys and values in order; None where a line is no entry, or cannot be sent as HAProxy reads it in a file."""
     found = []
     for raw in content.split("\n"):
         line = raw.strip(" \t\r")
         if not line or raw.startswith("#"):  # behind a blank it is a key
             continue
-        key, *rest = line.split(None, 1)
-        if not rest or len(line.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
+        key, *rest = _BLANKS.split(line, 1)  # nothing else separates for HAProxy
+        if not rest or _CONTROL.search(line) or len(line.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
             return None
         found.append((key, rest[0]))
     return tuple(found)

@@ -69,6 +69,9 @@ takes few of them."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\]-]+")
 """Words of a command on the socket that mean the same there as in the file, without any escape."""
 
+MAX_WORDS = 60
+"""Most words behind the address in ``add server``: a command has 64, and what is beyond is ignored before 3.4."""
+
 _TARGET = re.compile(r"(?:ipv[46]@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]*|[0-9a-fA-F:.]*))(?::(?P<port>[0-9]+))?")
 
 
@@ -184,6 +187,8 @@ def why_not_addable(server: Server, *, cookies: bool) -> str:
     for word in (server.name, server.address, *server.effective):
         if not is_plain(word):
             return f"the word {word!r} cannot be sent over the socket"
+    if len(server.effective) > MAX_WORDS:
+        return f"it has more than {MAX_WORDS} keywords and values"
     refused = (_NEVER_LIVE | (frozenset() if cookies else {"cookie"})).intersection(server.effective)
     return f"add server does not take {' and '.join(sorted(refused))}" if refused else ""
 

@@ -19,7 +19,7 @@ from pyconfd.haproxy.readback import (
     unfulfilled,
     wrong_address,
 )
-from pyconfd.haproxy.runtime_socket import ANSWER_TIMEOUT_S, RuntimeSocket
+from pyconfd.haproxy.runtime_socket import ANSWER_TIMEOUT_S, ReplacedError, RuntimeSocket
 from pyconfd.haproxy.runtime_text import Line, filled_map, leftovers, lines_of, parted, prepare_map, published, revived
 from pyconfd.model.plan import (
     AddBackend,
@@ -40,6 +40,10 @@ BATCH = 2_000
 
 class NotLive(Exception):  # noqa: N818 - it says what happened
     """A change did not go live as it should; what runs is not known any more."""
+
+
+class OtherWorker(NotLive):
+    """The worker that was meant is not the one that serves any more: somebody reloaded HAProxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +200,16 @@ class Runtime:
             raise NotLive(self._abilities.why)
         if not self.pid:
             raise NotLive("which worker of haproxy serves is not known any more")
-        worker, answers = self._socket.ask(lines, pid=self.pid)
+        try:
+            worker, answers = self._socket.ask(lines, pid=self.pid)
+        except NoAnswer as error:
+            if isinstance(error.__cause__, ReplacedError):
+                raise OtherWorker(str(error)) from error
+            raise
         if worker.stopping or worker.pid != self.pid:
             self.close()
             self.pid = 0
-            raise NotLive("a worker of haproxy answers that no longer serves: somebody reloaded it")
+            raise OtherWorker("a worker of haproxy answers that no longer serves: somebody reloaded it")
         return answers
 
     def _lines(self, command: Command) -> list[Line]:

@@ -32,6 +32,10 @@ _LAST = "show cli level"
 _LEVELS = frozenset({"admin", "operator", "user"})
 
 
+class ReplacedError(OSError):
+    """Another worker answers than the one that is meant; it was sent nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """Who answers: ``stopping`` is a worker that a reload has replaced."""
@@ -162,4 +166,4 @@ def _worker(answer: str) -> Worker:
 
 def _see_that_it_is(pid: int, worker: Worker) -> None:
     if worker.stopping or worker.pid != pid:
-        raise OSError(f"worker {worker.pid} answers, no longer {pid}: somebody reloaded haproxy")
+        raise ReplacedError(f"worker {worker.pid} answers, no longer {pid}: somebody reloaded haproxy")

@@ -29,9 +29,9 @@ MAX_PAYLOAD_BYTES = 8_000
 
 SILENCE = ("",)
 _DONE = ("Success!",)
-_SAFE = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\] -]+(?: <<\n(?:[^\n]+\n)+)?")
-"""One command of words that need no escape, and perhaps a payload: a blank line would end that, and what follows would
-be commands."""
+_SAFE = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\] -]+(?: <<\n(?:[^\n\r\0]+\n)+)?")
+"""One command of words that need no escape, and perhaps a payload: a blank line would end that, or one with nothing but
+a carriage return, and what follows would be commands."""
 
 
 class Line(NamedTuple):

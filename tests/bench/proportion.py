@@ -3,7 +3,7 @@
 import gc
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
@@ -13,7 +13,6 @@ from pyconfd.haproxy import diff
 from pyconfd.haproxy.compare import Comparison
 from pyconfd.haproxy.live import Abilities
 from pyconfd.model.plan import Plan, RuntimeUpdate
-from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.memo import Memo
@@ -26,6 +25,9 @@ from tests.bench import presets, slices
 from tests.bench.figures import Figure, median
 from tests.world import objects
 from tests.world.objects import PortSpec
+
+if TYPE_CHECKING:
+    from pyconfd.model.rendering import Rendering
 
 SHARE = 1 / 50
 """Of all services, what one changed service may cost at most."""

@@ -239,6 +239,18 @@ def test_a_pause_freezes_and_its_end_applies() -> None:
     assert bed.status.live.paused is None
 
 
+def test_nothing_is_applied_from_the_moment_of_a_pause() -> None:
+    bed, balancer = live_bed()
+    bed.run_for(2.5)
+    before = balancer.text
+    bed.paused = Paused(bed.clock.now())
+    bed.source.show(cluster("192.0.2.1", "192.0.2.2"))
+    bed.run_for(0.3)  # before the next tick
+    assert balancer.text == before
+    bed.run_for(60.0)
+    assert balancer.text == before
+
+
 def two(*addresses: str) -> Snapshot:
     """Give a cluster with a second Service, for which the template binds another port."""
     members = {"shop": addresses, "more": ("192.0.2.100",)}

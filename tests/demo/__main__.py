@@ -51,8 +51,8 @@ def requests(stage: Stage) -> None:
 
 
 def scale_up(stage: Stage) -> None:
-    """A new pod answers, and nobody notices."""
-    title("3  A service is scaled up under load")
+    """A new pod answers at once, and nobody notices."""
+    title("3  A service is scaled up under load, without a reload")
     crowd = Crowd(stage.http, "shop.example.com")
     began = time.monotonic()
     pod = stage.scale_up("shop")
@@ -61,12 +61,27 @@ def scale_up(stage: Stage) -> None:
     answers = crowd.stop()
     line("  ".join(f"{name} x{count}" for name, count in sorted(answers.items())))
     require(all(answer.startswith("shop-") for answer in answers), f"no request fails, not {dict(answers)}")
+    told = stage.told("shop.example.com")
+    line(f"pyconfd watch        {told}")
+    require("no reload" in told, f"the change goes live, not {told!r}")
     good(f"{pod} answers {took_s:.2f} s after the event; {answers.total()} requests, none failed")
+
+
+def new_name(stage: Stage) -> None:
+    """A new name is a new backend: before HAProxy 3.4 a reload, and it says why."""
+    title("4  A new service, with a name of its own")
+    crowd = Crowd(stage.http, "shop.example.com")
+    stage.serve("docs")
+    took_s = wait_until(lambda: ask(stage.http, "docs.example.com") == "docs-1", "docs-1 answers")
+    answers = crowd.stop()
+    line(f"pyconfd watch        {stage.told('docs.example.com')}")
+    require(all(answer.startswith("shop-") for answer in answers), f"no request fails, not {dict(answers)}")
+    good(f"docs.example.com answers {took_s:.2f} s after the event; {answers.total()} requests of shop, none failed")
 
 
 def drain(stage: Stage) -> None:
     """A pod that terminates ends what it began."""
-    title("4  A pod terminates and is drained")
+    title("5  A pod terminates and is drained")
     pod = "shop-1"
     backend = stage.pods.pods[pod]
     backend.delay_s = 1.5
@@ -99,7 +114,7 @@ def drain(stage: Stage) -> None:
 
 def fail_over(stage: Stage) -> None:
     """An API server dies, the next takes over."""
-    title("5  The first API server dies; then the service is scaled up again")
+    title("6  The first API server dies; then the service is scaled up again")
     first, second = stage.servers
     crowd = Crowd(stage.http, "shop.example.com")
     first.refuse()
@@ -126,6 +141,8 @@ def keep(stage: Stage) -> None:
         f"curl http://127.0.0.1:{stage.stats}/                   # HAProxy's statistics",
         f"{pyconfd} status --config {stage.config}",
         f"{pyconfd} plan --config {stage.config}",
+        f"{pyconfd} watch --config {stage.config}       # then scale a service",
+        f"{pyconfd} server --config {stage.config} list",
         f"kubectl --server {stage.servers[0].url} get services,endpointslices -A",
         f"curl http://127.0.0.1:{stage.page}/metrics",
         f"cat {stage.haproxy.conf}",
@@ -137,7 +154,7 @@ def keep(stage: Stage) -> None:
 
 def scenes() -> Play:
     """Give the scenes of the usual preset."""
-    return Play(Stage, (first_configuration, requests, scale_up, drain, fail_over))
+    return Play(Stage, (first_configuration, requests, scale_up, new_name, drain, fail_over))
 
 
 def _play(arguments: list[str]) -> Play:

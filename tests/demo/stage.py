@@ -8,6 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pyconfd.model.changes import Action
+from pyconfd.status.change_text import line_of
+from pyconfd.status.changes import ChangeReader
 from tests.world.appliance import Appliance
 
 
@@ -36,6 +39,19 @@ class Stage(Appliance):
             f"curl -H 'Host: shop.example.com' http://127.0.0.1:{self.http}/",
             f"kubectl --server {api} annotate service thief -n demo domain=mine.example.com --overwrite",
         )
+
+    def told(self, what: str) -> str:
+        """Wait until ``pyconfd watch`` has told that ``what`` is done, and give its line without the time."""
+        found: list[str] = []
+
+        def is_told() -> bool:
+            with ChangeReader(f"{self.folder}/run") as reader:
+                done = [line_of(change) for change in reader.known() if change.action is not Action.DEFERRED]
+            found[:] = [each for each in done if what in each]
+            return bool(found)
+
+        self.until(is_told, f"pyconfd tells of {what}")
+        return found[-1].partition(" ")[2]
 
     def populate(self) -> None:
         """Put the sample cluster up: two web services, a redis, and one that asks for a name already taken."""

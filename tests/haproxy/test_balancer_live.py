@@ -146,6 +146,38 @@ def test_somebody_else_reloads_in_between(live: Live) -> None:
     assert live.balancer.plan(wanted) == Noop()
 
 
+def test_a_reload_by_hand_of_a_level_file_is_no_reason_for_another(live: Live) -> None:
+    live.begin(1)
+    live.change(1, 2)
+    live.follow()
+    live.ask("set server be/s1 state drain")
+    live.balancer.standing()
+    worker = live.worker()
+    ask(live.bench.haproxy.master_socket, "reload")
+    wait_until(lambda: (running := live.bench.haproxy.running()) and running.worker_pid != worker, "reloaded")
+    replaced = live.worker()
+
+    def back() -> bool:
+        live.balancer.standing()
+        return live.serving() == {"s2"}
+
+    wait_until(back, "what was set by hand is in force again")
+    assert isinstance(live.balancer.look(), Noop)
+    assert isinstance(live.change(1, 2, 3), Applied)
+    assert live.serving() == {"s2", "s3"}
+    assert live.worker() == replaced
+
+
+def test_before_the_first_look_a_change_is_not_held_back(live: Live) -> None:
+    assert live.balancer.goes_live()
+    first = live.rendering(1)
+    assert isinstance(live.balancer.plan(first), Reload)  # haproxy does not run: no socket is known
+    live.bench.conf.write_text(first.text)
+    live.bench.haproxy.start()
+    live.reload(first)
+    assert live.balancer.goes_live()
+
+
 @pytest.mark.parametrize(
     "by_hand",
     [

@@ -77,6 +77,11 @@ def test_another_text_is_never_a_noop(old: str, new: str) -> None:
             ReloadReason.SERVER_RENAMED,
             "backend be_x: 1 server changed (a has another address)",
         ),
+        (
+            BASE + "    server  10.0.0.2:80\n",
+            ReloadReason.SERVERS_CHANGED,
+            "backend be_x: 1 server added (a server line has no address)",
+        ),
         (BASE.replace("roundrobin", "leastconn"), ReloadReason.SECTION_CHANGED, "backend be_x changed"),
         (BASE + "backend be_y\n    server a 10.0.0.2:80\n", ReloadReason.SECTION_ADDED, "backend be_y added"),
         (BASE.partition("\nbackend be_x\n")[0], ReloadReason.SECTION_REMOVED, "backend be_x removed"),

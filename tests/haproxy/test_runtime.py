@@ -3,7 +3,7 @@
 import pytest
 
 from pyconfd.haproxy.live import Abilities
-from pyconfd.haproxy.proxies import Inherited, servers_of
+from pyconfd.haproxy.proxies import MAX_WORDS, Inherited, servers_of, why_not_addable
 from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.haproxy.sections import parse
 from pyconfd.model.plan import (
@@ -201,3 +201,15 @@ def test_a_socket_without_admin_rights_is_no_runtime_socket(served: Served) -> N
     assert runtime.connect([f"{served.haproxy.stats_socket}.operator", served.haproxy.stats_socket]).runtime
     runtime.execute([SetWeight("be", "first", 5)])
     runtime.close()
+
+
+def test_what_a_command_cannot_hold_is_not_cut_off(served: Served) -> None:
+    words = ["weight", "1"] * (MAX_WORDS // 2)
+    longest, longer = (
+        servers_of(parse(f"backend be\n    server x 127.0.0.1:1 {' '.join(each)}\n")[0], Inherited())[0]
+        for each in (words, [*words, "backup"])
+    )
+    assert why_not_addable(longest, cookies=False) == ""
+    assert "more than 60" in why_not_addable(longer, cookies=False)
+    with pytest.raises(NotLive, match="nonsense"):
+        served.execute(AddServer("be", "x", "127.0.0.1:1", (*words[1:], "nonsense")))

@@ -13,7 +13,7 @@ from pyconfd.haproxy.index import index_of
 from pyconfd.haproxy.live_files import MAX_CERTIFICATE_BYTES, changed_files, entries_of
 from pyconfd.haproxy.readback import fingerprint
 from pyconfd.haproxy.runtime_socket import RuntimeSocket
-from pyconfd.haproxy.runtime_text import filled_map, lines_of
+from pyconfd.haproxy.runtime_text import Line, filled_map, lines_of
 from pyconfd.model.plan import (
     AddCertificate,
     AddMapEntries,
@@ -232,3 +232,25 @@ def test_a_map_file_of_every_shape_is_loaded_as_haproxy_loads_it(served: Served,
     served.file("paths.map", content)
     served.reload()
     assert served.entries("paths.map") == live
+
+
+@pytest.mark.parametrize("key", ["first.example\xa0x", "first.example\u2003x", "first.example\x85x"])
+def test_only_blanks_and_tabs_separate_as_in_a_file(served: Served, key: str) -> None:
+    content = f"first.example 1\n{key} 2\n"
+    entries = entries_of(content)
+    assert entries is not None
+    served.execute(ReplaceMap(served.path("paths.map"), entries))
+    live = served.entries("paths.map")
+    served.file("paths.map", content)
+    served.reload()
+    assert served.entries("paths.map") == live
+
+
+@pytest.mark.parametrize("value", ["a\0b", "a\rset maxconn global 7", "\x1b[2J"])
+def test_control_characters_are_not_for_the_socket(value: str) -> None:
+    assert entries_of(f"key {value}\n") is None
+
+
+def test_a_carriage_return_alone_ends_no_payload() -> None:
+    assert not Line("add map @1 /m <<\na b\n\rset maxconn global 7\n").safe
+    assert Line("add map @1 /m <<\na b\n").safe
