@@ -114,11 +114,14 @@ def live_changes() -> Iterator[Figure]:
     """Compare a change with a reload by the same pyconfd, and with a script that sends the same commands."""
     for services, size in SIZES.items():
         whole, middle = presets.snapshot_of(services), services // 2
-        with tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name:
-            with Serving(Path(name), whole, pods=1 + size.changes + size.reloads + SCRIPTED) as serving:
-                serving.first()
-                base = whole.endpointslices[presets.slice_key(middle)]
-                yield from _compared(_Rounds(serving, base, f"s{middle}.example.com"), services)
+        pods = 1 + size.changes + size.reloads + SCRIPTED
+        with (
+            tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name,
+            Serving(Path(name), whole, pods=pods) as serving,
+        ):
+            serving.first()
+            base = whole.endpointslices[presets.slice_key(middle)]
+            yield from _compared(_Rounds(serving, base, f"s{middle}.example.com"), services)
 
 
 def _compared(rounds: _Rounds, services: int) -> Iterator[Figure]:
