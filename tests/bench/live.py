@@ -110,18 +110,26 @@ class _Rounds:
         return time.perf_counter() - began
 
 
-def live_changes() -> Iterator[Figure]:
+def live_1000_services() -> Iterator[Figure]:
     """Compare a change with a reload by the same pyconfd, and with a script that sends the same commands."""
-    for services, size in SIZES.items():
-        whole, middle = presets.snapshot_of(services), services // 2
-        pods = 1 + size.changes + size.reloads + SCRIPTED
-        with (
-            tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name,
-            Serving(Path(name), whole, pods=pods) as serving,
-        ):
-            serving.first()
-            base = whole.endpointslices[presets.slice_key(middle)]
-            yield from _compared(_Rounds(serving, base, f"s{middle}.example.com"), services)
+    yield from _with(1_000)
+
+
+def live_10000_services() -> Iterator[Figure]:
+    """Do the same with ten times as many."""
+    yield from _with(10_000)
+
+
+def _with(services: int) -> Iterator[Figure]:
+    size, whole, middle = SIZES[services], presets.snapshot_of(services), services // 2
+    pods = 1 + size.changes + size.reloads + SCRIPTED
+    with (
+        tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name,
+        Serving(Path(name), whole, pods=pods) as serving,
+    ):
+        serving.first()
+        base = whole.endpointslices[presets.slice_key(middle)]
+        yield from _compared(_Rounds(serving, base, f"s{middle}.example.com"), services)
 
 
 def _compared(rounds: _Rounds, services: int) -> Iterator[Figure]:

@@ -1,8 +1,12 @@
 """Translation, rendering and difference together: for one changed service, for all of them, and after a whole list."""
 
 import gc
+import multiprocessing
+import tempfile
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +37,8 @@ SHARE = 1 / 50
 """Of all services, what one changed service may cost at most."""
 OF_ORJSON = 3.0
 """Of the time in which ``orjson`` reads the same bytes, what a whole list may cost at most."""
+RESIDENT_MB = 400.0
+PAGE_BYTES = 4096
 ROUNDS, WHOLE_ROUNDS = 40, 3
 SERVICES, ENDPOINTS, EACH = 10_000, 10, 100
 _CAN = Abilities(runtime=True, cookies=True)
@@ -60,6 +66,11 @@ class Chain:
         found = diff.plan(rendering, self._applied, None, comparison=self._comparison, abilities=_CAN)
         self._applied = rendering
         return found
+
+    def digest(self) -> str:
+        """Give the digest of what is applied, which joins the whole text as writing the file does."""
+        assert self._applied is not None
+        return self._applied.digest
 
 
 def whole_chain() -> Iterator[Figure]:
@@ -169,3 +180,32 @@ def _lists(*, changed: int) -> dict[Resource, list[bytes]]:
         services.append(objects.with_service_defaults(made))
     whole = {"kind": "ServiceList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": services}
     return {Resource.SERVICES: [orjson.dumps(whole)], Resource.ENDPOINTSLICES: slices.pages(found)}
+
+
+def chain_memory() -> Iterator[Figure]:
+    """Have a new process read both lists, make the first configuration, and then what a hundred changed slices need."""
+    with tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name:
+        for changed in (0, 1):
+            for resource, pages in _lists(changed=changed).items():
+                for number, page in enumerate(pages):
+                    (Path(name) / f"{changed}-{resource}-{number:03d}.json").write_bytes(page)
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_resident, args=(Path(name), theirs))
+        process.start()
+        theirs.close()  # so that a child that dies ends the wait
+        resident = ours.recv()
+        process.join()
+    yield Figure("chain_10000_services_resident_memory", resident / 1e6, "MB", RESIDENT_MB)
+
+
+def _resident(folder: Path, answer: Connection) -> None:
+    chain, caches = Chain(), _empty()
+    for changed in (0, 1):
+        for resource in (Resource.SERVICES, Resource.ENDPOINTSLICES):
+            pages = sorted(folder.glob(f"{changed}-{resource}-*.json"))
+            found = (item for page in pages for item in decode_list(resource, page.read_bytes()).items)
+            caches[resource].replace(found, ())
+        chain.follow(_snapshot(caches))
+        assert chain.digest()
+    answer.send(int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES)

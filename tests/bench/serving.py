@@ -89,7 +89,7 @@ class Serving:
             self._backends = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
             self._stack.callback(self._end_backends)
             wait_until(lambda: self._listens(self.pods[-1]), "the pods listen")
-        self.settings = self.haproxy.settings()
+        self.settings = self.haproxy.settings(reload_timeout_s=120.0)
         self.balancer = Balancer(self.settings, ApplySettings(), str(folder / "state"), unit=UnitFacts())
         self._stack.callback(self.balancer.close)
         self.statuses: list[Status] = []
