@@ -27,13 +27,30 @@ BASE_SUITES = {"experimental": "sid"}
 """A suite that is no distribution by itself, and the one that it adds to."""
 
 TESTS = (
-    "tests/haproxy/test_runtime.py",
-    "tests/haproxy/test_runtime_faults.py",
-    "tests/haproxy/test_runtime_files.py",
-    "tests/haproxy/test_runtime_leaving.py",
-    "tests/haproxy/test_live_real.py",
-    "tests/haproxy/test_live_shipped.py",
+    "tests/fragments/test_shipped_defaults.py",
+    "tests/fragments/test_shipped_golden.py",
+    *(
+        f"tests/haproxy/test_{name}.py"
+        for name in (
+            "runtime",
+            "runtime_files",
+            "runtime_leaving",
+            "runtime_faults",
+            "live_default_certificate",
+            "live_real",
+            "live_shipped",
+            "balancer",
+            "balancer_live",
+            "balancer_reload",
+            "balancer_start",
+            "drift",
+            "idle_close",
+            "reloads_under_load",
+        )
+    ),
 )
+"""Where HAProxy itself is changed or reloaded."""
+
 EXAMPLES = "40"
 """Sequences of renderings for each version, where the suite has fewer."""
 

@@ -29,7 +29,11 @@ class Debounce:
         if self._first is None:
             return None
         due_at = self._first if self._at_once else min(self._last + self._quiet_s, self._first + self._cap_s)
-        return max(due_at, self._not_before)
+        return self.earliest(due_at)
+
+    def earliest(self, at: float) -> float:
+        """Give when something that is wanted at ``at`` may be done that is not to be done too often."""
+        return max(at, self._not_before)
 
     def allows(self, now: float) -> bool:
         """Say whether it is long enough ago that something was applied."""

@@ -98,14 +98,17 @@ class Daemon:
     def wait_s(self) -> float:
         """Give the seconds until there is something to do even if nothing happens."""
         boot_ends = None if self._decided else self._boot_ends
-        times = (self._debounce.due_at(), self._live.due_at(), *self._retries(), boot_ends)
+        times = (self._due_at(), self._live.due_at(), boot_ends)
         first = min([self._next_tick, *(time for time in times if time is not None and not self._upkeep.paused)])
         return max(0.0, first - self._world.clock.monotonic())
 
-    def _retries(self) -> tuple[float | None, ...]:
+    def _due_at(self) -> float | None:
+        """Give when to apply everything, or try again what failed: it may take a reload. None where nothing waits."""
         refused = (self._retry, self._retry_candidate, self._retry_templates)
         retries = (*refused, self._retry_held, self._retry_contested)
-        return tuple(retry.due_at for retry in retries)
+        again = (self._debounce.earliest(retry.due_at) for retry in retries if retry.due_at is not None)
+        noted = self._debounce.due_at()
+        return min((*again, *(() if noted is None else (noted,))), default=None)
 
     def step(self, posts: int) -> None:
         """Do what is due; ``posts`` changes of the cluster came since the last step."""
@@ -123,7 +126,7 @@ class Daemon:
             self._look_around(now)
         if self._upkeep.paused:
             pass  # whatever comes is applied when an operator, or the clock, ends that
-        elif any(due_at is not None and now >= due_at for due_at in self._retries()) or self._reload_is_due(now):
+        elif self._reload_is_due(now):
             self._live.forget()
             self._attempt(now)
         elif self._live.take(now):
@@ -139,13 +142,14 @@ class Daemon:
 
     def _reload_is_due(self, now: float) -> bool:
         """Say whether what was noted may be applied as a whole; too many workers of the past make it wait."""
-        due_at = self._debounce.due_at()
+        due_at = self._due_at()
         if due_at is None or now < due_at:
             return False
         if self._decided and self._world.balancer.crowded():
             self._debounce.postpone(now + TICK_S)
             return False
-        return self._debounce.take(now)
+        self._debounce.take(now)
+        return True
 
     def _note_change(self, now: float, *, at_once: bool = False) -> None:
         self._debounce.changed(now, at_once=at_once)

@@ -48,6 +48,9 @@ class Upkeep:
         """Have the balancer look after what runs, and show how it stands."""
         standing = self._around.balancer.standing(may_repair=not self.paused)
         self._journal.problems("balancer", "balancer.troubled", standing.problems)
+        why = standing.live.unavailable
+        if why and why != self._account.status.live.unavailable:
+            log.info("live_changes.unavailable", why=why)
         self._account.stands(standing, self.paused, self._around.clock.now())
 
     def tell(self, outcome: Outcome, duration_s: float) -> None:

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from pathlib import Path
 
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.etcd.listeners import servable
 from pyconfd.etcd.publication import Published, PublishedFile, public_part
 from pyconfd.model.outcome import Step
-from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering, noted_certificate
 
 _LISTS = re.compile(r"""[ \t]crt-list[ \t]+["']?([^\s"']+)""")
 _OWN_PIECE = "certificates of this machine"
@@ -81,7 +80,7 @@ def _certificates(
             message = f"the published configuration needs this certificate: {error.strerror or error}"
             problems.append(Problem(path, message, "put certificate and key there; keys are never published"))
             continue
-        lines.append(f"# certificate {path} sha256 {sha256(public_part(content).encode()).hexdigest()}\n")
+        lines.append(noted_certificate(path, public_part(content)))
     if problems:
         raise RejectedInput(*problems, step=Step.CHECK)
     return "".join(lines)

@@ -23,6 +23,7 @@ from pyconfd.haproxy.process import HaproxyProcess
 from pyconfd.haproxy.runtime import NotLive, OtherWorker, Runtime
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.haproxy.transaction import Known, Transaction
+from pyconfd.haproxy.unfinished import Unfinished
 from pyconfd.model.context import Census
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
@@ -68,6 +69,7 @@ class Balancer:
         self._worker_pid = 0
         self._trusted = False
         self._suspect = ""
+        self._unfinished = Unfinished(state_dir)
         self._overrides = Overrides(state_dir)
         self._drift = Drift(self._overrides)
         self._beyond: Rendering | None = None
@@ -111,19 +113,19 @@ class Balancer:
     def standing(self, *, may_repair: bool = True) -> Standing:
         """Delete servers that have gone, repair what somebody changed by hand, and tell how it stands.
 
-        State and weight that were set by hand are left as they are. Raises what a bug in the thread of the file raised.
+        State and weight set by hand are left; what went wrong half-way must not pass for that. Raises what a bug in
+        the thread of the file raised.
         """
         problems = [*self._file.problems(), *self._transaction.warnings]
-        if self._trusted and not self._runtime.abilities.runtime:
-            message = f"every change needs a reload: {self._runtime.abilities.why}"
-            problems.append(Problem("haproxy", message, "see docs/live.md"))
         last = self.last_good()
-        if last is not None and self._trusted and self._runtime.abilities.runtime:
+        if last is not None and self._trusted and self._runtime.abilities.runtime and not self._suspect:
             self._look_after(last, may_repair=may_repair)
         if last is not None and not last.generation.digest and not self._file.behind:
             # The file has followed: its digest is known by now.
             self._last_good = Stored(replace(last.generation, digest=last.rendering.digest), last.rendering)
         live = live_status(self._overrides, self._runtime, monotonic=time.monotonic(), paused=None, drift=self._drift)
+        if self._trusted and not self._runtime.abilities.runtime:
+            live = replace(live, unavailable=self._runtime.abilities.why)
         return Standing(tuple(problems), live, self.old_workers, self._oldest_worker_age_s, self._file.behind)
 
     def _look_after(self, last: Stored, *, may_repair: bool) -> None:
@@ -168,6 +170,8 @@ class Balancer:
         observed = self._transaction.observe(self._known(), files)
         if isinstance(observed.running, Running):
             self._worker_pid = observed.running.worker_pid
+            if self._unfinished.was_left(self._worker_pid):
+                self._suspect = "a former pyconfd ended in the middle of a change"
             self.old_workers = observed.running.old_workers
             self._oldest_worker_age_s = observed.running.oldest_worker_age_s
         return observed
@@ -302,6 +306,7 @@ class Balancer:
         return max(self._highest, last.generation.number if last else 0) + 1
 
     def _go_live(self, rendering: Rendering, plan: RuntimeUpdate, generation: Generation) -> Applied | Reload:
+        self._unfinished.begin(generation.number, self._worker_pid)
         try:
             self._runtime.execute(self._overrides.kept(plan.commands))
         except NotLive as error:
@@ -325,6 +330,7 @@ class Balancer:
         generation = replace(stored.generation, digest=stored.rendering.digest)
         self._transaction.follow(stored.rendering, generation)
         self._written = stored.rendering
+        self._unfinished.end(generation.number)
 
     def _reload(self, rendering: Rendering, generation: Generation | None) -> bool:
         try:
@@ -343,6 +349,7 @@ class Balancer:
         self._written, self._changed = None, None
         self.old_workers += 1
         self._suspect, self._trusted = "", False
+        self._unfinished.forget()
         self._runtime.forget()
         self._bring_back(rendering)
         return verified

@@ -6,8 +6,6 @@ piece cannot be judged by itself, both texts are cut into sections and those tha
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import compress
-from operator import is_not
 
 from pyconfd.haproxy import live
 from pyconfd.haproxy.index import Cut, Index, Key, cut, index_of, is_idle, section_of
@@ -25,7 +23,7 @@ from pyconfd.model.plan import (
     SetState,
     SetWeight,
 )
-from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.model.rendering import Piece, Rendering, differences, noted_certificates
 
 _FREE = frozenset({"global", "defaults"})
 """Sections whose meaning depends on where they stand, or on which others depend."""
@@ -82,6 +80,7 @@ class Comparison:
             found = self._sections(sections, index, abilities)
         files = changed_files(applied.files, desired.files, index, abilities)
         found.extend(files)
+        found.obstacles += _other_certificates(applied, desired)
         found.commands, found.live = _in_safe_order(found.commands), _in_safe_order(found.live)
         self._last = found
         return found
@@ -177,9 +176,18 @@ def _changed_pieces(applied: Rendering, desired: Rendering) -> list[tuple[str, s
             continue
         if was.fragment != now.fragment or len(was.blocks) != len(now.blocks):
             return None
-        others = compress(zip(was.blocks, now.blocks, strict=True), map(is_not, was.blocks, now.blocks))
-        pairs.extend(pair for pair in others if pair[0] != pair[1])
+        pairs.extend((was.blocks[place], now.blocks[place]) for place in differences(was.blocks, now.blocks))
     return pairs
+
+
+def _other_certificates(applied: Rendering, desired: Rendering) -> list[Obstacle]:
+    """See whether certificates that are not part of the renderings were renewed: only their notes tell."""
+    was, now = (one.pieces[-1].blocks[-1:] if one.pieces else () for one in (applied, desired))
+    if was == now:
+        return []
+    before, after = (noted_certificates("".join(blocks)) for blocks in (was, now))
+    changed = sorted(path for path, digest in after.items() if before.get(path, digest) != digest)
+    return [Obstacle(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} changed") for path in changed]
 
 
 def _known(index: Index, part: Cut) -> tuple[Key, str] | None:

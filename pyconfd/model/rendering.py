@@ -1,13 +1,28 @@
 """What the fragments gave: ordered pieces of text and the files beside them."""
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain, compress, count, islice
 from operator import ne
 from typing import Any
+
+_NOTED = re.compile(r"^# certificate (\S+) sha256 ([0-9a-f]{64})$", re.MULTILINE)
+_NOTES = 1 << 20
+"""The notes stand at the end of a text, in its last MiB."""
+
+
+def noted_certificate(path: str, content: str) -> str:
+    """Give a comment that names a certificate which is not part of a rendering, so that a renewed one is a change."""
+    return f"# certificate {path} sha256 {hashlib.sha256(content.encode()).hexdigest()}\n"
+
+
+def noted_certificates(text: str) -> dict[str, str]:
+    """Give the digests of the certificates that such comments at the end of ``text`` name, by path."""
+    return dict(_NOTED.findall(text, max(0, len(text) - _NOTES)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +150,16 @@ _STEP = 256
 
 def _first_difference(one: Sequence[Any], other: Sequence[Any]) -> int:
     """Give the first place where two sequences differ, or where the shorter one ends."""
-    common = min(len(one), len(other))
-    for start in range(0, common, _STEP):
+    return next(differences(one, other), min(len(one), len(other)))
+
+
+def differences(one: Sequence[Any], other: Sequence[Any]) -> Iterator[int]:
+    """Give the places where two sequences differ, up to where the shorter one ends."""
+    for start in range(0, min(len(one), len(other)), _STEP):
         # Slices are compared far faster than item by item, above all where the items are the same objects.
         part, its = one[start : start + _STEP], other[start : start + _STEP]
         if part != its:
-            return start + next(compress(count(), map(ne, part, its)), common - start)
-    return common
+            yield from compress(count(start), map(ne, part, its))
 
 
 def _same_text(own: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> bool:

@@ -136,7 +136,8 @@ class Paused:
 class LiveStatus:
     """How the process differs from the rendering, on purpose, and what was repaired.
 
-    ``leaving`` are the oldest of ``leaving_total``; ``beyond_repair`` are sentences about what needs a reload.
+    ``leaving`` are the oldest of ``leaving_total``; ``beyond_repair`` are sentences about what needs a reload,
+    ``unavailable`` says why nothing can be changed without one, "" where it can.
     """
 
     paused: Paused | None = None
@@ -145,6 +146,7 @@ class LiveStatus:
     leaving_total: int = 0
     repaired_total: int = 0
     beyond_repair: tuple[str, ...] = ()
+    unavailable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

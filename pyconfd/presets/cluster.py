@@ -1,5 +1,6 @@
 """The rich view that every preset gives beside its own names: ``cluster``."""
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -7,6 +8,7 @@ import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import EndpointSlice, Node, ObjectRef, Secret, Service
+from pyconfd.model.layered import Layered, flat, with_values
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
@@ -81,17 +83,34 @@ def translate(snapshot: Snapshot, former: Translated | None = None) -> Translate
         former.secrets, differing(seen.secrets, snapshot.secrets), lambda key: _certificate(key, snapshot)
     )
     refused = former.refused
-    if secrets != former.secrets or any(_refused(parts, key) != _refused(former.parts, key) for key in changed):
+    if secrets is not former.secrets or any(_refused(parts, key) != _refused(former.parts, key) for key in changed):
         of_secrets = (each for each in secrets.values() if isinstance(each, Refusal))
         refused = (*(each for part in parts.values() for each in part.refused), *of_secrets)
     certificates = tuple(each for each in secrets.values() if isinstance(each, CertificateView))
     view = ClusterView(
         name=snapshot.cluster,
-        services=same_members(former.view.services, tuple(by_key.values())),
+        services=_services(former, by_key),
         nodes=same_members(former.view.nodes, tuple(nodes.values())),
         certificates=same_members(former.view.certificates, certificates),
     )
     return Translated(view, by_key, refused, ready, snapshot, slices, parts, nodes, secrets)
+
+
+def _services(former: Translated, by_key: Mapping[Key, ServiceView]) -> tuple[ServiceView, ...]:
+    """Give the views in order of their keys; where only some were replaced, in their places."""
+    if by_key is former.by_key:
+        return former.view.services
+    replaced = by_key.changed_since(former.by_key) if isinstance(by_key, Layered) else None
+    if replaced is None:
+        return same_members(former.view.services, tuple(by_key.values()))
+    members = list(former.view.services)
+    for key in replaced:
+        members[bisect_left(members, key, key=_key_of_view)] = by_key[key]
+    return tuple(members)
+
+
+def _key_of_view(view: ServiceView) -> Key:
+    return Key(view.namespace, view.name)
 
 
 def _ready(parts: Mapping[Key, _Part], key: Key) -> int:
@@ -117,13 +136,11 @@ def _regrouped(
             touched.setdefault(owner, dict(former.get(owner, ())))[key] = after
     if not touched:
         return former, ()
-    groups = dict(former)
-    for owner, members in touched.items():
-        if members:
-            groups[owner] = tuple(sorted(members.items(), key=_key_of_item))
-        else:
-            groups.pop(owner, None)
-    return groups, touched
+    anew = {owner: tuple(sorted(members.items(), key=_key_of_item)) for owner, members in touched.items()}
+    if all(members and owner in former for owner, members in anew.items()):
+        return with_values(former, anew), touched
+    groups = {**flat(former), **anew}
+    return Layered({owner: members for owner, members in groups.items() if members}), touched
 
 
 def _key_of_item(item: tuple[Key, EndpointSlice]) -> Key:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
+from pyconfd.model.layered import Layered, copied, with_values
 from pyconfd.model.listener import Listener
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import targets, values
@@ -82,7 +83,7 @@ class _Memo:
     options: PresetOptions
     claims: Claims[_Claim]
     decided: _Decided
-    entries: dict[str, dict[str, Any]]
+    entries: Mapping[str, dict[str, Any]]
     refused: tuple[Refusal, ...] = ()
     claimed: int = 0
 
@@ -114,7 +115,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     nodes = cluster.view.nodes
     entries = _entries(decided, memo, nodes, options)
     # A copy: what a template does to the whole must not reach the next translation.
-    names = former.names if former and entries is memo.entries else {"domains": dict(entries)}
+    names = former.names if former and entries is memo.entries else {"domains": copied(entries)}
     claimed = memo.claimed
     for domain in differing(memo.entries, entries):
         claimed += len(entries[domain]["ips"]) if domain in entries else 0
@@ -130,7 +131,7 @@ def _with_claims(decided: _Decided, replaced: Iterable[tuple[_Claim, _Claim]]) -
         owner, listen_port = decided.served[old.domain]
         if owner is old:
             anew[new.domain] = new, listen_port
-    return replace(decided, served={**decided.served, **anew}) if anew else decided
+    return replace(decided, served=with_values(decided.served, anew)) if anew else decided
 
 
 def _decide(claims: Iterable[_Claim], options: PresetOptions) -> _Decided:
@@ -149,7 +150,7 @@ def _decide(claims: Iterable[_Claim], options: PresetOptions) -> _Decided:
             refused.append(_refusal(claim.ref, "spec.ports", claim.port.name, RefusalReason.NO_NODE_PORT, detail))
         served[claim.domain] = claim, _listen_port(claim, ports, options, refused)
     return _Decided(
-        dict(sorted(served.items(), key=itemgetter(0))),
+        Layered(dict(sorted(served.items(), key=itemgetter(0)))),
         tuple(refused),
         frozenset(Listener.at(options.listen_address, port) for port in ports),
     )
@@ -157,7 +158,7 @@ def _decide(claims: Iterable[_Claim], options: PresetOptions) -> _Decided:
 
 def _entries(
     decided: _Decided, memo: _Memo, nodes: tuple[NodeView, ...], options: PresetOptions
-) -> dict[str, dict[str, Any]]:
+) -> Mapping[str, dict[str, Any]]:
     """Give the entry of each domain, the former one where nothing about it changed."""
     kind = (options.node_ports, options.node_address_types)
     same_nodes = nodes is memo.nodes or not options.node_ports
@@ -176,8 +177,8 @@ def _entries(
     if not made and not gone:
         return memo.entries
     if gone or not former.keys() >= made.keys():
-        return {domain: made.get(domain) or memo.entries[domain] for domain in decided.served}
-    return memo.entries | made
+        return Layered({domain: made.get(domain) or memo.entries[domain] for domain in decided.served})
+    return with_values(memo.entries, made)
 
 
 def _entry(claim: _Claim, endpoints: tuple[EndpointView, ...], listen_port: int | None) -> dict[str, Any]:

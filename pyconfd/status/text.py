@@ -161,7 +161,9 @@ def _by_hand(status: Status, now: float, pen: _Pen) -> list[str]:
         count = f"{live.leaving_total:,} {'server' if live.leaving_total == 1 else 'servers'}"
         found += _section("On their way out", [[f"{count}{oldest if live.leaving else ''}"]], pen)
     beyond = [[f"{pen(_BAD, '!')} {clean(detail)}"] for detail in live.beyond_repair[:OVERRIDES_SHOWN]]
-    return [*found, *_section("Changed by somebody else; a reload repairs it", beyond, pen)]
+    found += _section("Changed by somebody else; a reload repairs it", beyond, pen)
+    why = [[clean(live.unavailable)]] if live.unavailable else []
+    return [*found, *_section("Every change needs a reload", why, pen)]
 
 
 def _targets(status: Status, now: float, pen: _Pen) -> list[list[str]]:

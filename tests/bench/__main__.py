@@ -3,7 +3,7 @@
 import sys
 
 from pyconfd.status.logging import configure
-from tests.bench import live, pod_presets, presets, reading, rendering, starting
+from tests.bench import hashing, live, pod_presets, presets, proportion, reading, rendering, starting, under_load
 from tests.bench.figures import Benchmark
 
 BENCHMARKS: tuple[Benchmark, ...] = (
@@ -15,7 +15,13 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     starting.first_configuration,
     pod_presets.pod_presets,
     rendering.rendering_in_proportion,
+    proportion.whole_chain,
+    proportion.after_a_list,
     live.live_changes,
+    under_load.stale_answers,
+    under_load.change_bursts,
+    under_load.rolling_updates,
+    hashing.consistent_hashing,
 )
 
 

@@ -9,9 +9,11 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -22,7 +24,6 @@ from pyconfd.haproxy.runtime_text import lines_of
 from pyconfd.model.kubernetes import EndpointSlice
 from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.snapshot import Key
 from pyconfd.presets import registry
 from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
@@ -31,21 +32,36 @@ from tests.bench import presets
 from tests.bench.figures import Figure, median
 from tests.bench.serving import Client, Serving
 
-ROUNDS, RELOADS = 40, 3
 WARM_S = 0.1
 """Between two changes requests are sent, so that processors and caches are as on a machine that serves."""
 FASTER = 300
 """How many times faster than a reload a change has to be."""
-OF_RAW = {1_000: 5.0, 10_000: 25.0}
-"""How many times a script's time a change may take, by the number of services."""
+SCRIPTED = 30
+"""How often the script changes a server."""
 PROMPT = b"\n> "
 
 
-class _Rounds:
-    """The rounds on one haproxy: each gives the first service one pod that it never had."""
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """``of_script`` is how many times the script's time a change may take. With 100,000 servers a check takes seconds,
+    and each change waits for the one before to be in the file, so there are few.
+    """
 
-    def __init__(self, serving: Serving, base: EndpointSlice) -> None:
+    changes: int
+    reloads: int
+    of_script: float
+
+
+SIZES: Mapping[int, _Size] = MappingProxyType({1_000: _Size(40, 3, 5.0), 10_000: _Size(10, 1, 25.0)})
+"""By the number of services, of 10 endpoints each."""
+
+
+class _Rounds:
+    """The rounds on one haproxy: each gives one service one pod that it never had."""
+
+    def __init__(self, serving: Serving, base: EndpointSlice, host: str) -> None:
         self.serving = serving
+        self._host = host
         self._base = msgspec.to_builtins(base)
         self._pods = iter(serving.pods)
         self.client: Client
@@ -65,7 +81,7 @@ class _Rounds:
         """Have the first pod serve, and see what a request takes."""
         _, line = self.next()
         self.serving.live(line)
-        self.client = Client(self.serving.port, "s0.example.com")
+        self.client = Client(self.serving.port, self._host)
         times = []
         for _ in range(300):
             began = time.perf_counter()
@@ -82,7 +98,7 @@ class _Rounds:
     def reconnect(self) -> None:
         """Ask whoever serves new connections."""
         self.client.close()
-        self.client = Client(self.serving.port, "s0.example.com")
+        self.client = Client(self.serving.port, self._host)
 
     def timed(self, pod: str, change: Callable[[], object]) -> float:
         """Give the seconds from the start of ``change`` to the first answer by ``pod``."""
@@ -96,24 +112,21 @@ class _Rounds:
 
 def live_changes() -> Iterator[Figure]:
     """Compare a change with a reload by the same pyconfd, and with a script that sends the same commands."""
-    for services in (1_000, 10_000):
-        whole = presets.snapshot_of(services)
-        pods = 1 + 2 * ROUNDS + RELOADS
-        with (
-            tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name,
-            Serving(Path(name), whole, pods=pods) as all_,
-        ):
-            all_.first()
-            rounds = _Rounds(all_, whole.endpointslices[Key("team-000", "service-00000-a")])
-            yield from _compared(rounds, services)
+    for services, size in SIZES.items():
+        whole, middle = presets.snapshot_of(services), services // 2
+        with tempfile.TemporaryDirectory(prefix="pyconfd-bench-") as name:
+            with Serving(Path(name), whole, pods=1 + size.changes + size.reloads + SCRIPTED) as serving:
+                serving.first()
+                base = whole.endpointslices[presets.slice_key(middle)]
+                yield from _compared(_Rounds(serving, base, f"s{middle}.example.com"), services)
 
 
 def _compared(rounds: _Rounds, services: int) -> Iterator[Figure]:
-    name, bare = f"live_{services}_services", 0.0
+    name = f"live_{services}_services"
     rounds.begin()
     bare = rounds.bare_s
-    ours, steps = _changes(rounds)
-    reload = _reloads(rounds)
+    ours, steps = _changes(rounds, SIZES[services].changes)
+    reload = _reloads(rounds, SIZES[services].reloads)
     raw = _raw(rounds)
     yield Figure(f"{name}_load_average", os.getloadavg()[0], f"processes of {os.cpu_count()} processors")
     yield Figure(f"{name}_first_answer", ours * 1000, "ms")
@@ -123,14 +136,16 @@ def _compared(rounds: _Rounds, services: int) -> Iterator[Figure]:
     yield Figure(f"{name}_first_answer_of_reload", ours / reload, "ratio", 1 / FASTER)
     yield Figure(f"{name}_times_faster_than_reload", reload / ours, "times")
     yield Figure(f"{name}_script_minus_bare", (raw - bare) * 1000, "ms")
-    yield Figure(f"{name}_minus_bare_of_script", (ours - bare) / (raw - bare), "of the script's", OF_RAW[services])
+    yield Figure(
+        f"{name}_minus_bare_of_script", (ours - bare) / (raw - bare), "of the script's", SIZES[services].of_script
+    )
 
 
-def _changes(rounds: _Rounds) -> tuple[float, float]:
+def _changes(rounds: _Rounds, count: int) -> tuple[float, float]:
     """Give the seconds to the first answer, and those of the loop's step."""
     serving, times, steps = rounds.serving, [], []
     gc.collect()
-    for _ in range(ROUNDS):
+    for _ in range(count):
         pod, line = rounds.next()
         rounds.warm()
         serving.daemon.step(0)  # what is due by the clock
@@ -148,11 +163,11 @@ def _changes(rounds: _Rounds) -> tuple[float, float]:
     return median(times), median(steps)
 
 
-def _reloads(rounds: _Rounds) -> float:
+def _reloads(rounds: _Rounds, count: int) -> float:
     """Give the seconds to the first answer where all is read and rendered, checked and loaded."""
     serving, times = rounds.serving, []
     plan = Reload((ReloadReason.SERVERS_CHANGED,))
-    for _ in range(RELOADS):
+    for _ in range(count):
         pod, line = rounds.next()
         rounds.warm()
         renderer = serving.renderer(serving.fragments())
@@ -181,7 +196,7 @@ def _raw(rounds: _Rounds) -> float:
     with socket.socket(socket.AF_UNIX) as runtime:
         runtime.connect(serving.haproxy.stats_socket)
         _send(runtime, b"prompt\n", 1)
-        for _ in range(ROUNDS):
+        for _ in range(SCRIPTED):
             pod, line = rounds.next()
             serving.events.feed(line)
             desired = rendered()

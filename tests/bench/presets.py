@@ -86,9 +86,14 @@ def _relabelled(snapshot: Snapshot, version: int) -> Snapshot:
     return replace(snapshot, services={**snapshot.services, key: msgspec.structs.replace(service, metadata=meta)})
 
 
-def _readdressed(snapshot: Snapshot, version: int) -> Snapshot:
-    """Give the same with another address in one EndpointSlice."""
-    key = Key("team-000", "service-00000-a")
+def slice_key(number: int) -> Key:
+    """Give the key of the EndpointSlice of one service."""
+    return Key(f"team-{number % 200:03d}", f"service-{number:05d}-a")
+
+
+def readdressed(snapshot: Snapshot, version: int, number: int = 0) -> Snapshot:
+    """Give the same with another address in one EndpointSlice, that of the service ``number``."""
+    key = slice_key(number)
     item = snapshot.endpointslices[key]
     first, *others = item.endpoints or ()
     endpoints = (msgspec.structs.replace(first, addresses=(f"10.255.0.{version}",)), *others)
@@ -103,7 +108,7 @@ def _deleted(snapshot: Snapshot, version: int) -> Snapshot:
 
 
 CHANGES: Mapping[str, Change] = MappingProxyType(
-    {"relabelled_service": _relabelled, "changed_endpoint": _readdressed, "deleted_service": _deleted}
+    {"relabelled_service": _relabelled, "changed_endpoint": readdressed, "deleted_service": _deleted}
 )
 
 
@@ -156,7 +161,7 @@ def event_to_context() -> Iterator[Figure]:
     registry.translate(snapshot(), ("domains",), PresetOptions(), memo)
     times: list[tuple[float, float, float]] = []
     for version in range(1, 100):
-        item = _readdressed(whole, version).endpointslices[Key("team-000", "service-00000-a")]
+        item = readdressed(whole, version).endpointslices[Key("team-000", "service-00000-a")]
         line = msgspec.json.encode({"type": "MODIFIED", "object": item})
         began = time.process_time()
         assert caches[Resource.ENDPOINTSLICES].apply(decode_event(Resource.ENDPOINTSLICES, line))

@@ -1,10 +1,11 @@
 """What needs no reload goes live at once, what does waits its turn; nothing is dropped."""
 
+from pyconfd.errors import ApplyError, Problem
 from pyconfd.haproxy import diff
 from pyconfd.haproxy.compare import Comparison
 from pyconfd.haproxy.live import Abilities
 from pyconfd.model.context import Census
-from pyconfd.model.outcome import Applied, Deferred, Generation, Stored
+from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
 from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
@@ -180,6 +181,23 @@ def test_too_many_workers_of_the_past_make_reloads_wait() -> None:
     balancer.old_workers = 2
     bed.run_for(5.0)
     assert len(balancer.reloads) == 2
+
+
+def test_what_failed_is_not_tried_again_while_there_are_too_many_workers_of_the_past() -> None:
+    bed, balancer = live_bed(retry_min_s=1.0, retry_max_s=2.0)
+    balancer.broken = ApplyError(Step.INSTALL, Problem("/etc/haproxy", "the disk was full", "free some space"))
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(1.0)
+    failed = len(balancer.reloads)
+    assert bed.phase() is Phase.FAILED
+    balancer.broken, balancer.old_workers = None, 3
+    bed.run_for(30.0)
+    assert len(balancer.reloads) == failed
+    assert bed.phase() is Phase.FAILED
+    balancer.old_workers = 0
+    bed.run_for(5.0)
+    assert len(balancer.reloads) == failed + 1
+    assert bed.phase() is Phase.SERVING
 
 
 def test_a_change_that_did_not_go_live_is_a_reload() -> None:

@@ -108,7 +108,7 @@ def test_plan_beside_a_running_daemon(appliance: Appliance) -> None:
     planned = appliance.command("plan", "--output", "json")
     assert planned.returncode == CHANGES, planned.stderr
     plan = json.loads(planned.stdout)
-    assert {"servers_changed", "section_added"} <= set(plan["plan"]["reasons"])
+    assert "section_added" in plan["plan"]["reasons"]
     assert "backend spare" in plan["diff"]
     assert everything_in(appliance.folder) == before
 

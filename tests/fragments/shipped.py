@@ -13,8 +13,14 @@ from pyconfd.model.context import Context
 from pyconfd.model.rendering import Rendering
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
+from tests.world.haproxy import BINARY_VARIABLE
 
-HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
+HAPROXY = (
+    os.environ.get("HAPROXY")
+    or os.environ.get(BINARY_VARIABLE)
+    or shutil.which("haproxy", path="/usr/sbin:/usr/bin")
+    or ""
+)
 GOLDEN = Path(__file__).parent.parent / "golden" / "domains"
 
 

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+import threading
 from types import FrameType
 from typing import Any
 
@@ -17,7 +18,8 @@ import structlog
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.unit import UnitFacts
-from pyconfd.model.plan import Reload
+from pyconfd.model.outcome import Applied
+from pyconfd.model.plan import Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.settings import ApplySettings, HaproxySettings, ReloadMethod
 
@@ -99,10 +101,15 @@ def _apply(request: dict[str, Any]) -> None:
             count()
 
     sys.addaudithook(audited)
+    threading.setprofile(profiled)  # for the thread of the file
     sys.setprofile(profiled)
     balancer.startup()
     plan = balancer.plan(desired)
-    if isinstance(plan, Reload):
+    if isinstance(plan, RuntimeUpdate):
+        done = balancer.change(desired, plan, curdate="", now=1.0)
+        assert isinstance(done, Applied), done
+        balancer.close()
+    elif isinstance(plan, Reload):
         balancer.apply(desired, plan, curdate="", now=1.0)
     sys.setprofile(None)
 

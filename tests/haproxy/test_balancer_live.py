@@ -206,6 +206,20 @@ def test_what_was_set_by_hand_survives_updates_and_reloads(live: Live) -> None:
     assert live.serving() == {"s2", "s3"}
 
 
+def test_what_went_live_by_half_does_not_pass_for_set_by_hand(live: Live) -> None:
+    live.begin(1, 2)
+    live.ask("add server be/s3 127.0.0.1:9999")  # so that one of two commands is refused
+    assert isinstance(live.change(2, 3), Reload)
+    assert "s1" not in live.serving(), "it was drained although it went wrong"
+    before = live.rendering(1, 2)
+    assert isinstance(live.balancer.plan(before), Reload)
+    assert live.balancer.standing().live.overrides == ()
+    live.reload(before)
+    assert live.serving() == {"s1", "s2"}
+    assert live.balancer.look() == Noop(verified=True)
+    assert live.balancer.standing().live.overrides == ()
+
+
 def test_a_reload_waits_and_what_needs_none_goes_live(live: Live) -> None:
     live.begin(1)
     live.extra = f"frontend more\n    bind 127.0.0.1:{free_port()}\n    default_backend be\n"
@@ -294,7 +308,7 @@ def test_without_a_socket_every_change_is_a_reload_that_says_so(bench: Bench) ->
     live.reload(without)
     assert isinstance(live.balancer.look(), Noop)
     assert not live.balancer.goes_live()
-    assert "stats socket" in str(live.balancer.standing().problems[0])
+    assert "stats socket" in live.balancer.standing().live.unavailable
     plan = live.balancer.plan(bench.rendering(extra="backend be\n    server b 127.0.0.1:9002\n"))
     assert isinstance(plan, Reload)
     assert plan.reasons == (ReloadReason.NOT_LIVE,)

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import psutil
 
-from pyconfd.haproxy.master_socket import NoAnswer, running_by_master
+from pyconfd.haproxy.master_socket import NoAnswer, ask, running_by_master
 from pyconfd.haproxy.observation import Running
 from pyconfd.settings import HaproxySettings, ReloadMethod
 
@@ -114,6 +114,10 @@ class HaproxyProcess:
             return running_by_master(self.master_socket)
         except NoAnswer:
             return None
+
+    def reports_reloads(self) -> bool:
+        """Say whether the master's ``reload`` tells how it went, as it does since 2.7."""
+        return "startup-logs" in ask(self.master_socket, "help")
 
     def stop(self) -> None:
         """End the master, every worker, and wait for them."""

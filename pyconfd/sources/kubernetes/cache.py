@@ -1,11 +1,11 @@
 """The records of one resource, brought up to date by lists and events."""
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import assert_never
 
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject
+from pyconfd.model.layered import Layered, with_values
 from pyconfd.model.snapshot import Key
 from pyconfd.sources.kubernetes.decode import (
     Bookmark,
@@ -31,7 +31,9 @@ class Cache:
         self.version = 0
         self._records: dict[Key, AnyObject] = {}
         self._refusals: dict[Key | None, Refusal] = {}
-        self._view: Mapping[Key, AnyObject] = MappingProxyType({})
+        self._view: Mapping[Key, AnyObject] = Layered({})
+        self._replaced: dict[Key, AnyObject] | None = None
+        """What was replaced since the view was given; None where keys came or went too."""
         self._view_version = 0
 
     def __len__(self) -> int:
@@ -51,7 +53,7 @@ class Cache:
                 changed = True
         refused = {_key_of_refusal(refusal): refusal for refusal in refusals}
         changed = changed or len(records) != len(self._records) or refused != self._refusals
-        self._records = records
+        self._records, self._replaced = records, None
         self._refusals = refused
         if changed:
             self.version += 1
@@ -63,11 +65,11 @@ class Cache:
             case Upserted(record):
                 changed = self._upsert(record)
             case Deleted(key, _):
-                dropped = self._records.pop(key, None)
-                changed = self._refusals.pop(key, None) is not None or dropped is not None
+                dropped = self._drop(key)
+                changed = self._refusals.pop(key, None) is not None or dropped
             case Unreadable(refusal, key, _):
-                dropped = self._records.pop(key, None) if key is not None else None
-                changed = dropped is not None or self._refusals.get(key) != refusal
+                dropped = key is not None and self._drop(key)
+                changed = dropped or self._refusals.get(key) != refusal
                 self._refusals[key] = refusal
             case Bookmark() | WatchError() | Unknown():
                 changed = False
@@ -80,8 +82,10 @@ class Cache:
     def view(self) -> Mapping[Key, AnyObject]:
         """Give an immutable view; the same one again until something changes."""
         if self._view_version != self.version:
-            self._view = MappingProxyType(dict(self._records))
+            same_keys = self._replaced is not None
+            self._view = with_values(self._view, self._replaced or {}) if same_keys else Layered(dict(self._records))
             self._view_version = self.version
+            self._replaced = {}
         return self._view
 
     def refusals(self) -> tuple[Refusal, ...]:
@@ -91,10 +95,19 @@ class Cache:
     def _upsert(self, record: AnyObject) -> bool:
         key = key_of(record)
         healed = self._refusals.pop(key, None) is not None
-        if same_content(self._records.get(key), record):
+        former = self._records.get(key)
+        if same_content(former, record):
             return healed
         self._records[key] = record
+        if former is None:
+            self._replaced = None
+        elif self._replaced is not None:
+            self._replaced[key] = record
         return True
+
+    def _drop(self, key: Key) -> bool:
+        self._replaced = None
+        return self._records.pop(key, None) is not None
 
 
 def _key_of_refusal(refusal: Refusal) -> Key | None:

@@ -1,0 +1,106 @@
+"""A mapping that never changes, and whose successor with a few other values costs what these values cost."""
+
+from collections.abc import Collection, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, Generic, TypeVar
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+_MOST = 500
+"""So many values are kept apart; they are copied with each change, so more are put together with the others."""
+
+
+class Layered(Mapping[_K, _V], Generic[_K, _V]):
+    """The values of ``base`` (a dict that nobody changes any more), a few of them replaced.
+
+    It has the keys of ``base``, in their order. It knows which mapping it was made of, and by which keys it differs.
+    It may be read by several threads: who reads takes the other values first and the base after that, and
+    :meth:`flat` puts them into the base before it lets go of them.
+    """
+
+    __slots__ = ("_base", "_changed", "_former", "_others", "mark")
+
+    def __init__(self, base: dict[_K, _V]) -> None:
+        self._base = base
+        self._others: dict[_K, _V] = {}
+        self.mark = object()
+        """Stands for this mapping where that itself would be kept alive."""
+        self._former: object | None = None
+        self._changed: Collection[_K] = ()
+
+    def with_values(self, replaced: Mapping[_K, _V]) -> "Layered[_K, _V]":
+        """Give the same with other values for keys that are there; itself where there are none."""
+        if not replaced:
+            return self
+        others = {**self._others, **replaced}
+        made = Layered(self._base)
+        made._others = others
+        made._former, made._changed = self.mark, replaced.keys()
+        if len(others) > _MOST:
+            made.flat()
+        return made
+
+    def changed_since(self, former: Mapping[_K, _V]) -> Collection[_K] | None:
+        """Give the keys whose values were replaced; None where this was not made of ``former``."""
+        return self._changed if isinstance(former, Layered) and former.mark is self._former else None
+
+    def flat(self) -> dict[_K, _V]:
+        """Give a dict of the same, to be read only."""
+        if self._others:
+            self._base, self._others = self.copy(), {}
+        return self._base
+
+    def copy(self) -> dict[_K, _V]:
+        """Give a new dict of the same."""
+        others = self._others
+        return {**self._base, **others}
+
+    def __getitem__(self, key: _K) -> _V:
+        others = self._others
+        return others[key] if key in others else self._base[key]
+
+    def get(self, key: _K, default: Any = None) -> Any:
+        """Give the value of ``key``, or ``default``."""
+        others = self._others
+        return others[key] if key in others else self._base.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._base
+
+    def __iter__(self) -> Iterator[_K]:
+        return iter(self._base)
+
+    def __len__(self) -> int:
+        return len(self._base)
+
+    def keys(self) -> KeysView[_K]:
+        """Give the keys."""
+        return self._base.keys()
+
+    def values(self) -> ValuesView[_V]:
+        """Give the values, in order of the keys."""
+        return self.flat().values()
+
+    def items(self) -> ItemsView[_K, _V]:
+        """Give keys and values, in order of the keys."""
+        return self.flat().items()
+
+    def __repr__(self) -> str:
+        return f"Layered({self.copy()!r})"
+
+
+def with_values(former: Mapping[_K, _V], replaced: Mapping[_K, _V]) -> Mapping[_K, _V]:
+    """Give ``former`` with other values for keys that it has; itself where there are none."""
+    if not replaced:
+        return former
+    return (former if isinstance(former, Layered) else Layered(dict(former))).with_values(replaced)
+
+
+def flat(mapping: Mapping[_K, _V]) -> Mapping[_K, _V]:
+    """Give the same for going through all of it."""
+    return mapping.flat() if isinstance(mapping, Layered) else mapping
+
+
+def copied(mapping: Mapping[_K, _V]) -> dict[_K, _V]:
+    """Give a new dict of the same."""
+    return mapping.copy() if isinstance(mapping, Layered) else dict(mapping)

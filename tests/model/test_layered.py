@@ -1,0 +1,56 @@
+"""Successors of a mapping are what a dict would be, and know what they were made of."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyconfd.model.layered import Layered, with_values
+from pyconfd.model.snapshot import Key
+from pyconfd.presets.changes import differing, updated
+
+KEYS = [Key("ns", f"name-{number}") for number in range(8)]
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(KEYS), st.none() | st.integers(0, 3))))
+def test_it_is_what_a_dict_would_be_after_any_changes(rounds: list[dict[Key, int | None]]) -> None:
+    former: Layered[Key, int] | dict[Key, int] = {}
+    expected: dict[Key, int] = {}
+    for changes in rounds:
+        now = updated(former, changes, changes.get)
+        for key, value in changes.items():
+            if value is None:
+                expected.pop(key, None)
+            else:
+                expected[key] = value
+        assert list(now.items()) == sorted(expected.items())
+        assert {key: now.get(key) for key in KEYS} == {key: expected.get(key) for key in KEYS}
+        assert [key in now for key in KEYS] == [key in expected for key in KEYS]
+        assert len(now) == len(expected)
+        assert set(differing(former, now)) == {key for key in KEYS if former.get(key) is not now.get(key)}
+        assert isinstance(now, Layered | dict)
+        former = now
+
+
+def test_a_successor_names_what_was_replaced_and_leaves_the_former_as_it_was() -> None:
+    first = Layered({"a": 1, "b": 2})
+    second = first.with_values({"b": 3})
+    third = second.with_values({"a": 4})
+    assert dict(first) == {"a": 1, "b": 2}
+    assert dict(third) == {"a": 4, "b": 3}
+    assert list(second.changed_since(first) or ()) == ["b"]
+    assert third.changed_since(first) is None
+    assert third.with_values({}) is third
+
+
+def test_many_replaced_values_are_put_together() -> None:
+    mapping = Layered(dict.fromkeys(range(2000), 0))
+    for number in range(2000):
+        mapping = mapping.with_values({number: number})
+    assert list(mapping.values()) == list(range(2000))
+
+
+def test_a_plain_mapping_is_copied_before_it_is_built_on() -> None:
+    plain = {"a": 1}
+    made = with_values(plain, {"a": 2})
+    plain["a"] = 5
+    assert dict(made) == {"a": 2}
+    assert with_values(plain, {}) is plain
