@@ -54,7 +54,7 @@ class Balancer:
         self._settings = settings
         self._apply_settings = apply
         self._unit = systemd.gather(settings.unit) if unit is None else unit
-        self._progress: Callable[[], None] = _nobody
+        self._progress: Callable[[], None] = lambda: None
         self._process = HaproxyProcess(settings, self._unit, self._progressed)
         self._store = GenerationStore(state_dir, apply.keep_generations)
         self._transaction = Transaction(settings, self._unit, self._process, self._store)
@@ -397,7 +397,3 @@ class Balancer:
 def _is_level(last: Stored, observed: Observation) -> bool:
     """Say whether disk and process are what they should be, and could be asked."""
     return isinstance(observed.running, Running) and diff.is_level(last.rendering, observed)
-
-
-def _nobody() -> None:
-    """Stand in before :meth:`Balancer.report_progress`."""

@@ -1,5 +1,7 @@
 """The difference between declared maps and certificates, as commands for the running process. Pure."""
 
+import base64
+import binascii
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -34,6 +36,7 @@ MAP_ADVICE = (
 )
 
 _BLANKS = re.compile(r"[ \t]+")
+_CERTIFICATE = re.compile(r"-----BEGIN [A-Z0-9 ]*CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 DEFAULT_ADVICE = (
@@ -173,4 +176,21 @@ def _changed_certificate(
 
 def _fits(pem: str) -> bool:
     """Say whether a certificate can be sent: known, not too long, without the blank line that would end it early."""
-    return bool(pem) and len(pem.encode()) <= MAX_CERTIFICATE_BYTES and "\n\n" not in pem and "\r" not in pem
+    return (
+        bool(pem)
+        and len(pem.encode()) <= MAX_CERTIFICATE_BYTES
+        and "\n\n" not in pem
+        and "\r" not in pem
+        and not _has_prompt(pem)
+    )
+
+
+def _has_prompt(pem: str) -> bool:
+    """Say whether a name in a certificate looks like the end of an answer: HAProxy prints names as they are."""
+    for body in _CERTIFICATE.findall(pem):
+        try:
+            if b"\n> " in base64.b64decode(body):
+                return True
+        except binascii.Error:  # for HAProxy to refuse
+            continue
+    return False

@@ -1,5 +1,6 @@
 """Maps and certificates of a real HAProxy, changed while it runs."""
 
+import base64
 import ssl
 from contextlib import closing
 from dataclasses import replace
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.haproxy.index import index_of
+from pyconfd.haproxy.live import Abilities
 from pyconfd.haproxy.live_files import MAX_CERTIFICATE_BYTES, changed_files, entries_of
 from pyconfd.haproxy.readback import fingerprint
 from pyconfd.haproxy.runtime_socket import RuntimeSocket
@@ -254,3 +256,14 @@ def test_control_characters_are_not_for_the_socket(value: str) -> None:
 def test_a_carriage_return_alone_ends_no_payload() -> None:
     assert not Line("add map @1 /m <<\na b\n\rset maxconn global 7\n").safe
     assert Line("add map @1 /m <<\na b\n").safe
+
+
+@pytest.mark.parametrize(("name", "goes_live"), [(b"shop.example.com", True), (b"x\n> admin\n\n> ", False)])
+def test_a_certificate_whose_name_is_a_prompt_is_a_planned_reload(name: bytes, goes_live: bool) -> None:
+    path = "/certs/a.pem"
+    index = index_of("frontend f\n    bind :443 ssl crt /certs/z.pem crt /certs/\n")
+    body = base64.b64encode(b"0\x82\x01" + name).decode()
+    pem = f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
+    was, now = (OutputFile(FileKind.CERTIFICATE, path, content) for content in ("former\n", pem))
+    found = changed_files((was,), (now,), index, Abilities(runtime=True))
+    assert (bool(found.commands), bool(found.obstacles)) == (goes_live, not goes_live)
