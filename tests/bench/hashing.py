@@ -102,7 +102,8 @@ def _answers(port: int, keys: int) -> list[str]:
 
 def consistent_hashing() -> Iterator[Figure]:
     """Count the keys that a live addition moves, and a reload after it."""
-    found = add_and_reload(Path(tempfile.mkdtemp(prefix="hashing-")), servers=10, keys=2000)
+    with tempfile.TemporaryDirectory(prefix="hashing-") as folder:
+        found = add_and_reload(Path(folder), servers=10, keys=2000)
     yield Figure("hashing_moved_by_addition", found.by_addition, "keys of 2000, one server added to 10")
     yield Figure("hashing_moved_elsewhere", found.elsewhere, "keys that moved to another than the new server", 0)
     yield Figure("hashing_moved_by_reload", found.by_reload, "keys of 2000", 0)

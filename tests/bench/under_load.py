@@ -19,10 +19,6 @@ GRACE_S = 1.0
 """How long a pod that was told to end serves on."""
 
 
-def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="under-load-"))
-
-
 def failures(requests: Sequence[Request]) -> list[str]:
     """Give what went wrong, with when it was sent."""
     return [f"{one.host} {one.pod} {one.failure} sent {one.sent:.3f}" for one in requests if one.failure]
@@ -199,7 +195,8 @@ def _load() -> Iterator[Figure]:
 
 def stale_answers() -> Iterator[Figure]:
     """Count answers from a pod whose removal was acknowledged before they were asked for."""
-    found = replace_pods(_folder(), changes=300, clients=32)
+    with tempfile.TemporaryDirectory(prefix="under-load-") as folder:
+        found = replace_pods(Path(folder), changes=300, clients=32)
     yield Figure("stale_requests", found.requests, "requests by 32 busy keep-alive clients during 300 changes")
     yield Figure("stale_answers", found.stale, "answers by a pod that was out", 0)
     yield Figure("stale_failed_requests", found.failed, "requests", 0)
@@ -209,7 +206,8 @@ def stale_answers() -> Iterator[Figure]:
 
 def change_bursts() -> Iterator[Figure]:
     """Change 10,000 endpoints of 1,000 services in bursts of 100."""
-    found = bursts(_folder(), services=1000, each=10, answering=10, changes=10_000, burst=100)
+    with tempfile.TemporaryDirectory(prefix="under-load-") as folder:
+        found = bursts(Path(folder), services=1000, each=10, answering=10, changes=10_000, burst=100)
     yield Figure("burst_seconds", found.seconds, "s for 10,000 changes, pauses included")
     yield Figure("burst_slowest", found.slowest_s * 1000, "ms until 100 changes were acknowledged, the slowest")
     yield Figure("burst_requests", found.requests, "requests")
@@ -223,7 +221,8 @@ def change_bursts() -> Iterator[Figure]:
 
 def rolling_updates() -> Iterator[Figure]:
     """Update 100 services with 10 pods each."""
-    found = rolling_update(_folder(), services=100, each=10, clients=32)
+    with tempfile.TemporaryDirectory(prefix="under-load-") as folder:
+        found = rolling_update(Path(folder), services=100, each=10, clients=32)
     yield Figure("rolling_seconds", found.seconds, "s for 1,000 pods")
     yield Figure("rolling_requests", found.requests, "requests by 32 keep-alive clients")
     yield Figure("rolling_failed_requests", len(found.failed), "requests", 0)
