@@ -18,7 +18,7 @@ from pyconfd.model.snapshot import Snapshot
 from pyconfd.sources.file import read_snapshot
 from tests.bench.serving import Serving
 from tests.world import objects
-from tests.world.haproxy import free_port
+from tests.world.haproxy import free_port, wait_until
 from tests.world.objects import PortSpec
 from tests.world.pods import Pods
 
@@ -147,6 +147,8 @@ class Fleet:
 
     def worker(self) -> int:
         """Give the number of the process that serves: a reload makes another one."""
+        # The master refuses connections for a moment after a reload.
+        wait_until(lambda: self.serving.haproxy.running() is not None, "the master answers")
         running = self.serving.haproxy.running()
         assert running is not None
         return running.worker_pid
