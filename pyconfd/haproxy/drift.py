@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 ROUND_S = 60.0
 """How long looking at every backend may take."""
-SLICE = 200
+SLICE = 20
 """Backends that are looked at each time, where that is enough for :data:`ROUND_S`."""
 MAX_SLICE = 1_000
 """What a look never exceeds, so that no update waits long for it."""
