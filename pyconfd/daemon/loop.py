@@ -116,7 +116,9 @@ class Daemon:
         if posts:
             self._account.events(posts)
             self._note_change(now, at_once=not self._decided)
-            if self._decided and self._world.balancer.goes_live():
+            # A refused template of the cluster is judged by whole attempts only: to put one off would look like its end.
+            judged = self._retry_templates.attempt is None
+            if self._decided and judged and self._world.balancer.goes_live():
                 self._live.changed(now)
         if self._upkeep.resumed():  # looked at each time: nothing is applied once the command has said so
             self._note_change(now, at_once=True)
@@ -324,6 +326,8 @@ class Daemon:
         self._account.problems("templates", problems)
         standing = self._retry_templates.standing(now)
         attempt = done.refused or Attempt(None, Rejected(Step.RENDER, problems))
+        if problems:
+            self._live.forget()
         if not problems:
             self._retry_templates.clear()
         elif standing is None or standing.rendering is not attempt.rendering:
