@@ -116,7 +116,7 @@ class Daemon:
         if posts:
             self._account.events(posts)
             self._note_change(now, at_once=not self._decided)
-            # A refused template of the cluster is judged by whole attempts only: to put one off would look like its end.
+            # A refused template of the cluster is judged by whole attempts: to put one off would look like its end.
             judged = self._retry_templates.attempt is None
             if self._decided and judged and self._world.balancer.goes_live():
                 self._live.changed(now)
