@@ -7,8 +7,19 @@ BIN := $(VENV)/bin
 ONLY ?=
 KEEP ?=
 PRESET ?=
+SEED ?= 1
+STEPS ?= 10000
+IMAGE_PACKAGES := packer=packer mmdebstrap=mmdebstrap systemd-nspawn=systemd-container ssh-keygen=openssh-client shellcheck=shellcheck
+QEMU_PACKAGES := qemu-system-x86_64=qemu-system-x86 qemu-img=qemu-utils mke2fs=e2fsprogs
+SOURCE ?= qemu.lb
+PACKER_FLAGS ?=
+REPS ?= 20
+LONG_S ?= 60
+HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-test lock demo test test-matrix lint docs bench reload-test clean
+.PHONY: help venv packages-demo packages-test packages-ha lock demo test test-matrix lint docs bench ha-bench reload-test \
+	vip-test soak dns-soak wheelhouse deb \
+	release release-test appliance image image-test image-bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,7 +28,7 @@ demo: packages-demo venv ## run the main job on an embedded cluster, under a min
 	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep) $(if $(PRESET),--preset=$(PRESET))
 
 test: packages-test venv ## the whole suite
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 test-matrix: venv ## the live tests against HAProxy 2.6, 3.0, 3.2 and 3.4 (ONLY=3.4 for one)
 	@PYTHON=$(PYTHON) tests/packages.sh mmdebstrap=mmdebstrap unshare=util-linux
@@ -29,7 +40,10 @@ packages-demo:
 	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy
 
 packages-test:
-	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client
+	@PYTHON=$(PYTHON) tests/packages.sh haproxy=haproxy caddy=caddy nginx=nginx kubectl=kubernetes-client systemd-analyze=systemd ps=procps shellcheck=shellcheck etcd=etcd-server etcdctl=etcd-client cloud-init=cloud-init $(HA_PACKAGES) $(IMAGE_PACKAGES)
+
+packages-ha:
+	@PYTHON=$(PYTHON) tests/packages.sh $(HA_PACKAGES)
 
 $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -49,8 +63,48 @@ lint: venv ## lint, types and import contracts
 bench: packages-demo venv ## measure; one JSON object a line (ONLY=name for one figure)
 	@$(BIN)/python -m tests.bench $(ONLY)
 
+ha-bench: packages-ha venv ## measure each fault of the floating address; needs root (ONLY=a,b REPS=20 LONG_S=60)
+	@REPS=$(REPS) LONG_S=$(LONG_S) $(BIN)/python -m tests.vip.bench $(ONLY)
+
+vip-test: packages-ha venv ## real failovers of the floating address and of the names in network namespaces, once each; needs root
+	PYCONFD_TEST_FAILOVER=1 $(BIN)/python -m pytest -n 2 tests/vip tests/dns/test_failover.py
+
 reload-test: packages-demo venv ## a hundred reloads under load
 	PYCONFD_TEST_RELOADS=100 $(BIN)/python -m pytest -q tests/haproxy/test_reloads_under_load.py
+
+soak: packages-demo venv ## random faults against a real HAProxy (SEED=1 STEPS=10000, or REPLAY=FILE); prints what was survived
+	@$(BIN)/python -m tests.simulation --seed $(SEED) --steps $(STEPS) $(if $(REPLAY),--replay $(REPLAY))
+
+dns-soak: venv ## fifty seeds of every simulation of DNS nodes
+	PYCONFD_TEST_DNS_SEEDS=50 $(BIN)/python -m pytest -q -n 2 tests/dns/test_simulations.py
+
+wheelhouse: venv ## dist/wheelhouse: every wheel with its hash, to install without a network (dist/wheelhouse/requirements.txt)
+	@$(BIN)/python -m release wheelhouse
+
+deb: venv ## a Debian package in dist
+	@$(BIN)/python -m release deb
+
+release: venv ## wheel, package, lock, bill of materials and checksums in dist; checks the changelog
+	@$(BIN)/python -m release release
+
+release-test: packages-test venv ## the whole form of what is tested of them; needs root
+	@PYTHON=$(PYTHON) tests/packages.sh lintian=lintian
+	PYCONFD_TEST_RELEASE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/release
+
+appliance: wheelhouse ## dist/pyconfd-appliance.tar: all that makes an appliance of a Debian 12 machine (packer/README.md)
+	@packer/bundle.sh dist/pyconfd-appliance.tar
+
+image: appliance ## bake an image with Packer (SOURCE=qemu.lb|amazon-ebs.lb|null.machine PACKER_FLAGS='-var region=...')
+	mkdir -p dist/image
+	cd packer && packer build -only=$(SOURCE) $(PACKER_FLAGS) .
+	@$(BIN)/python -m release.image dist/image dist/wheelhouse
+
+image-test: packages-test venv ## two appliances in one network, and a disk that is baked and booted without hardware; needs root
+	@PYTHON=$(PYTHON) tests/packages.sh $(QEMU_PACKAGES)
+	PYCONFD_TEST_IMAGE=1 $(BIN)/python -m pytest -n 0 tests/image
+
+image-bench: packages-test venv ## from power to serving, measured in a machine with the real systemd; needs root
+	@$(BIN)/python -m tests.image.bench
 
 lock: ## write the hashed locks anew from pyproject.toml (needs uv)
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes pyproject.toml --group build -o requirements.lock

@@ -14,6 +14,22 @@ exceptions stop at the adapter that called the library.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Clues:
+    """What leads from a problem to the object behind it, the likeliest first.
+
+    ``lines`` are pieces of the rendering with a line of their text (from 1); ``values`` are what a template had at hand
+    when it failed, the innermost first.
+    """
+
+    lines: tuple[tuple[str, int], ...] = ()
+    values: tuple[Any, ...] = ()
+
+
+NO_CLUES = Clues()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +38,14 @@ class Problem:
 
     ``place`` says where (``pyconfd.toml: haproxy.conf``, ``02-http.tmpl line 12``, ``demo/shop annotation domain``),
     ``message`` what is wrong, ``remedy`` what to do about it (may be empty). ``piece`` names the piece of the rendering
-    in whose text it was found, where there is one.
+    in whose text it was found, where there is one; ``clues`` lead to the object behind it.
     """
 
     place: str
     message: str
     remedy: str = ""
     piece: str = field(default="", compare=False)
+    clues: Clues = field(default=NO_CLUES, compare=False, repr=False)
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.message}" if self.place else self.message

@@ -1,10 +1,9 @@
 """Turns settings into the parts that the daemon and the commands are made of; part of the composition root."""
 
 import atexit
-import os
+import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,42 +11,37 @@ from pathlib import Path
 import structlog
 
 from pyconfd.daemon import arbitration
+from pyconfd.daemon.limited import LimitedRenderer
+from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import Problem, PyconfdError, RejectedInput
 from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.certificates import CertificateFiles
-from pyconfd.haproxy.host import gather_addresses
 from pyconfd.haproxy.idle_close import idle_close_note
 from pyconfd.haproxy.layout import files_dir_of
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import ClusterTemplate, Context, Refusal
-from pyconfd.model.host import HostFacts
-from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.listener import NOBODY, Listener, Listeners
+from pyconfd.model.listener import Listeners
 from pyconfd.model.preset import PresetName
-from pyconfd.model.rendering import FileKind, FragmentSet
+from pyconfd.model.rendering import FileKind, FragmentSet, Rendering
 from pyconfd.model.snapshot import Named, Resource, Snapshot
+from pyconfd.preset_options import HostReader, base_options
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.reading import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PortRanges, PresetOptions
+from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Rendered, Renderer, RenderOptions
 from pyconfd.render.order import order_differs
 from pyconfd.sandbox.renderer import Limits, TemplateProcess
-from pyconfd.settings import ApplySettings, BackendTarget, Enabled, Settings, TargetSettings, UndefinedMode
+from pyconfd.settings import ApplySettings, Enabled, Settings, TargetSettings, UndefinedMode
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
-from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
-from pyconfd.status.listen import parse_listen
 from pyconfd.status.redaction import HIDDEN
 from pyconfd.targets.absent import NoBalancer
 from pyconfd.targets.memory import Memory
 from pyconfd.targets.target import Target
 from pyconfd.targets.worker import Targets, TargetWorker
+from pyconfd.vip.topology import stick_peers
 
 log = structlog.get_logger(__name__)
-
-PASSWORD_VARIABLE = "STATISTICS_PASSWORD"  # noqa: S105 - the name of a variable, kubernetes-haproxy's
 
 ONCE_TIMEOUT_S = 30.0
 """How long a command waits for a whole view of the cluster."""
@@ -106,7 +100,7 @@ def workers(settings: Settings, found: tuple[Target, ...]) -> Targets:
 def balancer(settings: Settings, found: tuple[Target, ...]) -> Balancer | NoBalancer:
     """Give haproxy, or what stands in its place."""
     if serves_haproxy(settings):
-        return Balancer(settings.haproxy, settings.apply, settings.state_dir)
+        return Balancer(settings.haproxy, settings.apply, settings.state_dir, keep_for_s=settings.history.keep_for_s)
     return NoBalancer(settings.state_dir, lambda: tuple(target.applied() for target in found))
 
 
@@ -135,10 +129,6 @@ def has_cluster_template(settings: Settings) -> bool:
     return PresetName.CONFIGMAP in use or (PresetName.HOSTS in use and bool(settings.hosts.config))
 
 
-def _files_dir(settings: Settings) -> str:
-    return files_dir_of(settings.haproxy)
-
-
 _MOST_NOTED = 8
 
 
@@ -153,7 +143,7 @@ class ClusterTemplates:
 
     def render(self, template: ClusterTemplate) -> str:
         """Give the text; raises RejectedInput. What was changed in it is logged once."""
-        secrets = _secrets_of(template)
+        secrets = secrets_of(template)
         try:
             judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
         except RejectedInput as error:
@@ -175,7 +165,7 @@ class ClusterTemplates:
         atexit.unregister(self.close)
 
 
-def _secrets_of(template: ClusterTemplate) -> tuple[str, ...]:
+def secrets_of(template: ClusterTemplate) -> tuple[str, ...]:
     """Give what the operator's environment gave to the template, longest first: its author may not have it shown."""
     values = {*template.names.get("env", {}).values(), template.names.get("stats", {}).get("password", "")}
     return tuple(sorted((value for value in values if value), key=len, reverse=True))
@@ -195,7 +185,7 @@ _CLUSTER_TEMPLATES: dict[tuple[Limits, allowed.Boundaries], ClusterTemplates] = 
 def cluster_templates(settings: Settings) -> Callable[[ClusterTemplate], str]:
     """Give what renders templates from the cluster under these settings."""
     own = settings.cluster_templates
-    files_dir = _files_dir(settings)
+    files_dir = files_dir_of(settings.haproxy)
     boundaries = allowed.Boundaries(
         certificates=(f"{files_dir}/{FileKind.CERTIFICATE.value}",),
         contents=(f"{files_dir}/{FileKind.MAP.value}", *own.directories),
@@ -207,9 +197,12 @@ def cluster_templates(settings: Settings) -> Callable[[ClusterTemplate], str]:
     return _CLUSTER_TEMPLATES[key].render
 
 
-def renderer(settings: Settings, found: FragmentSet) -> Renderer:
-    """Compile the fragments; raises RejectedInput."""
-    return Renderer(found, _render_options(settings, _files_dir(settings)), cluster_templates(settings))
+def renderer(
+    settings: Settings, found: FragmentSet, make: Callable[..., Renderer] = LimitedRenderer, *, basis: str = ""
+) -> Renderer:
+    """Compile the fragments, into what ``make`` gives; raises RejectedInput."""
+    options = replace(_render_options(settings, files_dir_of(settings.haproxy)), basis=basis)
+    return make(found, options, cluster_templates(settings))
 
 
 def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
@@ -217,65 +210,7 @@ def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
         files_dir=files_dir,
         lenient=settings.templates.undefined is UndefinedMode.LENIENT,
         trim_blocks=settings.templates.trim_blocks,
-        variables=settings.templates.vars,
-    )
-
-
-def base_options(settings: Settings) -> PresetOptions:
-    """Give what the settings alone say to the presets."""
-    kube2lb, kubefigurator = settings.kube2lb, settings.kubefigurator
-    return PresetOptions(
-        node_ports=settings.presets.backend_target is BackendTarget.NODE,
-        node_address_types=settings.presets.node_address_types,
-        listen_ports=_ranges(settings.presets.listen_ports),
-        listen_address=str(settings.templates.vars.get("tcp_address", "")),
-        reserved=NOBODY.with_owner("the status page of pyconfd", _status_page(settings)),
-        kube2lb=Kube2lbOptions(
-            kube2lb.domain, kube2lb.default_lb_ip, kube2lb.default_port_mode, kube2lb.server_name_templates
-        ),
-        kubefigurator=KubefiguratorOptions(
-            cluster=kubefigurator.cluster or settings.kubernetes.cluster,
-            ssl_dir=kubefigurator.ssl_dir,
-            ca_file=kubefigurator.ca_file,
-            node_ports=kubefigurator.backend_target is BackendTarget.NODE,
-            listen_ports=_ranges(kubefigurator.listen_ports),
-        ),
-        configmap=_configmap_options(settings, os.environ),
-        hosts=_hosts_options(settings),
-    )
-
-
-def _status_page(settings: Settings) -> Iterator[Listener]:
-    if settings.status.listen:
-        listen = parse_listen(settings.status.listen)
-        yield Listener.at(listen.host, listen.port)
-
-
-def _configmap_options(settings: Settings, environ: Mapping[str, str]) -> ConfigmapOptions:
-    own = settings.configmap
-    return ConfigmapOptions(
-        namespace=own.namespace,
-        services=own.services,
-        certificates=own.certificates,
-        keys=own.keys,
-        config=own.config,
-        template_key=own.template_key,
-        ssldir=f"{_files_dir(settings)}/{FileKind.CERTIFICATE.value}",
-        stats_password=environ.get(PASSWORD_VARIABLE, ""),
-        env={name: environ[name] for name in own.env if name in environ},
-        ignored_fields=frozenset(own.ignored_fields),
-    )
-
-
-def _hosts_options(settings: Settings) -> HostsOptions:
-    own = settings.hosts
-    kind, _, path = own.config.partition("/")
-    namespace, _, name = path.partition("/")
-    return HostsOptions(
-        master=own.master,
-        selector=dict(label.split("=", 1) for label in own.selector),
-        config=ObjectRef(kind.capitalize(), namespace, name) if own.config else None,
-        own_app=own.own_app,
+        variables={"peers": stick_peers(settings.vip, socket.gethostname()), **settings.templates.vars},
     )
 
 
@@ -286,27 +221,22 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
     """
     options = base_options(settings)
     try:
-        text = _text_for_nothing(settings, compiled)
+        text = for_nothing(settings, compiled).text
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
     bound = {listener: f"{bind.proxy} of the fragments" for bind in binds(text) for listener in bind.listeners()}
     return replace(options, reserved=Listeners({**options.reserved.owners, **bound}))
 
 
-def _text_for_nothing(settings: Settings, compiled: Renderer) -> str:
-    """Render for a cluster that holds nothing."""
+def for_nothing(settings: Settings, compiled: Renderer) -> Rendering:
+    """Render for a cluster that holds nothing; raises RejectedInput."""
     empty = registry.translate(Snapshot(), settings.presets.use, base_options(settings))
-    return compiled.render(empty, curdate="").rendering.text
+    return compiled.render(empty, curdate="").rendering
 
 
 def option_note(settings: Settings, found: FragmentSet) -> str:
     """Say which listeners of the fragments themselves lack an option that reloads need, or ""; raises PyconfdError."""
-    return idle_close_note(_text_for_nothing(settings, renderer(settings, found))) if found.fragments else ""
-
-
-def _ranges(listed: tuple[str, ...]) -> PortRanges:
-    pairs = [text.partition("-") for text in listed]
-    return tuple((int(first), int(last)) for first, _, last in pairs)
+    return idle_close_note(for_nothing(settings, renderer(settings, found)).text) if found.fragments else ""
 
 
 def preset_notes(settings: Settings) -> tuple[str, ...]:
@@ -314,24 +244,10 @@ def preset_notes(settings: Settings) -> tuple[str, ...]:
     return registry.clashes(settings.presets.use)
 
 
-class HostReader:
-    """Gathers the facts about this machine that the chosen presets judge by; none where they need none."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._needed = any(registry.PRESETS[name].host for name in settings.presets.use)
-        self._certificates: CertificateFiles | None = None
-        if PresetName.KUBEFIGURATOR in settings.presets.use:
-            self._certificates = CertificateFiles(settings.kubefigurator.ssl_dir, (settings.kubefigurator.ca_file,))
-
-    def read(self) -> HostFacts:
-        """Give the facts as they are now."""
-        if not self._needed:
-            return HostFacts()
-        return replace(gather_addresses(), certificates=self._certificates.read() if self._certificates else None)
-
-
 def source(settings: Settings) -> HostAwareSource:
     """Give what reads the cluster, and the facts about this host."""
+    from pyconfd.sources.kubernetes.source import KubernetesSource  # noqa: PLC0415 - its library starts slowly
+
     cluster = KubernetesSource(settings.kubernetes, resources(settings), named=named(settings))
     return HostAwareSource(cluster, HostReader(settings).read)
 
@@ -366,40 +282,46 @@ def snapshot_once(
     """
     if snapshot_files:
         return read_snapshot(snapshot_files)
+    from pyconfd.sources.kubernetes.source import read_once  # noqa: PLC0415 - files are read without its library
+
     snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S, named=named(settings))
     return replace(snapshot, host=HostReader(settings).read()) if judged_here else snapshot, refused
 
 
-def render_once(
-    settings: Settings,
-    snapshot_files: tuple[str, ...],
-    curdate: str | None,
-    on: Balancer | None = None,
-    *,
-    judged_here: bool = True,
-) -> Once:
-    """Render once; ``curdate`` None is now. Raises any of the error tree.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a command renders from, read once: the same that the daemon would render from."""
 
-    What comes from the cluster goes without what cannot be bound at present where it is to be served ``on``.
-    """
+    fragments: FragmentSet
+    renderer: Renderer
+    options: PresetOptions
+    snapshot: Snapshot
+    unreadable: tuple[Refusal, ...]
+    remembered: arbitration.Remembered
+
+    def once(self, settings: Settings, context: Context, rendered: Rendered) -> Once:
+        """Give one rendering of it."""
+        notes = tuple(note for note in (order_note(self.fragments), *preset_notes(settings)) if note)
+        return Once(self.snapshot, context, rendered, tuple(sorted({*context.refused, *self.unreadable})), notes)
+
+
+def read_for_command(settings: Settings, snapshot_files: tuple[str, ...], *, judged_here: bool = True) -> Reading:
+    """Read fragments, files or the cluster, and who had which name; raises any of the error tree."""
     found = fragments(settings)
     compiled = renderer(settings, found)
     snapshot, unreadable = snapshot_once(settings, snapshot_files, judged_here=judged_here)
-    translate = arbitration.translator(snapshot, settings.presets.use, preset_options(settings, compiled))
-    clock = SystemClock()
+    # As the daemon would have it: names are kept for the namespaces of former owners.
+    remembered = Tenants("" if snapshot_files else settings.state_dir, settings.claims.reserve_s).at(time.time())
+    return Reading(found, compiled, preset_options(settings, compiled), snapshot, unreadable, remembered)
+
+
+def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None = None) -> Once:
+    """Render once, and ask nobody whether it can be served; ``curdate`` None is now. Raises any of the error tree."""
+    read, clock = read_for_command(settings, snapshot_files), SystemClock()
+    presets = settings.presets.use
+    context = arbitration.translator(read.snapshot, presets, read.options, remembered=read.remembered)({})
     date = clock.date(clock.now()) if curdate is None else curdate
-    last = on.last_good() if on else None
-    settled = arbitration.settle(
-        translate({}),
-        translate,
-        render=lambda each: compiled.render(each, curdate=date),
-        contested=on.contested if on and not snapshot_files else lambda _: {},
-        serves=lambda each: last is not None and last.gives(each),
-        presets=len(settings.presets.use),
-    )
-    context, rendered = settled.context, settled.rendered
-    notes = tuple(note for note in (order_note(found), *preset_notes(settings)) if note)
-    return Once(snapshot, context, rendered, tuple(sorted({*context.refused, *unreadable})), notes)
+    return read.once(settings, context, read.renderer.render(context, curdate=date))
 
 
 def render_targets(settings: Settings, once: Once) -> tuple[tuple[Target, str], ...]:
@@ -407,32 +329,3 @@ def render_targets(settings: Settings, once: Once) -> tuple[tuple[Target, str], 
     clock = SystemClock()
     curdate = clock.date(clock.now())
     return tuple((target, target.render(once.context, curdate=curdate)) for target in targets(settings))
-
-
-class Holds:
-    """What operators let through: one empty file for each hold, named by its id."""
-
-    def __init__(self, runtime_dir: str) -> None:
-        self._folder = Path(runtime_dir) / "allowed"
-
-    def prepare(self) -> None:
-        """Make the folder, so that it is the daemon's own: what root puts there can then be seen and forgotten."""
-        with suppress(OSError):
-            self._folder.mkdir(mode=0o770, parents=True, exist_ok=True)
-
-    def allow(self, hold_id: str) -> None:
-        """Let this hold through; raises OSError."""
-        (self._folder / hold_id).touch()
-
-    def allowed(self) -> frozenset[str]:
-        """Give the holds that were let through."""
-        try:
-            return frozenset(entry.name for entry in self._folder.iterdir())
-        except OSError:
-            return frozenset()
-
-    def forget(self) -> None:
-        """Take all permissions back: each is for one change."""
-        for hold_id in self.allowed():
-            with suppress(OSError):
-                (self._folder / hold_id).unlink()

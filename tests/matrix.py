@@ -96,7 +96,7 @@ def mirror() -> str:
         Unavailable: its sources name none.
     """
     asked = ["apt-get", "indextargets", "--format", "$(LABEL) $(CODENAME) $(REPO_URI)", "Created-By: Packages"]
-    for line in _output(asked).splitlines():
+    for line in output(asked).splitlines():
         label, codename, address = line.split(" ", 2)
         if label == "Debian" and "-" not in codename:
             return address
@@ -133,21 +133,21 @@ def _make(tree: Path, suite: str) -> None:
     # Nothing of it runs but HAProxy: the packages are extracted, not installed. base-files brings /lib and /lib64.
     packages = ["--variant=extract", "--include=haproxy,base-files"]
     newest = [] if base == suite else [f'--aptopt=APT::Default-Release "{suite}"']
-    options = [f"--aptopt={line}" for line in _own_options()]
-    _output(["mmdebstrap", "--quiet", *packages, *options, *newest, base, str(fresh), *sources])
+    options = [f"--aptopt={line}" for line in apt_options()]
+    output(["mmdebstrap", "--quiet", *packages, *options, *newest, base, str(fresh), *sources])
     shutil.rmtree(tree, ignore_errors=True)
     fresh.rename(tree)
 
 
-def _own_options() -> list[str]:
+def apt_options() -> list[str]:
     """Give what the apt of this machine is told about fetching: mmdebstrap's would not know its proxies."""
     wanted = ("Acquire::Check-Valid-Until ", "Acquire::http::Proxy", "Acquire::https::Proxy")
-    return [line for line in _output(["apt-config", "dump"]).splitlines() if line.startswith(wanted)]
+    return [line for line in output(["apt-config", "dump"]).splitlines() if line.startswith(wanted)]
 
 
 def version_of(command: Path) -> str:
     """Give the version that ``command`` says it is. Raises: Unavailable: it does not run."""
-    found = re.search(r"version (\S+)", _output([str(command), "-v"]))
+    found = re.search(r"version (\S+)", output([str(command), "-v"]))
     return found[1] if found else ""
 
 
@@ -155,7 +155,7 @@ def _is(found: str, version: str) -> bool:
     return found.startswith((f"{version}.", f"{version}-"))
 
 
-def _output(argv: Sequence[str]) -> str:
+def output(argv: Sequence[str]) -> str:
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=900)
     except FileNotFoundError as error:

@@ -5,12 +5,13 @@ import pytest
 import yaml
 
 from pyconfd import app, fragments, wiring
+from pyconfd.app.holds import Holds
 from pyconfd.errors import RejectedInput, TransientError
 from pyconfd.fragments import of_presets
-from pyconfd.model.host import HostFacts
 from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Resource
+from pyconfd.preset_options import HostReader
 from pyconfd.presets import registry
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -25,7 +26,6 @@ from pyconfd.settings import (
     TemplateSettings,
     UndefinedMode,
 )
-from pyconfd.wiring import Holds
 
 PAGE = Listener("127.0.0.1", 9101)
 SHIPPED = Settings(templates=TemplateSettings(dir=fragments.directory()))
@@ -128,6 +128,15 @@ def test_what_root_allows_belongs_to_the_daemon_to_forget(tmp_path: Path) -> Non
         Holds(str(tmp_path / "run")).allow("0123abcd")
 
 
+def test_to_allow_something_follows_no_link_that_another_of_the_group_planted(tmp_path: Path) -> None:
+    holds = Holds(str(tmp_path))
+    holds.prepare()
+    (tmp_path / "allowed" / "0123abcd").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic link"):
+        holds.allow("0123abcd")
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_the_date_always_has_microseconds() -> None:
     assert wiring.SystemClock().date(1_700_000_000.0).endswith(".000000")
 
@@ -138,11 +147,11 @@ def shipped(*presets: str) -> Renderer:
 
 
 class TestHostFacts:
-    def test_where_no_preset_judges_by_them_nothing_is_asked(self) -> None:
-        assert wiring.HostReader(Settings()).read() == HostFacts()
+    def test_the_addresses_of_the_balancer_are_known_whatever_the_preset(self) -> None:
+        assert "127.0.0.1" in HostReader(Settings()).read().addresses
 
     def test_certificates_and_addresses_are_read_again_each_time(self, tmp_path: Path) -> None:
-        reader = wiring.HostReader(replace(KUBEFIGURATOR, kubefigurator=KubefiguratorSettings(ssl_dir=str(tmp_path))))
+        reader = HostReader(replace(KUBEFIGURATOR, kubefigurator=KubefiguratorSettings(ssl_dir=str(tmp_path))))
         before = reader.read()
         (tmp_path / "a.pem").write_text("not yet")
         after = reader.read()

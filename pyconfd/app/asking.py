@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
+from pyconfd.app.holds import Holds
+from pyconfd.daemon.pause import Pause
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.model.changes import Change
-from pyconfd.model.status import Phase
 from pyconfd.settings import Settings
 from pyconfd.status import document
 from pyconfd.status.change_text import line_of
 from pyconfd.status.changes import ChangeReader
 from pyconfd.status.report import read_report
 from pyconfd.status.text import render_text
-from pyconfd.wiring import Holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def allow(settings: Settings, hold_id: str) -> str:
     held = report.status if report.running else None
     if held is None:
         raise RejectedInput(Problem("allow", "no daemon runs that could hold a change", "see pyconfd status"))
-    if held.phase is not Phase.HELD or held.hold_id != hold_id:
+    if not hold_id or held.hold_id != hold_id:
         now = f"what is held is {held.hold_id}" if held.hold_id else "nothing is held"
         raise RejectedInput(Problem("allow", f"no change is held as {hold_id!r}; {now}", "see pyconfd status"))
     try:
@@ -90,4 +90,7 @@ def allow(settings: Settings, hold_id: str) -> str:
     except OSError as error:
         problem = Problem(settings.runtime_dir, f"cannot be written: {error.strerror}", "run it as root or as pyconfd")
         raise TransientError(problem) from error
+    # Not what the status says: somebody may have paused it a moment ago.
+    if Pause(settings.state_dir).read(report.now):
+        return f"The change {hold_id} will be applied when applying is resumed: pyconfd resume."
     return f"The change {hold_id} will be applied within two seconds; pyconfd status shows it."

@@ -8,7 +8,8 @@ from dataclasses import replace
 import structlog
 
 from pyconfd import __version__
-from pyconfd.app.serving import Surroundings, serve
+from pyconfd.app.names import with_names
+from pyconfd.app.serving import Surroundings, guard_rules, serve
 from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.pause import Pause
@@ -36,7 +37,7 @@ CONSUMED = "consumed"
 
 def consume(settings: Resolved) -> int:
     """Watch etcd and apply until asked to stop; SIGHUP begins anew with fresh settings."""
-    return serve(settings, _consuming)
+    return serve(settings, with_names(_consuming, settings))
 
 
 def _consuming(settings: Settings, around: Surroundings) -> Consumer:
@@ -50,11 +51,11 @@ def _consuming(settings: Settings, around: Surroundings) -> Consumer:
         allowed_holds=around.holds.allowed,
         forget_holds=around.holds.forget,
         publish=around.status_file.update,
-        other_problems=around.page.problems,
+        other_problems=around.problems,
         paused=Pause(settings.state_dir).read,
         changes=ChangeLog(settings.runtime_dir),
     )
-    return Consumer(world, settings.apply, version=__version__, pid=os.getpid())
+    return Consumer(world, settings.apply, guard_rules(settings), version=__version__, pid=os.getpid())
 
 
 def publications(settings: Settings) -> "EtcdPublications":

@@ -2,18 +2,30 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import structlog
 
 from pyconfd import __version__, wiring
-from pyconfd.app.serving import Surroundings, serve
-from pyconfd.daemon.loop import Daemon, LoopSettings
+from pyconfd.app.events import culprits, told_in_the_cluster
+from pyconfd.app.explaining import explainer
+from pyconfd.app.names import with_names
+from pyconfd.app.pinned import pinned_settings, pinning, proof
+from pyconfd.app.serving import Surroundings, guard_rules, serve
+from pyconfd.daemon.held_objects import HeldObjects
+from pyconfd.daemon.loop import Daemon
+from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.pause import Pause
-from pyconfd.daemon.ports import RestoringBalancer, Source, World
+from pyconfd.daemon.pinning import Pinning
+from pyconfd.daemon.ports import Proof, RestoringBalancer, Source, World
+from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import PyconfdError
+from pyconfd.haproxy.balancer import Balancer
 from pyconfd.model.rendering import FragmentSet
+from pyconfd.model.tenure import Tenures
+from pyconfd.preset_options import base_options
 from pyconfd.sandbox.accepted import AcceptedTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.sources.fragments import SettledFragments
@@ -28,19 +40,75 @@ _SETTLING_S = 0.05
 
 def run(settings: Resolved) -> int:
     """Run the daemon until it is asked to stop; SIGHUP begins anew with the settings as they are then."""
-    return serve(settings, _daemon)
+    return serve(settings, with_names(_daemon, settings))
 
 
-def _daemon(settings: Settings, around: Surroundings) -> Daemon:
+def _daemon(own: Settings, around: Surroundings) -> Daemon:
+    settings = pinned_settings(own)
     targets = wiring.targets(settings)
     balancer = around.open(wiring.balancer(settings, targets))
-    return cluster_loop(settings, around, wiring.source(settings), balancer, wiring.workers(settings, targets))
+    chosen = pinning(own, settings, _fragments_reader(settings), around.begin_anew)
+    workers = wiring.workers(settings, targets)
+    return cluster_loop(settings, around, wiring.source(settings), balancer, workers, chosen=chosen)
 
 
 def cluster_loop(
-    settings: Settings, around: Surroundings, source: Source, balancer: RestoringBalancer, targets: Targets
+    settings: Settings,
+    around: Surroundings,
+    source: Source,
+    balancer: RestoringBalancer,
+    targets: Targets,
+    *,
+    chosen: Pinning | None = None,
 ) -> Daemon:
-    """Give the loop that brings what ``source`` reads to ``balancer`` and ``targets``."""
+    """Give the loop that brings what ``source`` reads to ``balancer`` and ``targets``.
+
+    The fragments are those on disk, or what is ``chosen`` where former ones may be pinned.
+    """
+    events = told_in_the_cluster(settings, around.parts)
+    world = cluster_world(settings, around, source, balancer, targets, pinned=chosen.tenures if chosen else dict)
+    if chosen is not None:
+        world = _with_pins(world, settings, around, balancer, chosen)
+    problems = world.other_problems
+    world = replace(world, other_problems=lambda: (*problems(), *events.problems()), object_events=events.counts)
+    daemon = loop_in(world, settings)
+    around.page.explain = explainer(settings, daemon)
+    events.start(lambda: culprits(daemon.memory.seen))
+    return daemon
+
+
+def _with_pins(
+    base: World, settings: Settings, around: Surroundings, balancer: RestoringBalancer, chosen: Pinning
+) -> World:
+    return replace(
+        base,
+        read_fragments=chosen.read,
+        make_renderer=lambda found: wiring.renderer(settings, found, basis=chosen.keep(found)),
+        other_problems=lambda: (*base.other_problems(), *chosen.problems()),
+        former_fragments=chosen.former,
+        served_before=chosen.served,
+        pinned=lambda serving, refused: chosen.status(serving, refused=refused),
+        proof=proof(settings, balancer, around.parts) if isinstance(balancer, Balancer) else Proof(),
+    )
+
+
+def loop_in(world: World, settings: Settings) -> Daemon:
+    """Give the loop in this world."""
+    apply, rules = wiring.apply_settings(settings), guard_rules(settings)
+    presets, pid = settings.presets.use, os.getpid()
+    return Daemon(world, LoopSettings(apply, presets, __version__, pid, rules, settings.history))
+
+
+def cluster_world(
+    settings: Settings,
+    around: Surroundings,
+    source: Source,
+    balancer: RestoringBalancer,
+    targets: Targets,
+    *,
+    pinned: Callable[[], Mapping[str, Tenures]] = dict,
+) -> World:
+    """Give everything outside of the loop."""
     for note in wiring.preset_notes(settings):
         log.warning("presets.noted", note=note)
     with suppress(PyconfdError):  # the loop reads the fragments itself and says what is wrong
@@ -49,7 +117,8 @@ def cluster_loop(
             log.warning("fragments.order_differs", note=note)
         if note := wiring.option_note(settings, found):
             log.warning("fragments.option_missing", note=note)
-    world = World(
+    tenants = Tenants(settings.state_dir, settings.claims.reserve_s, pinned)
+    return World(
         source=source,
         balancer=balancer,
         notifier=around.notifier,
@@ -60,14 +129,15 @@ def cluster_loop(
         allowed_holds=around.holds.allowed,
         forget_holds=around.holds.forget,
         publish=around.status_file.update,
-        other_problems=lambda: (*around.page.problems(), *targets.problems()),
+        other_problems=lambda: (*around.problems(), *targets.problems(), *tenants.problems()),
         targets=targets,
-        base_options=wiring.base_options(settings),
+        base_options=base_options(settings),
         templates=AcceptedTemplates(settings.state_dir),
+        hold_memory=HeldObjects(settings.state_dir),
         paused=Pause(settings.state_dir).read,
         changes=ChangeLog(settings.runtime_dir),
+        tenants=tenants,
     )
-    return Daemon(world, LoopSettings(wiring.apply_settings(settings), settings.presets.use, __version__, os.getpid()))
 
 
 def _fragments_reader(settings: Settings) -> Callable[[], FragmentSet]:

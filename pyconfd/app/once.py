@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyconfd import guard, wiring
+from pyconfd.app.rehearsal import Nothing, rehearse
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.haproxy import diff
 from pyconfd.haproxy.balancer import Balancer
@@ -15,6 +16,8 @@ from pyconfd.haproxy.idle_close import idle_close_note
 from pyconfd.haproxy.live import Abilities
 from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.observation import NotRunning, Observation
+from pyconfd.haproxy.passwords import passwords_in
+from pyconfd.haproxy.preflight import sockets
 from pyconfd.haproxy.runtime import Runtime
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.model.context import Refusal
@@ -26,6 +29,7 @@ from pyconfd.settings import Settings, TotalLoss
 from pyconfd.sources.file import write_snapshot
 from pyconfd.sources.kubernetes.rbac import manifest
 from pyconfd.status.logging import configure
+from pyconfd.system.secrecy import without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """A rendering that HAProxy accepts."""
+    """A rendering that HAProxy accepts; ``refused`` says what it does without."""
 
     refused: tuple[Refusal, ...]
     notes: tuple[str, ...]
@@ -66,7 +70,7 @@ def _log_for_command() -> None:
 def render_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Rendered:
     """Render; from the cluster where no file is named. Without haproxy, what the targets' templates give."""
     _log_for_command()
-    once = wiring.render_once(settings, snapshot_files, None)
+    once = wiring.render_once(settings, snapshot_files)
     rendering = once.rendered.rendering
     if not wiring.serves_haproxy(settings):
         pieces = tuple(Piece(target.settings.name, text) for target, text in wiring.render_targets(settings, once))
@@ -79,12 +83,11 @@ def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> CheckRepo
     _log_for_command()
     served = wiring.serves_haproxy(settings)
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir) if served else None
-    once = wiring.render_once(settings, snapshot_files, None, on=balancer)
+    once = rehearse(settings, snapshot_files, balancer or Nothing(), again=True).once
     for target, text in wiring.render_targets(settings, once):
         target.check(text)
     if balancer is None:
         return CheckReport(once.refused, once.notes, "")
-    balancer.check(once.rendered.rendering)
     # From files it may be judged anywhere; from the cluster it is meant for this machine.
     setup = () if snapshot_files else balancer.problems()
     text = once.rendered.rendering.text
@@ -100,16 +103,17 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport
     """Render, check and compare with what is applied."""
     _log_for_command()
     if not wiring.serves_haproxy(settings):
-        return _plan_targets(settings, wiring.render_once(settings, snapshot_files, None))
+        return _plan_targets(settings, rehearse(settings, snapshot_files, Nothing()).once)
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
     last = balancer.last_good()
-    once = wiring.render_once(settings, snapshot_files, last.generation.curdate if last else None, on=balancer)
+    rehearsed = rehearse(settings, snapshot_files, balancer, curdate=last.generation.curdate if last else None)
+    once = rehearsed.once
     rendering = once.rendered.rendering
     observed = balancer.observe(rendering.files)
     applied = last.rendering if last else None
     asked = ask_process(settings, observed, applied)
     plan: Plan = diff.plan(rendering, applied, observed, abilities=asked.abilities)
-    if not isinstance(plan, Noop):
+    if not rehearsed.checked and not isinstance(plan, Noop):
         balancer.check(rendering)
     installed = observed.installed_text or ""
     wanted = mark(rendering.text, rendering.digest)
@@ -158,10 +162,8 @@ def _is_locked(path: str) -> bool:
 
 def _socket_note(text: str) -> str:
     """Say which directory of a runtime socket is missing: haproxy would not load the configuration."""
-    missing = next((path for path in stats_sockets(text) if not Path(path).parent.is_dir()), "")
-    if not missing:
-        return ""
-    return f"stats socket {missing}: its directory does not exist, haproxy cannot start; create it for haproxy's user"
+    missing = next(sockets(text), None)
+    return f"{missing.message}; {missing.remedy}" if missing is not None else ""
 
 
 def _plan_targets(settings: Settings, once: wiring.Once) -> PlanReport:
@@ -178,10 +180,12 @@ def _plan_targets(settings: Settings, once: wiring.Once) -> PlanReport:
 
 
 def _difference(installed: str, wanted: str, path: str) -> str:
+    """Give what differs; passwords are not shown."""
     lines = difflib.unified_diff(
         installed.splitlines(), wanted.splitlines(), path, "what would be written", lineterm=""
     )
-    return "".join(f"{line}\n" for line in lines)
+    difference = "".join(f"{line}\n" for line in lines)
+    return without_secrets(difference, passwords_in(installed) | passwords_in(wanted)) if difference else ""
 
 
 def _hold_note(settings: Settings, last: Stored | None, once: wiring.Once) -> Iterator[str]:
@@ -218,4 +222,4 @@ def _private(path: str, flags: int) -> int:
 def rbac(settings: Settings) -> str:
     """Give the manifest of the permissions that these settings need."""
     secrets = settings.kubernetes.secret_namespaces
-    return manifest(wiring.resources(settings), secrets, named=wiring.named(settings))
+    return manifest(wiring.resources(settings), secrets, named=wiring.named(settings), events=settings.events.enabled)

@@ -16,7 +16,7 @@ from pyconfd.haproxy.index import Index, index_of
 from pyconfd.haproxy.lookup import find_servers
 from pyconfd.haproxy.override_store import OverrideStore, worker_of
 from pyconfd.haproxy.overrides import Aspect, Override, OverrideKey, Source
-from pyconfd.haproxy.readback import ServerNow, state_of
+from pyconfd.haproxy.readback import ServerNow, condition_of, state_of
 from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.model.plan import Command, ServerState, SetWeight
@@ -25,9 +25,6 @@ from pyconfd.settings import Settings
 from pyconfd.status.durations import short
 from pyconfd.status.report import read_report
 from pyconfd.status.text import override_words
-
-_OPERATING = {0: "down", 1: "starting", 2: "up", 3: "stopping"}
-"""Source: ``enum srv_state`` in HAProxy 2.6 to 3.4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +143,7 @@ def _rows(
         row = ServerRow(
             _name(one),
             one.target,
-            _state(one),
+            condition_of(one),
             one.weight,
             sessions.get((one.backend, one.name), 0),
             "; ".join(_by_hand(override, now) for override in known),
@@ -291,11 +288,6 @@ def _live(settings: Settings) -> LiveStatus:
 
 def _by_hand(override: Override, now: float) -> str:
     return override_words(override.shown, override.since, override.until, override.source.value, now)
-
-
-def _state(server: ServerNow) -> str:
-    state = state_of(server)
-    return state.value if state is not ServerState.READY else _OPERATING.get(server.operating, "unknown")
 
 
 def _takes_traffic(server: ServerNow) -> bool:

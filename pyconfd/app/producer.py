@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from pyconfd import __version__, guard, wiring
 from pyconfd.app.daemon import cluster_loop
+from pyconfd.app.rehearsal import rehearse
 from pyconfd.app.serving import Surroundings, serve, warn
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.publishing import PublishingSource
@@ -59,12 +60,13 @@ def publish_once(settings: Settings) -> str:
             raise TransientError(Problem("etcd", f"the producer {standing.holder} publishes", remedy))
         last = balancer.last_good()
         serving = last.generation if last else None
-        once = wiring.render_once(settings, (), serving.curdate if serving else None, judged_here=False)
+        former = serving.curdate if serving else None
+        once = rehearse(settings, (), balancer, curdate=former, judged_here=False).once
         plan = balancer.plan(once.rendered.rendering)
         if isinstance(plan, Noop) and serving:
             return f"Generation {serving.number} says all of it already; nothing was written."
-        if serving and once.rendered.used_curdate:
-            once = wiring.render_once(settings, (), None, judged_here=False)
+        if former and former in once.rendered.rendering.text:
+            once = rehearse(settings, (), balancer, judged_here=False).once
         rendering, census = once.rendered.rendering, once.context.census
         if serving and settings.apply.total_loss is TotalLoss.HOLD:
             held = guard.judge(serving.census, census, digest=lambda: rendering.digest, allowed=frozenset())
@@ -75,7 +77,9 @@ def publish_once(settings: Settings) -> str:
         clock = SystemClock()
         now = clock.now()
         applied = balancer.apply(rendering, reload, curdate=clock.date(now), census=census, now=now)
-        return f"Published below {settings.etcd.path} as generation {applied.generation.number}."
+        missing = ", ".join(sorted({str(each.ref) for each in once.refused if each.reason.spoils}))
+        without = f", without {missing} (pyconfd check says why)" if missing else ""
+        return f"Published below {settings.etcd.path} as generation {applied.generation.number}{without}."
 
 
 def _producing(settings: Settings, around: Surroundings) -> Daemon:

@@ -4,167 +4,32 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyconfd.settings.sources import ReadText, read_text
 
 if TYPE_CHECKING:  # these take a third of the time that --version needs
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pyconfd.model.context import Refusal
-    from pyconfd.model.plan import Plan, ServerState
-    from pyconfd.model.rendering import OutputFile, Piece
+    from pyconfd.cli.reports import (
+        CheckReport,
+        DiffReport,
+        Explained,
+        Finding,
+        HistoryRow,
+        PinReport,
+        PlanReport,
+        Rendered,
+        ServerRow,
+        StatusReport,
+        TrialRound,
+        VipReport,
+        Watched,
+    )
+    from pyconfd.model.plan import ServerState
     from pyconfd.settings import Resolved, Settings
-
-
-class Rendered(Protocol):
-    """A rendering: the text, the pieces that it is made of, the files beside it."""
-
-    @property
-    def text(self) -> str:
-        """The whole configuration."""
-        ...
-
-    @property
-    def pieces(self) -> tuple[Piece, ...]:
-        """What each fragment gave, in order."""
-        ...
-
-    @property
-    def files(self) -> tuple[OutputFile, ...]:
-        """Maps and certificates."""
-        ...
-
-    @property
-    def refused(self) -> tuple[Refusal, ...]:
-        """What was left out."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for the person who reads the rendering."""
-        ...
-
-
-class CheckReport(Protocol):
-    """A rendering that HAProxy accepts."""
-
-    @property
-    def refused(self) -> tuple[Refusal, ...]:
-        """What was left out."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for the person who checks."""
-        ...
-
-    @property
-    def haproxy_version(self) -> str:
-        """The version that judged."""
-        ...
-
-
-class PlanReport(Protocol):
-    """What would be done to make the rendering serve."""
-
-    @property
-    def plan(self) -> Plan:
-        """The plan itself."""
-        ...
-
-    @property
-    def diff(self) -> str:
-        """A unified diff from what is applied to what would be; "" for none."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for the person who reads the plan."""
-        ...
-
-    @property
-    def refused(self) -> tuple[Refusal, ...]:
-        """What was left out."""
-        ...
-
-
-class StatusReport(Protocol):
-    """What the daemon says of itself, or what a dead one left behind."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether a daemon answers for these values now."""
-        ...
-
-    @property
-    def status(self) -> Mapping[str, Any] | None:
-        """The values, ready for JSON."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The same for a person; may be coloured, colours are taken out where they cannot be seen."""
-        ...
-
-    @property
-    def exit_code(self) -> int:
-        """0 serving and fresh, 1 a problem, 3 no daemon."""
-        ...
-
-
-class Watched(Protocol):
-    """One change as it went live, or why it did not."""
-
-    @property
-    def text(self) -> str:
-        """One line for a person."""
-        ...
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """The same, ready for JSON."""
-        ...
-
-
-class ServerRow(Protocol):
-    """One server as HAProxy shows it; ``by_hand`` and ``leaving`` are words, "" for none."""
-
-    @property
-    def server(self) -> str:
-        """``backend/name``."""
-        ...
-
-    @property
-    def address(self) -> str:
-        """Address and port."""
-        ...
-
-    @property
-    def state(self) -> str:
-        """``up``, ``down``, ``drain``, ``maint``."""
-        ...
-
-    @property
-    def weight(self) -> int:
-        """0 to 256."""
-        ...
-
-    @property
-    def sessions(self) -> int:
-        """Connections in use."""
-        ...
-
-    @property
-    def by_hand(self) -> str:
-        """What was set by hand, since when and for how long."""
-        ...
-
-    @property
-    def leaving(self) -> str:
-        """That it is on its way out, and for how long."""
-        ...
+    from pyconfd.testing.report import Result
 
 
 class Application(Protocol):
@@ -202,6 +67,20 @@ class Application(Protocol):
         """Give the last changes, or those after the generation ``since``, and each that comes."""
         ...
 
+    def explain(self, settings: Settings, query: str, snapshot_files: tuple[str, ...]) -> Explained:
+        """Say what became of something, and why; "" is everything that is refused."""
+        ...
+
+    def preflight(self, settings: Settings) -> Iterator[Finding]:
+        """Look at everything that the daemon will need; give what is found, as it is looked at."""
+        ...
+
+    def upgrade_check(
+        self, resolved: Resolved, haproxy: str, pyconfd: str, snapshot_files: tuple[str, ...]
+    ) -> Iterator[Finding]:
+        """Try a new haproxy and a new pyconfd, each by its path or ""; give what is found, as it is looked at."""
+        ...
+
     def allow(self, settings: Settings, hold_id: str) -> str:
         """Let a held change through once; give a sentence about it."""
         ...
@@ -224,6 +103,22 @@ class Application(Protocol):
         """Let changes through again; give a sentence about it."""
         ...
 
+    def history(self, settings: Settings, limit: int) -> tuple[HistoryRow, ...]:
+        """Give the generations that are kept, newest first; 0 for all."""
+        ...
+
+    def diff(self, settings: Settings, before: int | None, after: int | None) -> DiffReport:
+        """Compare two generations."""
+        ...
+
+    def rollback(self, settings: Settings, number: int | None, *, reason: str) -> PinReport:
+        """Pin the fragments and settings of a generation; say what became of it."""
+        ...
+
+    def unpin(self, settings: Settings) -> PinReport:
+        """End that; say what became of it."""
+        ...
+
     def publish(self, settings: Resolved) -> int:
         """Publish to etcd until it is asked to stop; give the exit code."""
         ...
@@ -236,12 +131,40 @@ class Application(Protocol):
         """Apply what is published in etcd until it is asked to stop; give the exit code."""
         ...
 
+    def vip_config(self, settings: Settings, *, nftables: bool) -> str:
+        """Give keepalived's configuration for this node, or the rules of nftables."""
+        ...
+
+    def vip_status(self, settings: Settings) -> VipReport:
+        """Ask the hook how it is."""
+        ...
+
+    def vip_order(self, settings: Settings, order: str, *, router: int | None, reason: str) -> str:
+        """Give the hook an order; give a sentence about what came of it."""
+        ...
+
+    def run_tests(self, settings: Resolved, paths: tuple[str, ...], *, only: str, update: bool) -> Iterator[Result]:
+        """Run tests of fragments, one by one."""
+        ...
+
+    def watch_tests(self, settings: Resolved, paths: tuple[str, ...], *, only: str) -> Iterator[TrialRound]:
+        """Run tests of fragments now and after each edit, for ever."""
+        ...
+
+    def try_snapshot(self, settings: Resolved, snapshot_files: tuple[str, ...]) -> Generator[str, None, None]:
+        """Serve files on loopback until a signal comes; give lines about it."""
+        ...
+
     def fragments_dir(self) -> str:
         """Give the directory of the shipped fragments."""
         ...
 
     def fragments(self, presets: Sequence[str]) -> Mapping[str, Path]:
         """Give the shipped fragments of these presets by name."""
+        ...
+
+    def fragment_tests(self, presets: Sequence[str]) -> Mapping[str, Path]:
+        """Give the tests of the shipped fragments of these presets by name."""
         ...
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 import click
 
 from pyconfd.errors import ConfigurationError, Problem, PyconfdError, TransientError
+from pyconfd.system.secrecy import redacted
 
 
 class Exit(IntEnum):
@@ -16,9 +17,11 @@ class Exit(IntEnum):
     OK = 0
     FAILED = 1
     CHANGES = 2
-    """Only of ``plan``."""
+    """Only of ``plan`` and ``diff``."""
     NOT_RUNNING = 3
     """Only of ``status``."""
+    QUARANTINED = 4
+    """Only of ``check``."""
     USAGE = 64
     BUG = 70
     TEMPORARY = 75
@@ -47,9 +50,9 @@ def _show(error: PyconfdError, code: Exit) -> None:
     click.echo(click.style(heading, fg="red", bold=True), err=True)
     for problem in error.problems or (Problem("", str(error) or type(error).__name__),):
         place = click.style(problem.place, bold=True) + ": " if problem.place else ""
-        click.echo(f"  {place}{problem.message}", err=True)
+        click.echo(f"  {place}{redacted(problem.message)}", err=True)
         if problem.remedy:
-            click.echo(f"      -> {problem.remedy}", err=True)
+            click.echo(f"      -> {redacted(problem.remedy)}", err=True)
 
 
 class Boundary:
@@ -72,6 +75,6 @@ class Boundary:
             is_usage = isinstance(error, click.UsageError)
             raise SystemExit(int(Exit.USAGE if is_usage else error.exit_code)) from None
         if isinstance(error, Exception):
-            traceback.print_exception(error)
+            sys.stderr.write(redacted("".join(traceback.format_exception(error))))
             sys.stderr.write("This is a bug in pyconfd; please report it with the lines above.\n")
             raise SystemExit(int(Exit.BUG)) from None

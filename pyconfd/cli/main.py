@@ -6,14 +6,27 @@ import sys
 from typing import NoReturn
 
 import click
-from click.shell_completion import get_completion_class
 
 from pyconfd import __version__
-from pyconfd.cli import operating, sharing, watching
+from pyconfd.cli import (
+    diagnosing,
+    floating,
+    generations,
+    naming,
+    operating,
+    sharing,
+    testing,
+    trying,
+    upgrading,
+    watching,
+)
 from pyconfd.cli.calling import outside as _outside
 from pyconfd.cli.calling import resolved as _resolved
 from pyconfd.cli.calling import settings_for_permissions
 from pyconfd.cli.calling import settings_of as _settings
+from pyconfd.cli.choices import output as _output
+from pyconfd.cli.choices import snapshot
+from pyconfd.cli.completing import completion
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.fragments import copy_fragments
 from pyconfd.cli.migrate import migrate
@@ -27,17 +40,9 @@ _USAGE = {Exit.USAGE: "the command line is wrong", Exit.CONFIGURATION: "settings
 _TEMPORARY = "something is away: an API server, a directory, a program; try again when it is back"
 _CLUSTER = {Exit.TEMPORARY: _TEMPORARY, **_USAGE}
 
-_snapshot = click.option(
-    "--snapshot",
-    "snapshots",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="Read objects from what `kubectl get ... -o yaml|json` or `pyconfd record` wrote, and not from the cluster;"
-    " - is the standard input; may be repeated.",
-)
-_output = click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
+_snapshot = snapshot(
+    "Read objects from what `kubectl get ... -o yaml|json` or `pyconfd record` wrote, and not from the cluster; - is"
+    " the standard input; may be repeated."
 )
 
 
@@ -136,12 +141,18 @@ def render(ctx: click.Context, /, snapshots: tuple[str, ...], fragment: str | No
 @cli.command(
     short_help="Render and let HAProxy check.",
     help=teach(
-        "Render the fragments and let HAProxy check the result, as its unit would run it; nothing is changed.",
+        "Render the fragments and let HAProxy check the result, as its unit would run it; nothing is changed. An object"
+        " for which everything would be refused is left out and named, as `pyconfd run` does it.",
         examples={
             "pyconfd check": "from the cluster",
             "pyconfd check --snapshot dump.yaml --template-dir .": "offline, for continuous integration",
         },
-        exits={Exit.OK: "HAProxy accepts it", Exit.FAILED: "a fragment or HAProxy refuses it", **_CLUSTER},
+        exits={
+            Exit.OK: "HAProxy accepts it",
+            Exit.FAILED: "a fragment or HAProxy refuses it: nothing of it would be served",
+            Exit.QUARANTINED: "HAProxy accepts it without the objects that are named: these would go into quarantine",
+            **_CLUSTER,
+        },
     ),
 )
 @_snapshot
@@ -152,15 +163,20 @@ def check(ctx: click.Context, /, snapshots: tuple[str, ...], **_: object) -> int
     report = _outside(ctx).app().check_once(settings, snapshots)
     print_notes(report.notes)
     print_refused(report.refused)
-    who = f"HAProxy {report.haproxy_version} accepts it" if report.haproxy_version else "the targets' checks accept it"
-    print_text(f"The configuration is good: {who}.")
+    who = f"HAProxy {report.haproxy_version} accepts" if report.haproxy_version else "the targets' checks accept"
+    spoilt = sorted({str(each.ref) for each in report.refused if each.reason.spoils})
+    if spoilt:
+        print_text(f"The configuration is good only without {', '.join(spoilt)}: {who} the rest.")
+        return Exit.QUARANTINED
+    print_text(f"The configuration is good: {who} it.")
     return Exit.OK
 
 
 @cli.command(
     short_help="Show what would change, and how.",
     help=teach(
-        "Compare what the cluster and the fragments ask for with what is applied; nothing is changed.",
+        "Compare what the cluster and the fragments ask for with what is applied; nothing is changed. What would"
+        " go into quarantine is named, and the plan is for the rest.",
         examples={
             "pyconfd plan": "read it before you touch a fragment",
             "pyconfd plan --output json": "for programs",
@@ -213,7 +229,7 @@ def status(ctx: click.Context, /, output: str, **_: object) -> int:
 @cli.command(
     short_help="Let a held change through once.",
     help=teach(
-        "Let a change through that was held back because it would take every endpoint away.\n\n"
+        "Let a change through that was held back because it would take every endpoint, or suddenly too many, away.\n\n"
         "`pyconfd status` shows the ID of what is held.",
         examples={"pyconfd allow 3f9c2b1a": "this change, and no later one"},
         exits={Exit.OK: "it will be applied", Exit.FAILED: "nothing is held under this ID", **_USAGE},
@@ -304,7 +320,9 @@ def rbac(ctx: click.Context, /, **_: object) -> int:
     return Exit.OK
 
 
-for _command in (watching.watch, *operating.COMMANDS, *sharing.COMMANDS):
+_SINGLE = (watching.watch, testing.run_tests, trying.try_snapshot, floating.vip)
+_GROUPS = (*diagnosing.COMMANDS, *upgrading.COMMANDS, *generations.COMMANDS, *operating.COMMANDS, *sharing.COMMANDS)
+for _command in (*_SINGLE, *_GROUPS):
     cli.add_command(_command)
 
 
@@ -313,7 +331,7 @@ for _command in (watching.watch, *operating.COMMANDS, *sharing.COMMANDS):
     context_settings=CONTEXT_SETTINGS,
     short_help="Show or copy the shipped fragments.",
     help=teach(
-        "Print where the fragments that come with pyconfd are, or copy them; no file is overwritten.",
+        "Print where the fragments that come with pyconfd are, or copy them with their tests; no file is overwritten.",
         examples={
             "pyconfd fragments": "the directory of the usual ones",
             "pyconfd fragments --copy-to /etc/pyconfd": "to edit them there",
@@ -337,7 +355,8 @@ def fragments(ctx: click.Context, /, presets: tuple[str, ...], copy_to: str | No
     if copy_to is None:
         print_text("\n".join(str(path) for path in app.fragments(presets).values()) if presets else app.fragments_dir())
         return Exit.OK
-    copied, kept = copy_fragments(app.fragments(presets or (PresetName.DOMAINS,)), copy_to)
+    chosen = presets or (PresetName.DOMAINS,)
+    copied, kept = copy_fragments({**app.fragments(chosen), **app.fragment_tests(chosen)}, copy_to)
     for name in copied:
         print_text(f"copied  {name}")
     for name in kept:
@@ -346,30 +365,8 @@ def fragments(ctx: click.Context, /, presets: tuple[str, ...], copy_to: str | No
 
 
 cli.add_command(migrate)
-
-
-@cli.command(
-    cls=click.Command,
-    context_settings=CONTEXT_SETTINGS,
-    short_help="Print a completion script for a shell.",
-    help=teach(
-        "Print a completion script for a shell.",
-        examples={
-            'eval "$(pyconfd completion bash)"': "in ~/.bashrc",
-            'eval "$(pyconfd completion zsh)"': "in ~/.zshrc",
-            "pyconfd completion fish > ~/.config/fish/completions/pyconfd.fish": "",
-        },
-        exits={Exit.OK: "printed", Exit.USAGE: "the command line is wrong"},
-    ),
-)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> int:
-    """Print a completion script."""
-    found = get_completion_class(shell)
-    if found is None:
-        raise click.UsageError(f"no completion for {shell}")
-    print_text(found(cli, {}, "pyconfd", "_PYCONFD_COMPLETE").source())
-    return Exit.OK
+cli.add_command(naming.dns)
+cli.add_command(completion)
 
 
 def main() -> NoReturn:

@@ -16,7 +16,7 @@ from pyconfd.settings.kinds import NotAcceptedError, Seconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyconfd.cli.application import ServerRow
+    from pyconfd.cli.reports import ServerRow
 
 _EXITS = {
     Exit.OK: "done",

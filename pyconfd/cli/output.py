@@ -18,7 +18,7 @@ from pyconfd.model.rendering import FileKind, OutputFile
 if TYPE_CHECKING:  # msgspec, behind the model of Kubernetes, would be loaded for --version
     from collections.abc import Mapping, Sequence
 
-    from pyconfd.cli.application import PlanReport
+    from pyconfd.cli.reports import PlanReport
     from pyconfd.model.context import Refusal
     from pyconfd.model.plan import Command
 
@@ -100,6 +100,12 @@ def _diff_line(line: str) -> str:
     return click.style(line, fg=colours[line[0]]) if line[:1] in colours else line
 
 
+def print_difference(text: str) -> None:
+    """Print a unified diff, coloured."""
+    for line in text.splitlines():
+        print_text(_diff_line(line))
+
+
 MOST_SHOWN = 100
 """Commands shown to a person; JSON has all."""
 
@@ -148,8 +154,7 @@ def print_plan(report: PlanReport, *, as_json: bool) -> Exit:
             _print_reload(report.plan)
     if report.diff and code is Exit.CHANGES:
         print_text("")
-        for line in report.diff.splitlines():
-            print_text(_diff_line(line))
+        print_difference(report.diff)
     return code
 
 

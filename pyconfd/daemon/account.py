@@ -3,17 +3,20 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pyconfd.errors import Problem, first_line
 from pyconfd.model.changes import Change
 from pyconfd.model.context import Refusal
+from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.plan import Reload
-from pyconfd.model.status import Paused, Phase, SourceHealth, Standing, Status
+from pyconfd.model.status import Paused, Phase, QuarantineStatus, SourceHealth, Standing, Status
 
-Topic = Literal["outcome", "candidate", "fragments", "templates", "last_good", "balancer", "other"]
-_TOPICS: tuple[Topic, ...] = ("outcome", "candidate", "fragments", "templates", "last_good", "balancer", "other")
+Topic = Literal[
+    "probation", "guard", "outcome", "candidate", "fragments", "templates", "last_good", "balancer", "other"
+]
+_TOPICS: tuple[Topic, ...] = get_args(Topic)
 """In the order in which their problems are shown."""
 
 
@@ -24,7 +27,10 @@ class Account:
         self.status = status
         self.changed = True
         """True until whoever publishes the status says False."""
+        self.untried = False
+        """True while newer fragments than those that serve wait for their first attempt."""
         self._events = status.events_total
+        self._pending_since = status.pending_since
         self._in_step = False
         self._candidate: Rejected | Failed | None = None
         self._problems: dict[Topic, tuple[Problem, ...]] = {}
@@ -40,9 +46,10 @@ class Account:
         """True after an outcome by which the cluster's state serves, be it with former fragments."""
         return self._in_step
 
-    def at(self, now: float, source: SourceHealth) -> Status:
-        """Give the status as of ``now`` (seconds since the epoch)."""
-        return replace(self.status, now=now, source=source, events_total=self._events)
+    def at(self, now: float, source: SourceHealth, *, undecided: bool = False) -> Status:
+        """Give the status as of ``now`` (seconds since the epoch); ``undecided``: something may be to apply."""
+        pending = self._pending_since or (now if undecided else 0.0)
+        return replace(self.status, now=now, source=source, events_total=self._events, pending_since=pending)
 
     def line(self) -> str:
         """Give one line for ``systemctl status``."""
@@ -59,13 +66,15 @@ class Account:
         self._events += count
 
     def pending(self, now: float) -> None:
-        """Note that something is to be applied."""
-        if not self.status.pending_since:
-            self._put(replace(self.status, pending_since=now))
+        """Note that something is to be applied; cheap, since it stands before every live change."""
+        if not self._pending_since:
+            self._pending_since = now
+            self.changed = True
 
     def nothing_pending(self) -> None:
         """Note that there is nothing to apply yet."""
-        self._put(replace(self.status, pending_since=0.0))
+        self._pending_since = 0.0
+        self.changed = True
 
     def problems(self, topic: Topic, problems: Iterable[Problem]) -> None:
         """Show these problems of ``topic``, and no others of it."""
@@ -80,6 +89,10 @@ class Account:
         """Count a reconciliation."""
         total = self.status.reconciliations_total + 1
         self._put(replace(self.status, refused=refused, reconciliations_total=total))
+
+    def quarantined(self, status: QuarantineStatus) -> None:
+        """Show who is left out so that everything else goes on."""
+        self._put(replace(self.status, quarantine=status))
 
     def stands(self, standing: Standing, paused: Paused | None, now: float) -> None:
         """Show how the balancer stands ``now``."""
@@ -111,6 +124,20 @@ class Account:
         """Note what serves."""
         self._put(replace(self.status, generation=generation, verified=verified))
 
+    def asked_for(self, names: tuple[str, ...] | None) -> None:
+        """Note which names are to point here by what serves now; None, where nobody can say so, changes nothing."""
+        if names is not None and names != self.status.dns_names:
+            self._put(replace(self.status, dns_names=names))
+
+    def held(self, hold: Hold | None, events: tuple[HoldEvent, ...]) -> None:
+        """Show what the guard keeps back of what is otherwise applied, and count the steps of holds."""
+        if hold == self.status.hold and not events:
+            return
+        counts = _counted(self.status.holds_by_step, (event.step.value for event in events))
+        shown = self._shown("guard", (hold.problem,) if hold else ())
+        hold_id = hold.hold_id if hold else ""
+        self._put(replace(self.status, hold=hold, hold_id=hold_id, holds_by_step=counts, problems=shown))
+
     def phase(self, phase: Phase) -> None:
         """Note what is going on where there was no outcome."""
         self._put(replace(self.status, phase=phase))
@@ -133,10 +160,10 @@ class Account:
                 self._put(replace(status, phase=Phase.HELD, hold_id=hold_id, problems=shown))
             case Rejected(_, problems):
                 shown = self._shown("outcome", problems)
-                self._put(replace(status, phase=Phase.REJECTED, hold_id="", problems=shown))
+                self._put(replace(status, phase=Phase.REJECTED, hold_id=_id_of(status.hold), problems=shown))
             case Failed(_, problems):
                 shown = self._shown("outcome", problems)
-                self._put(replace(status, phase=Phase.FAILED, hold_id="", problems=shown))
+                self._put(replace(status, phase=Phase.FAILED, hold_id=_id_of(status.hold), problems=shown))
 
     def _serving(self, status: Status, generation: Generation, *, verified: bool) -> None:
         """All is well, unless newer fragments or templates of the cluster wait to be mended."""
@@ -145,16 +172,19 @@ class Account:
             phase = Phase.REJECTED if isinstance(self._candidate, Rejected) else Phase.FAILED
         elif self._problems.get("templates"):
             phase = Phase.REJECTED
-        waits = bool(self._candidate or self._problems.get("fragments") or self._problems.get("templates"))
+        if status.hold:
+            phase = Phase.HELD
+        unmended = self._problems.get("fragments") or self._problems.get("templates")
+        if not (status.hold or self._candidate or unmended or self.untried):
+            self._pending_since = 0.0
         self._put(
             replace(
                 status,
                 generation=generation,
                 verified=verified,
                 phase=phase,
-                hold_id="",
+                hold_id=_id_of(status.hold),
                 problems=self._shown("outcome", ()),
-                pending_since=status.pending_since if waits else 0.0,
             )
         )
 
@@ -162,6 +192,10 @@ class Account:
         if status != self.status:
             self.status = status
             self.changed = True
+
+
+def _id_of(hold: Hold | None) -> str:
+    return hold.hold_id if hold else ""
 
 
 def _counted(counts: Mapping[str, int], names: Iterable[str]) -> Mapping[str, int]:

@@ -1,13 +1,15 @@
 """Leaves out what asks for an address and port that somebody else on this host has, so that it stops nobody else."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from pyconfd.model.context import Context
+from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets import registry
+from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
+from pyconfd.model.tenure import NEVER, Owner, Tenancy
+from pyconfd.presets import registry, tenures
 from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Rendered
@@ -54,12 +56,75 @@ def settle(
     return Settled(context, rendered, bool(taken))
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """Who had which name, as of ``now`` (seconds since the epoch); what has no owner is kept ``keep_s``.
+
+    ``held_back`` are objects that are there and left out: what was theirs is kept on.
+    """
+
+    tenancy: Tenancy = field(default_factory=Tenancy)
+    now: float = 0.0
+    keep_s: float = 0.0
+    held_back: frozenset[Key] = frozenset()
+
+
 def translator(
-    snapshot: Snapshot, presets: Sequence[str], options: PresetOptions, memo: Memo | None = None
+    snapshot: Snapshot,
+    presets: Sequence[str],
+    options: PresetOptions,
+    memo: Memo | None = None,
+    remembered: Remembered = Remembered(),
 ) -> Callable[[Mapping[Listener, str]], Context]:
-    """Give what reads a Snapshot without the claims that are ``contested``."""
+    """Give what reads a Snapshot without the claims that are ``contested``.
+
+    No name goes to another namespace while it is kept for that of its former owner. Its ``tenancy`` is what to
+    remember then.
+    """
+    now, keep_s = remembered.now, remembered.keep_s
+    asked = snapshot, presets, options, remembered
+    former = tenures.standing(remembered.tenancy, now, keep_s, remembered.held_back)
+
+    def read(taken: Mapping[Listener, str], known: Tenancy) -> Context:
+        asked = replace(options, contested=taken, tenures=known.tenures) if taken or known.tenures else options
+        return registry.translate(snapshot, presets, asked, memo)
+
+    def after(context: Context) -> Tenancy:
+        is_released = partial(_is_released, snapshot, context)
+        return tenures.succeeded(former, context.owners, is_released=is_released, now=now, keep_s=keep_s)
 
     def translate(taken: Mapping[Listener, str]) -> Context:
-        return registry.translate(snapshot, presets, replace(options, contested=taken) if taken else options, memo)
+        # The guard asks first, and the reconciliation asks the same again.
+        known = memo.settled(asked) if memo is not None and not taken else None
+        if known is not None:
+            return known
+        context = settled(taken)
+        if memo is not None and not taken:
+            memo.keep_settled(asked, context)
+        return context
+
+    def settled(taken: Mapping[Listener, str]) -> Context:
+        context = read(taken, former)
+        tenancy = after(context)
+        if tenures.contradicted(tenancy, context.owners):
+            context = read(taken, tenancy)
+            tenancy = after(context)
+        return replace(context, tenancy=tenancy)
 
     return translate
+
+
+_LOST = frozenset({RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED, RefusalReason.NOT_ALLOWED})
+"""Why an object that asks for something sound does not have it."""
+
+
+def _is_released(snapshot: Snapshot, context: Context, owner: Owner) -> bool:
+    """Say whether the very object that had a name is still there and in order, so that it gave the name up."""
+    resource = next((each for each, kind in KIND_OF.items() if kind == owner.kind), None)
+    found = getattr(snapshot, resource.field).get(Key(owner.namespace, owner.name)) if resource else None
+    if found is None or (found.metadata.creation_timestamp or NEVER) != owner.since:
+        return False
+    ref = (owner.kind, owner.namespace, owner.name)
+    return all(
+        (each.ref.kind, each.ref.namespace, each.ref.name) != ref or each.reason in _LOST for each in context.refused
+    )

@@ -2,10 +2,10 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
-from pyconfd import guard
 from pyconfd.daemon.account import Account
 from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.debounce import Debounce
@@ -17,12 +17,13 @@ from pyconfd.daemon.reconcile import Attempt, serve
 from pyconfd.daemon.retry import Retry
 from pyconfd.daemon.upkeep import Surroundings, Upkeep
 from pyconfd.errors import Problem, RejectedInput, TransientError
+from pyconfd.guard import CountingGuard, Rules
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Reload
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Phase, Status
-from pyconfd.settings import ApplySettings, TotalLoss
+from pyconfd.settings import ApplySettings
 
 log = structlog.get_logger(__name__)
 
@@ -48,9 +49,9 @@ class _Decided:
 class Consumer:
     """One run of a consumer, from start to stop. A stop changes nothing that serves."""
 
-    def __init__(self, world: ConsumerWorld, apply: ApplySettings, *, version: str, pid: int) -> None:
+    def __init__(self, world: ConsumerWorld, apply: ApplySettings, rules: Rules, *, version: str, pid: int) -> None:
         self._world = world
-        self._guarded = apply.total_loss is TotalLoss.HOLD
+        self._guard = CountingGuard(rules)
         self.mailbox = Mailbox()
         self._journal = Journal()
         self._retry, restoring = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(2))
@@ -116,7 +117,7 @@ class Consumer:
         if self._decided:
             self._upkeep.look()
         status = self._account.status
-        if status.hold_id and status.hold_id in self._world.allowed_holds():
+        if status.hold_id and (status.hold_id in self._world.allowed_holds() or self._guard.is_over(now)):
             self._due = True
         if now < self._next_drift or not self._decided or self._upkeep.paused:
             return
@@ -196,17 +197,28 @@ class Consumer:
             outcome = self._apply(rendering, census, publication, may_reload=may_reload)
         if isinstance(outcome, Applied | Unchanged):
             self._remember(publication)
-        return _Decided(outcome, rendering, census.total)
+        return _Decided(outcome, rendering, census.claimed)
 
     def _judge_loss(self, rendering: Rendering, census: Census) -> Held | None:
         serving = self._world.balancer.last_good()
-        if serving is None or not self._guarded:
+        if serving is None:
             return None
         before = self._world.count(serving.rendering.text)
-        held = guard.judge(before, census, digest=lambda: rendering.digest, allowed=self._world.allowed_holds())
+        # A server that is still there, and gets nothing new, was taken out on purpose.
+        lost = before.claimed - census.total
+        held = self._guard.judge(
+            self._world.clock.monotonic(),
+            Census(before.claimed, before.claimed),
+            Census(census.claimed, census.claimed),
+            lost=lost,
+            digest=lambda: rendering.digest,
+            allowed=self._world.allowed_holds(),
+        )
         if held is None:
             return None
-        message = f"all {before.total} servers would be gone at once; the last good configuration keeps serving"
+        gone = f"all {before.claimed}" if not census.claimed else f"{lost} of {before.claimed}"
+        then = "" if not census.claimed else " until that has lasted"
+        message = f"{gone} servers would be gone at once; the last good configuration keeps serving{then}"
         remedy = f"look at the producer and its cluster; if this is meant, run: pyconfd allow {held.hold_id}"
         return Held(held.hold_id, Problem("guard", message, remedy))
 
@@ -245,14 +257,8 @@ class Consumer:
 
     def _conclude(self, outcome: Outcome, now: float) -> None:
         """Put an outcome into the status, and make sure that something serves."""
-        self._account.outcome(outcome)
-        if self._decided:
-            self._world.notifier.status(self._account.line())
-            return
-        self._decided = True
-        if not isinstance(outcome, Applied | Unchanged):
-            self._last_good.restore(now)
-        self._world.notifier.ready(self._account.line())
+        decided, self._decided = self._decided, True
+        self._pulse.concluded(outcome, partial(self._last_good.restore, now), decided=decided)
 
     def _decide_alone(self, now: float, reason: str, *problems: Problem) -> None:
         """Serve what served last where etcd has nothing to say, and tell so."""

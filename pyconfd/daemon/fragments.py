@@ -11,17 +11,20 @@ from pyconfd.render.engine import Renderer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compiled:
-    """Fragments ready to render, and what they mean for the presets."""
+    """Fragments ready to render, and what they mean for the presets; ``source`` are the fragments themselves."""
 
     renderer: Renderer
     options: PresetOptions
+    source: FragmentSet
 
 
 class LiveFragments:
     """Reads the template directory whenever asked and compiles it when its contents changed.
 
     ``newest`` is the newest that compiled (None until one did), ``proven`` the newest that came to serve;
-    ``problems`` say why the directory as it is now cannot be used (empty where it can).
+    ``problems`` say why the directory as it is now cannot be used (empty where it can). ``former`` gives what served
+    before a restart, as far as it is known: it is proven, and what else the directory holds has yet to be.
+    ``served_before`` says of any whether a generation that is kept was made of them.
     """
 
     def __init__(
@@ -29,32 +32,74 @@ class LiveFragments:
         read: Callable[[], FragmentSet],
         compile_: Callable[[FragmentSet], Renderer],
         options_for: Callable[[Renderer], PresetOptions],
+        former: Callable[[], FragmentSet | None] = lambda: None,
+        served_before: Callable[[FragmentSet], bool] = lambda _: False,
     ) -> None:
         self._read = read
+        self._served_before = served_before
+        self._former: Callable[[], FragmentSet | None] | None = former
         self._compile = compile_
         self._options_for = options_for
         self._seen: FragmentSet | None = None
         self._compile_problems: tuple[Problem, ...] = ()
+        self._served = False
         self.newest: Compiled | None = None
         self.proven: Compiled | None = None
         self.problems: tuple[Problem, ...] = ()
+        self.reading = False
+        """True from the beginning of :meth:`refresh` until somebody has noted what came of it, and says False."""
 
     def refresh(self) -> bool:
         """Read the directory; give True if there is something new to render with."""
+        self.reading = True
+        recalled = self._recall()
         try:
             found = self._read()
         except PyconfdError as error:
             self.problems = error.problems
-            return False
+            return recalled
         if found != self._seen:
             self._seen = found
             try:
-                renderer = self._compile(found)
+                self.newest = self._compiled(found)
             except PyconfdError as error:
                 self.problems = self._compile_problems = error.problems
-                return False
-            self.newest = Compiled(renderer, self._options_for(renderer))
+                return recalled
             self.problems = self._compile_problems = ()
             return True
         self.problems = self._compile_problems
-        return False
+        return recalled
+
+    @property
+    def serving(self) -> FragmentSet | None:
+        """Give the fragments that serve, None where none came to serve yet or newer ones have not."""
+        return self.proven.source if self._served and self.proven is not None and self.proven is self.newest else None
+
+    def is_proven(self, compiled: Compiled) -> bool:
+        """Say whether these have served once, now or before; True as well as long as none came to serve yet.
+
+        Those have nobody to blame but objects: a rollback, its end and an edit that is taken back bring back who was
+        left out as well.
+        """
+        return self.proven is None or compiled is self.proven or self._served_before(compiled.source)
+
+    def prove(self, compiled: Compiled) -> None:
+        """Note that these came to serve."""
+        self.proven, self._served = compiled, True
+
+    def _recall(self) -> bool:
+        """Take what served before a restart for proven, once."""
+        former, self._former = self._former, None
+        source = former() if former is not None else None
+        if source is None:
+            return False
+        try:
+            self.newest = self.proven = self._compiled(source)
+        except PyconfdError:
+            return False  # it is of another version of pyconfd
+        self._seen = source
+        return True
+
+    def _compiled(self, source: FragmentSet) -> Compiled:
+        renderer = self._compile(source)
+        return Compiled(renderer, self._options_for(renderer), source)

@@ -3,7 +3,7 @@
 import structlog
 
 from pyconfd.errors import Problem
-from pyconfd.model.context import Refusal
+from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Unchanged
 from pyconfd.model.plan import Reload, RuntimeUpdate
 
@@ -73,8 +73,8 @@ class Journal:
             log.error(event, place=problem.place, problem=problem.message, remedy=problem.remedy, **fields)
 
     def refused(self, refused: tuple[Refusal, ...]) -> None:
-        """Log objects that were refused or taken since the last call."""
-        current = frozenset(refused)
+        """Log objects that were refused or taken since the last call; the quarantine tells of its own."""
+        current = frozenset(each for each in refused if each.reason is not RefusalReason.QUARANTINED)
         for item in sorted(current - self._refused):
             log.warning(
                 "object.refused",

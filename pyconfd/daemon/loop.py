@@ -1,17 +1,23 @@
 """The loop around :func:`pyconfd.daemon.reconcile.reconcile`: when to run it, and what to say about it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
 from pyconfd.daemon.account import Account
+from pyconfd.daemon.arbitration import translator
 from pyconfd.daemon.debounce import Debounce, LiveClock
 from pyconfd.daemon.fragments import Compiled, LiveFragments
+from pyconfd.daemon.guarding import Guarding
 from pyconfd.daemon.journal import Journal
 from pyconfd.daemon.last_good import LastGood
+from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.mailbox import Mailbox
+from pyconfd.daemon.memory import Memory
 from pyconfd.daemon.ports import World
+from pyconfd.daemon.proving import Proving
 from pyconfd.daemon.pulse import Pulse
+from pyconfd.daemon.quarantine import Quarantine
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.retry import Retry
 from pyconfd.daemon.upkeep import Surroundings, Upkeep
@@ -19,9 +25,7 @@ from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Reje
 from pyconfd.model.plan import Reload
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
-from pyconfd.presets import registry
 from pyconfd.presets.memo import Memo
-from pyconfd.settings import ApplySettings, TotalLoss
 
 log = structlog.get_logger(__name__)
 
@@ -30,16 +34,6 @@ TICK_S = 1.0
 
 DRIFT_S = 5.0
 """How often disk and process are compared with what was applied."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSettings:
-    """``presets`` in the order of the settings; ``version`` and ``pid`` are for the status."""
-
-    apply: ApplySettings
-    presets: tuple[str, ...]
-    version: str
-    pid: int
 
 
 class Daemon:
@@ -56,9 +50,8 @@ class Daemon:
         self.mailbox = Mailbox()
         self._debounce = Debounce(quiet_s=apply.quiet_s, cap_s=apply.cap_s, interval_s=apply.reload_interval_s)
         self._live = LiveClock()
-        self._fragments = LiveFragments(world.read_fragments, world.make_renderer, world.preset_options)
         self._journal = Journal()
-        self._memo = Memo()
+        self._memo, self.memory = Memo(), Memory()
         (
             self._retry,
             self._retry_candidate,
@@ -67,22 +60,38 @@ class Daemon:
             self._retry_templates,
             restoring,
         ) = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(6))
-        self._decided = False
-        self._waits_for_start = False
+        self._quarantine = Quarantine(self._memo, retry_min_s=apply.retry_min_s, retry_max_s=apply.retry_max_s)
+        self._decided = self._waits_for_start = False
         started, now = world.clock.now(), world.clock.monotonic()
         self._boot_ends = now + apply.boot_wait_s
         self._next_tick = self._next_drift = now
         applied = world.balancer.last_good()
+        self._fragments = LiveFragments(
+            world.read_fragments,
+            world.make_renderer,
+            world.preset_options,
+            lambda: world.former_fragments(applied.rendering.basis) if applied else None,
+            world.served_before,
+        )
         self._account = Account.begun(started, applied, version=settings.version, pid=settings.pid)
         self._pulse = Pulse(world.clock, world.notifier, self._account)
         around = Surroundings(world.balancer, world.clock, world.paused, world.changes)
         self._upkeep = Upkeep(around, self._account, self._journal)
+        self._guarding = Guarding(settings.guard, world, self._memo, self._upkeep.held)
         self._last_good = LastGood(world.balancer, world.clock, self._account, self._journal, restoring)
+        self._proving = Proving(world, settings.history, self._account, self._last_good.is_in_place)
 
     def status(self) -> Status:
-        """Give the state as of now; safe to call from other threads."""
-        status = self._account.at(self._world.clock.now(), self._world.source.health())
-        return replace(status, targets=self._world.targets.states())
+        """Give the state as of now; safe to call from other threads. What ends a pin is seen before what is pending."""
+        pin = self._world.pinned(self._fragments.serving, self._retry_candidate.attempt is not None)
+        now, health = self._world.clock.now(), self._world.source.health()
+        status = self._account.at(now, health, undecided=self._fragments.reading)
+        status = replace(status, targets=self._world.targets.states(), object_events=self._world.object_events())
+        return replace(status, pin=pin, probation=self._proving.status(status.now))
+
+    def newest(self) -> Snapshot | None:
+        """Give the newest Snapshot, applied or not; safe to call from other threads."""
+        return self._world.source.snapshot()
 
     def start(self) -> None:
         """Begin to read the cluster."""
@@ -94,6 +103,7 @@ class Daemon:
         """End all threads."""
         self._world.source.stop()
         self._world.targets.stop()
+        self._world.tenants.flush()
 
     def wait_s(self) -> float:
         """Give the seconds until there is something to do even if nothing happens."""
@@ -105,7 +115,7 @@ class Daemon:
     def _due_at(self) -> float | None:
         """Give when to apply everything, or try again what failed: it may take a reload. None where nothing waits."""
         refused = (self._retry, self._retry_candidate, self._retry_templates)
-        retries = (*refused, self._retry_held, self._retry_contested)
+        retries = (*refused, self._retry_held, self._retry_contested, self._quarantine)
         again = (self._debounce.earliest(retry.due_at) for retry in retries if retry.due_at is not None)
         noted = self._debounce.due_at()
         return min((*again, *(() if noted is None else (noted,))), default=None)
@@ -113,15 +123,15 @@ class Daemon:
     def step(self, posts: int) -> None:
         """Do what is due; ``posts`` changes of the cluster came since the last step."""
         now = self._world.clock.monotonic()
-        if posts:
+        # Looked at each time: nothing is applied once the command has said so.
+        resumed = self._upkeep.resumed()
+        if posts or resumed:
             self._account.events(posts)
-            self._note_change(now, at_once=not self._decided)
+            self._note_change(now, at_once=resumed or not self._decided)
             # A refused template of the cluster is judged by whole attempts: to put one off would look like its end.
             judged = self._retry_templates.attempt is None
             if self._decided and judged and self._world.balancer.goes_live():
                 self._live.changed(now)
-        if self._upkeep.resumed():  # looked at each time: nothing is applied once the command has said so
-            self._note_change(now, at_once=True)
         ticked = now >= self._next_tick
         if ticked:
             self._next_tick = now + TICK_S
@@ -164,20 +174,28 @@ class Daemon:
             log.info("fragments.read")
             self._retry.clear()
             self._retry_candidate.clear()
+            self._quarantine.retry_all(now)
             self._note_change(now, at_once=True)
         elif self._fragments.problems != former:
             self._note_change(now, at_once=True)
+        self._fragments.reading = False
         self._journal.problems("fragments", "fragments.refused", self._fragments.problems)
         self._account.problems("fragments", self._fragments.problems)
         self._account.problems("other", self._world.other_problems())
         hold_id = self._account.status.hold_id
-        if hold_id and hold_id in self._world.allowed_holds():
+        if (hold_id and hold_id in self._world.allowed_holds()) or self._guarding.is_due(now):
             self._note_change(now, at_once=True)
+        if self._decided and self._world.tenants.is_due(self._world.clock.now()):
+            self._note_change(now, at_once=True)  # whoever waits for a name that was kept may have it now
+        self._world.tenants.flush()
         if now >= self._next_drift and self._decided and not self._upkeep.paused:
             self._next_drift = now + DRIFT_S
             self._look_at_balancer(now)
         if self._decided:
             self._upkeep.look()
+            self._proving.look(now)
+        if self._upkeep.file_refused and self._account.in_step:
+            self._note_change(now, at_once=True)  # what went live cannot be loaded: who is behind that?
 
     def _look_at_balancer(self, now: float) -> None:
         """Have put right what somebody else did to the file or the process."""
@@ -197,14 +215,13 @@ class Daemon:
         snapshot, fragments = self._world.source.snapshot(), self._fragments
         if snapshot is None or fragments.newest is None:
             # Whatever is missing tells when it comes; until then there is nothing to try again.
-            self._retry.clear()
-            self._retry_candidate.clear()
-            self._retry_held.clear()
-            self._retry_contested.clear()
+            for each in (self._retry, self._retry_candidate, self._retry_held, self._retry_contested):
+                each.clear()
             self._retry_templates.clear()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
-                presets, options = self._settings.presets, self._world.base_options
-                self._world.targets.offer(registry.translate(snapshot, presets, options, self._memo), guarded=True)
+                known, options = self._world.tenants.at(self._world.clock.now()), self._world.base_options
+                context = translator(snapshot, self._settings.presets, options, self._memo, known)({})
+                self._world.targets.offer(context, guarded=True)
             if fragments.newest is None and fragments.problems:
                 self._conclude(Rejected(Step.RENDER, fragments.problems), now)
             elif snapshot is None:
@@ -225,6 +242,8 @@ class Daemon:
             self._journal.outcome(outcome, duration_s=duration_s, endpoints=0, topic="candidate")
             self._account.candidate(outcome)
             self._failed(self._retry_candidate, done, outcome)
+            if done.verdict is not None:
+                self._quarantine.note(done.verdict, self._world.clock.monotonic())
             self._reconcile(snapshot, proven, now)
             return
         self._retry_candidate.clear()
@@ -247,6 +266,8 @@ class Daemon:
     ) -> tuple[Reconciled, float]:
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
+        remembered = self._world.tenants.at(now)
+        snapshot = self._guarding.keep_back(snapshot, self._settings.presets, compiled.options, remembered)
         done = reconcile(
             Inputs(
                 snapshot=snapshot,
@@ -255,24 +276,36 @@ class Daemon:
                 options=compiled.options,
                 now=now,
                 curdate=clock.date(now),
-                guarded=self._settings.apply.total_loss is TotalLoss.HOLD,
-                allowed=self._world.allowed_holds(),
+                judge=self._guarding.judge,
                 last=last,
                 memo=self._memo,
                 may_reload=may_reload,
                 refused=self._retry_templates.standing(began),
                 accepted=self._world.templates.known(),
+                remembered=remembered,
+                isolation=self._quarantine.isolation(
+                    snapshot, began, may_retry=may_reload, proven=self._fragments.is_proven(compiled)
+                ),
+                file_refused=self._upkeep.file_refused,
+                monotonic=clock.monotonic,
+                progress=self._pulse.progressed,
             ),
             self._world.balancer,
         )
+        self.memory.made(snapshot, compiled.options, done, self._guarding.unheld)
         return done, clock.monotonic() - began
 
     def _finish(self, done: Reconciled, duration_s: float, compiled: Compiled, now: float) -> None:
         outcome = done.outcome
+        self._guarding.concluded(outcome)
+        self._world.tenants.keep(done.context.tenancy)
+        self._world.tenants.flush()
+        self._isolated(done)
         refused = tuple(sorted({*done.context.refused, *self._world.source.refusals()}))
         self._journal.refused(refused)
         self._journal.outcome(outcome, duration_s=duration_s, endpoints=done.context.census.claimed)
         self._account.reconciled(refused)
+        self.memory.finished(outcome, refused, self._world.balancer.last_good(), self._world.clock.now())
         self._upkeep.tell(outcome, duration_s)
         if isinstance(outcome, Rejected | Failed):
             if not done.repeated:
@@ -288,28 +321,40 @@ class Daemon:
             self._account.outcome(outcome)
             self._world.targets.offer(done.context, guarded=False)  # they need not wait for haproxy's turn
             return
-        if not done.repeated:
+        # Newer fragments than those that serve may still wait for their first attempt.
+        self._account.untried = compiled is not self._fragments.newest and self._retry_candidate.attempt is None
+        if not done.repeated and not self._account.untried:
             self._debounce.forget()
+        self._proving.concluded(outcome, self._world.clock.monotonic())
         if isinstance(outcome, Applied | Unchanged):
             self._world.templates.keep(done.accepted)
+            self._account.asked_for(done.context.dns_names)
             self._last_good.replaced()
-            self._fragments.proven = compiled
+            self._fragments.prove(compiled)
             if compiled is self._fragments.newest:
                 self._account.candidate(None)
                 self._journal.problems("candidate", "candidate.accepted", ())
-            if self._world.allowed_holds():
+            if (allowed := self._world.allowed_holds()) and self._account.status.hold_id not in allowed:
                 self._world.forget_holds()
         if not isinstance(outcome, Held):
             self._world.targets.offer(done.context, guarded=not isinstance(outcome, Applied | Unchanged))
         self._conclude(outcome, now)
 
+    def _isolated(self, done: Reconciled) -> None:
+        """Have the quarantine learn from an attempt, and show who is in it."""
+        if done.isolation is not None:
+            now, wall = self._world.clock.monotonic(), self._world.clock.now()
+            outcome, verdict = done.outcome, done.verdict
+            self._account.quarantined(self._quarantine.concluded(done.isolation, outcome, verdict, now=now, wall=wall))
+
     def _doubt(self, outcome: Outcome) -> None:
         """List again while something is held: the lists may be whole again without any event that says so."""
         now = self._world.clock.monotonic()
-        if not isinstance(outcome, Held):
+        if not isinstance(outcome, Held) and self._guarding.hold is None:
             self._retry_held.clear()
         elif not self._retry_held.standing(now):
-            self._world.source.relist()
+            if self._world.source.relisted():
+                self._world.source.relist()
             self._retry_held.failed(Attempt(None, outcome), now)
 
     def _ask_again_for_ports(self, done: Reconciled) -> None:
@@ -340,14 +385,8 @@ class Daemon:
 
     def _conclude(self, outcome: Outcome, now: float) -> None:
         """Put an outcome into the status, and make sure that something serves."""
-        self._account.outcome(outcome)
-        if self._decided:
-            self._world.notifier.status(self._account.line())
-            return
-        self._decided = True
-        if not isinstance(outcome, Applied | Unchanged):
-            self._last_good.restore(now)
-        self._world.notifier.ready(self._account.line())
+        decided, self._decided = self._decided, True
+        self._pulse.concluded(outcome, lambda: self._last_good.restore(now), decided=decided)
 
     def _decide_without_cluster(self, now: float) -> None:
         """No API server answered in time: serve what served last, and say so."""

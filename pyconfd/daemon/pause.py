@@ -8,7 +8,7 @@ import msgspec
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.model.status import Paused
-from pyconfd.system.files import problem_of, replace_shared
+from pyconfd.system.files import AS_ROOT, problem_of, replace_shared
 
 FILE_NAME = "paused.json"
 
@@ -44,7 +44,7 @@ class Pause:
         """
         if not math.isfinite(paused.until):
             raise ValueError(paused.until)
-        replace_shared(str(self._path), msgspec.json.encode(paused) + b"\n")
+        replace_shared(str(self._path), msgspec.json.encode(paused) + b"\n", forbidden=AS_ROOT)
 
     def end(self) -> None:
         """Let changes through again.
@@ -55,7 +55,7 @@ class Pause:
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
-            problem = Problem(str(self._path), problem_of("", error).message, "run it as root or as pyconfd")
+            problem = Problem(str(self._path), problem_of("", error).message, AS_ROOT)
             raise TransientError(problem) from error
 
     def _written_at(self, now: float) -> float:

@@ -4,15 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pyconfd.daemon.guarding import ForgetfulHolds, HoldMemory
 from pyconfd.daemon.reconcile import Balancer
+from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import Problem
 from pyconfd.model.changes import Change
 from pyconfd.model.context import AcceptedTemplate, Context, Refusal
 from pyconfd.model.outcome import Outcome
+from pyconfd.model.pin import Pin, PinStatus
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import Paused, SourceHealth, Standing, Status, TargetState
+from pyconfd.model.status import EventCounts, Paused, SourceHealth, Standing, Status, TargetState
+from pyconfd.model.traffic import Sample
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
 
@@ -38,6 +42,10 @@ class Source(Protocol):
 
     def relist(self) -> None:
         """Ask for full lists soon."""
+        ...
+
+    def relisted(self) -> bool:
+        """Say whether every resource was listed in full since the last :meth:`relist`."""
         ...
 
     def stop(self) -> None:
@@ -197,12 +205,29 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """What it takes to see whether a generation does well; by default nothing is seen.
+
+    ``traffic`` gives the newest sample, None where no socket answers. ``mark_ran_well`` remembers the newest generation
+    for a boot. ``pin`` brings back a former one, unless ``pinned`` says that one is pinned. The last three raise
+    TransientError.
+    """
+
+    traffic: Callable[[], Sample | None] = lambda: None
+    mark_ran_well: Callable[[], object] = lambda: None
+    pin: Callable[[Pin], None] = lambda _: None
+    pinned: Callable[[], bool] = lambda: True
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """Everything outside the loop.
 
     ``paused`` gives what an operator froze, at a time in seconds since the epoch. ``other_problems`` gives what
     else is wrong; it is asked each second. ``base_options`` are those of the settings alone, for as long as there
-    are no fragments.
+    are no fragments. ``former_fragments`` gives those of a basis, by its digest; ``served_before`` says whether
+    a generation that is kept was made of some; ``pinned`` gives what is pinned, for the fragments that serve, and
+    whether the newest were refused. ``object_events`` counts what was told in the cluster.
     """
 
     source: Source
@@ -220,4 +245,11 @@ class World:
     paused: Callable[[float], Paused | None] = lambda _: None
     changes: Changes = field(default_factory=NoChanges)
     base_options: PresetOptions = field(default_factory=PresetOptions)
+    hold_memory: HoldMemory = field(default_factory=ForgetfulHolds)
     templates: AcceptedTemplates = field(default_factory=ForgetfulTemplates)
+    former_fragments: Callable[[str], FragmentSet | None] = lambda _: None
+    served_before: Callable[[FragmentSet], bool] = lambda _: False
+    pinned: Callable[[FragmentSet | None, bool], PinStatus | None] = lambda _, __: None
+    proof: Proof = field(default_factory=Proof)
+    tenants: Tenants = field(default_factory=Tenants)
+    object_events: Callable[[], EventCounts] = EventCounts

@@ -58,6 +58,10 @@ class PublishingSource:
         """Ask the cluster for full lists."""
         self._cluster.relist()
 
+    def relisted(self) -> bool:
+        """Say whether every resource was listed in full since the last :meth:`relist`."""
+        return self._cluster.relisted()
+
     def stop(self) -> None:
         """End both."""
         self._candidate.stop()

@@ -1,7 +1,10 @@
 """Says that the loop makes progress: to the service manager, and in the status."""
 
+from collections.abc import Callable
+
 from pyconfd.daemon.account import Account
 from pyconfd.daemon.ports import Clock, Notifier
+from pyconfd.model.outcome import Applied, Outcome, Unchanged
 
 EVERY_S = 1.0
 
@@ -25,3 +28,16 @@ class Pulse:
         """Say that this thread does not hang; for an apply that takes long."""
         if self._clock.monotonic() >= self._next:
             self.beat()
+
+    def concluded(self, outcome: Outcome, restore: Callable[[], None], *, decided: bool) -> None:
+        """Put an outcome into the status, and tell the service manager.
+
+        The first one is said to be the start, whatever it is; ``restore`` sees that something serves then.
+        """
+        self._account.outcome(outcome)
+        if decided:
+            self._notifier.status(self._account.line())
+            return
+        if not isinstance(outcome, Applied | Unchanged):
+            restore()
+        self._notifier.ready(self._account.line())

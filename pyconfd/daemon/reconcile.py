@@ -1,24 +1,40 @@
 """The main job, once: translate, render, guard, plan, check, apply. Read this first."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
-from pyconfd import guard
 from pyconfd.daemon import arbitration
+from pyconfd.daemon.arbitration import Remembered
+from pyconfd.daemon.culprits import Verdict, Workshop
+from pyconfd.daemon.isolation import Isolation
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.model.context import AcceptedTemplate, Census, Context
 from pyconfd.model.listener import Listener
-from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
+from pyconfd.model.outcome import (
+    Applied,
+    Deferred,
+    Failed,
+    Generation,
+    Held,
+    Outcome,
+    Rejected,
+    Step,
+    Stored,
+    Unchanged,
+)
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.memo import Memo
+from pyconfd.presets.origins import owners_among
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render import fallback as fallbacks
 from pyconfd.render.engine import Rendered, Renderer
 from pyconfd.render.fallback import Fallback, Taken, Way
+from pyconfd.render.tracing import trace
 
 SOME_DATE = "2000-01-01 00:00:00.000000"
 """Stands in for the date in comparisons while nothing serves: a failure is known again by its rendering."""
@@ -33,6 +49,10 @@ class Balancer(Protocol):
 
     def plan(self, rendering: Rendering) -> Plan:
         """Compare a rendering with what was applied, what is installed and what runs."""
+        ...
+
+    def check(self, rendering: Rendering) -> None:
+        """Have ``rendering`` judged, and install nothing; raises RejectedInput or TransientError."""
         ...
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
@@ -54,6 +74,16 @@ class Balancer(Protocol):
         ...
 
 
+Judge = Callable[[Stored, Context, Callable[[], str]], Held | None]
+"""Holds a whole change, judging by what served before, what is asked for, and what gives the rendering's digest."""
+
+
+def let_through(before: Stored, context: Context, digest: Callable[[], str]) -> Held | None:
+    """Hold nothing."""
+    del before, context, digest
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A failure; ``rendering`` is what failed, None if there was none."""
@@ -71,8 +101,11 @@ class Inputs:
     """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text.
 
     ``last`` is a failure that it is too early to repeat; ``refused`` is one after which templates of the cluster were
-    replaced. ``accepted`` are those that came to serve last, by name. ``memo`` is that of the former translations.
-    Where it is too early for a reload (``may_reload``), only what needs none is done.
+    replaced. ``judge`` may hold a whole change. ``accepted`` are those that came to serve last, by name. ``memo`` is
+    that of the former translations. Where it is too early for a reload (``may_reload``), only what needs none is done.
+    ``isolation`` says what is left out of the Snapshot; None leaves nothing out, and looks for nobody to blame.
+    ``file_refused``: what serves went live, and the check of the file behind it refused it. ``remembered`` is who had
+    which name before.
     """
 
     snapshot: Snapshot
@@ -81,13 +114,17 @@ class Inputs:
     options: PresetOptions
     now: float
     curdate: str
-    guarded: bool = True
-    allowed: frozenset[str] = frozenset()
+    judge: Judge = let_through
     last: Attempt | None = None
     memo: Memo | None = None
     may_reload: bool = True
     refused: Attempt | None = None
     accepted: Mapping[str, AcceptedTemplate] = field(default_factory=lambda: MappingProxyType({}))
+    isolation: Isolation | None = None
+    file_refused: bool = False
+    monotonic: Callable[[], float] = lambda: 0.0
+    progress: Callable[[], None] = lambda: None
+    remembered: Remembered = field(default_factory=Remembered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +133,8 @@ class Reconciled:
 
     ``rendering`` is what was to serve, None where there was none; ``contested`` where an object did not get what it
     asked for because somebody else on this host has it at present. ``taken`` says of each template of the
-    cluster what it came to; ``refused`` is the failure after which some were replaced.
+    cluster what it came to; ``refused`` is the failure after which some were replaced. ``verdict`` says who had to be
+    left out beside those of ``isolation``, where that was looked for.
     """
 
     outcome: Outcome
@@ -106,6 +144,8 @@ class Reconciled:
     contested: bool = False
     taken: tuple[Taken, ...] = ()
     refused: Attempt | None = None
+    verdict: Verdict | None = None
+    isolation: Isolation | None = None
 
     @property
     def accepted(self) -> tuple[AcceptedTemplate, ...]:
@@ -124,8 +164,84 @@ class Reconciled:
 
 
 def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
-    """Bring the balancer to what the Snapshot and the fragments ask for, or say why that cannot be."""
-    translate = arbitration.translator(inputs.snapshot, inputs.presets, inputs.options, inputs.memo)
+    """Bring the balancer to what the Snapshot and the fragments ask for, or say why that cannot be.
+
+    Where an object is behind a refusal, it is left out and everything else goes on.
+    """
+    isolation = inputs.isolation
+    done = replace(_attempt(inputs, balancer), isolation=isolation)
+    spoilt = _spoilt(done, inputs.accepted)
+    if isolation is None or done.repeated or not (spoilt or isinstance(done.outcome, Rejected)):
+        return done
+    if isinstance(done.outcome, Rejected):
+        complaint, rendering = done.outcome, done.rendering
+    else:
+        complaint, rendering = Rejected(Step.RENDER, tuple(one for each in spoilt for one in each.problems)), None
+    workshop = _workshop(inputs, balancer, frozenset(each.template.name for each in spoilt))
+    verdict = isolation.searched(complaint, rendering, workshop)
+    if not verdict.culprits:
+        return replace(done, verdict=verdict)
+    again = _attempt(replace(inputs, isolation=isolation.with_culprits(verdict.culprits)), balancer)
+    if isinstance(again.outcome, Rejected):
+        why = "without the objects that seemed to be behind it something else fails"
+        return replace(done, verdict=Verdict(why=why, about=verdict.about))
+    return replace(again, verdict=verdict, isolation=isolation)
+
+
+def _spoilt(done: Reconciled, accepted: Mapping[str, AcceptedTemplate]) -> tuple[Taken, ...]:
+    """Give the templates of the cluster that are refused though they served as they are: objects spoil them."""
+    return tuple(
+        each
+        for each in done.taken
+        if each.way is not Way.OWN
+        and (known := accepted.get(each.template.name)) is not None
+        and known.source == each.template.text
+    )
+
+
+def _workshop(inputs: Inputs, balancer: Balancer, spoilt: frozenset[str]) -> Workshop:
+    """Give what a search needs: renderings like those that are to serve, and HAProxy's judgement of them.
+
+    The ``spoilt`` templates have to do without what replaces them.
+    """
+    last = balancer.last_good()
+    curdate = last.generation.curdate if last else SOME_DATE
+
+    def render(context: Context) -> Rendering:
+        fallback = fallbacks.known(context.templates, inputs.accepted, last.rendering if last else None)
+        rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
+        for each in rendered.taken:
+            if each.template.name in spoilt and each.way is not Way.OWN:
+                raise RejectedInput(*each.problems)
+        return rendered.rendering
+
+    own = inputs.options.configmap
+    return Workshop(
+        translate=lambda snapshot: _translator(inputs, snapshot)({}),
+        render=render,
+        check=balancer.check,
+        trace=lambda context, rendering, places: trace(inputs.renderer, context, rendering, places, curdate=curdate),
+        monotonic=inputs.monotonic,
+        progress=inputs.progress,
+        services=Key(own.namespace, own.services) if PresetName.CONFIGMAP in inputs.presets else None,
+        serves=last is not None,
+    )
+
+
+def _translator(inputs: Inputs, snapshot: Snapshot) -> Callable[[Mapping[Listener, str]], Context]:
+    left_out = inputs.isolation.left_out if inputs.isolation else ()
+    held_back = owners_among(inputs.snapshot, left_out)
+    remembered = replace(inputs.remembered, held_back=held_back) if held_back else inputs.remembered
+    return arbitration.translator(snapshot, inputs.presets, inputs.options, inputs.memo, remembered)
+
+
+def _attempt(inputs: Inputs, balancer: Balancer) -> Reconciled:
+    isolation = inputs.isolation or Isolation(inputs.snapshot)
+    read = _translator(inputs, isolation.rest())
+
+    def translate(contested: Mapping[Listener, str]) -> Context:
+        return isolation.explained(read(contested))
+
     context = translate({})
     last = balancer.last_good()
     serving = last.generation if last else None
@@ -147,8 +263,8 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
         waits = inputs.last if inputs.last and differs and isinstance(inputs.last.outcome, Failed) else None
         if inputs.last and (inputs.last.is_about(rendering) or (waits and serving is None)):
             return _done(inputs.last.outcome, rendered, context, repeated=True, contested=contested)
-        if serving and differs and inputs.guarded:
-            held = guard.judge(serving.census, context.census, digest=lambda: rendering.digest, allowed=inputs.allowed)
+        if last and differs:
+            held = inputs.judge(last, context, lambda: rendering.digest)
             if held:
                 return _done(held, rendered, context, contested=contested)
         curdate = inputs.curdate if serving is None or differs else serving.curdate
@@ -170,11 +286,24 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
             may_reload=inputs.may_reload and waits is None,
         )
     )
+    if inputs.file_refused and isinstance(outcome, Unchanged):
+        outcome = _loadable(rendering, balancer) or outcome
     if waits and isinstance(outcome, Deferred):
         # What could not be made to serve may be anything's fault, and trying costs a reload.
         return _done(waits.outcome, rendered, context, repeated=True, contested=contested)
     done = replace(_done(outcome, rendered, context, contested=contested), rendering=rendering)
     return _without_blamed(done, fallback, serving, balancer, inputs) or done
+
+
+def _loadable(rendering: Rendering, balancer: Balancer) -> Rejected | None:
+    """Say why what serves could not be loaded again; None where it could, or where that is not known."""
+    try:
+        balancer.check(rendering)
+    except RejectedInput as error:
+        return Rejected(Step.CHECK, error.problems)
+    except TransientError:
+        return None
+    return None
 
 
 def _without_blamed(

@@ -8,7 +8,8 @@ import structlog
 from pyconfd.daemon.account import Account
 from pyconfd.daemon.journal import Journal
 from pyconfd.daemon.ports import Changes, Clock, RestoringBalancer
-from pyconfd.model.changes import Action, Change, change_of
+from pyconfd.model.changes import Action, Change, change_of, change_of_hold
+from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.status import Paused
 
@@ -34,6 +35,8 @@ class Upkeep:
         self._journal = journal
         self._told: Change | None = None
         self.paused: Paused | None = None
+        self.file_refused = False
+        """Whether what went live is refused by the check of the file behind it."""
 
     def resumed(self) -> bool:
         """Look whether applying is frozen; True once when it is not any more."""
@@ -52,6 +55,7 @@ class Upkeep:
         if why and why != self._account.status.live.unavailable:
             log.info("live_changes.unavailable", why=why)
         self._account.stands(standing, self.paused, self._around.clock.now())
+        self.file_refused = standing.file_refused
 
     def tell(self, outcome: Outcome, duration_s: float) -> None:
         """Count an outcome, and tell people what changed; what waits is told when it begins to."""
@@ -65,6 +69,17 @@ class Upkeep:
         if change.action is not Action.DEFERRED or told != self._told:
             self._around.changes.record(change)
         self._told = told
+
+    def held(self, hold: Hold | None, events: tuple[HoldEvent, ...]) -> None:
+        """Show what the guard keeps back, and tell people when that begins and how it ends."""
+        self._account.held(hold, events)
+        if not events:
+            return
+        now, serving = self._around.clock.now(), self._account.status.generation
+        told = (change_of_hold(event, at=now, serving=serving.number if serving else 0) for event in events)
+        for change in told:
+            if change is not None:
+                self._around.changes.record(change)
 
     def flush(self) -> None:
         """Write what was told."""

@@ -70,6 +70,11 @@ class EtcdBalancer(TakesAll):
         self._seen: tuple[Value, Pointer | None] | None = None
         self._newer: UnknownFormatError | None = None
 
+    def check(self, rendering: Rendering) -> None:
+        """Have HAProxy judge ``rendering``, and see whether it can be published; raises as :meth:`apply` does."""
+        pack(rendering, self._files_dir)
+        self._check(rendering)
+
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Give none: which ports are free is known where the rendering is consumed, and judged there."""
         del rendering

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-SHARED = ("00-runtime.tmpl", "01-defaults.conf", "05-stats.tmpl")
+SHARED = ("00-runtime.tmpl", "01-defaults.conf", "05-stats.tmpl", "06-peers.tmpl")
 """In every set."""
 
 _OWN = "domains"
 _CODE = {".py", ".pyc"}
+_TESTS = "tests"
 
 
 def directory() -> str:
@@ -29,5 +30,19 @@ def of_presets(presets: Sequence[str]) -> dict[str, Path]:
         if folder.is_dir():
             inside = folder.iterdir() if preset == _OWN else folder.rglob("*")
             kept = [path for path in inside if path.is_file() and path.suffix not in _CODE]
-            found |= {str(path.relative_to(folder)): path for path in kept}
+            names = {path.relative_to(folder): path for path in kept}
+            found |= {str(name): path for name, path in names.items() if name.parts[0] != _TESTS}
+    return dict(sorted(found.items()))
+
+
+def tests_of(presets: Sequence[str]) -> dict[str, Path]:
+    """Give the tests of the fragments of these presets and their fixtures, by their names beside those, sorted."""
+    root = Path(directory())
+    folders = [root if preset == _OWN else root / preset for preset in presets]
+    found = {
+        str(path.relative_to(folder)): path
+        for folder in folders
+        for path in (folder / _TESTS).rglob("*")
+        if path.is_file()
+    }
     return dict(sorted(found.items()))

@@ -20,14 +20,15 @@ from pyconfd.haproxy.following import FollowingFile
 from pyconfd.haproxy.generations import GenerationStore
 from pyconfd.haproxy.observation import ChangedWorker, NotRunning, Observation, Running
 from pyconfd.haproxy.process import HaproxyProcess
-from pyconfd.haproxy.runtime import NotLive, OtherWorker, Runtime
+from pyconfd.haproxy.refused import without_servers
+from pyconfd.haproxy.runtime import NotLive, OtherWorker, PartlyRefused, Runtime
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.haproxy.transaction import Known, Transaction
-from pyconfd.haproxy.unfinished import Unfinished
+from pyconfd.haproxy.unfinished import CUT_SHORT, Unfinished, is_cut_short, problems_of
 from pyconfd.model.context import Census
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
-from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.plan import AddServer, Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import OutputFile, Rendering
 from pyconfd.model.status import Standing
 from pyconfd.settings import ApplySettings, HaproxySettings
@@ -50,14 +51,15 @@ class Balancer:
         state_dir: str,
         *,
         unit: systemd.UnitFacts | None = None,
+        keep_for_s: float = float("inf"),
     ) -> None:
         self._settings = settings
         self._apply_settings = apply
         self._unit = systemd.gather(settings.unit) if unit is None else unit
         self._progress: Callable[[], None] = lambda: None
         self._process = HaproxyProcess(settings, self._unit, self._progressed)
-        self._store = GenerationStore(state_dir, apply.keep_generations)
-        self._transaction = Transaction(settings, self._unit, self._process, self._store)
+        self.store = GenerationStore(state_dir, apply.keep_generations, keep_for_s)
+        self._transaction = Transaction(settings, self._unit, self._process, self.store)
         self._runtime = Runtime(progress=self._progressed)
         self._comparison = Comparison()
         self._file = FollowingFile(self._follow)
@@ -68,15 +70,16 @@ class Balancer:
         self._changed: ChangedWorker | None = None
         self._worker_pid = 0
         self._trusted = False
-        self._suspect = ""
+        self._suspect, self._served, self._turned_away = "", False, False
+        self.sockets = tuple[str, ...]()
+        self._refused: set[AddServer] = set()
         self._unfinished = Unfinished(state_dir)
         self._overrides = Overrides(state_dir)
         self._drift = Drift(self._overrides)
         self._beyond: Rendering | None = None
-        self._oldest_worker_age_s = 0.0
-        self._highest: int | None = None
+        self._first_free = 0
         self._planned: tuple[Rendering, Stored | None, Plan] | None = None
-        self.old_workers = 0
+        self.old_workers, self._oldest_worker_age_s = 0, 0.0
 
     def startup(self) -> tuple[Problem, ...]:
         """Take the lock, remove what a killed pyconfd left behind, and give what would prevent an apply.
@@ -86,7 +89,7 @@ class Balancer:
         """
         self._lock.acquire()
         remove_stale([*self._transaction.layout.directories(), self._state_dir])
-        self._store.clean()
+        self.store.clean()
         return self.problems()
 
     def report_progress(self, progress: Callable[[], None]) -> None:
@@ -99,6 +102,7 @@ class Balancer:
     def close(self) -> None:
         """Let the file get level, give the lock back; HAProxy goes on."""
         self._file.close()
+        self._unfinished.close()
         self._runtime.close()
         self._lock.release()
 
@@ -116,7 +120,7 @@ class Balancer:
         State and weight set by hand are left; what went wrong half-way must not pass for that. Raises what a bug in
         the thread of the file raised.
         """
-        problems = [*self._file.problems(), *self._transaction.warnings]
+        problems = [*self._file.problems(), *self._transaction.warnings, *problems_of(self._suspect)]
         last = self.last_good()
         if last is not None and self._trusted and self._runtime.abilities.runtime and not self._suspect:
             self._look_after(last, may_repair=may_repair)
@@ -126,7 +130,8 @@ class Balancer:
         live = live_status(self._overrides, self._runtime, monotonic=time.monotonic(), paused=None, drift=self._drift)
         if self._trusted and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
-        return Standing(tuple(problems), live, self.old_workers, self._oldest_worker_age_s, self._file.behind)
+        behind, refused = self._file.behind, self._file.refused
+        return Standing(tuple(problems), live, self.old_workers, self._oldest_worker_age_s, behind, refused)
 
     def _look_after(self, last: Stored, *, may_repair: bool) -> None:
         try:
@@ -150,15 +155,11 @@ class Balancer:
     def last_good(self) -> Stored | None:
         """Give the newest generation, with its rendering, or None before the first."""
         if self._last_good is None:
-            self._last_good = self._store.last_good()
+            self._last_good = self.store.last_good()
             if self._last_good is not None and self._last_good.generation.loaded:
                 generation = self._last_good.generation
                 self._changed = ChangedWorker(generation.worker, generation.loaded)
         return self._last_good
-
-    def history(self) -> tuple[Generation, ...]:
-        """Give the generations on disk, newest first."""
-        return self._store.history()
 
     @property
     def file_behind(self) -> bool:
@@ -171,7 +172,7 @@ class Balancer:
         if isinstance(observed.running, Running):
             self._worker_pid = observed.running.worker_pid
             if self._unfinished.was_left(self._worker_pid):
-                self._suspect = "a former pyconfd ended in the middle of a change"
+                self._suspect = CUT_SHORT
             self.old_workers = observed.running.old_workers
             self._oldest_worker_age_s = observed.running.oldest_worker_age_s
         return observed
@@ -196,10 +197,12 @@ class Balancer:
         observed = None
         if last is None or not self._trusted:
             observed = self._look(rendering.files)
-            self._trusted = last is not None and _is_level(last, observed)
+            self._trusted = last is not None and diff.is_level(last.rendering, observed)
             observed = None if self._trusted else observed
         applied = last.rendering if last else None
-        found = diff.plan(rendering, applied, observed, comparison=self._comparison, abilities=self._runtime.abilities)
+        able, refused = self._runtime.abilities, self._refused
+        can = replace(able, refused=frozenset(refused)) if refused else able
+        found = diff.plan(rendering, applied, observed, comparison=self._comparison, abilities=can)
         if self._suspect and last is not None and not isinstance(found, Reload):
             found = Reload((ReloadReason.NOT_LIVE,), (self._suspect,))
         self._planned = rendering, last, found
@@ -215,7 +218,7 @@ class Balancer:
             return Noop()
         try:
             observed = self._look(())
-            self._trusted = _is_level(last, observed)
+            self._trusted = diff.is_level(last.rendering, observed)
             found = Noop(verified=True) if self._trusted else diff.plan(last.rendering, last.rendering, observed)
         finally:
             self._file.lock.release()
@@ -235,7 +238,8 @@ class Balancer:
 
     def _connect(self, text: str) -> None:
         paths = self._settings.runtime_socket, *stats_sockets(text)
-        self._runtime.connect(dict.fromkeys(path for path in paths if path))
+        self.sockets = tuple(dict.fromkeys(path for path in paths if path))
+        self._runtime.connect(self.sockets)
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Give the new binds of ``rendering`` that somebody else has already, and who that is."""
@@ -266,10 +270,7 @@ class Balancer:
     def change(
         self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, now: float, census: Census | None = None
     ) -> Applied | Reload:
-        """Change what runs, and let the file follow; ``now`` is seconds since the epoch.
-
-        A change that did not go live as it should gives the reload that it takes instead.
-        """
+        """Change what runs, and let the file follow; where that did not work, give the reload that it takes instead."""
         return self._go_live(rendering, plan, Generation(self._next_number(), "", now, curdate, (), census or Census()))
 
     def apply(
@@ -296,23 +297,32 @@ class Balancer:
         generation = replace(last.generation, number=self._next_number(), applied_at=now, reasons=())
         done = self._go_live(partial, plan.live, generation)
         if isinstance(done, Reload):
-            return Deferred(done, last.generation)
+            return Deferred(done, (self.last_good() or last).generation)
         return Deferred(plan, done.generation, plan.live)
 
     def _next_number(self) -> int:
         last = self.last_good()
-        if self._highest is None:
-            self._highest = self._store.next_number() - 1
-        return max(self._highest, last.generation.number if last else 0) + 1
+        self._first_free = self._first_free or self.store.next_number()
+        return max(self._first_free, last.generation.number + 1 if last else 1)
 
     def _go_live(self, rendering: Rendering, plan: RuntimeUpdate, generation: Generation) -> Applied | Reload:
         self._unfinished.begin(generation.number, self._worker_pid)
         try:
             self._runtime.execute(self._overrides.kept(plan.commands))
+        except PartlyRefused as error:
+            # What runs is known. HAProxy may take them from a file; if not, the check says why.
+            self._refused |= error.refused.keys()
+            log.warning("live_change.refused", problem=str(error), servers=len(error.refused))
+            self._went_live(without_servers(rendering, error.refused), generation)
+            return Reload((ReloadReason.NOT_LIVE,), (str(error), *plan.details))
         except NotLive as error:
             self._suspect, self._trusted = str(error), False
             log.warning("live_change.failed", problem=str(error), commands=len(plan.commands))
             return Reload((ReloadReason.NOT_LIVE,), (self._suspect, *plan.details))
+        return Applied(self._went_live(rendering, generation), plan, verified=True)
+
+    def _went_live(self, rendering: Rendering, generation: Generation) -> Generation:
+        """Take it that the process is level with ``rendering``, and let the file follow."""
         last = self.last_good()
         if self._written is None and last is not None:
             self._written = last.rendering
@@ -320,10 +330,9 @@ class Balancer:
             self._changed = ChangedWorker(self._worker_pid, last.rendering.digest)
         if self._changed is not None:
             generation = replace(generation, loaded=self._changed.digest, worker=self._changed.pid)
-        stored = Stored(generation, rendering)
-        self._last_good = stored
-        self._file.follow(stored)
-        return Applied(stored.generation, plan, verified=True)
+        self._last_good, self._served = Stored(generation, rendering), True
+        self._file.follow(self._last_good)
+        return generation
 
     def _follow(self, stored: Stored) -> None:
         """Bring the file level; in the thread of the file."""
@@ -340,31 +349,21 @@ class Balancer:
                 self._file.level()
         except (RejectedInput, ApplyError) as error:
             self._trusted = False
-            kept = self._store.reject(rendering, f"{error.step}: {error}")
-            log.debug("candidate.kept", path=kept, step=error.step)
-            last = self.last_good()
-            if self._file.behind and last is not None:
+            log.debug("candidate.kept", path=self.store.reject(rendering, f"{error.step}: {error}"), step=error.step)
+            self._turned_away = isinstance(error, RejectedInput) and error.step != Step.BINDS
+            if self._file.behind and (last := self.last_good()):
                 self._file.follow(last)
             raise
-        self._written, self._changed = None, None
+        self._written, self._changed, self._served = None, None, True
         self.old_workers += 1
         self._suspect, self._trusted = "", False
+        self._refused.clear()
         self._unfinished.forget()
         self._runtime.forget()
-        self._bring_back(rendering)
+        self._overrides.bring_back(
+            self._runtime, lambda: self._connect(rendering.text), lambda: self._comparison.index(rendering)
+        )
         return verified
-
-    def _bring_back(self, rendering: Rendering) -> None:
-        """Set by hand what was set by hand before: a new worker begins with what its text says."""
-        self._overrides.refresh()
-        if not self._overrides.known:
-            return
-        try:
-            self._connect(rendering.text)
-            if self._runtime.abilities.runtime:
-                self._overrides.after_reload(self._runtime, self._comparison.index(rendering))
-        except NotLive as error:
-            log.warning("overrides.not_brought_back", problem=str(error))
 
     def _take_lock(self) -> None:
         try:
@@ -375,13 +374,20 @@ class Balancer:
     def restore_last_good(self, now: float) -> Outcome | None:
         """Serve the last good generation where no rendering can be had; None where there is none yet.
 
-        It keeps its number: ``now`` is only the time that is logged.
+        Where another one than the newest has to be loaded at the start, it is the newest that ran well. It keeps its
+        number: ``now`` is only the time that is logged. What a former pyconfd was changing is newer than all of these
+        and goes on, unless what was to replace it was turned away.
         """
-        last = self.last_good()
-        if last is None:
+        if (last := self.last_good()) is None:
             return None
         self._trusted = False
         plan = self.plan(last.rendering)
+        if is_cut_short(plan) and not self._turned_away:
+            return Unchanged(last.generation, verified=False)
+        if not self._served and not isinstance(plan, Noop) and (proven := self.store.last_that_ran_well()):
+            self._last_good = last = proven
+            plan = self.plan(last.rendering)
+        self._served = True
         if isinstance(plan, Noop):
             return Unchanged(last.generation, plan.verified)
         try:
@@ -392,8 +398,3 @@ class Balancer:
             return Failed(Step(error.step), error.problems, error.disruptive)
         log.info("generation.restored", number=last.generation.number, at=now, verified=verified)
         return Applied(last.generation, plan, verified)
-
-
-def _is_level(last: Stored, observed: Observation) -> bool:
-    """Say whether disk and process are what they should be, and could be asked."""
-    return isinstance(observed.running, Running) and diff.is_level(last.rendering, observed)

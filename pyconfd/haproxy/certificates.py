@@ -157,6 +157,28 @@ def fault_of(path: str) -> str:
     return fault if same else "the private key does not belong to the certificate"
 
 
+def expiry_of(path: str) -> float:
+    """Give when the certificate in a file ends, in seconds since the epoch.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: there is none in it.
+    """
+    return leaf_expiry(_read(path))
+
+
+def leaf_expiry(text: bytes) -> float:
+    """Give when the first certificate of a PEM text ends: the server's own, whatever of its chain follows.
+
+    Raises:
+        ValueError: there is none in it.
+    """
+    first = next((block[0] for block in _BLOCK.finditer(text) if block[1] == b"CERTIFICATE"), None)
+    if first is None:
+        raise ValueError("no certificate in PEM")
+    return x509.load_pem_x509_certificate(first).not_valid_after_utc.timestamp()
+
+
 def _fault_of_bundle(path: str) -> str:
     return _fault_of_chain(_read(path))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.explain import explain_check_output
 from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.passwords import passwords_in
 from pyconfd.haproxy.removed import find_removed
 from pyconfd.haproxy.sections import certificate_lists, parse
 from pyconfd.haproxy.unit import UnitFacts
@@ -19,6 +20,7 @@ from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.settings import HaproxySettings
 from pyconfd.system.command import CommandResult, run
 from pyconfd.system.files import problem_of, remove_tree, temporary_beside, write_new
+from pyconfd.system.secrecy import without_secrets
 
 _NOT_FOR_CHILDREN = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID"})
 _NOTHING_TO_DO = 2
@@ -86,6 +88,17 @@ def haproxy_version(binary: str) -> str:
     answer = run([binary, "-v"], timeout_s=10.0, env=_environment({}))
     found = re.search(r"version (\S+)", answer.output)
     return found.group(1) if found else ""
+
+
+def haproxy_features(binary: str) -> frozenset[str]:
+    """Give what the haproxy program was built with (``OPENSSL``, ``LUA``); nothing where it does not say.
+
+    Raises:
+        TransientError: it cannot be run.
+    """
+    answer = run([binary, "-vv"], timeout_s=10.0, env=_environment({}))
+    listed = re.search(r"^Feature list : (.*)$", answer.output, re.MULTILINE)
+    return frozenset(word[1:] for word in listed[1].split() if word.startswith("+")) if listed else frozenset()
 
 
 def has_listener(text: str) -> bool:
@@ -226,5 +239,6 @@ def _judge(
     problems = explain_check_output(output, rendering, settings.conf, warnings=False)
     if not problems:
         how = f"ended by signal {-result.exit_code}" if result.exit_code < 0 else f"ended with {result.exit_code}"
-        problems = (Problem("haproxy -c", f"{how}: {output.strip()[-2000:] or 'it printed nothing'}"),)
+        said = without_secrets(output.strip(), passwords_in(rendering.text))[-2000:]
+        problems = (Problem("haproxy -c", f"{how}: {said or 'it printed nothing'}"),)
     raise RejectedInput(*problems, step=Step.CHECK)

@@ -5,7 +5,7 @@ piece cannot be judged by itself, both texts are cut into sections and those tha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyconfd.haproxy import live
 from pyconfd.haproxy.index import Cut, Index, Key, cut, index_of, is_idle, section_of
@@ -23,7 +23,7 @@ from pyconfd.model.plan import (
     SetState,
     SetWeight,
 )
-from pyconfd.model.rendering import Piece, Rendering, differences, noted_certificates
+from pyconfd.model.rendering import Piece, Rendering, noted_certificates
 
 _FREE = frozenset({"global", "defaults"})
 """Sections whose meaning depends on where they stand, or on which others depend."""
@@ -89,7 +89,7 @@ class Comparison:
         """Give ``applied`` with those changes of the last comparison that may go live before a reload."""
         index = self._index_of(applied)
         texts = {**index.texts, **(self._last.partial if self._last else {})}
-        return Rendering((Piece(PARTIAL, "".join((index.head, *texts.values()))),), applied.files)
+        return replace(applied, pieces=(Piece(PARTIAL, "".join((index.head, *texts.values()))),))
 
     def index(self, applied: Rendering) -> Index:
         """Give the sections of ``applied``, the rendering that the process is level with; mostly known already."""
@@ -174,9 +174,10 @@ def _changed_pieces(applied: Rendering, desired: Rendering) -> list[tuple[str, s
     for was, now in zip(applied.pieces, desired.pieces, strict=True):
         if was is now:
             continue
-        if was.fragment != now.fragment or len(was.blocks) != len(now.blocks):
+        places = now.places_since(was) if was.fragment == now.fragment else None
+        if places is None:
             return None
-        pairs.extend((was.blocks[place], now.blocks[place]) for place in differences(was.blocks, now.blocks))
+        pairs.extend((was.blocks[place], now.blocks[place]) for place in places)
     return pairs
 
 

@@ -57,7 +57,9 @@ def plan(
 
 
 def is_level(applied: Rendering, observed: Observation) -> bool:
-    """Say whether disk and process are as they should be with ``applied``, as far as they can be asked."""
+    """Say whether disk and process are what they should be with ``applied``, and could be asked."""
+    if not isinstance(observed.running, Running):
+        return False
     return not any(True for _ in (*_drift(applied, observed), *_behind(applied, applied, observed)))
 
 

@@ -26,7 +26,7 @@ from pyconfd.haproxy.overrides import (
     judge_missing,
     kept,
 )
-from pyconfd.haproxy.runtime import Runtime
+from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.model.plan import Command, RemoveServer
 from pyconfd.model.status import LeavingStatus, LiveStatus, OverrideStatus, Paused
 
@@ -74,6 +74,18 @@ class Overrides:
         """Give ``commands`` of an update so that they leave in force what was set by hand; to be executed instead."""
         self.refresh()
         return kept(commands, self._known, self._clock())
+
+    def bring_back(self, runtime: Runtime, connect: Callable[[], None], index: Callable[[], Index]) -> None:
+        """Set by hand what was set by hand before: a new worker begins with what its text says."""
+        self.refresh()
+        if not self._known:
+            return
+        try:
+            connect()
+            if runtime.abilities.runtime:
+                self.after_reload(runtime, index())
+        except NotLive as error:
+            log.warning("overrides.not_brought_back", problem=str(error))
 
     def after_reload(self, runtime: Runtime, index: Index) -> int:
         """Bring all overrides into force in a new worker, whose servers are those of ``index``; give their number.

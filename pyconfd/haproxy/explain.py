@@ -1,14 +1,18 @@
 """What HAProxy says of a configuration, told with fragments and lines, the text there, and what to do."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
-from pyconfd.errors import Problem
+from pyconfd.errors import Clues, Problem
+from pyconfd.haproxy.passwords import passwords_in
 from pyconfd.haproxy.removed import replacement_for
 from pyconfd.haproxy.words import split_words
 from pyconfd.model.rendering import Rendering
 from pyconfd.render.invalid import did_you_mean
+from pyconfd.system.secrecy import without_secrets
 
 _MESSAGE = re.compile(r"\[(?P<level>[A-Z]+)\]\s*(?:\S+\s+)?\(\d+\)\s*:\s*(?:config\s*:\s*)?(?P<text>.*)")
 _NOISE = re.compile(
@@ -18,6 +22,7 @@ _NOISE = re.compile(
 _HEADER = re.compile(r"^[ \t]*(?P<kind>frontend|backend|listen|defaults)[ \t]+(?P<name>[^ \t\n#]+)", re.MULTILINE)
 _ACL = re.compile(r"^[ \t]*acl[ \t]+([^ \t\n]+)", re.MULTILINE)
 _PROXY = re.compile(r"(?i:proxy|frontend|backend|listen|server) '?(?P<proxy>[A-Za-z0-9_.:-]+)'?")
+_BESIDE = re.compile(r"(?<=already defined at )line (\d+)")
 _SHOWN = 120
 _ALERTS = frozenset({"ALERT", "EMERG", "CRIT", "ERROR"})
 
@@ -74,28 +79,53 @@ class _Text:
     def __init__(self, rendering: Rendering, path: str) -> None:
         self.rendering = rendering
         self.lines = rendering.text.split("\n")
+        self._passwords: frozenset[str] | None = None
         self._reference = re.compile(re.escape(path) + r":(\d+)")
+        self._ends = list(accumulate(piece.text.count("\n") for piece in rendering.pieces))
 
     def problem(self, message: str) -> Problem:
         found = self._reference.search(message)
         number = int(found[1]) if found else self._line_by_name(message)
         line = self.lines[number - 1] if 0 < number <= len(self.lines) else ""
+        clues = self._clues(number, message)
         prefix = rf"(?i:parsing |binding )?\[{self._reference.pattern}\]\s*:?\s*"
         message = re.sub(f"^{prefix}", "", message)
         told = self._reference.sub(lambda one: self.place(int(one[1])), message)
-        told = re.sub(r"(?<=already defined at )line (\d+)", lambda one: self.place(int(one[1])), told)
+        told = _BESIDE.sub(lambda one: self.place(int(one[1])), told)
         told = told.strip().rstrip(".")
-        shown = line.strip() if len(line.strip()) <= _SHOWN else f"{line.strip()[: _SHOWN - 3]}..."
+        # Before it is cut: a part of a password is a secret too.
+        told, shown = self.public(told), self.public(line.strip())
+        shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
         return Problem(
             self.place(number) if line else "haproxy.cfg",
             f"{told}: {shown}" if shown and shown not in told else told,
-            self._remedy(message, line, number),
-            self.rendering.place_of(number)[0] if line else "",
+            self.public(self._remedy(message, line, number)),
+            self._place_of(number)[0] if line else "",
+            clues,
         )
+
+    def _clues(self, blamed: int, message: str) -> Clues:
+        """Give the line that is blamed, then those that the message names beside it."""
+        others = [int(found) for found in (*self._reference.findall(message), *_BESIDE.findall(message))]
+        numbers = [number for number in dict.fromkeys((blamed, *others)) if 0 < number <= len(self.lines)]
+        return Clues(lines=tuple(self._place_of(number) for number in numbers))
+
+    def _place_of(self, number: int) -> tuple[str, int]:
+        """Give what :meth:`Rendering.place_of` gives, fast enough for thousands of messages."""
+        at = bisect_left(self._ends, number)
+        if at == len(self._ends):
+            return "", number
+        return self.rendering.pieces[at].fragment, number - (self._ends[at - 1] if at else 0)
+
+    def public(self, message: str) -> str:
+        """Give a message without the passwords of the configuration."""
+        if self._passwords is None:
+            self._passwords = passwords_in(self.rendering.text)
+        return without_secrets(message, self._passwords)
 
     def place(self, number: int) -> str:
         """Name the fragment and line that gave line ``number`` of the whole text."""
-        fragment, line = self.rendering.place_of(number)
+        fragment, line = self._place_of(number)
         if not fragment:
             return f"haproxy.cfg line {number}"
         return f"{fragment} {'' if fragment.endswith('.conf') else 'rendered '}line {line}"

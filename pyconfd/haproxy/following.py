@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import structlog
 
-from pyconfd.errors import Problem, PyconfdError
+from pyconfd.errors import Problem, PyconfdError, RejectedInput
 from pyconfd.model.outcome import Stored
 
 log = structlog.get_logger(__name__)
@@ -31,6 +31,7 @@ class FollowingFile:
         self._wanted: Stored | None = None
         self._behind: Stored | None = None
         self._problems: tuple[Problem, ...] = ()
+        self._refused = False
         self._work: Future[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._stopping = threading.Event()
@@ -48,12 +49,17 @@ class FollowingFile:
         """Forget what was to be written: a reload has installed something newer."""
         with self._state:
             self._wanted = self._behind = None
-            self._problems = ()
+            self._problems, self._refused = (), False
 
     @property
     def behind(self) -> bool:
         """Whether the process is ahead of the file."""
         return self._behind is not None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the process was changed to what cannot be written, since its check refuses it."""
+        return self._refused
 
     def problems(self) -> tuple[Problem, ...]:
         """Say why the file cannot follow; raises what a bug in the thread raised."""
@@ -98,6 +104,7 @@ class FollowingFile:
 
     def _follow(self, stored: Stored) -> None:
         problems: tuple[Problem, ...] = ()
+        refused = False
         with self.lock:
             with self._state:
                 if self._behind is None:
@@ -106,8 +113,11 @@ class FollowingFile:
                 self._write(stored)
             except PyconfdError as error:
                 problems = error.problems
+                refused = isinstance(error, RejectedInput)
         with self._state:
             former, self._problems = self._problems, problems
+            if self._behind is stored:
+                self._refused = refused
             if not problems and self._behind is stored:
                 self._behind = None
         if problems and problems != former:

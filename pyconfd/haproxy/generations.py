@@ -1,7 +1,8 @@
 """The history on disk: what was applied and what was turned away.
 
 A generation is a directory ``generations/NNNNNN`` with ``haproxy.cfg``, the maps and ``meta.json``. It appears by one
-rename, so it is there whole or not at all. The content of certificates is never stored: path and SHA-256 only.
+rename, so it is there whole or not at all. The content of certificates is never stored: path and SHA-256 only. An
+empty file ``ran-well`` beside them says that this structure ran for a while without an event; a boot prefers such.
 """
 
 import json
@@ -14,7 +15,10 @@ from typing import Any
 
 import structlog
 
-from pyconfd.errors import TransientError
+from pyconfd.errors import Problem, TransientError
+from pyconfd.haproxy import retention
+from pyconfd.haproxy.owners import OwnersStore
+from pyconfd.haproxy.structure import structure_of
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Generation, Stored
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
@@ -23,6 +27,7 @@ from pyconfd.system.files import (
     problem_of,
     remove_stale,
     remove_tree,
+    stay_within,
     temporary_beside,
     write_new,
 )
@@ -31,6 +36,7 @@ log = structlog.get_logger(__name__)
 
 CONFIGURATION = "haproxy.cfg"
 META = "meta.json"
+RAN_WELL = "ran-well"
 FORMAT = 1
 KEEP_REJECTED = 5
 _DIGITS = 6
@@ -44,18 +50,30 @@ class PreparedGeneration:
     path: Path
 
 
-class GenerationStore:
-    """The generations below ``state_dir``; the newest ``keep`` of them stay."""
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """What is known of a generation without its text."""
 
-    def __init__(self, state_dir: str, keep: int) -> None:
+    entry: retention.Entry
+    structure: str
+    paths: frozenset[str]
+
+
+class GenerationStore:
+    """The generations below ``state_dir``; how many stay says :func:`pyconfd.haproxy.retention.kept`."""
+
+    def __init__(self, state_dir: str, keep: int, keep_for_s: float = float("inf")) -> None:
         self._root = Path(state_dir) / "generations"
         self._rejected = Path(state_dir) / "rejected"
         self._keep = max(keep, 1)
+        self._keep_for_s = keep_for_s
         self._skipped: set[str] = set()
+        self._outlines: dict[int, _Outline] = {}
+        self.owners = OwnersStore(state_dir)
 
     def clean(self) -> None:
         """Remove what a killed process left half-written."""
-        remove_stale([str(self._root), str(self._rejected)])
+        remove_stale([str(self._root), str(self._rejected), self.owners.directory])
 
     def next_number(self) -> int:
         """Give the number after the highest one that was ever used here and is still on disk."""
@@ -76,9 +94,14 @@ class GenerationStore:
             TransientError: it could not be written; nothing is left behind.
         """
         maps = [file for file in rendering.files if file.kind is FileKind.MAP]
-        contents = {CONFIGURATION: rendering.text.encode(), META: _meta(rendering, generation)}
+        contents = {
+            CONFIGURATION: rendering.text.encode(),
+            META: _meta(rendering, generation, self.owners.keep(rendering.owners)),
+        }
         contents |= {f"map-{number}": file.content.encode() for number, file in enumerate(maps)}
-        path = self._root / f"{generation.number:0{_DIGITS}}"
+        if structure_of(rendering.text) in {each.structure for each in self._known() if each.entry.ran_well}:
+            contents[RAN_WELL] = b""
+        path = self._path(generation.number)
         return PreparedGeneration(_stage_directory(path, contents), path)
 
     def commit(self, prepared: PreparedGeneration) -> None:
@@ -101,7 +124,7 @@ class GenerationStore:
 
     def read(self, number: int) -> Stored | None:
         """Give generation ``number``, None where it is missing or damaged (which is logged once)."""
-        path = self._root / f"{number:0{_DIGITS}}"
+        path = self._path(number)
         try:
             return _read(path)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -114,14 +137,50 @@ class GenerationStore:
         """Give the readable generations, newest first."""
         return tuple(stored.generation for stored in self._newest_first())
 
+    def last_that_ran_well(self) -> Stored | None:
+        """Give the newest generation that can be read and whose structure ran well, or None."""
+        sound = {each.entry.number for each in self._known() if each.entry.ran_well}
+        return next((stored for stored in self._newest_first() if stored.generation.number in sound), None)
+
+    def mark_ran_well(self) -> int:
+        """Note that the newest generation ran well; give its number, 0 where there is none.
+
+        Raises:
+            TransientError: that cannot be written.
+        """
+        number = max(self._numbers(), default=0)
+        mark = self._path(number) / RAN_WELL
+        if number and not mark.exists():
+            try:
+                write_new(str(mark), b"", mode=0o640)
+                flush_directory(str(mark.parent))
+            except OSError as error:
+                raise TransientError(problem_of(str(mark), error)) from error
+            self._outlines.pop(number, None)
+        return number
+
+    def entries(self) -> tuple[retention.Entry, ...]:
+        """Give what is known of each generation without its text, newest first.
+
+        Raises:
+            TransientError: this user may not read them.
+        """
+        try:
+            next(self._root.iterdir(), None)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            remedy = "run it as root or as pyconfd"
+            raise TransientError(Problem(str(self._root), f"cannot be read: {error.strerror}", remedy)) from error
+        return tuple(each.entry for each in reversed(self._known()))
+
+    def bases(self) -> frozenset[str]:
+        """Give the digest of every basis that a generation on disk was made of."""
+        return frozenset(each.entry.basis for each in self._known() if each.entry.basis)
+
     def declared_paths(self) -> frozenset[str]:
         """Give the path of every file that a generation on disk declared."""
-        found: set[str] = set()
-        for number in self._numbers():
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                meta = json.loads((self._root / f"{number:0{_DIGITS}}" / META).read_bytes())
-                found |= {str(entry["path"]) for entry in meta["files"]}
-        return frozenset(found)
+        return frozenset[str]().union(*(each.paths for each in self._known()))
 
     def reject(self, rendering: Rendering, reason: str) -> str:
         """Keep a candidate that failed and why, for the operator; give its directory, "" where it cannot be written."""
@@ -149,12 +208,38 @@ class GenerationStore:
             if stored := self.read(number):
                 yield stored
 
+    def _path(self, number: int) -> Path:
+        return self._root / f"{number:0{_DIGITS}}"
+
+    def _known(self) -> list[_Outline]:
+        """Give what is known of each generation on disk whose description can be read; each is read once."""
+        numbers = self._numbers()
+        for number in numbers:
+            if number not in self._outlines:
+                with suppress(OSError, ValueError, KeyError, TypeError):
+                    self._outlines[number] = _outline(self._path(number), number)
+        return [self._outlines[number] for number in numbers if number in self._outlines]
+
     def _prune(self) -> None:
-        for number in self._numbers()[: -self._keep]:
-            remove_tree(self._root / f"{number:0{_DIGITS}}")
+        known = {each.entry.number: each.entry for each in self._known()}
+        # What cannot be read counts as old and of no basis.
+        entries = [known.get(number, retention.Entry(number)) for number in self._numbers()]
+        stay = retention.kept(entries, number=self._keep, for_s=self._keep_for_s)
+        for entry in entries:
+            if entry.number not in stay:
+                self._outlines.pop(entry.number, None)
+                remove_tree(self._path(entry.number))
+        self.owners.prune({each.entry.claims for each in self._known()})
 
 
-def _meta(rendering: Rendering, generation: Generation) -> bytes:
+def _outline(path: Path, number: int) -> _Outline:
+    meta = json.loads((path / META).read_bytes())
+    applied_at, basis = float(meta["generation"]["applied_at"]), str(meta.get("basis", ""))
+    entry = retention.Entry(number, applied_at, basis, (path / RAN_WELL).exists(), str(meta.get("claims", "")))
+    return _Outline(entry, str(meta.get("structure", "")), frozenset(str(entry["path"]) for entry in meta["files"]))
+
+
+def _meta(rendering: Rendering, generation: Generation, claims: str) -> bytes:
     files = [
         {"kind": file.kind.value, "path": file.path, "sha256": sha256(file.content.encode()).hexdigest()}
         for file in rendering.files
@@ -166,6 +251,9 @@ def _meta(rendering: Rendering, generation: Generation) -> bytes:
         "text_sha256": sha256(rendering.text.encode()).hexdigest(),
         "pieces": pieces,
         "files": files,
+        "basis": rendering.basis,
+        "claims": claims,
+        "structure": structure_of(rendering.text),
     }
     return json.dumps(meta, indent=1).encode() + b"\n"
 
@@ -174,6 +262,7 @@ def _stage_directory(path: Path, contents: dict[str, bytes]) -> Path:
     staged = Path(temporary_beside(str(path)))
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        stay_within(str(path.parent), str(path.parent.parent))
         staged.mkdir(mode=0o750)
         for name, content in contents.items():
             write_new(str(staged / name), content, mode=0o640)
@@ -216,7 +305,7 @@ def _read(path: Path) -> Stored:
         else:
             content = _if_same(Path(entry["path"]), entry["sha256"])
         files.append(OutputFile(kind, entry["path"], content or ""))
-    rendering = Rendering(tuple(pieces), tuple(files))
+    rendering = Rendering(tuple(pieces), tuple(files), str(meta.get("basis", "")))
     raw = meta["generation"]
     generation = Generation(
         number=int(raw["number"]),

@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from pyroute2 import DiagSocket, IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
 
 from pyconfd.model.host import HostFacts, ListeningSocket
 
@@ -91,6 +89,9 @@ def _pairs(argv: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _interface_addresses() -> set[str]:
+    from pyroute2 import IPRoute  # noqa: PLC0415 - a sixth of the start of commands that ask no kernel
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
     found: set[str] = set()
     with suppress(OSError, NetlinkError), IPRoute() as route:
         for message in route.get_addr():
@@ -123,6 +124,9 @@ def _listening(ports: frozenset[int], ignore_pids: frozenset[int]) -> Iterator[L
 
 def _from_inet_diag() -> Iterator[tuple[ListeningSocket, int]]:
     """Ask the kernel for listening sockets only; /proc/net/tcp would list every connection of a busy balancer."""
+    from pyroute2 import DiagSocket  # noqa: PLC0415 - as above
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
     try:
         with DiagSocket() as diag:
             diag.bind()

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -115,8 +116,12 @@ class Index:
         return (text for text in self.texts.values() if wanted in text)
 
 
+@lru_cache(maxsize=64)
 def section_of(text: str) -> Section | None:
-    """Parse the text of one section; None where it is none, or more than one."""
+    """Parse the text of one section; None where it is none, or more than one.
+
+    The last few are remembered: what one comparison calls new is the former text of the next.
+    """
     found = parse_part(text)
     return found[0] if len(found) == 1 and found[0].keyword else None
 

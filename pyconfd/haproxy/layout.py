@@ -79,7 +79,10 @@ class Layout:
         """Give what has to be written: certificates, maps, then the configuration; what is the same is left out."""
         order = (FileKind.CERTIFICATE, FileKind.MAP)
         files = sorted(usable_files(rendering), key=lambda file: (order.index(file.kind), file.path))
-        wanted = [NewFile(file.path, file.content.encode(), self._mode(file.kind), self._group) for file in files]
+        wanted = [
+            NewFile(file.path, file.content.encode(), self._mode(file.kind), self._group, self.files_dir)
+            for file in files
+        ]
         text = mark(rendering.text, rendering.digest).encode()
         wanted.append(NewFile(self.conf, text, CONFIGURATION_MODE, self._group))
         return tuple(file for file in wanted if self.read(file.path) != file.content)

@@ -23,13 +23,14 @@ class Abilities:
     """What the running HAProxy can do, found by asking it.
 
     ``runtime`` is False where it cannot be changed at all, with ``why``; it ``answered`` where that will stay so.
-    ``cookies`` are those on added servers.
+    ``cookies`` are those on added servers; ``refused`` are servers that it did not take.
     """
 
     runtime: bool = False
     why: str = "its runtime socket is not known"
     cookies: bool = False
     backends: bool = False
+    refused: frozenset[AddServer] = frozenset()
     answered: bool = field(default=False, compare=False)
 
 
@@ -84,7 +85,7 @@ def changed_section(old: Section, new: Section, base: Inherited, abilities: Abil
         return found
     servers = _named(old, "server"), _named(new, "server")
     binds = _named(old, "bind"), _named(new, "bind")
-    if summary := summarised("bind", *binds):
+    if binds[0] != binds[1] and (summary := summarised("bind", *binds)):
         found.obstacles.append(Obstacle(ReloadReason.BINDS_CHANGED, f"{new.title}: {summary}"))
     if _others(old) != _others(new) or old.options != new.options:
         found.obstacles.append(
@@ -137,7 +138,10 @@ def _added_server(
         wants_cookie = "cookie" in server.effective and not abilities.cookies
         advice = "HAProxy 3.0 and later add servers with a cookie while they run" if wants_cookie else ADDRESS_ADVICE
         return Obstacle(ReloadReason.SERVERS_CHANGED, f"{server.name}: {why}", advice)
-    commands.append(AddServer(backend, server.name, server.address, server.effective))
+    command = AddServer(backend, server.name, server.address, server.effective)
+    if command in abilities.refused:
+        return Obstacle(ReloadReason.NOT_LIVE, f"{server.name}: haproxy did not take it on its socket")
+    commands.append(command)
     return None
 
 

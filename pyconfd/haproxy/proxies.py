@@ -4,13 +4,13 @@ Source: HAProxy configuration manual, 4.2 ``balance``, ``default-server``, ``has
 ``add server``.
 """
 
-import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyconfd.haproxy.sections import Line, Section
+from pyconfd.model.address import parsed
 
 DYNAMIC_ALGORITHMS = frozenset({"roundrobin", "leastconn", "first", "random"})
 """Algorithms that take servers at any time; the hashing ones do with ``hash-type consistent``."""
@@ -185,7 +185,7 @@ def why_not_addable(server: Server, *, cookies: bool) -> str:
     if not is_literal(server.address):
         return f"{server.address} is no IP address with a port"
     for word in (server.name, server.address, *server.effective):
-        if not is_plain(word):
+        if not _PLAIN.fullmatch(word):
             return f"the word {word!r} cannot be sent over the socket"
     if len(server.effective) > MAX_WORDS:
         return f"it has more than {MAX_WORDS} keywords and values"
@@ -199,7 +199,7 @@ def is_literal(target: str) -> bool:
     if found is None or not found["port"]:
         return False
     try:
-        ipaddress.ip_address(found["v6"] or found["host"] or "")
+        parsed(found["v6"] or found["host"] or "")
     except ValueError:
         return False
     return True

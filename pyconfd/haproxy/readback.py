@@ -5,7 +5,7 @@ import ipaddress
 import re
 import ssl
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyconfd.model.plan import (
     AddCertificate,
@@ -39,6 +39,8 @@ class ServerNow:
     id: int = 0
     initial_weight: int = 1
     operating: int = 2
+    changed_s: int = field(default=-1, compare=False)
+    """Seconds since health checks last changed their mind; -1 where it is not known."""
 
     @property
     def target(self) -> str:
@@ -63,6 +65,7 @@ _COLUMNS = (
     "srv_id",
     "srv_iweight",
     "srv_op_state",
+    "srv_time_since_last_change",
 )
 _HEADER = re.compile(r"^# (be_id [^\n]*)\n?", re.MULTILINE)
 _FEW = 20
@@ -85,7 +88,9 @@ def servers_now(answer: str, names: Collection[str] = ()) -> Iterator[ServerNow]
     for row in _rows(answer, header.end(), names):
         fields = row.split(" ")
         if len(fields) >= len(columns):
-            backend, name, address, port, weight, admin, number, initial, operating = (fields[at] for at in places)
+            backend, name, address, port, weight, admin, number, initial, operating, changed = (
+                fields[at] for at in places
+            )
             state = int(admin)
             yield ServerNow(
                 backend,
@@ -98,6 +103,7 @@ def servers_now(answer: str, names: Collection[str] = ()) -> Iterator[ServerNow]
                 int(number),
                 int(initial),
                 int(operating),
+                int(changed),
             )
 
 
@@ -220,6 +226,16 @@ def state_of(now: ServerNow) -> ServerState:
     if now.maint:
         return ServerState.MAINT
     return ServerState.DRAIN if now.drain else ServerState.READY
+
+
+_OPERATING = {0: "down", 1: "starting", 2: "up", 3: "stopping"}
+"""Source: ``enum srv_state`` in HAProxy 2.6 to 3.4."""
+
+
+def condition_of(now: ServerNow) -> str:
+    """Give in one word how a server is: what was asked for by command, else what health checks found."""
+    state = state_of(now)
+    return state.value if state is not ServerState.READY else _OPERATING.get(now.operating, "unknown")
 
 
 def _wrong_state(now: ServerNow, wanted: ServerState) -> str:

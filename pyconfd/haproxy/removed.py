@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyconfd.errors import Problem
+from pyconfd.errors import Clues, Problem
 from pyconfd.haproxy.replacements import REMOVED, Replacement
 from pyconfd.haproxy.words import Word, split_words
 from pyconfd.model.rendering import Piece, Rendering
@@ -98,4 +98,5 @@ def _problem(piece: Piece, findings: list[_Finding]) -> Problem:
         f"HAProxy {version} removed '{first.directive}': {shown}{more}",
         str(first.replacement),
         piece=piece.fragment,
+        clues=Clues(lines=((piece.fragment, first.line),)),
     )

@@ -4,8 +4,8 @@ Whatever is not as it should be raises :class:`NotLive`; then a reload puts ever
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -17,10 +17,22 @@ from pyconfd.haproxy.readback import (
     connections_now,
     servers_now,
     unfulfilled,
-    wrong_address,
 )
+from pyconfd.haproxy.refused import is_there, others, refused_servers
 from pyconfd.haproxy.runtime_socket import ANSWER_TIMEOUT_S, ReplacedError, RuntimeSocket
-from pyconfd.haproxy.runtime_text import Line, filled_map, leftovers, lines_of, parted, prepare_map, published, revived
+from pyconfd.haproxy.runtime_text import (
+    BATCH,
+    Line,
+    batches,
+    filled_map,
+    is_same,
+    leftovers,
+    lines_of,
+    parted,
+    prepare_map,
+    published,
+    revived,
+)
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
@@ -34,9 +46,6 @@ from pyconfd.model.plan import (
 
 log = structlog.get_logger(__name__)
 
-BATCH = 2_000
-"""Commands sent before the progress is reported; HAProxy takes tens of thousands a second."""
-
 
 class NotLive(Exception):  # noqa: N818 - it says what happened
     """A change did not go live as it should; what runs is not known any more."""
@@ -44,6 +53,18 @@ class NotLive(Exception):  # noqa: N818 - it says what happened
 
 class OtherWorker(NotLive):
     """The worker that was meant is not the one that serves any more: somebody reloaded HAProxy."""
+
+
+class PartlyRefused(NotLive):
+    """Everything went live but these servers, and nothing came of them: what runs is known.
+
+    ``refused`` has HAProxy's answer for each.
+    """
+
+    def __init__(self, refused: Mapping[AddServer, str]) -> None:
+        self.refused = refused
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        super().__init__(f"haproxy answered {next(iter(refused.values()))}{more}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +100,6 @@ class Runtime:
         self._monotonic = monotonic
         self._socket: RuntimeSocket | None = None
         self._abilities = Abilities()
-        self._refused_cookies = False
         self.pid = 0
         self.leaving: dict[tuple[str, str], Leaving] = {}
         self._leaving_backends: set[str] = set()
@@ -130,7 +150,7 @@ class Runtime:
                 runtime=True,
                 why="",
                 # Cookies on added servers came together with the command `wait`, in 3.0.
-                cookies="\n  wait " in commands and not self._refused_cookies,
+                cookies="\n  wait " in commands,
                 backends="add backend" in commands,
                 answered=True,
             )
@@ -150,43 +170,59 @@ class Runtime:
         """Carry out ``commands`` in order and see that they took effect.
 
         Raises:
+            PartlyRefused: HAProxy did not take some of the servers.
             NotLive: they did not, or it cannot be told; says which.
         """
+        refused: dict[AddServer, str] = {}
         try:
-            for batch in _batches(commands):
-                self._execute(batch)
+            for batch in batches(commands):
+                refused |= self._execute(batch)
                 self._progress()
         except NoAnswer as error:
             self.close()
             raise NotLive(str(error)) from error
+        if refused:
+            raise PartlyRefused(refused)
 
-    def _execute(self, commands: Sequence[Command]) -> None:
+    def _execute(self, commands: Sequence[Command]) -> dict[AddServer, str]:
         for command in commands:
             if isinstance(command, ReplaceMap):
                 self._replace_map(command)
         if any(isinstance(command, UpdateCertificate | AddCertificate) for command in commands):
             self._end_transactions()
-        made, others = parted(commands)
-        lines = [line for command in made for line in self._lines(command)]
-        lines += [published(command) for command in made if isinstance(command, AddBackend)]
-        lines += [line for command in others for line in self._lines(command)]
+        made, after = parted(commands)
+        sent = [(command, line) for command in made for line in self._lines(command)]
+        sent += [(command, published(command)) for command in made if isinstance(command, AddBackend)]
+        sent += [(command, line) for command in after for line in self._lines(command)]
         questions = checks_of(commands)
-        answers = self._carried_out(lines, questions)
-        why = unfulfilled(commands, dict(zip(questions, answers, strict=True)))
+        answers = self._sent([line for _, line in sent], questions)
+        refused = refused_servers(sent, answers)
+        if refused:
+            commands = others(commands, refused)
+        kept = set(commands) if refused else None
+        for (command, line), answer in zip(sent, answers, strict=False):
+            if kept is None or command in kept:
+                _judge(line, answer)
+        told = dict(zip(questions, answers[len(sent) :], strict=True))
+        why = unfulfilled(commands, told)
+        if not why and (said := is_there(refused, told)):
+            why = f"haproxy answered {said}, and has that server"
         if why:
             raise NotLive(why)
         self._note(commands)
+        return refused
 
-    def _carried_out(self, lines: Sequence[Line], questions: Sequence[str] = ()) -> list[str]:
-        """Send ``lines``, see that each is answered as it should be, and give the answers to ``questions``."""
+    def _carried_out(self, lines: Sequence[Line]) -> None:
+        """Send ``lines``, and see that each is answered as it should be."""
+        for line, answer in zip(lines, self._sent(lines), strict=True):
+            _judge(line, answer)
+
+    def _sent(self, lines: Sequence[Line], questions: Sequence[str] = ()) -> list[str]:
+        """Send ``lines`` and ``questions``, and give the answers."""
         unsafe = next((line for line in lines if not line.safe), None)
         if unsafe is not None:
             raise NotLive(f"{unsafe.shown[:300]!r} cannot be sent over the socket")
-        answers = self._ask([*(line.text for line in lines), *questions])
-        for line, answer in zip(lines, answers, strict=False):
-            if line.refused(answer):
-                raise NotLive(f"haproxy answered {line.shown!r} with {answer.strip()[:300]!r}")
-        return answers[len(lines) :]
+        return self._ask([*(line.text for line in lines), *questions])
 
     def _end_transactions(self) -> None:
         (answer,) = self._ask(["show ssl cert"])
@@ -214,7 +250,7 @@ class Runtime:
 
     def _lines(self, command: Command) -> list[Line]:
         if isinstance(command, AddServer) and (former := self.leaving.get((command.backend, command.server))):
-            if former.address != command.address or former.words is None or not _same(former.words, command):
+            if former.address != command.address or former.words is None or not is_same(former.words, command):
                 raise NotLive(f"server {command.backend}/{command.server} is still there as what it was before")
             return revived(command)
         if isinstance(command, ReplaceMap):
@@ -226,8 +262,7 @@ class Runtime:
 
     def _replace_map(self, command: ReplaceMap) -> None:
         (answer,) = self._ask([prepare_map(command).text])
-        if prepare_map(command).refused(answer):
-            raise NotLive(f"haproxy answered {prepare_map(command).text!r} with {answer.strip()[:300]!r}")
+        _judge(prepare_map(command), answer)
         for line in filled_map(command, answer):
             self._carried_out([line])
             self._progress()
@@ -292,25 +327,6 @@ class Runtime:
             raise NotLive(str(error)) from error
         return {key: count for answer in answers for key, count in connections_now(answer)}
 
-    def adopt(self, wanted: Iterable[tuple[str, str, str]], now: Iterable[ServerNow]) -> str:
-        """Take over what a former pyconfd was about to remove; give what else differs from ``wanted``, or "".
-
-        ``wanted`` are backend, name and address of each server that should be there.
-        """
-        expected = {(backend, name): address for backend, name, address in wanted}
-        found = {(server.backend, server.name): server for server in now}
-        for key, server in found.items():
-            if key not in expected and key not in self.leaving:
-                if not (server.drain or server.maint):
-                    return f"server {'/'.join(key)} should not be there"
-                self.leaving[key] = Leaving(*key, server.target, None, self._monotonic())
-        for key, address in expected.items():
-            if key not in found:
-                return f"server {'/'.join(key)} is missing"
-            if why := wrong_address(found[key], address):
-                return f"server {'/'.join(key)} {why}"
-        return ""
-
     def reap(self, limit_s: float) -> None:
         """Delete the servers that have no session any more; end those sessions that are older than ``limit_s``.
 
@@ -354,28 +370,6 @@ class Runtime:
         return [*gone, *(key for key, at in tried.items() if "Server deleted" in answers[at])]
 
 
-def _batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
-    """Cut the commands; a map that is loaded anew is a batch of its own, in its place."""
-    batch: list[Command] = []
-    for command in commands:
-        alone = isinstance(command, ReplaceMap)
-        if batch and (alone or len(batch) >= BATCH):
-            yield batch
-            batch = []
-        batch.append(command)
-        if alone:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _same(words: tuple[str, ...], command: AddServer) -> bool:
-    """Say whether a server that comes back is the one that left; the weight may differ."""
-    former = replace(command, words=words)
-    return _without_weight(former.words) == _without_weight(command.words)
-
-
-def _without_weight(words: tuple[str, ...]) -> list[str]:
-    places = {at + offset for at, word in enumerate(words) if word == "weight" for offset in (0, 1)}
-    return [word for at, word in enumerate(words) if at not in places]
+def _judge(line: Line, answer: str) -> None:
+    if line.refused(answer):
+        raise NotLive(f"haproxy answered {line.shown!r} with {answer.strip()[:300]!r}")

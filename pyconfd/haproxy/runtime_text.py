@@ -4,7 +4,8 @@ Source: HAProxy management manual, 9.3; the texts of the answers as 2.6, 3.0, 3.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, assert_never
 
 from pyconfd.model.plan import (
@@ -23,6 +24,9 @@ from pyconfd.model.plan import (
     SetWeight,
     UpdateCertificate,
 )
+
+BATCH = 2_000
+"""Commands sent before the progress is reported; HAProxy takes tens of thousands a second."""
 
 MAX_PAYLOAD_BYTES = 8_000
 """A whole command has to fit a buffer of 16 KiB (``tune.bufsize``)."""
@@ -167,3 +171,30 @@ def filled_map(command: ReplaceMap, answer: str) -> list[Line]:
         chunks[-1].append(entry)
     filled = [Line(f"add map @{version} {command.path} <<\n" + "\n".join(chunk) + "\n") for chunk in chunks if chunk]
     return [*filled, Line(f"commit map @{version} {command.path}")]
+
+
+def batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
+    """Cut the commands; a map that is loaded anew is a batch of its own, in its place."""
+    batch: list[Command] = []
+    for command in commands:
+        alone = isinstance(command, ReplaceMap)
+        if batch and (alone or len(batch) >= BATCH):
+            yield batch
+            batch = []
+        batch.append(command)
+        if alone:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def is_same(words: tuple[str, ...], command: AddServer) -> bool:
+    """Say whether a server that comes back is the one that left; the weight may differ."""
+    former = replace(command, words=words)
+    return _without_weight(former.words) == _without_weight(command.words)
+
+
+def _without_weight(words: tuple[str, ...]) -> list[str]:
+    places = {at + offset for at, word in enumerate(words) if word == "weight" for offset in (0, 1)}
+    return [word for at, word in enumerate(words) if at not in places]

@@ -125,9 +125,15 @@ def words(line: str) -> tuple[str, ...]:
 def parse(text: str) -> tuple[Section, ...]:
     """Give the sections of ``text`` in order; a line that opens none belongs to the section before it.
 
-    The last few configurations are remembered; for parts of one there is :func:`parse_part`.
+    The last few configurations are remembered until :func:`forget_parsed`; for parts of one there is
+    :func:`parse_part`.
     """
     return parse_part(text)
+
+
+def forget_parsed() -> None:
+    """Give back what :func:`parse` remembers: 80 MB for 100,000 servers, and the next reload has others."""
+    parse.cache_clear()
 
 
 def parse_part(text: str) -> tuple[Section, ...]:
@@ -148,7 +154,7 @@ def parse_part(text: str) -> tuple[Section, ...]:
             continue
         if found[0] in SECTION_KEYWORDS:
             close()
-            name, options = _name(found)
+            name, options = name_of(found)
             header, lines = (found[0], name, number, options), []
             continue
         depth += (found[0] == ".if") - (found[0] == ".endif")
@@ -157,7 +163,8 @@ def parse_part(text: str) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def _name(found: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def name_of(found: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Give the name that the words of a header give to its section, "" for none, and the words after it."""
     if len(found) > 1 and not (found[0] == "defaults" and found[1] == "from"):
         return found[1], found[2:]
     return "", found[1:]
@@ -180,8 +187,7 @@ def stats_sockets(text: str) -> tuple[str, ...]:
     """Give the paths of the UNIX sockets that ``stats socket`` opens in the global sections, outside ``.if``."""
     return tuple(
         line.words[2].removeprefix("unix@")
-        for section in parse(text)
-        if section.keyword == "global"
+        for section in _globals(text)
         for line in section.lines
         if line.words[:2] == ("stats", "socket")
         and len(line.words) > 2
@@ -189,6 +195,28 @@ def stats_sockets(text: str) -> tuple[str, ...]:
         and line.words[2].removeprefix("unix@").startswith("/")
         and "$" not in line.words[2]
     )
+
+
+_OPENS = re.compile(
+    rf"^[ \t]*(?:(?P<header>{'|'.join(sorted(SECTION_KEYWORDS))})(?=[ \t\r\n#]|$)"
+    r"|\.(?P<condition>if|endif)\b|(?P<written_otherwise>[^\s#\"'\\]*[\"'\\]))",
+    re.MULTILINE,
+)
+
+
+def _globals(text: str) -> tuple[Section, ...]:
+    """Give the global sections; all are parsed only where they cannot be told apart at a glance."""
+    starts: list[tuple[str, int]] = []
+    depth = 0
+    for found in _OPENS.finditer(text):
+        depth += (found["condition"] == "if") - (found["condition"] == "endif")
+        if found["written_otherwise"] or (found["header"] and depth):
+            return tuple(section for section in parse(text) if section.keyword == "global")
+        if found["header"]:
+            starts.append((found["header"], found.start()))
+    parts = pairwise([*starts, ("", len(text))])
+    wanted = (text[start:end] for (keyword, start), (_, end) in parts if keyword == "global")
+    return tuple(section for part in wanted for section in parse_part(part))
 
 
 _PORTS = re.compile(r"(?:(\d+)(?:-(\d+))?)")

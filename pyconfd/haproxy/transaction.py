@@ -20,7 +20,7 @@ from pyconfd.haproxy.limits import judge_start
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import ChangedWorker, NotRunning, Observation, Running, RunningState
 from pyconfd.haproxy.process import HaproxyProcess
-from pyconfd.haproxy.sections import Bind
+from pyconfd.haproxy.sections import Bind, forget_parsed
 from pyconfd.haproxy.sections import binds as binds_of
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.host import HostFacts
@@ -109,6 +109,14 @@ class Transaction:
             RejectedInput: the check or the judgement of its binds turned it away; nothing was changed.
             ApplyError: it could not be made to serve; the former files are back, the former text serves.
         """
+        try:
+            return self._reload(rendering, generation, known, progress)
+        finally:
+            forget_parsed()
+
+    def _reload(
+        self, rendering: Rendering, generation: Generation | None, known: Known, progress: Callable[[], None]
+    ) -> bool:
         self.warnings = judge_start(rendering, self.observe(known).running, self._unit)
         with _as_apply_error(Step.CHECK):
             self.check(rendering, progress)

@@ -63,8 +63,8 @@ def propose(text: str, findings: Findings) -> str:
         findings.add(0, Effect.LEFT, "there is no vrrp_instance in it")
         return ""
     lines = [
-        f"# From {findings.file}: a proposal for pyconfd's own management of the address. This version of pyconfd does",
-        "# not read it yet, so it is commented out and keepalived goes on with its own file.",
+        f"# From {findings.file}: a proposal for [vip]. It is commented out, since the nodes' own names and addresses",
+        "# have to be filled in; `pyconfd vip config` then prints keepalived's file for each node.",
     ]
     for instance in instances:
         lines += ["", *(f"# {line}" for line in _proposal(instance))]
@@ -76,17 +76,16 @@ def _proposal(instance: Block) -> Iterator[str]:
     addresses = instance.block("virtual_ipaddress")
     peers = instance.block("unicast_peer")
     yield "[vip]"
-    yield f"name = {json.dumps(' '.join(instance.words[1:]) or 'vip')}"
     yield f"interface = {json.dumps(instance.value('interface'))}"
     yield f"virtual_router_id = {_number(instance.value('virtual_router_id'))}"
     yield f"addresses = {json.dumps([words[0] for words, _line in addresses.lines] if addresses else [])}"
-    if peers:
-        source = [instance.value("unicast_src_ip")] if instance.value("unicast_src_ip") else []
-        yield f"peers = {json.dumps([words[0] for words, _line in peers.lines])}"
-        yield f"source = {json.dumps(source[0] if source else '')}"
-    order = _number(instance.value("priority"))
-    yield f"# priority {order}: list the nodes in the order in which they shall hold the address, highest first"
-    yield "nodes = []"
+    own = instance.value("unicast_src_ip")
+    others = [words[0] for words, _line in peers.lines] if peers else []
+    yield f"# the nodes in the order in which they shall hold it (priority here: {_number(instance.value('priority'))})"
+    for number, address in enumerate([own, *others] if others else [own, ""], start=1):
+        yield "[[vip.nodes]]"
+        yield f'name = "node-{number}"'
+        yield f"addresses = {json.dumps([address] if address else [])}"
 
 
 def _number(text: str) -> int:

@@ -8,6 +8,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import assert_never
 
+from pyconfd.model.hold import HoldEvent, HoldStep
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Unchanged
 from pyconfd.model.plan import (
     AddBackend,
@@ -44,6 +45,8 @@ class Action(StrEnum):
     RELOAD = "reload"
     DEFERRED = "deferred"
     HELD = "held"
+    RELEASED = "released"
+    """What the guard kept back of a change is held no more; only told, never a plan."""
     REJECTED = "rejected"
     FAILED = "failed"
 
@@ -89,6 +92,28 @@ def change_of(outcome: Outcome, *, at: float, serving: int, duration_s: float) -
             action = Action.REJECTED if isinstance(outcome, Rejected) else Action.FAILED
             return Change(at, serving, action, "", tuple(map(str, problems)), (step.value,), duration_s)
     assert_never(outcome)
+
+
+_ENDS: Mapping[HoldStep, str] = MappingProxyType(
+    {
+        HoldStep.EXPIRED: "the loss has lasted, and is believed",
+        HoldStep.ALLOWED: "an operator allowed it",
+        HoldStep.RETURNED: "the endpoints are back",
+    }
+)
+
+
+def change_of_hold(event: HoldEvent, *, at: float, serving: int) -> Change | None:
+    """Give what is told of a hold: that it began, and how it ended; None for what lies between.
+
+    ``duration_s`` of the end is how long it lasted.
+    """
+    hold = event.hold
+    if event.step is HoldStep.BEGUN:
+        return Change(at, serving, Action.HELD, "", (str(hold.problem),))
+    if event.step not in _ENDS:
+        return None
+    return Change(at, serving, Action.RELEASED, hold.hold_id, (_ENDS[event.step],), (), max(0.0, at - hold.since))
 
 
 def _reasons(plan: Reload) -> tuple[str, ...]:

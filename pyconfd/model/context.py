@@ -1,6 +1,6 @@
 """What presets give: the names for the templates, and what they refused."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -9,6 +9,7 @@ from typing import Any
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import OutputFile
+from pyconfd.model.tenure import Owners, Tenancy
 
 
 class RefusalReason(StrEnum):
@@ -17,7 +18,10 @@ class RefusalReason(StrEnum):
     INVALID_VALUE = "invalid_value"
     INCOMPLETE = "incomplete"
     NAME_TAKEN = "name_taken"
+    NAME_RESERVED = "name_reserved"
     PORT_TAKEN = "port_taken"
+    NOT_ALLOWED = "not_allowed"
+    FORBIDDEN_ADDRESS = "forbidden_address"
     NO_SUCH_PORT = "no_such_port"
     NO_NODE_PORT = "no_node_port"
     NO_SUCH_SERVICE = "no_such_service"
@@ -25,6 +29,12 @@ class RefusalReason(StrEnum):
     NO_CERTIFICATE = "no_certificate"
     UNREADABLE = "unreadable"
     BAD_TEMPLATE = "bad_template"
+    QUARANTINED = "quarantined"
+
+    @property
+    def spoils(self) -> bool:
+        """Whether everything else would be refused with it: fragments or HAProxy cannot do with what it is."""
+        return self in {RefusalReason.BAD_TEMPLATE, RefusalReason.QUARANTINED}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,6 +57,18 @@ class Census:
 
     claimed: int = 0
     total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What one preset serves: ``addresses`` gives, of a value of ``by_name``, the addresses traffic is sent to.
+
+    A value that is the same object has the same addresses.
+    """
+
+    preset: str
+    by_name: Mapping[Any, Any]
+    addresses: Callable[[Any], Iterable[str]]
 
 
 _NO_OBJECT = ObjectRef("", "", "")
@@ -87,7 +109,9 @@ class Context:
 
     ``listeners`` are those that objects of the cluster are to be given, so none of the operator's. ``templates`` are
     rendered after the fragments, in order. ``files`` were declared by presets. ``dns_names`` are the names that should
-    point at this balancer, sorted.
+    point at this balancer, sorted; None where no object is there that could say so. ``claimed`` is what each preset
+    serves; ``everything`` counts all services of the cluster, for fragments that need no preset. ``owners`` says, by
+    preset, who was given which name; ``tenancy`` is what to remember of that for the next translation.
     """
 
     names: Mapping[str, Any]
@@ -96,4 +120,8 @@ class Context:
     listeners: frozenset[Listener] = frozenset()
     templates: tuple[ClusterTemplate, ...] = ()
     files: tuple[OutputFile, ...] = ()
-    dns_names: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] | None = None
+    claimed: tuple[Claimed, ...] = ()
+    everything: Claimed | None = None
+    owners: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}))
+    tenancy: Tenancy = field(default_factory=Tenancy)

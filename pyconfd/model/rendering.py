@@ -2,13 +2,16 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain, compress, count, islice
 from operator import ne
+from types import MappingProxyType
 from typing import Any
+
+from pyconfd.model.tenure import Owners
 
 _NOTED = re.compile(r"^# certificate (\S+) sha256 ([0-9a-f]{64})$", re.MULTILINE)
 _NOTES = 1 << 20
@@ -70,15 +73,40 @@ class Piece:
     """The text that one fragment gave, as the ``blocks`` it is made of. It ends with a newline unless it is empty.
 
     A block that nothing changed is the same object in the next rendering, so that comparing blocks compares
-    identities. Two pieces are equal if fragment and text are, wherever their blocks begin.
+    identities; and a piece that was made of another one knows where they differ. Two pieces are equal if fragment and
+    text are, wherever their blocks begin.
     """
 
     fragment: str
     blocks: tuple[str, ...]
+    mark: object
+    _former: object | None
+    _replaced: Collection[int]
 
     def __init__(self, fragment: str, *blocks: str) -> None:
         object.__setattr__(self, "fragment", fragment)
         object.__setattr__(self, "blocks", blocks)
+        object.__setattr__(self, "mark", object())  # stands for this piece, and keeps nothing alive
+        object.__setattr__(self, "_former", None)
+        object.__setattr__(self, "_replaced", ())
+
+    def with_blocks(self, replaced: Mapping[int, str]) -> "Piece":
+        """Give the same with other blocks in some places."""
+        blocks = list(self.blocks)
+        for place, block in replaced.items():
+            blocks[place] = block
+        made = Piece(self.fragment, *blocks)
+        object.__setattr__(made, "_former", self.mark)
+        object.__setattr__(made, "_replaced", sorted(replaced))
+        return made
+
+    def places_since(self, former: "Piece") -> Iterable[int] | None:
+        """Give where the blocks differ from those of ``former``; None where there are more or fewer of them."""
+        if self is former:
+            return ()
+        if self._former is former.mark:
+            return self._replaced
+        return differences(former.blocks, self.blocks) if len(self.blocks) == len(former.blocks) else None
 
     @cached_property
     def text(self) -> str:
@@ -96,10 +124,16 @@ class Piece:
 
 @dataclass(frozen=True)
 class Rendering:
-    """The pieces in order and the declared files sorted by path: all that HAProxy will read."""
+    """The pieces in order and the declared files sorted by path: all that HAProxy will read.
+
+    ``basis`` is the digest of the fragments and settings that gave it, "" where those are not kept; ``owners`` says, by
+    preset, who was given which name.
+    """
 
     pieces: tuple[Piece, ...]
     files: tuple[OutputFile, ...] = ()
+    basis: str = field(default="", compare=False)
+    owners: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
 
     @cached_property
     def text(self) -> str:
@@ -125,7 +159,7 @@ class Rendering:
         """
         if self is other:
             return True
-        if self.files != other.files:
+        if self.files != other.files or _differ_at_once(self.pieces, other.pieces):
             return False
         own, others = ([piece.blocks for piece in one.pieces] for one in (self, other))
         number = _first_difference(own, others)
@@ -143,6 +177,18 @@ class Rendering:
                 return piece.fragment, line - first + 1
             first += count
         return "", line
+
+
+def _differ_at_once(own: Sequence[Piece], others: Sequence[Piece]) -> bool:
+    """Tell whether the first block that differs shows that the texts do; False where that is not known."""
+    for one, other in zip(own, others, strict=False):
+        if one is other:
+            continue
+        for place in other.places_since(one) or ():
+            block, its = one.blocks[place], other.blocks[place]
+            return not (block.startswith(its) or its.startswith(block))
+        return False
+    return False
 
 
 _STEP = 256

@@ -80,6 +80,34 @@ RECORD_OF: Mapping[Resource, type[AnyObject]] = MappingProxyType(
 )
 
 
+class Departures:
+    """Addresses of which the cluster said that they leave on purpose, until they are ready again; the newest of them.
+
+    Who looks at Snapshots may miss that word: a pod can begin to terminate and be gone between two looks.
+    """
+
+    MOST = 20_000
+
+    def __init__(self) -> None:
+        self._known: dict[str, None] = {}
+
+    def __contains__(self, address: object) -> bool:
+        return address in self._known
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def leaves(self, address: str) -> None:
+        """Note that an address leaves."""
+        self._known[address] = None
+        if len(self._known) > self.MOST:
+            del self._known[next(iter(self._known))]
+
+    def returned(self, address: str) -> None:
+        """Note that it is ready."""
+        self._known.pop(address, None)
+
+
 def _nothing() -> Mapping[Key, Any]:
     return MappingProxyType({})
 
@@ -89,7 +117,8 @@ class Snapshot:
     """One consistent view of one cluster; mappings are never changed after they were put here.
 
     ``cluster`` is the name given in the settings ("" for the only one). The order of the mappings is an accident
-    of the API: whoever reads them sorts. ``host`` are the facts of this machine that presets judge by.
+    of the API: whoever reads them sorts. ``host`` are the facts of this machine that presets judge by; ``departures``
+    go on while the Snapshot is looked at.
     """
 
     cluster: str = ""
@@ -102,3 +131,4 @@ class Snapshot:
     pods: Mapping[Key, Pod] = field(default_factory=_nothing)
     deployments: Mapping[Key, Deployment] = field(default_factory=_nothing)
     host: HostFacts = field(default_factory=HostFacts)
+    departures: tuple[Departures, ...] = field(default=(), compare=False, repr=False)

@@ -11,8 +11,12 @@ from types import MappingProxyType
 from pyconfd.errors import Problem
 from pyconfd.model.changes import ApplyingStatus
 from pyconfd.model.context import Refusal
+from pyconfd.model.hold import Hold
+from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.outcome import Generation
+from pyconfd.model.pin import PinStatus
 from pyconfd.model.snapshot import Resource
+from pyconfd.model.traffic import ProbationStatus
 
 
 class Phase(StrEnum):
@@ -150,19 +154,58 @@ class LiveStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantined:
+    """An object, or one ``entry`` of a ConfigMap, that is left out so that everything else goes on.
+
+    ``step`` (``render`` or ``check``) turned it away, ``detail`` says why in words.
+    """
+
+    ref: ObjectRef
+    entry: str
+    step: str
+    detail: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineStatus:
+    """Who is in quarantine now, in order, and how many came since the start, by step."""
+
+    now: tuple[Quarantined, ...] = ()
+    total_by_step: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
-    """What a look at the balancer shows beside whether it serves: its troubles, and what former changes left behind."""
+    """What a look at the balancer shows beside whether it serves: its troubles, and what former changes left behind.
+
+    ``file_refused``: what went live is refused by the check of the file behind it.
+    """
 
     problems: tuple[Problem, ...] = ()
     live: LiveStatus = LiveStatus()
     old_workers: int = 0
     oldest_worker_age_s: float = 0.0
     file_behind: bool = False
+    file_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EventCounts:
+    """Kubernetes Events on refused objects, where these are switched on."""
+
+    written_total: int = 0
+    failures_total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Everything there is to say, at ``now``."""
+    """Everything there is to say, at ``now``.
+
+    ``hold`` is what the guard keeps back of changes that otherwise go through; ``hold_id`` is its ID, or that of a
+    change that is held as a whole. ``dns_names`` are the names that the cluster asked to point here when something was
+    applied last; None where that is not known.
+    """
 
     now: float
     version: str
@@ -172,6 +215,8 @@ class Status:
     phase: Phase = Phase.STARTING
     problems: tuple[str, ...] = ()
     hold_id: str = ""
+    hold: Hold | None = None
+    holds_by_step: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     source: SourceHealth = SourceHealth()
     generation: Generation | None = None
     verified: bool = False
@@ -184,3 +229,8 @@ class Status:
     targets: tuple[TargetState, ...] = ()
     applying: ApplyingStatus = field(default_factory=ApplyingStatus)
     live: LiveStatus = LiveStatus()
+    pin: PinStatus | None = None
+    probation: ProbationStatus = field(default_factory=ProbationStatus)
+    quarantine: QuarantineStatus = field(default_factory=QuarantineStatus)
+    object_events: EventCounts = EventCounts()
+    dns_names: tuple[str, ...] | None = None

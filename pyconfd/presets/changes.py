@@ -1,40 +1,25 @@
-"""What differs between two readings, told by the identity of records: a record that did not change is the same object.
+"""Brings up to date what former readings gave, told by the identity of records: what did not change is the same object.
 
 So a translation costs what changed, and not what there is.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import compress, filterfalse
-from operator import is_, is_not
+from operator import is_
 from typing import TypeVar
 
 from pyconfd.model.layered import Layered, flat, with_values
 from pyconfd.model.snapshot import Key
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 _T = TypeVar("_T")
 
 
-def differing(old: Mapping[_K, _V], new: Mapping[_K, _V]) -> Collection[_K]:
-    """Give the keys whose value is not the same object in both, those that only one of them has included."""
-    if old is new:
-        return ()
-    if isinstance(new, Layered) and (known := new.changed_since(old)) is not None:
-        return [key for key in known if old[key] is not new[key]]
-    old, new = flat(old), flat(new)
-    if len(old) == len(new) and all(map(is_, old, new)):
-        # The usual case: a copy with some values replaced. Loops in C take a fraction of 1 ms for 10,000 records.
-        return list(compress(new, map(is_not, old.values(), new.values())))
-    changed = list(compress(new, map(is_not, map(old.get, new), new.values())))
-    return changed + list(filterfalse(new.__contains__, old))
-
-
-def updated(former: Mapping[Key, _T], changed: Iterable[Key], make: Callable[[Key], _T | None]) -> Mapping[Key, _T]:
+def updated(former: Mapping[Key, _T], changed: Collection[Key], make: Callable[[Key], _T | None]) -> Mapping[Key, _T]:
     """Give ``former`` with the entries of ``changed`` made anew, sorted by key; None leaves an entry out.
 
     An entry that comes out equal stays the object that it was; where all do, ``former`` is given.
     """
+    if not changed:
+        return former
     replaced: dict[Key, _T] = {}
     added: dict[Key, _T] = {}
     gone: list[Key] = []

@@ -32,6 +32,9 @@ class Asked(Generic[_C]):
     refused: tuple[Refusal, ...] = ()
 
 
+_NOTHING: Asked[Any] = Asked()
+
+
 @dataclass(frozen=True, slots=True)
 class Claims(Generic[_C]):
     """All claims. ``places`` has, in order of rank, where each is: its key, and its number among that key's claims.
@@ -45,7 +48,7 @@ class Claims(Generic[_C]):
 
     def of(self, key: Key) -> tuple[_C, ...]:
         """Give the claims of one key."""
-        return self.by_key[key].claims if key in self.by_key else ()
+        return self.by_key.get(key, _NOTHING).claims
 
     def in_order(self) -> Iterator[_C]:
         """Give all claims, the first in rank first."""
@@ -59,7 +62,7 @@ class Claims(Generic[_C]):
         places, refused = self.places, self.refused
         if any(now._asks(key) != self._asks(key) for key in changed):
             places = now._ranked(changed)
-        if any(now._refused(key) != self._refused(key) for key in changed):
+        if any(now.by_key.get(key, _NOTHING).refused != self.by_key.get(key, _NOTHING).refused for key in changed):
             refused = tuple(refusal for asked in now.by_key.values() for refusal in asked.refused)
         return Claims(now.by_key, places, refused)
 
@@ -72,9 +75,6 @@ class Claims(Generic[_C]):
 
     def _asks(self, key: Key) -> list[object]:
         return [claim.asks for claim in self.of(key)]
-
-    def _refused(self, key: Key) -> tuple[Refusal, ...]:
-        return self.by_key[key].refused if key in self.by_key else ()
 
     def _ranked(self, changed: Collection[Key]) -> list[tuple[tuple[Any, ...], Key, int]]:
         anew = frozenset(changed)

@@ -1,19 +1,20 @@
 """The rich view that every preset gives beside its own names: ``cluster``."""
 
-from bisect import bisect_left
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import EndpointSlice, Node, ObjectRef, Secret, Service
-from pyconfd.model.layered import Layered, flat, with_values
+from pyconfd.model.layered import Layered, differing, flat, with_values
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
-from pyconfd.presets.changes import differing, same_members, updated
+from pyconfd.presets.changes import same_members, updated
+from pyconfd.presets.claiming import ANYTHING, ClaimOptions
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
+from pyconfd.presets.places import Places
 from pyconfd.presets.views import CertificateView, ClusterView, NodeView, PortView, ServiceView
 
 EXCLUDE_NODE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -35,30 +36,34 @@ class _Part(msgspec.Struct, frozen=True, gc=False):
     ready: int
 
 
+_NOTHING = _Part(None, (), 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Translated:
     """The cluster view, its services by key (those without a Service object too), and what was refused.
 
-    ``ready`` counts the endpoints that traffic may be sent to, one for each port. The rest is what the next
-    translation builds on: ``seen`` is the Snapshot that this was made of.
+    ``ready`` counts the endpoints that traffic may be sent to, one for each port. ``places`` says where endpoints may
+    be. The rest is what the next translation builds on: ``seen`` is the Snapshot that this was made of.
     """
 
     view: ClusterView
     by_key: Mapping[Key, ServiceView]
     refused: tuple[Refusal, ...]
     ready: int
+    places: Places
     seen: Snapshot = field(repr=False, compare=False)
     slices: Mapping[Key, _Slices] = field(repr=False, compare=False)
     parts: Mapping[Key, _Part] = field(repr=False, compare=False)
-    nodes: Mapping[Key, NodeView] = field(repr=False, compare=False)
+    nodes: Mapping[Key, "_NodePart"] = field(repr=False, compare=False)
     secrets: Mapping[Key, CertificateView | Refusal] = field(repr=False, compare=False)
 
 
 def _of_nothing(cluster: str) -> Translated:
-    return Translated(ClusterView(cluster, (), (), ()), {}, (), 0, Snapshot(cluster), {}, {}, {}, {})
+    return Translated(ClusterView(cluster, (), (), ()), {}, (), 0, Places(), Snapshot(cluster), {}, {}, {}, {})
 
 
-def translate(snapshot: Snapshot, former: Translated | None = None) -> Translated:
+def translate(snapshot: Snapshot, former: Translated | None = None, claims: ClaimOptions = ANYTHING) -> Translated:
     """Read a whole Snapshot. It never raises: what cannot be used is refused by name.
 
     With ``former`` only what changed is read; the result is the same as without, and its unchanged views are the very
@@ -66,34 +71,40 @@ def translate(snapshot: Snapshot, former: Translated | None = None) -> Translate
     """
     if former is None or former.seen.cluster != snapshot.cluster:
         former = _of_nothing(snapshot.cluster)
-    seen = former.seen
-    if seen is snapshot:
+    seen, places = former.seen, claims.places(snapshot.host)
+    if seen is snapshot and places == former.places:
         return former
     slices, touched = _regrouped(former.slices, seen.endpointslices, snapshot.endpointslices)
     changed = {*differing(seen.services, snapshot.services), *differing(seen.endpoints, snapshot.endpoints), *touched}
+    changed_nodes = differing(seen.nodes, snapshot.nodes)
+    if places != former.places:  # an address came to this host or left it, or the settings are others
+        changed |= snapshot.services.keys() | snapshot.endpoints.keys()
+        changed_nodes = {*changed_nodes, *snapshot.nodes}
     parts, by_key, ready = former.parts, former.by_key, former.ready
     if changed:
-        parts = updated(parts, changed, lambda key: _part(snapshot, key, slices.get(key, ())))
+        parts = updated(parts, changed, lambda key: _part(snapshot, key, slices.get(key, ()), places, former))
         by_key = updated(by_key, changed, lambda key: parts[key].view if key in parts else None)
-        ready += sum(_ready(parts, key) - _ready(former.parts, key) for key in changed)
-    nodes = updated(
-        former.nodes, differing(seen.nodes, snapshot.nodes), lambda key: _node_view(key, snapshot.nodes.get(key))
-    )
+    nodes = updated(former.nodes, changed_nodes, lambda key: _node_part(key, snapshot, places.of_nodes))
     secrets = updated(
         former.secrets, differing(seen.secrets, snapshot.secrets), lambda key: _certificate(key, snapshot)
     )
-    refused = former.refused
-    if secrets is not former.secrets or any(_refused(parts, key) != _refused(former.parts, key) for key in changed):
+    refused, same_refused = former.refused, secrets is former.secrets and nodes is former.nodes
+    for key in changed:
+        now, before = parts.get(key, _NOTHING), former.parts.get(key, _NOTHING)
+        ready += now.ready - before.ready
+        same_refused = same_refused and now.refused == before.refused
+    if not same_refused:
         of_secrets = (each for each in secrets.values() if isinstance(each, Refusal))
-        refused = (*(each for part in parts.values() for each in part.refused), *of_secrets)
-    certificates = tuple(each for each in secrets.values() if isinstance(each, CertificateView))
-    view = ClusterView(
-        name=snapshot.cluster,
-        services=_services(former, by_key),
-        nodes=same_members(former.view.nodes, tuple(nodes.values())),
-        certificates=same_members(former.view.certificates, certificates),
-    )
-    return Translated(view, by_key, refused, ready, snapshot, slices, parts, nodes, secrets)
+        of_nodes = (each for part in nodes.values() for each in part.refused)
+        refused = (*(each for part in parts.values() for each in part.refused), *of_nodes, *of_secrets)
+    views, certificates = former.view.nodes, former.view.certificates
+    if nodes is not former.nodes:
+        views = same_members(views, tuple(part.view for part in nodes.values() if part.view))
+    if secrets is not former.secrets:
+        found = tuple(each for each in secrets.values() if isinstance(each, CertificateView))
+        certificates = same_members(certificates, found)
+    view = ClusterView(snapshot.cluster, _services(former, by_key), views, certificates)
+    return Translated(view, by_key, refused, ready, places, snapshot, slices, parts, nodes, secrets)
 
 
 def _services(former: Translated, by_key: Mapping[Key, ServiceView]) -> tuple[ServiceView, ...]:
@@ -101,24 +112,17 @@ def _services(former: Translated, by_key: Mapping[Key, ServiceView]) -> tuple[Se
     if by_key is former.by_key:
         return former.view.services
     replaced = by_key.changed_since(former.by_key) if isinstance(by_key, Layered) else None
-    if replaced is None:
+    if replaced is None or not isinstance(by_key, Layered):
         return same_members(former.view.services, tuple(by_key.values()))
     members = list(former.view.services)
     for key in replaced:
-        members[bisect_left(members, key, key=_key_of_view)] = by_key[key]
+        members[by_key.place(key)] = by_key[key]
     return tuple(members)
 
 
-def _key_of_view(view: ServiceView) -> Key:
-    return Key(view.namespace, view.name)
-
-
-def _ready(parts: Mapping[Key, _Part], key: Key) -> int:
-    return parts[key].ready if key in parts else 0
-
-
-def _refused(parts: Mapping[Key, _Part], key: Key) -> tuple[Refusal, ...]:
-    return parts[key].refused if key in parts else ()
+def ready_addresses(view: ServiceView) -> Iterable[str]:
+    """Give the addresses of the ready endpoints of a service, one for each port."""
+    return [endpoint.address for port in view.ports for endpoint in port.endpoints if endpoint.state == "ready"]
 
 
 def _regrouped(
@@ -147,20 +151,31 @@ def _key_of_item(item: tuple[Key, EndpointSlice]) -> Key:
     return item[0]
 
 
-def _part(snapshot: Snapshot, key: Key, of_service: _Slices) -> _Part | None:
+def _part(snapshot: Snapshot, key: Key, of_service: _Slices, places: Places, former: Translated) -> _Part | None:
     """Read one service; None where there is no such object."""
     service, endpoints = snapshot.services.get(key), snapshot.endpoints.get(key)
     if service is None and endpoints is None:
         return None
     if not values.is_object_name(key.name) or not values.is_object_name(key.namespace):
         ref = ObjectRef("Service" if service else "Endpoints", values.shown(key.namespace), values.shown(key.name))
-        detail = "not a name that Kubernetes would accept"
+        detail = (
+            "not a name that Kubernetes would accept, or a word that means something else in a condition of HAProxy"
+        )
         refusal = Refusal(ref, "metadata.name", values.shown(key.name), RefusalReason.INVALID_VALUE, detail)
         return _Part(None, (refusal,), 0)
-    slices = [item for _, item in of_service] or (slices_of_endpoints(endpoints) if endpoints else [])
-    joined = join(service, slices, cluster=snapshot.cluster)
+    slices, kind = [item for _, item in of_service], "EndpointSlice"
+    if not slices and endpoints is not None:
+        slices, kind = slices_of_endpoints(endpoints), "Endpoints"
+    joined = join(service, slices, cluster=snapshot.cluster, places=places, kind=kind)
     ready = sum(endpoint.state == "ready" for port in joined.ports for endpoint in port.endpoints)
-    return _Part(_service_view(snapshot.cluster, key, service, joined.ports), joined.refused, ready)
+    known = former.by_key.get(key) if former.seen.services.get(key) is service else None
+    if known is not None:
+        view = ServiceView(
+            snapshot.cluster, key.namespace, key.name, known.type, joined.ports, known.labels, known.annotations
+        )
+    else:
+        view = _service_view(snapshot.cluster, key, service, joined.ports)
+    return _Part(view, joined.refused, ready)
 
 
 def _service_view(cluster: str, key: Key, service: Service | None, ports: tuple[PortView, ...]) -> ServiceView:
@@ -170,16 +185,43 @@ def _service_view(cluster: str, key: Key, service: Service | None, ports: tuple[
     return ServiceView(cluster, key.namespace, key.name, kind, ports, labels, annotations)
 
 
-def _node_view(key: Key, node: Node | None) -> NodeView | None:
-    if node is None or not values.is_object_name(key.name):
+class _NodePart(msgspec.Struct, frozen=True, gc=False):
+    """What one node gave, and which of its addresses were refused."""
+
+    view: NodeView | None
+    refused: tuple[Refusal, ...]
+
+
+def _node_part(key: Key, snapshot: Snapshot, places: Places) -> _NodePart | None:
+    node = snapshot.nodes.get(key)
+    if node is None:
         return None
+    if not values.is_object_name(key.name):
+        ref = ObjectRef("Node", "", values.shown(key.name), snapshot.cluster)
+        detail = "not a name that can stand in a configuration"
+        refusal = Refusal(ref, "metadata.name", values.shown(key.name), RefusalReason.INVALID_VALUE, detail)
+        return _NodePart(None, (refusal,))
+    view = _node_view(node)
+    ref = ObjectRef("Node", "", key.name, snapshot.cluster)
+    wrong = {address: found for _, address in view.addresses if (found := places.wrong(address))}
+    if not wrong:
+        return _NodePart(view, ())
+    kept = tuple((kind, address) for kind, address in view.addresses if address not in wrong)
+    refused = (
+        Refusal(ref, "status.addresses", address, RefusalReason.FORBIDDEN_ADDRESS, why)
+        for address, why in wrong.items()
+    )
+    return _NodePart(msgspec.structs.replace(view, addresses=kept), tuple(refused))
+
+
+def _node_view(node: Node) -> NodeView:
     labels = node.metadata.labels or {}
     ready = any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ())
     schedulable = not node.spec.unschedulable
     addresses = tuple(
-        (item.type, item.address)
+        (item.type, str(parsed))
         for item in node.status.addresses or ()
-        if item.type.isalpha() and values.address(item.address) is not None
+        if item.type.isascii() and item.type.isalpha() and (parsed := values.address(item.address)) is not None
     )
     zone = labels.get(ZONE_LABEL, "")
     return NodeView(
@@ -194,8 +236,12 @@ def _node_view(key: Key, node: Node | None) -> NodeView | None:
 
 def _certificate(key: Key, snapshot: Snapshot) -> CertificateView | Refusal | None:
     secret = snapshot.secrets.get(key)
-    if secret is None or secret.type != "kubernetes.io/tls" or not values.is_object_name(key.name):
+    if secret is None or secret.type != "kubernetes.io/tls":
         return None
+    if not values.is_object_name(key.name) or not values.is_object_name(key.namespace):
+        ref = ObjectRef("Secret", values.shown(key.namespace), values.shown(key.name), snapshot.cluster)
+        detail = "not a name that can stand in a configuration"
+        return Refusal(ref, "metadata.name", values.shown(key.name), RefusalReason.INVALID_VALUE, detail)
     try:
         return CertificateView(key.namespace, key.name, _pem(secret))
     except ValueError as error:

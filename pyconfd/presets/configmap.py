@@ -14,8 +14,9 @@ from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
+from pyconfd.presets.claiming import ClaimOptions
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.configmap_pods import Wanted
+from pyconfd.presets.configmap_pods import Wanted, addresses_of
 from pyconfd.presets.configmap_values import Service, UnfitError, service_of
 from pyconfd.presets.reading import ConfigmapOptions, PresetOptions, Reading
 
@@ -41,6 +42,7 @@ def named(options: PresetOptions) -> tuple[Named, ...]:
 class _Reader:
     snapshot: Snapshot
     options: ConfigmapOptions
+    rules: ClaimOptions
     refused: list[Refusal]
 
     def data(self, name: str) -> Mapping[str, str]:
@@ -68,15 +70,15 @@ class _Memo:
 
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``services``, ``certificates``, ``ssldir``, ``stats`` and ``env``, the certificates' files, the template."""
-    del cluster
     own = options.configmap
-    reader = _Reader(snapshot, own, [])
+    reader = _Reader(snapshot, own, options.claims, [])
     known = former.memo if former else None
-    basis = (snapshot.cluster, own)
+    basis = (snapshot.cluster, own, options.claims, cluster.places)
     if not isinstance(known, _Memo) or known.basis != basis:
-        known = _Memo(basis, None, {}, Wanted({}), ())
+        known = _Memo(basis, None, {}, Wanted({}, places=cluster.places), ())
     memo = _updated(known, reader)
     reader.refused.extend(memo.refused)
+    reader.refused.extend(memo.wanted.refused(snapshot.cluster))
     files = tuple(_certificates(reader))
     stats, required = _stats(own)
     names = {
@@ -91,7 +93,16 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     if former and refused == former.refused:
         refused = former.refused
     claimed = sum([len(served.pods) for served in memo.wanted.served.values()])
-    return Reading(names, refused, claimed, templates=templates, files=files, memo=memo)
+    return Reading(
+        names,
+        refused,
+        claimed,
+        templates=templates,
+        files=files,
+        serves=memo.wanted.served,
+        addresses_of=addresses_of,
+        memo=memo,
+    )
 
 
 def _updated(memo: _Memo, reader: _Reader) -> _Memo:
@@ -130,8 +141,9 @@ def _services(reader: _Reader) -> dict[str, tuple[Service, list[str]]]:
         refuse = _refusing(reader, name)
         try:
             service = service_of(name, text, own.ignored_fields, refuse)
+            _check_mode(service, reader.rules)
             _claim_name(name, owners)
-            result[name] = service, _claimed(service, claims, refuse)
+            result[name] = service, _claimed(service, claims, reader.rules, refuse)
         except UnfitError as error:
             refuse(error.field, error.value, RefusalReason.INVALID_VALUE, f"{error.detail}; the service is left out")
     return result
@@ -145,6 +157,12 @@ def _refusing(reader: _Reader, name: str) -> Callable[[str, str, RefusalReason, 
     return refuse
 
 
+def _check_mode(service: Service, rules: ClaimOptions) -> None:
+    mode = service.fields.get("mode", "http")
+    if wrong := rules.protocol(service.namespace, mode):
+        raise UnfitError("mode", mode, wrong)
+
+
 def _claim_name(name: str, owners: dict[str, str]) -> None:
     first = owners.setdefault(name.lower(), name)
     if first != name:
@@ -152,11 +170,20 @@ def _claim_name(name: str, owners: dict[str, str]) -> None:
 
 
 def _claimed(
-    service: Service, claims: dict[tuple[str, str, str], str], refuse: Callable[[str, str, RefusalReason, str], None]
+    service: Service,
+    claims: dict[tuple[str, str, str], str],
+    rules: ClaimOptions,
+    refuse: Callable[[str, str, RefusalReason, str], None],
 ) -> list[str]:
-    """Give the host names that no service before this one has for the same path: the first by name wins."""
+    """Give the host names that no service before this one has for the same path: the first by name wins.
+
+    The rules are those for the namespace whose pods are to be served.
+    """
     kept = []
     for host in service.hostnames:
+        if wrong := rules.domain(service.namespace, host):
+            refuse("hostnames", host, RefusalReason.NOT_ALLOWED, wrong)
+            continue
         claim = (host, service.path, str(service.fields.get("ssl", False)))
         owner = claims.setdefault(claim, service.name)
         if owner == service.name:
@@ -177,7 +204,7 @@ def _certificates(reader: _Reader) -> Iterator[OutputFile]:
     secret = reader.snapshot.secrets.get(Key(own.namespace, own.keys))
     keys = (secret.data or {}) if secret is not None else {}
     for name in sorted(chains.keys() | keys.keys()):
-        if not _FILE_NAME.fullmatch(name):
+        if not _FILE_NAME.fullmatch(name) or name in values.CONDITION_WORDS:
             detail = "not a name for a file: expected letters, digits, '.', '_' and '-'"
             reader.refuse(("ConfigMap", own.certificates), name, name, RefusalReason.INVALID_VALUE, detail)
         elif name not in keys:

@@ -76,7 +76,7 @@ def _remembered(
 
 
 def _read(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> Service:
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name in values.CONDITION_WORDS:
         raise UnfitError("", name, "not a name for a backend: expected letters, digits, '.', '_' and '-'")
     try:
         given = msgspec.json.decode(text)
@@ -85,7 +85,7 @@ def _read(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> Serv
     if not isinstance(given, dict):
         raise UnfitError("", text, "not a JSON object")
     namespace, selector = given.get("namespace"), given.get("selector")
-    if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
+    if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace) or namespace in values.CONDITION_WORDS:
         raise UnfitError("namespace", namespace, "the name of a namespace is required")
     if not isinstance(selector, dict) or not all(_is_label(*item) for item in selector.items()):
         raise UnfitError("selector", "", "an object of labels and their values is required")
@@ -105,6 +105,8 @@ def _read(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> Serv
 
 
 def _is_label(key: str, value: object) -> bool:
+    if key in values.CONDITION_WORDS or value in values.CONDITION_WORDS:
+        return False
     return bool(_LABEL.fullmatch(key)) and isinstance(value, str) and bool(_LABEL_VALUE.fullmatch(value))
 
 
@@ -128,10 +130,7 @@ def _host_name(item: object) -> str:
         raise ValueError("not a text")  # noqa: TRY004 - it is the value that is wrong
     if item.startswith("^"):
         return values.pattern(item)
-    name = values.host_name(item)
-    if name in values.CONDITION_WORDS:
-        raise ValueError("this word means something else in a condition")
-    return name
+    return values.host_name(item)
 
 
 def _path(value: object, refuse: Refuse) -> Any:

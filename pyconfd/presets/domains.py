@@ -5,72 +5,34 @@ Read from Endpoints objects (python-confd's way) and from Services, there also a
 (which port to bind for a protocol that is not routed by name).
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
-from pyconfd.model.layered import Layered, copied, with_values
+from pyconfd.model.layered import Layered, copied, differing, with_values
 from pyconfd.model.listener import Listener
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets import targets, values
-from pyconfd.presets.changes import differing
-from pyconfd.presets.claims import Asked, Claims
+from pyconfd.model.tenure import NO_OWNERS, Owners
+from pyconfd.presets import targets
+from pyconfd.presets.claiming import ClaimOptions, in_ranges
+from pyconfd.presets.claims import Claims
 from pyconfd.presets.cluster import Translated
+from pyconfd.presets.domain_claims import DomainClaim, Former, asked, port_name, refusal
 from pyconfd.presets.reading import PresetOptions, Reading
-from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
-
-_T = TypeVar("_T")
-
-PREFIX = "pyconfd.io/"
-
-ROUTED_BY_NAME = frozenset({"http", "https"})
-"""Protocols whose connections name the domain they want, so that many domains share one port."""
-
-_NEVER = "9999"
-"""Sorts after every creation time: an object without one (typed by hand) never takes a name from a real one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """One object that asks for one domain."""
-
-    ref: ObjectRef
-    created: str
-    domain: str
-    proto: str
-    port: PortView
-    listen_port: int | None
-    service: Service | None
-    view: ServiceView
-
-    @property
-    def rank(self) -> tuple[str, str, str, str]:
-        """The older object wins; the name decides between twins."""
-        return self.created, self.ref.namespace, self.ref.name, self.ref.kind
-
-    @property
-    def asks(self) -> tuple[Any, ...]:
-        """All that decides who gets what; what stands behind it does not."""
-        port = self.port
-        return self.rank, self.domain, self.proto, self.listen_port, port.name, port.port, port.node_port
-
-
-class _Refused(Exception):  # noqa: N818 - it carries a Refusal out of a parser
-    def __init__(self, refusal: Refusal) -> None:
-        self.refusal = refusal
-        super().__init__(refusal.detail)
+from pyconfd.presets.tenures import Seats
+from pyconfd.presets.views import EndpointView, NodeView, ServiceView
 
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """Who has which domain, with the port to bind for it; ``listeners`` are all that were given away."""
+    """Who has which domain, with the port to bind for it; ``listeners`` were given away, ``owners`` says to whom."""
 
-    served: Mapping[str, tuple[_Claim, int | None]]
+    served: Mapping[str, tuple[DomainClaim, int | None]]
     refused: tuple[Refusal, ...]
     listeners: frozenset[Listener]
+    owners: Owners = field(default_factory=lambda: NO_OWNERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +43,16 @@ class _Memo:
     by_key: Mapping[Key, ServiceView]
     nodes: tuple[NodeView, ...]
     options: PresetOptions
-    claims: Claims[_Claim]
+    claims: Claims[DomainClaim]
     decided: _Decided
     entries: Mapping[str, dict[str, Any]]
     refused: tuple[Refusal, ...] = ()
     claimed: int = 0
+
+    @property
+    def basis(self) -> tuple[str, ClaimOptions]:
+        """All beside the objects that claims are read with."""
+        return self.snapshot.cluster, self.options.claims
 
     @property
     def kind_of_targets(self) -> tuple[bool, tuple[str, ...]]:
@@ -96,19 +63,20 @@ class _Memo:
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``domains``: a dict from domain to its entry, sorted by domain."""
     memo = former.memo if former else None
-    if not isinstance(memo, _Memo) or memo.snapshot.cluster != snapshot.cluster:
+    if not isinstance(memo, _Memo) or memo.basis != (snapshot.cluster, options.claims):
         nothing = _Decided({}, (), frozenset())
-        memo = _Memo(Snapshot(snapshot.cluster), {}, (), options, Claims({}), nothing, {})
+        memo = _Memo(Snapshot(snapshot.cluster), {}, (), PresetOptions(claims=options.claims), Claims({}), nothing, {})
     changed = {
         *differing(memo.by_key, cluster.by_key),
         *differing(memo.snapshot.services, snapshot.services),
         *differing(memo.snapshot.endpoints, snapshot.endpoints),
     }
-    claims = memo.claims.updated(changed, lambda key: _asked(key, snapshot, cluster))
+    known = Former(memo.snapshot, memo.by_key, memo.claims.by_key)
+    claims = memo.claims.updated(changed, lambda key: asked(key, snapshot, cluster, options.claims, known))
     if claims.places is memo.claims.places and options == memo.options:
         decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
     else:
-        decided = _decide(claims.in_order(), options)
+        decided = _decide(list(claims.in_order()), options)
     refused = memo.refused
     if decided.refused is not memo.decided.refused or claims.refused is not memo.claims.refused:
         refused = tuple(sorted((*claims.refused, *decided.refused)))
@@ -121,38 +89,63 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
         claimed += len(entries[domain]["ips"]) if domain in entries else 0
         claimed -= len(memo.entries[domain]["ips"]) if domain in memo.entries else 0
     kept = _Memo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused, claimed)
-    return Reading(names, refused, claimed, decided.listeners, memo=kept)
+    return Reading(
+        names,
+        refused,
+        claimed,
+        decided.listeners,
+        serves=entries,
+        addresses_of=_addresses_of,
+        owners=decided.owners,
+        memo=kept,
+    )
 
 
-def _with_claims(decided: _Decided, replaced: Iterable[tuple[_Claim, _Claim]]) -> _Decided:
+def _addresses_of(entry: Mapping[str, Any]) -> list[str]:
+    ips: list[str] = entry["ips"]
+    return ips
+
+
+def _with_claims(decided: _Decided, replaced: Iterable[tuple[DomainClaim, DomainClaim]]) -> _Decided:
     """Give what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
-    anew: dict[str, tuple[_Claim, int | None]] = {}
+    anew: dict[str, tuple[DomainClaim, int | None]] = {}
     for old, new in replaced:
-        owner, listen_port = decided.served[old.domain]
+        # Nobody serves a name that is kept for a namespace whose object is gone.
+        owner, listen_port = decided.served.get(old.domain) or (None, None)
         if owner is old:
             anew[new.domain] = new, listen_port
-    return replace(decided, served=with_values(decided.served, anew)) if anew else decided
+    if not anew:
+        return decided
+    # Not dataclasses.replace(): each change of an endpoint comes through here.
+    return _Decided(with_values(decided.served, anew), decided.refused, decided.listeners, decided.owners)
 
 
-def _decide(claims: Iterable[_Claim], options: PresetOptions) -> _Decided:
-    """Give each domain to the first of the claims, which come in order of their rank."""
+def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _Decided:
+    """Give each domain to the first of the claims, which come in order of their rank, unless another has tenure."""
     refused: list[Refusal] = []
-    ports: dict[int, _Claim] = {}
-    served: dict[str, tuple[_Claim, int | None]] = {}
+    ports: dict[int, DomainClaim] = {}
+    served: dict[str, tuple[DomainClaim, int | None]] = {}
+    seats = Seats(options.tenures_of("domains"), lambda: ((n, c.ref.namespace, c.ref) for c in claims for n in c.names))
     for claim in claims:
         if claim.domain in served:
             owner, _ = served[claim.domain]
             if (owner.ref.namespace, owner.ref.name) != (claim.ref.namespace, claim.ref.name):
                 refused.append(_taken(claim, owner))
             continue
+        if kept := seats.barred(claim.seat, claim.ref.namespace, claim.created):
+            reason = RefusalReason.NAME_RESERVED
+            refused.append(refusal(claim.ref, "annotation domain", claim.domain, reason, kept))
+            continue
         if options.node_ports and not claim.port.node_port:
             detail = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
-            refused.append(_refusal(claim.ref, "spec.ports", claim.port.name, RefusalReason.NO_NODE_PORT, detail))
-        served[claim.domain] = claim, _listen_port(claim, ports, options, refused)
+            refused.append(refusal(claim.ref, "spec.ports", claim.port.name, RefusalReason.NO_NODE_PORT, detail))
+        served[claim.domain] = claim, _listen_port(claim, ports, seats, options, refused)
     return _Decided(
         Layered(dict(sorted(served.items(), key=itemgetter(0)))),
         tuple(refused),
         frozenset(Listener.at(options.listen_address, port) for port in ports),
+        {claim.seat: claim.owner for claim, _ in served.values()}
+        | {port_name(port): claim.owner for port, claim in ports.items()},
     )
 
 
@@ -181,7 +174,7 @@ def _entries(
     return with_values(memo.entries, made)
 
 
-def _entry(claim: _Claim, endpoints: tuple[EndpointView, ...], listen_port: int | None) -> dict[str, Any]:
+def _entry(claim: DomainClaim, endpoints: tuple[EndpointView, ...], listen_port: int | None) -> dict[str, Any]:
     ready = [endpoint for endpoint in endpoints if endpoint.state == "ready"]
     return {
         "ips": [endpoint.address for endpoint in ready],
@@ -199,118 +192,31 @@ def _entry(claim: _Claim, endpoints: tuple[EndpointView, ...], listen_port: int 
     }
 
 
-def _asked(key: Key, snapshot: Snapshot, cluster: Translated) -> Asked[_Claim] | None:
-    """Give what the objects of one name ask for; None for nothing."""
-    view = cluster.by_key.get(key)
-    if view is None:
-        return None
-    claims: list[_Claim] = []
-    refused: list[Refusal] = []
-    service, endpoints = snapshot.services.get(key), snapshot.endpoints.get(key)
-    asked: list[tuple[str, ObjectMeta, Mapping[str, str], Endpoints | None]] = []
-    if service is not None:
-        asked.append(("Service", service.metadata, _annotations(service.metadata), None))
-    if endpoints is not None:
-        asked.append(("Endpoints", endpoints.metadata, endpoints.metadata.annotations or {}, endpoints))
-    for kind, meta, annotations, subsets in asked:
-        if not (annotations.get("domain") or annotations.get("proto")):
-            continue
-        ref = ObjectRef(kind, key.namespace, key.name, snapshot.cluster)
-        try:
-            claims.append(
-                _claim(ref, annotations, meta.creation_timestamp, service=service, endpoints=subsets, view=view)
-            )
-        except _Refused as error:
-            refused.append(error.refusal)
-    return Asked(tuple(claims), tuple(refused)) if claims or refused else None
-
-
-def _annotations(meta: ObjectMeta) -> Mapping[str, str]:
-    """Give a Service's annotations under their short names; the prefixed one wins."""
-    given = meta.annotations or {}
-    return {name: given.get(PREFIX + name, given.get(name, "")) for name in ("domain", "proto")} | {
-        name: given.get(PREFIX + name, "") for name in ("port", "listen-port")
-    }
-
-
-def _claim(
-    ref: ObjectRef,
-    annotations: Mapping[str, str],
-    created: str | None,
-    *,
-    service: Service | None,
-    endpoints: Endpoints | None,
-    view: ServiceView,
-) -> _Claim:
-    domain, proto = annotations.get("domain", ""), annotations.get("proto", "")
-    if not domain or not proto:
-        missing = "proto" if domain else "domain"
-        detail = f"annotation {missing} is missing: an object is served when it has both domain and proto"
-        raise _Refused(_refusal(ref, f"annotation {missing}", domain or proto, RefusalReason.INCOMPLETE, detail))
-    listen = annotations.get("listen-port", "")
-    return _Claim(
-        ref=ref,
-        created=created or _NEVER,
-        domain=_parsed(ref, "domain", domain, values.host_name),
-        proto=_parsed(ref, "proto", proto, values.protocol),
-        port=_chosen_port(ref, annotations.get("port", ""), view, endpoints),
-        listen_port=_parsed(ref, "listen-port", listen, values.port_number) if listen else None,
-        service=service,
-        view=view,
-    )
-
-
-def _parsed(ref: ObjectRef, name: str, value: str, parse: Callable[[str], _T]) -> _T:
-    try:
-        return parse(value)
-    except ValueError as error:
-        raise _Refused(_refusal(ref, f"annotation {name}", value, RefusalReason.INVALID_VALUE, str(error))) from None
-
-
-def _chosen_port(ref: ObjectRef, wanted: str, view: ServiceView, endpoints: Endpoints | None) -> PortView:
-    """Give the port that is asked for; else, as python-confd did, the first of the first subset; else the first."""
-    candidates = [port for port in view.ports if port.protocol == "TCP"]
-    if wanted:
-        for port in candidates:
-            if wanted in {port.name, str(port.port), str(port.target_port)}:
-                return port
-        names = ", ".join(f"{port.name or '(unnamed)'} {port.port}" for port in candidates) or "none"
-        detail = f"the service has no such TCP port; it has: {names}"
-        raise _Refused(_refusal(ref, "annotation port", wanted, RefusalReason.NO_SUCH_PORT, detail))
-    for subset in (endpoints.subsets or ())[:1] if endpoints else ():
-        for item in (subset.ports or ())[:1]:
-            found = next((port for port in candidates if port.name == (item.name or "")), None)
-            if found:
-                return found
-    if not candidates:
-        detail = "there is no TCP port to send traffic to (no addresses yet, or only UDP ports)"
-        raise _Refused(_refusal(ref, "spec.ports", "", RefusalReason.NO_SUCH_PORT, detail))
-    return candidates[0]
-
-
-def _listen_port(claim: _Claim, taken: dict[int, _Claim], options: PresetOptions, refused: list[Refusal]) -> int | None:
+def _listen_port(
+    claim: DomainClaim, taken: dict[int, DomainClaim], seats: Seats, options: PresetOptions, refused: list[Refusal]
+) -> int | None:
     """Give the port to bind for a protocol that is not routed by name, or None where it must not be bound."""
-    if claim.proto in ROUTED_BY_NAME:
+    port = claim.bound
+    if port is None:
         return None
-    port = claim.listen_port or claim.port.port
     reason, detail = RefusalReason.PORT_TAKEN, ""
-    if not any(first <= port <= last for first, last in options.listen_ports):
-        reason, detail = RefusalReason.INVALID_VALUE, "this port is not in the setting presets.listen_ports"
+    if not in_ranges(port, options.listen_ports):
+        reason, detail = RefusalReason.NOT_ALLOWED, "this port is not in the setting presets.listen_ports"
+    elif wrong := options.claims.port(claim.ref.namespace, port):
+        reason, detail = RefusalReason.NOT_ALLOWED, wrong
     elif holder := options.holder(Listener.at(options.listen_address, port)):
         detail = f"{holder}; choose another with pyconfd.io/listen-port"
     elif port in taken:
         detail = f"{taken[port].ref} ({taken[port].domain}) listens there; choose another with pyconfd.io/listen-port"
+    elif kept := seats.barred(port_name(port), claim.ref.namespace, claim.created):
+        reason, detail = RefusalReason.NAME_RESERVED, kept
     if detail:
-        refused.append(_refusal(claim.ref, "annotation listen-port", str(port), reason, detail))
+        refused.append(refusal(claim.ref, "annotation listen-port", str(port), reason, detail))
         return None
     taken[port] = claim
     return port
 
 
-def _taken(claim: _Claim, owner: _Claim) -> Refusal:
+def _taken(claim: DomainClaim, owner: DomainClaim) -> Refusal:
     detail = f"{owner.ref} has this name already (the older object keeps it); remove the annotation from one of them"
-    return _refusal(claim.ref, "annotation domain", claim.domain, RefusalReason.NAME_TAKEN, detail)
-
-
-def _refusal(ref: ObjectRef, field: str, value: str, reason: RefusalReason, detail: str) -> Refusal:
-    return Refusal(ref, field, values.shown(value), reason, detail)
+    return refusal(claim.ref, "annotation domain", claim.domain, RefusalReason.NAME_TAKEN, detail)

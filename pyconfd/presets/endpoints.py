@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import (
@@ -20,6 +20,7 @@ from pyconfd.model.kubernetes import (
 )
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
+from pyconfd.presets.places import Places
 from pyconfd.presets.views import EndpointView, PortView
 
 _PROTOCOLS = frozenset({"TCP", "UDP", "SCTP"})
@@ -79,17 +80,21 @@ class Join:
     refused: tuple[Refusal, ...]
 
 
-def join(service: Service | None, slices: list[EndpointSlice], *, cluster: str) -> Join:
-    """Give every port of the service with its endpoints.
+def join(
+    service: Service | None, slices: list[EndpointSlice], *, cluster: str, places: Places, kind: str = "EndpointSlice"
+) -> Join:
+    """Give every port of the service with its endpoints, without those at ``places`` where none may be.
 
-    Without a Service object (hand-made Endpoints) the ports are those of the slices. A port of the service is matched
-    with a slice's port by name and protocol; its number may differ between slices where the target port is a name.
+    ``kind`` is that of the objects to name in refusals. Without a Service object (hand-made Endpoints) the ports are
+    those of the slices. A port of the service is matched with a slice's port by name and protocol; its number may
+    differ between slices where the target port is a name.
     """
     refused: list[Refusal] = []
     by_port: dict[tuple[str, str], dict[tuple[str, int], EndpointView]] = {}
     numbers: dict[tuple[str, str], int] = {}
     for item in slices:
-        views = _endpoint_views(item, cluster=cluster, refused=refused)
+        ref = ObjectRef(kind, item.metadata.namespace, item.metadata.name, cluster)
+        views = _endpoint_views(item, ref, places, refused)
         for of_slice in item.ports or ():
             if _is_port(of_slice.port):
                 key = (of_slice.name or "", of_slice.protocol or "TCP")
@@ -97,14 +102,15 @@ def join(service: Service | None, slices: list[EndpointSlice], *, cluster: str) 
                 _collect(by_port.setdefault(key, {}), views, of_slice.port)
     wanted = (service.spec.ports or ()) if service else tuple(_ports_of_slices(slices))
     ports = []
+    named = service.metadata if service else next((item.metadata for item in slices), ObjectMeta("", ""))
+    names = _Names(ObjectRef("Service" if service else kind, named.namespace, named.name, cluster), refused)
     for port in wanted:
         key = (port.name or "", port.protocol or "TCP")
         target = numbers.get(key) or (port.target_port if isinstance(port.target_port, int) else 0) or port.port
         endpoints = tuple(sorted(by_port.get(key, {}).values(), key=_endpoint_order))
         protocol = key[1] if key[1] in _PROTOCOLS else ""
-        ports.append(
-            PortView(_known_name(key[0]), port.port, protocol, port.node_port, target, _with_fallback(endpoints))
-        )
+        name = names.name("spec.ports.name", key[0])
+        ports.append(PortView(name, port.port, protocol, port.node_port, target, _with_fallback(endpoints)))
     return Join(tuple(ports), tuple(refused))
 
 
@@ -138,8 +144,7 @@ def _service_port(port: EndpointPort) -> ServicePort:
     return ServicePort(name=port.name, port=port.port or 0, target_port=port.port, protocol=port.protocol)
 
 
-def _endpoint_views(item: EndpointSlice, *, cluster: str, refused: list[Refusal]) -> list[EndpointView]:
-    ref = ObjectRef("EndpointSlice", item.metadata.namespace, item.metadata.name, cluster)
+def _endpoint_views(item: EndpointSlice, ref: ObjectRef, places: Places, refused: list[Refusal]) -> list[EndpointView]:
     views = []
     for endpoint in item.endpoints or ():
         text = endpoint.addresses[0] if endpoint.addresses else ""
@@ -148,7 +153,11 @@ def _endpoint_views(item: EndpointSlice, *, cluster: str, refused: list[Refusal]
             detail = "not an IP address (slices of type FQDN are not served)"
             refused.append(Refusal(ref, "endpoints.addresses", values.shown(text), RefusalReason.INVALID_VALUE, detail))
             continue
+        if wrong := places.wrong(found[0]):
+            refused.append(Refusal(ref, "endpoints.addresses", found[0], RefusalReason.FORBIDDEN_ADDRESS, wrong))
+            continue
         pod = endpoint.target_ref.name if endpoint.target_ref and endpoint.target_ref.kind == "Pod" else ""
+        known = _Names(ref, refused)
         ready, serving, terminating = _conditions(endpoint)
         views.append(
             EndpointView(
@@ -156,9 +165,9 @@ def _endpoint_views(item: EndpointSlice, *, cluster: str, refused: list[Refusal]
                 port=0,
                 state=_state(ready=ready, serving=serving, terminating=terminating),
                 family=found[1],
-                pod=_known_name(pod),
-                node=_known_name(endpoint.node_name),
-                zone=_known_name(endpoint.zone),
+                pod=known.name("endpoints.targetRef.name", pod),
+                node=known.name("endpoints.nodeName", endpoint.node_name),
+                zone=known.name("endpoints.zone", endpoint.zone),
                 ready=ready,
                 serving=serving,
                 terminating=terminating,
@@ -167,9 +176,19 @@ def _endpoint_views(item: EndpointSlice, *, cluster: str, refused: list[Refusal]
     return views
 
 
-def _known_name(value: str | None) -> str:
-    """Give a name that only serves to recognise something, or "" where it is no name that Kubernetes would give."""
-    return value if value and values.is_object_name(value) else ""
+class _Names(NamedTuple):
+    """Reads the names in an object that only serve to recognise something: one that is none is left out."""
+
+    ref: ObjectRef
+    refused: list[Refusal]
+
+    def name(self, field: str, value: str | None) -> str:
+        """Give the name, "" where there is none."""
+        if not value or values.is_object_name(value):
+            return value or ""
+        detail = "not a name that can stand in a configuration; it is left out"
+        self.refused.append(Refusal(self.ref, field, values.shown(value), RefusalReason.INVALID_VALUE, detail))
+        return ""
 
 
 def _conditions(endpoint: Endpoint) -> tuple[bool, bool, bool]:

@@ -4,18 +4,23 @@ Source: the README of UnityTech/ads-infra-haproxy, and what it and its Kontrol b
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from operator import itemgetter
 
 from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Pod
+from pyconfd.model.layered import differing
 from pyconfd.model.snapshot import KIND_OF, Key, Named, Snapshot
+from pyconfd.model.tenure import NEVER, NO_TENURES, Name, Owner, Tenures
 from pyconfd.presets import values
-from pyconfd.presets.changes import differing
+from pyconfd.presets.claiming import ClaimOptions
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.pods import is_ready
+from pyconfd.presets.places import Places
+from pyconfd.presets.pods import address_of, is_ready, wrong_address
 from pyconfd.presets.reading import HostsOptions, PresetOptions, Reading
+from pyconfd.presets.tenures import Seats
 
 MASTER = "kontrol.unity3d.com/master"
 CONFIG = "haproxy.unity3d.com/config"
@@ -23,7 +28,6 @@ ROUTE53 = "haproxy.unity3d.com/route53"
 APP = "app"
 
 _RESOURCE_OF = {kind: resource for resource, kind in KIND_OF.items()}
-_NEVER = "9999"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +57,30 @@ class _Memo:
     hosts: dict[str, list[str]]
     refused_pods: Mapping[Key, Refusal]
     refused_apps: Mapping[str, tuple[Refusal, ...]]
+    owners: Mapping[Name, Owner]
+    tenures: Tenures
 
 
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
-    del cluster
-    own = options.hosts
+    own, places = options.hosts, cluster.places
     refused: list[Refusal] = []
     balancer = _balancer(snapshot, own, refused)
-    own_app = own.own_app or (balancer.labels.get(APP, "") if balancer else "")
+    own_app = _own_app(balancer, own)
     known = former.memo if former else None
-    basis = (snapshot.cluster, own, own_app)
+    basis = (snapshot.cluster, own, own_app, places)
     if not isinstance(known, _Memo) or known.basis != basis:
-        known = _Memo(basis, {}, {}, {}, {}, {})
-    memo = _updated(known, snapshot, own, own_app)
+        known = _Memo(basis, {}, {}, {}, {}, {}, {}, NO_TENURES)
+    memo = _updated(known, snapshot, _Reader(own, own_app, places, options.tenures_of("hosts")))
     refused.extend(memo.refused_pods.values())
     refused.extend(refusal for of_app in memo.refused_apps.values() for refusal in of_app)
     claimed = sum(map(len, memo.hosts.values()))
     # A copy: what a template does to the whole must not reach the next translation.
     names = former.names if former and memo.hosts is known.hosts else {"hosts": dict(memo.hosts)}
     templates: tuple[ClusterTemplate, ...] = ()
-    dns_names: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] | None = None
     if balancer is not None:
-        dns_names = _dns_names(balancer, refused)
+        dns_names = _dns_names(balancer, options.claims, own.dns_suffixes, refused)
         if CONFIG in balancer.annotations:
             place = f"{balancer.ref.kind.lower()} {balancer.ref.namespace}/{balancer.ref.name}"
             text = balancer.annotations[CONFIG]
@@ -86,7 +91,26 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     told = tuple(sorted(refused))
     if former and told == former.refused:
         told = former.refused
-    return Reading(names, told, claimed, templates=templates, dns_names=dns_names, memo=memo)
+    return Reading(
+        names,
+        told,
+        claimed,
+        templates=templates,
+        dns_names=dns_names,
+        serves=memo.hosts,
+        addresses_of=tuple,
+        owners=memo.owners,
+        memo=memo,
+    )
+
+
+def app_of_balancers(snapshot: Snapshot, options: HostsOptions) -> str:
+    """Give the label ``app`` of the balancers themselves, which are no targets; "" where it is not known."""
+    return _own_app(_balancer(snapshot, options, []), options)
+
+
+def _own_app(balancer: _Balancer | None, options: HostsOptions) -> str:
+    return options.own_app or (balancer.labels.get(APP, "") if balancer else "")
 
 
 def _balancer(snapshot: Snapshot, options: HostsOptions, refused: list[Refusal]) -> _Balancer | None:
@@ -107,22 +131,40 @@ def _balancer(snapshot: Snapshot, options: HostsOptions, refused: list[Refusal])
     return None
 
 
-def _updated(memo: _Memo, snapshot: Snapshot, options: HostsOptions, own_app: str) -> _Memo:
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """What pods are read with."""
+
+    options: HostsOptions
+    own_app: str
+    places: Places
+    tenures: Tenures
+
+
+def _updated(memo: _Memo, snapshot: Snapshot, reader: _Reader) -> _Memo:
     """Give what the pods amount to, read anew only for apps of which a pod came, changed or went."""
     refused_pods = dict(memo.refused_pods)
-    touched = _touched(memo, snapshot, options, own_app, refused_pods)
+    touched = _touched(memo, snapshot, reader, refused_pods)
+    for name in differing(memo.tenures, reader.tenures):
+        if name.name in memo.members:
+            touched.setdefault(name.name, dict(memo.members[name.name]))
     if not touched:
-        return replace(memo, pods=snapshot.pods, refused_pods=refused_pods)
+        return replace(memo, pods=snapshot.pods, refused_pods=refused_pods, tenures=reader.tenures)
     members = {**memo.members, **touched}
-    hosts, refused_apps = dict(memo.hosts), dict(memo.refused_apps)
+    hosts, refused_apps, owners = dict(memo.hosts), dict(memo.refused_apps), dict(memo.owners)
     for app, found in touched.items():
         refused: list[Refusal] = []
         refused_apps.pop(app, None)
+        owners.pop(Name("", app), None)
         if not found:
             del members[app]
             hosts.pop(app, None)
             continue
-        made = _addresses(_owned(app, _by_namespace(found), snapshot.cluster, options, refused))
+        owned = _owned(app, _by_namespace(found), snapshot.cluster, reader, refused)
+        if owned:
+            namespace, since = owned[0].metadata.namespace, _oldest(owned)
+            owners[Name("", app)] = Owner("Pod", namespace, app, since)
+        made = _addresses(owned, reader.places, snapshot.cluster, refused)
         # An equal list stays the object that it was.
         hosts[app] = made if made != hosts.get(app) else hosts[app]
         if refused:
@@ -131,13 +173,15 @@ def _updated(memo: _Memo, snapshot: Snapshot, options: HostsOptions, own_app: st
         hosts = dict(sorted(hosts.items(), key=itemgetter(0)))
     elif all(hosts[app] is memo.hosts[app] for app in touched if app in hosts):
         hosts = memo.hosts
-    return _Memo(memo.basis, snapshot.pods, members, hosts, refused_pods, refused_apps)
+    kept_owners = memo.owners if owners == memo.owners else owners
+    return _Memo(memo.basis, snapshot.pods, members, hosts, refused_pods, refused_apps, kept_owners, reader.tenures)
 
 
 def _touched(
-    memo: _Memo, snapshot: Snapshot, options: HostsOptions, own_app: str, refused: dict[Key, Refusal]
+    memo: _Memo, snapshot: Snapshot, reader: _Reader, refused: dict[Key, Refusal]
 ) -> dict[str, dict[Key, Pod]]:
     """Give the pods of each app of which a pod came, changed or went; ``refused`` is brought up to date."""
+    options = reader.options
     touched: dict[str, dict[Key, Pod]] = {}
     for key in differing(memo.pods, snapshot.pods):
         refused.pop(key, None)
@@ -150,14 +194,14 @@ def _touched(
             continue
         if not app or not values.is_word(app):
             refused[key] = _without_app(key, app, snapshot.cluster)
-        elif app != own_app:
+        elif app != reader.own_app:
             touched.setdefault(app, dict(memo.members.get(app, {})))[key] = after
     return touched
 
 
 def _app_of(pod: Pod, options: HostsOptions) -> str | None:
     """Give the label by which a pod is grouped, "" where it has none, and None for a pod that is no target."""
-    return (pod.metadata.labels or {}).get(APP, "") if _is_target(pod, options) else None
+    return (pod.metadata.labels or {}).get(APP, "") if is_target(pod, options) else None
 
 
 def _without_app(key: Key, app: str, cluster: str) -> Refusal:
@@ -173,41 +217,65 @@ def _by_namespace(found: Mapping[Key, Pod]) -> dict[str, list[Pod]]:
     return groups
 
 
-def _is_target(pod: Pod, options: HostsOptions) -> bool:
+def is_target(pod: Pod, options: HostsOptions) -> bool:
+    """Say whether a pod asks to be a target, by its annotation or its labels."""
     masters = (pod.metadata.annotations or {}).get(MASTER, "")
     if options.master and options.master in (name.strip() for name in masters.split(",")):
         return True
     return bool(options.selector) and options.selector.items() <= (pod.metadata.labels or {}).items()
 
 
+def _oldest(pods: Iterable[Pod]) -> str:
+    return min(pod.metadata.creation_timestamp or NEVER for pod in pods)
+
+
 def _owned(
-    app: str, by_namespace: Mapping[str, list[Pod]], cluster: str, options: HostsOptions, refused: list[Refusal]
+    app: str, by_namespace: Mapping[str, list[Pod]], cluster: str, reader: _Reader, refused: list[Refusal]
 ) -> list[Pod]:
-    """Give the pods of one namespace: that of the balancer, else that of the oldest pod; others may not join in."""
-    home = options.config.namespace if options.config else ""
-    ranked = sorted(
-        by_namespace,
-        key=lambda name: (
-            name != home,
-            min(pod.metadata.creation_timestamp or _NEVER for pod in by_namespace[name]),
-            name,
-        ),
-    )
-    for namespace in ranked[1:]:
+    """Give the pods of one namespace: that of the balancer, else that with the oldest pod; others may not join in.
+
+    A rolling update makes all pods of an app younger, so the namespace that had the app keeps its seniority.
+    """
+    home = reader.options.config.namespace if reader.options.config else ""
+    tenure = reader.tenures.get(Name("", app))
+
+    def rank(namespace: str) -> tuple[bool, str, bool, str]:
+        since = _oldest(by_namespace[namespace])
+        if tenure is None or tenure.namespace != namespace:
+            return namespace != home, since, True, namespace
+        return namespace != home, min(since, tenure.since), False, namespace
+
+    ranked = sorted(by_namespace, key=rank)
+    mine = {} if tenure is None else {Name("", app): tenure}
+    seats = Seats(mine, lambda: ((Name("", app), namespace, namespace) for namespace in ranked))
+    first = ranked[0]
+    reason, turned_away = RefusalReason.NAME_TAKEN, ranked[1:]
+    detail = f"the app {app} belongs to the namespace {values.shown(first)}; name it differently"
+    kept = seats.barred(Name("", app), first, _oldest(by_namespace[first])) if first != home else ""
+    if kept:
+        reason, turned_away, detail = RefusalReason.NAME_RESERVED, ranked, kept
+    for namespace in turned_away:
         for pod in by_namespace[namespace]:
             ref = ObjectRef("Pod", values.shown(namespace), values.shown(pod.metadata.name), cluster)
-            detail = f"the app {app} belongs to the namespace {values.shown(ranked[0])}; name it differently"
-            refused.append(Refusal(ref, "label app", app, RefusalReason.NAME_TAKEN, detail))
-    return by_namespace[ranked[0]]
+            refused.append(Refusal(ref, "label app", app, reason, detail))
+    return [] if kept else by_namespace[first]
 
 
-def _addresses(pods: list[Pod]) -> list[str]:
-    parsed = {values.address(pod.status.pod_ip or "") for pod in pods if is_ready(pod)}
-    known = [address for address in parsed if address is not None]
-    return [str(address) for address in sorted(known, key=lambda address: (address.version, address.packed))]
+def _addresses(pods: list[Pod], places: Places, cluster: str, refused: list[Refusal]) -> list[str]:
+    found = set()
+    for pod in pods:
+        if not is_ready(pod):
+            continue
+        if wrong := places.wrong(address_of(pod)):
+            refused.append(wrong_address(pod, wrong, cluster))
+        else:
+            found.add(ip_address(address_of(pod)))
+    return [str(address) for address in sorted(found, key=lambda address: (address.version, address.packed))]
 
 
-def _dns_names(balancer: _Balancer, refused: list[Refusal]) -> tuple[str, ...]:
+def _dns_names(
+    balancer: _Balancer, rules: ClaimOptions, suffixes: tuple[str, ...], refused: list[Refusal]
+) -> tuple[str, ...]:
     names = set()
     for item in balancer.annotations.get(ROUTE53, "").split(","):
         if not item.strip():
@@ -216,8 +284,19 @@ def _dns_names(balancer: _Balancer, refused: list[Refusal]) -> tuple[str, ...]:
             name = values.host_name(item)
             if values.address(name) is not None:
                 raise ValueError("an address is no name")  # noqa: TRY301 - one place says what is wrong
+            if wrong := rules.domain(balancer.ref.namespace, name) or _outside(name, suffixes):
+                refused.append(
+                    Refusal(balancer.ref, f"annotation {ROUTE53}", values.shown(item), RefusalReason.NOT_ALLOWED, wrong)
+                )
+                continue
             names.add(name)
         except ValueError as error:
             field = f"annotation {ROUTE53}"
             refused.append(Refusal(balancer.ref, field, values.shown(item), RefusalReason.INVALID_VALUE, str(error)))
     return tuple(sorted(names))
+
+
+def _outside(name: str, suffixes: tuple[str, ...]) -> str:
+    if not suffixes or any(name == each or name.endswith(f".{each}") for each in suffixes):
+        return ""
+    return f"it is in none of {', '.join(suffixes)} (setting dns.annotation_suffixes)"

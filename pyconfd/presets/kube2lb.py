@@ -5,8 +5,8 @@ Annotations of the Service: ``kube2lb/external-domains`` (see :mod:`pyconfd.pres
 milliseconds). A value that cannot be used is refused and its default counts; the rest of the service goes on.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -15,10 +15,13 @@ import msgspec
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service
+from pyconfd.model.layered import Layered, differing, with_values
 from pyconfd.model.listener import Listener
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.tenure import NEVER
 from pyconfd.presets import targets, values
-from pyconfd.presets.changes import differing, kept_members
+from pyconfd.presets.changes import kept_members
+from pyconfd.presets.claiming import in_ranges
 from pyconfd.presets.claims import Asked, Claims
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.kube2lb_arbitration import EXTERNAL_DOMAINS, Claim, Decided, decide, refusal, with_claims
@@ -37,9 +40,6 @@ LONGEST_RANGE = 65536
 
 FUNCTIONS = frozenset({"ServerNames", "EscapeNode", "IntRange", "Add", "ToLower", "ToUpper"})
 NAMES = FUNCTIONS | {"services", "ports", "by_port", "nodes", "domain"}
-
-_NEVER = "9999"
-"""Sorts after every creation time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +61,24 @@ class _Memo:
     by_key: Mapping[Key, ServiceView]
     claims: Claims[Claim]
     decided: Decided | None
+    serves: Mapping[str, Kube2lbService] = field(default_factory=dict)
 
 
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give the names of :data:`NAMES`; services sorted by namespace and name, ports by address and number."""
     host = snapshot.host
     facts = (host.addresses, host.ephemeral_ports, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
-    basis = _Basis(snapshot.cluster, options, facts, cluster.view.nodes)
+    basis = _Basis(snapshot.cluster, options.without_tenures(), facts, cluster.view.nodes)
     memo = former.memo if former else None
     if not isinstance(memo, _Memo) or not _reads_alike(memo.basis, basis):
         memo = _Memo(basis, {}, {}, Claims({}), None)
     changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
     claims = memo.claims.updated(changed, lambda key: _asked(key, snapshot, cluster, options, memo.claims.of(key)))
-    if memo.decided is not None and claims.places is memo.claims.places:
-        decided = with_claims(memo.decided, claims.replaced(memo.claims, changed))
+    known = memo.decided
+    if known and claims.places is memo.claims.places and known.tenures == options.tenures_of("kube2lb"):
+        decided = with_claims(known, claims.replaced(memo.claims, changed))
     else:
-        decided = decide(list(claims.in_order()), options.kube2lb)
+        decided = decide(list(claims.in_order()), options)
     if former and memo.decided and decided.refused is memo.decided.refused and claims.refused is memo.claims.refused:
         refused = former.refused
     else:
@@ -96,10 +98,42 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
         "ToLower": to_lower,
         "ToUpper": to_upper,
     }
-    kept = _Memo(basis, snapshot.services, cluster.by_key, claims, decided)
+    serves = _serves(memo, claims, decided, changed)
+    kept = _Memo(basis, snapshot.services, cluster.by_key, claims, decided, serves)
     claimed = sum([len(entry.endpoints) for entry in decided.services])
     bound = frozenset(Listener.at(port.ip, port.port) for port in ports if port.protocol == "tcp")
-    return Reading(given, refused, claimed, bound, memo=kept)
+    return Reading(
+        given,
+        refused,
+        claimed,
+        bound,
+        serves=serves,
+        addresses_of=_addresses_of,
+        owners=decided.owners,
+        memo=kept,
+    )
+
+
+def _serves(
+    memo: _Memo, claims: Claims[Claim], decided: Decided, changed: Collection[Key]
+) -> Mapping[str, Kube2lbService]:
+    """Give the ports that are served by their names; where everybody asks for the same, those that changed anew."""
+    if memo.decided is None or claims.places is not memo.claims.places:
+        return Layered({name_of(entry): entry for entry in decided.services})
+    entries = (entry for _, claim in claims.replaced(memo.claims, changed) for entry in claim.entries)
+    named = ((name_of(entry), entry) for entry in entries)
+    return with_values(
+        memo.serves, {name: e for name, e in named if name in memo.serves and memo.serves[name] is not e}
+    )
+
+
+def name_of(entry: Kube2lbService) -> str:
+    """Give the name under which a port of a service is counted."""
+    return f"{entry.namespace}/{entry.name}:{entry.port.port}/{entry.port.protocol}"
+
+
+def _addresses_of(entry: Kube2lbService) -> list[str]:
+    return [endpoint.address for endpoint in entry.endpoints]
 
 
 def _reads_alike(old: _Basis, new: _Basis) -> bool:
@@ -179,7 +213,7 @@ def _claim(
         _entry(port, listen, notes, ref, targets.of_port(port, service, cluster.view.nodes, options))
         for port, listen in ports
     )
-    return Claim(ref, service.metadata.creation_timestamp or _NEVER, entries)
+    return Claim(ref, service.metadata.creation_timestamp or NEVER, entries)
 
 
 def _listen_address(
@@ -246,7 +280,19 @@ def _ports(
             detail = "traffic goes to node ports (presets.backend_target) but this port has none"
             refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.NO_NODE_PORT, detail))
         mode = notes.modes.get(port.name, options.kube2lb.default_port_mode)
+        wrong = _not_allowed(ref.namespace, port, mode, options)
+        if wrong:
+            refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.NOT_ALLOWED, wrong))
+            continue
         yield port, Kube2lbPort(address, port.port, mode, port.protocol.lower())
+
+
+def _not_allowed(namespace: str, port: PortView, mode: str, options: PresetOptions) -> str:
+    """Say why a port may not be bound for this namespace, or ""."""
+    if not in_ranges(port.port, options.kube2lb.listen_ports):
+        return "this port is not in the setting kube2lb.listen_ports"
+    protocol = mode if port.protocol == "TCP" else port.protocol.lower()
+    return options.claims.port(namespace, port.port) or options.claims.protocol(namespace, protocol)
 
 
 def _entry(

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyconfd.presets import values
+from pyconfd.presets.claiming import PortRanges
 from pyconfd.presets.kube2lb_templates import compile_template
 
 if TYPE_CHECKING:  # settings read this module, and start faster without what templates see
@@ -29,13 +30,15 @@ DEFAULT_SERVER_NAME = "{{ .Service.Name }}.{{ .Service.Namespace }}.svc.{{ .Doma
 class Kube2lbOptions:
     """The settings of preset ``kube2lb``: what its predecessor's flags of these names said.
 
-    ``server_name_templates`` are known to be readable (:func:`name_template`).
+    ``server_name_templates`` are known to be readable (:func:`name_template`). ``listen_ports``: what Services may have
+    bound.
     """
 
     domain: str = "local"
     default_lb_ip: str = "0.0.0.0"  # noqa: S104 - the predecessor's default
     default_port_mode: str = "http"
     server_name_templates: tuple[str, ...] = (DEFAULT_SERVER_NAME,)
+    listen_ports: PortRanges = ((1, 21), (23, 32767))
 
 
 _REMEMBERED = 32768

@@ -6,20 +6,25 @@ Where two ask for one listener or one host name on it, the older Service has it 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import is_not
 from typing import NamedTuple
 
 import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import Service
+from pyconfd.model.layered import Layered, differing, with_values
 from pyconfd.model.listener import Listener as BoundListener
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Owners, Tenures
 from pyconfd.presets import targets, values
-from pyconfd.presets.changes import differing, kept_members
+from pyconfd.presets.changes import kept_members
 from pyconfd.presets.claims import Claims
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.kubefigurator_claims import ANY, Claim, Slot, asked
 from pyconfd.presets.reading import PresetOptions, Reading
+from pyconfd.presets.tenures import Seats
 from pyconfd.presets.views import EndpointView, NodeView, ServiceView
 
 
@@ -103,6 +108,8 @@ class _Decided:
     served: tuple[Claim, ...] = ()
     bound: frozenset[BoundListener] = frozenset()
     refused: tuple[Refusal, ...] = ()
+    owners: Owners = field(default_factory=lambda: NO_OWNERS)
+    tenures: Tenures = field(default_factory=lambda: NO_TENURES)
 
 
 class _Counted(NamedTuple):
@@ -122,44 +129,77 @@ class _Memo:
     claims: Claims[Claim]
     decided: _Decided | None = None
     backends: Sequence[_Counted] = ()
+    serves: Mapping[str, Backend] = field(default_factory=dict)
 
 
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
     """Give ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
     host, nodes = snapshot.host, cluster.view.nodes
     facts = (host.known, host.addresses, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
-    basis = _Basis(snapshot.cluster, options, facts)
+    basis = _Basis(snapshot.cluster, options.without_tenures(), facts)
     memo = former.memo if former else None
     if not isinstance(memo, _Memo) or memo.basis != basis:
         memo = _Memo(basis, None, {}, {}, nodes, Claims({}))
     changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
     claims = memo.claims.updated(changed, lambda key: asked(key, snapshot, cluster, options))
     same_files = memo.certificates == host.certificates
-    if memo.decided is not None and same_files and claims.places is memo.claims.places:
-        decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
+    known, tenures = memo.decided, options.tenures_of("kubefigurator")
+    if known and same_files and claims.places is memo.claims.places and known.tenures == tenures:
+        decided = _with_claims(known, claims.replaced(memo.claims, changed))
     else:
-        decided = _decide(claims.in_order(), host.certificates, options, memo.decided or _Decided())
+        decided = _decide(list(claims.in_order()), host.certificates, options, known or _Decided())
     backends = _backends(decided, memo, nodes, options)
     if former and memo.decided and decided.refused is memo.decided.refused and claims.refused is memo.claims.refused:
         refused = former.refused
     else:
         refused = tuple(sorted((*claims.refused, *decided.refused)))
+    serves = _serves(memo, backends)
     return Reading(
         {"listeners": list(decided.listeners), "backends": [backend for backend, _ in backends]},
         refused,
         sum([ready for _, ready in backends]),
         decided.bound,
-        memo=_Memo(basis, host.certificates, snapshot.services, cluster.by_key, nodes, claims, decided, backends),
+        serves=serves,
+        addresses_of=_addresses_of,
+        owners=decided.owners,
+        memo=_Memo(
+            basis, host.certificates, snapshot.services, cluster.by_key, nodes, claims, decided, backends, serves
+        ),
     )
 
 
+def _serves(memo: _Memo, backends: Sequence[_Counted]) -> Mapping[str, Backend]:
+    """Give the backends by their names; where the same are served, those that changed anew."""
+    if backends is memo.backends:
+        return memo.serves
+    if len(backends) == len(memo.backends):
+        changed = compress(backends, map(is_not, backends, memo.backends))
+        replaced = {backend.name: backend for backend, _ in changed}
+        if replaced.keys() <= memo.serves.keys():
+            return with_values(memo.serves, replaced)
+    return Layered({backend.name: backend for backend, _ in backends})
+
+
+def _addresses_of(backend: Backend) -> list[str]:
+    return [target.address for target in backend.targets if target.state == "ready"]
+
+
 def _decide(
-    claims: Iterable[Claim], certificates: Mapping[str, str] | None, options: PresetOptions, former: _Decided
+    claims: Sequence[Claim], certificates: Mapping[str, str] | None, options: PresetOptions, former: _Decided
 ) -> _Decided:
-    """Give each listener, and each host name on it, to the first of the claims, which come in order of their rank."""
+    """Give each listener, and each host name on it, to the first of the claims, which come in order of their rank.
+
+    What somebody else has tenure of is left out.
+    """
     refused: list[Refusal] = []
     taken: dict[Slot, _Taken] = {}
+    tenures = options.tenures_of("kubefigurator")
+    seats = Seats(tenures, lambda: ((name, c.ref.namespace, c.who) for c in claims for name in c.names))
     for claim in claims:
+        kept = _kept(claim, seats)
+        if kept is not None:
+            refused.append(kept)
+            continue
         listener = taken.setdefault(claim.slot, _Taken(claim))
         conflict = _conflict(claim, listener)
         if conflict is not None:
@@ -179,7 +219,22 @@ def _decide(
         tuple(sorted(served, key=_backend_name)),
         frozenset(slot.listener for slot in taken),
         tuple(refused),
+        {claim.names[1]: claim.owner for listener in taken.values() for claim in listener.owners.values()},
+        tenures,
     )
+
+
+def _kept(claim: Claim, seats: Seats) -> Refusal | None:
+    """Refuse what is kept for another namespace: the host name, the whole listener, or a part of it."""
+    namespace, (whole, name) = claim.ref.namespace, claim.names
+    reason = RefusalReason.NAME_RESERVED
+    kept = seats.barred(whole, namespace, claim.created)
+    if not kept and claim.mode == "tcp":
+        kept = seats.barred_from_place(whole.place, namespace)
+    if kept:
+        return claim.refusal("listen-port", str(claim.slot.port), reason, kept)
+    kept = seats.barred(name, namespace, claim.created)
+    return claim.refusal("hostname", claim.hostname, reason, kept) if kept else None
 
 
 def _with_claims(decided: _Decided, replaced: Iterable[tuple[Claim, Claim]]) -> _Decided:

@@ -10,7 +10,9 @@ from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service, ServicePort
 from pyconfd.model.listener import Listener
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.tenure import NEVER, Name, Owner
 from pyconfd.presets import values
+from pyconfd.presets.claiming import in_ranges
 from pyconfd.presets.claims import Asked
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
@@ -35,8 +37,6 @@ OPTIONS = (
 
 ANY = "*"
 _HTTPS_PORT = 443
-_NEVER = "9999"
-"""Sorts after every creation time: an object without one (typed by hand) never takes anything from a real one."""
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _CERTIFICATE = re.compile(r"(?:[A-Za-z0-9_*][A-Za-z0-9._*@+=-]{0,127}/){0,4}[A-Za-z0-9_*][A-Za-z0-9._*@+=-]{0,254}")
 _PARAMETER = r"\([A-Za-z0-9_-]{1,64}\)"
@@ -91,6 +91,17 @@ class Claim:
     def asks(self) -> tuple[Any, ...]:
         """All that decides who gets what; what stands behind it does not."""
         return self.rank, self.slot, self.mode, self.hostname, self.certificate, self.tls, self.verify
+
+    @property
+    def names(self) -> tuple[Name, Name]:
+        """All of the listener, and its host name there."""
+        place = str(self.slot)
+        return Name(place, ""), Name(place, self.hostname)
+
+    @property
+    def owner(self) -> Owner:
+        """Names it for those who come after it."""
+        return Owner(self.ref.kind, self.ref.namespace, self.ref.name, self.created)
 
     @property
     def who(self) -> str:
@@ -168,9 +179,9 @@ class _Reader:
     def claim(self) -> Claim:
         name = self.raw.name or ""
         for what, text in (("metadata.namespace", self.ref.namespace), ("metadata.name", self.ref.name)):
-            if not _LABEL.fullmatch(text):
+            if not _LABEL.fullmatch(text) or text in values.CONDITION_WORDS:
                 raise self._refused(what, text, "not a name that Kubernetes would give")
-        if name and not _LABEL.fullmatch(name):
+        if name and (not _LABEL.fullmatch(name) or name in values.CONDITION_WORDS):
             raise self._refused("spec.ports", name, "not a name that Kubernetes would give to a port")
         if self.port.protocol != "TCP":
             protocol = self.raw.protocol or ""
@@ -178,12 +189,16 @@ class _Reader:
         if not 0 < self.raw.node_port < 65536:
             raise self._refused("spec.ports", str(self.raw.node_port), "not a node port")
         mode = self._parsed("haproxy-mode", _mode, "http")
+        if wrong := self.options.claims.protocol(self.ref.namespace, mode):
+            raise self._refused(field_of(name, "haproxy-mode"), mode, wrong, RefusalReason.NOT_ALLOWED)
         frontend_tls = self._parsed("use-ssl", _tls_wanted, mode == "http")
         hostname, spelled = self._hostname(mode)
+        if hostname and (wrong := self.options.claims.domain(self.ref.namespace, hostname)):
+            raise self._refused(field_of(name, "hostname"), hostname, wrong, RefusalReason.NOT_ALLOWED)
         certificate = self._certificate(spelled) if frontend_tls else ""
         return Claim(
             ref=self.ref,
-            created=self.service.metadata.creation_timestamp or _NEVER,
+            created=self.service.metadata.creation_timestamp or NEVER,
             service=self.service,
             port_name=name,
             port=self.port,
@@ -270,8 +285,11 @@ class _Reader:
         address = self._parsed("listen-ip", self._address, ANY)
         port = self._parsed("listen-port", values.port_number, _HTTPS_PORT)
         field = field_of(self.raw.name or "", "listen-port")
-        if not any(first <= port <= last for first, last in self._own.listen_ports):
-            raise self._refused(field, str(port), "this port is not in the setting kubefigurator.listen_ports")
+        wrong = self.options.claims.port(self.ref.namespace, port)
+        if not in_ranges(port, self._own.listen_ports):
+            wrong = "this port is not in the setting kubefigurator.listen_ports"
+        if wrong:
+            raise self._refused(field, str(port), wrong, RefusalReason.NOT_ALLOWED)
         slot = Slot(address, port)
         holder = self.options.holder(slot.listener)
         if holder:

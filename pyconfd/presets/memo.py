@@ -1,9 +1,11 @@
 """What former translations gave, so that the next one costs what changed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import TYPE_CHECKING
 
-from pyconfd.model.context import Refusal
+from pyconfd.model.context import Context, Refusal
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.reading import PresetOptions, Reading
 
@@ -30,13 +32,44 @@ class Memo:
         self._snapshot: Snapshot | None = None
         self._kept: list[_Kept] = []
         self._refused: tuple[tuple[tuple[Refusal, ...], ...], tuple[Refusal, ...]] = ((), ())
+        self._whole: tuple[tuple[str, ...], PresetOptions, Context] | None = None
+        self._settled: tuple[tuple[object, ...], Context] | None = None
         self.cluster: Translated | None = None
+
+    def whole(self, names: Sequence[str], options: PresetOptions) -> Context | None:
+        """Give what the Snapshot at hand came to with just these presets and options, if that was asked for last."""
+        known = self._whole
+        return known[2] if known and known[0] == tuple(names) and known[1] is options else None
+
+    def keep_whole(self, names: Sequence[str], options: PresetOptions, context: Context) -> None:
+        """Keep what the Snapshot at hand came to."""
+        self._whole = tuple(names), options, context
+
+    def settled(self, asked: tuple[object, ...]) -> Context | None:
+        """Give what came of the very objects of ``asked``, if that was kept last."""
+        known = self._settled
+        return known[1] if known is not None and all(map(is_, known[0], asked)) else None
+
+    def keep_settled(self, asked: tuple[object, ...], context: Context) -> None:
+        """Keep what came of ``asked``, as long as the same Snapshot is at hand."""
+        self._settled = asked, context
+
+    def fork(self) -> "Memo":
+        """Give another one that goes on from here, for the translations of another succession of Snapshots."""
+        made = Memo()
+        made._snapshot, made._kept, made._refused, made.cluster = (
+            self._snapshot,
+            list(self._kept),
+            self._refused,
+            self.cluster,
+        )
+        return made
 
     def begin(self, snapshot: Snapshot) -> None:
         """Forget the readings that were of no use for the Snapshot before this one."""
         if snapshot is not self._snapshot:
             self._kept = [kept for kept in self._kept if kept.snapshot is self._snapshot]
-            self._snapshot = snapshot
+            self._snapshot, self._whole, self._settled = snapshot, None, None
 
     def former(self, name: str, options: PresetOptions) -> tuple[Reading | None, bool]:
         """Give the reading to build on, and whether it is of this very Snapshot with these options.
@@ -48,7 +81,7 @@ class Memo:
         for kept in reversed(self._kept):
             if kept.name != name:
                 continue
-            if kept.options == options:
+            if kept.options is options or kept.options == options:
                 return kept.reading, kept.snapshot is self._snapshot
             found = found or kept.reading
         return found, False

@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 
-from pyconfd.model.kubernetes import Pod
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import ObjectRef, Pod
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
+from pyconfd.presets.places import Places
 
 
 def is_ready(pod: Pod) -> bool:
@@ -28,6 +30,24 @@ def is_ready(pod: Pod) -> bool:
     if conditions.get("Ready", "True") != "True":
         return False
     return all(conditions.get(gate.condition_type) == "True" for gate in pod.spec.readiness_gates or ())
+
+
+def address_of(pod: Pod) -> str:
+    """Give a pod's address in its usual spelling, "" where it has none."""
+    found = values.canonical_address(pod.status.pod_ip or "")
+    return found[0] if found else ""
+
+
+def may_serve(pod: Pod, places: Places) -> bool:
+    """Say whether a pod is ready, and where pods may be."""
+    return is_ready(pod) and not places.wrong(address_of(pod))
+
+
+def wrong_address(pod: Pod, why: str, cluster: str) -> Refusal:
+    """Refuse a pod for where it is."""
+    ref = ObjectRef("Pod", values.shown(pod.metadata.namespace), values.shown(pod.metadata.name), cluster)
+    address = values.shown(pod.status.pod_ip or "")
+    return Refusal(ref, "status.podIP", address, RefusalReason.FORBIDDEN_ADDRESS, why)
 
 
 def whole(pod: Pod) -> dict[str, Any]:
@@ -67,12 +87,12 @@ def _kept(value: Any) -> Any:
 class PodIndex:
     """Pods by namespace and label, so that many services find theirs among many pods."""
 
-    def __init__(self, pods: Mapping[Key, Pod]) -> None:
+    def __init__(self, pods: Mapping[Key, Pod], places: Places) -> None:
         self._ready: defaultdict[str, list[Pod]] = defaultdict(list)
         self._labelled: defaultdict[tuple[str, str, str], list[Pod]] = defaultdict(list)
         for key in sorted(pods):
             pod = pods[key]
-            if not values.is_object_name(key.name) or not is_ready(pod):
+            if not values.is_object_name(key.name) or not may_serve(pod, places):
                 continue
             self._ready[key.namespace].append(pod)
             for label, value in (pod.metadata.labels or {}).items():

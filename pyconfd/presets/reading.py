@@ -1,7 +1,7 @@
 """What every preset takes and gives."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -10,11 +10,10 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Owners, Tenures
+from pyconfd.presets.claiming import ANYTHING, ClaimOptions, PortRanges
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
-
-PortRanges = tuple[tuple[int, int], ...]
-"""Inclusive ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +58,15 @@ class HostsOptions:
 
     A pod is a target if its annotation names ``master``, or if it has the labels of ``selector`` (where that is not
     empty). ``config`` names the Pod, Deployment or Service with the annotations of the balancer; ``own_app`` is the
-    label ``app`` of the balancers themselves, "" for that of ``config``.
+    label ``app`` of the balancers themselves, "" for that of ``config``. ``dns_suffixes`` are the domains that names of
+    its annotation for DNS may be in, () for any.
     """
 
     master: str = ""
     selector: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     config: ObjectRef | None = None
     own_app: str = ""
+    dns_suffixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ class PresetOptions:
     bind these, ``*`` or an IP address, "" if it may be any. ``reserved``: where the operator's fragments listen, or
     pyconfd's own status page, or what a preset listed earlier has given away: whatever overlaps one of these cannot be
     had. ``contested``: claims of an earlier translation that could not be bound, and who listens there.
-    ``kubefigurator`` and ``kube2lb`` are for the presets of those names.
+    ``kubefigurator`` and ``kube2lb`` are for the presets of those names. ``claims`` says who may claim what;
+    ``tenures`` are names that stay with a namespace, by preset.
     """
 
     node_ports: bool = False
@@ -90,6 +92,16 @@ class PresetOptions:
     kubefigurator: KubefiguratorOptions = KubefiguratorOptions()
     configmap: ConfigmapOptions = ConfigmapOptions()
     hosts: HostsOptions = HostsOptions()
+    claims: ClaimOptions = ANYTHING
+    tenures: Mapping[str, Tenures] = field(default_factory=lambda: MappingProxyType({}))
+
+    def without_tenures(self) -> "PresetOptions":
+        """Give all but the tenures: they decide who gets a name, and not what is asked for."""
+        return replace(self, tenures={}) if self.tenures else self
+
+    def tenures_of(self, preset: str) -> Tenures:
+        """Give the names of a preset that stay with a namespace."""
+        return self.tenures.get(preset, NO_TENURES)
 
     def holder(self, wanted: Listener) -> str:
         """Say who has ``wanted``, and where, so that no object can be given it; "" where it is free."""
@@ -105,7 +117,9 @@ class Reading:
 
     ``listeners`` are what templates will bind for these names, over TCP: objects of the cluster are to be given them,
     and presets listed later may not have them. ``templates`` came from the cluster, ``files`` go beside the
-    configuration, ``dns_names`` should point here. ``memo`` is what the preset's next reading builds on, and is for
+    configuration, ``dns_names`` should point here (None: nobody says). ``serves`` has each thing that is served by its
+    name, and ``addresses_of`` gives the addresses of what is ready behind one; what did not change there is the same
+    object. ``owners`` says who was given which name. ``memo`` is what the preset's next reading builds on, and is for
     nobody else.
     """
 
@@ -115,7 +129,10 @@ class Reading:
     listeners: frozenset[Listener] = frozenset()
     templates: tuple[ClusterTemplate, ...] = ()
     files: tuple[OutputFile, ...] = ()
-    dns_names: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] | None = None
+    serves: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    addresses_of: Callable[[Any], Iterable[str]] = tuple
+    owners: Owners = field(default_factory=lambda: NO_OWNERS)
     memo: object = field(default=None, repr=False, compare=False)
 
 

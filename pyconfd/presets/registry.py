@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from pyconfd.model.context import Census, Context
+from pyconfd.model.context import Census, Claimed, Context
 from pyconfd.model.listener import Listener
 from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import Named, Resource, Snapshot
@@ -23,15 +23,13 @@ def _nothing_named(options: PresetOptions) -> tuple[Named, ...]:
 class Entry:
     """A preset, the names it gives to templates, and the resources it needs; nothing else is read from the cluster.
 
-    ``named`` gives the single objects that it needs beside them. ``host`` says whether it judges by the facts about
-    this machine, so that they have to be gathered.
+    ``named`` gives the single objects that it needs beside them.
     """
 
     read: Preset
     names: frozenset[str]
     resources: frozenset[Resource]
     named: Callable[[PresetOptions], tuple[Named, ...]] = _nothing_named
-    host: bool = False
 
 
 _CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
@@ -39,10 +37,8 @@ _CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.
 PRESETS: Mapping[str, Entry] = MappingProxyType(
     {
         PresetName.DOMAINS: Entry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW),
-        PresetName.KUBEFIGURATOR: Entry(
-            kubefigurator.read, frozenset({"listeners", "backends"}), _CLUSTER_VIEW, host=True
-        ),
-        PresetName.KUBE2LB: Entry(kube2lb.read, kube2lb.NAMES, _CLUSTER_VIEW, host=True),
+        PresetName.KUBEFIGURATOR: Entry(kubefigurator.read, frozenset({"listeners", "backends"}), _CLUSTER_VIEW),
+        PresetName.KUBE2LB: Entry(kube2lb.read, kube2lb.NAMES, _CLUSTER_VIEW),
         PresetName.CONFIGMAP: Entry(configmap.read, configmap.NAMES, frozenset({Resource.PODS}), configmap.named),
         PresetName.HOSTS: Entry(hosts.read, frozenset({"hosts"}), frozenset({Resource.PODS}), hosts.named),
     }
@@ -82,25 +78,44 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     """
     memo = memo or Memo()
     memo.begin(snapshot)
-    translated = memo.cluster = cluster.translate(snapshot, memo.cluster)
+    asked = options
+    if (known := memo.whole(names, asked)) is not None:
+        return known
+    translated = memo.cluster = cluster.translate(snapshot, memo.cluster, options.claims)
     given: dict[str, object] = {"cluster": translated.view}
     readings: list[Reading] = []
+    owners = {}
     for name in names:
         reading = _read(name, snapshot, translated, options, memo)
         readings.append(reading)
-        reserved = options.reserved.with_owner(f"preset {name}, which is listed first,", reading.listeners)
-        options = replace(options, reserved=reserved)
+        if reading.owners:
+            owners[name] = reading.owners
+        if name != names[-1]:
+            reserved = options.reserved.with_owner(f"preset {name}, which is listed first,", reading.listeners)
+            options = replace(options, reserved=reserved)
         given.setdefault(name, MappingProxyType(dict(reading.names)))
         given |= {each: value for each, value in reading.names.items() if each not in given or each == name}
-    return Context(
+    context = Context(
         MappingProxyType(given),
         memo.sorted_refusals((translated.refused, *(reading.refused for reading in readings))),
         Census(sum(reading.claimed for reading in readings), translated.ready),
         frozenset[Listener]().union(*(reading.listeners for reading in readings)),
         templates=tuple(template for reading in readings for template in reading.templates),
         files=tuple(sorted({file for reading in readings for file in reading.files})),
-        dns_names=tuple(sorted({name for reading in readings for name in reading.dns_names})),
+        dns_names=_dns_names(readings),
+        claimed=tuple(
+            Claimed(name, reading.serves, reading.addresses_of) for name, reading in zip(names, readings, strict=True)
+        ),
+        everything=Claimed("cluster", translated.by_key, cluster.ready_addresses),
+        owners=owners,
     )
+    memo.keep_whole(names, asked, context)
+    return context
+
+
+def _dns_names(readings: Sequence[Reading]) -> tuple[str, ...] | None:
+    told = [reading.dns_names for reading in readings if reading.dns_names is not None]
+    return tuple(sorted({name for names in told for name in names})) if told else None
 
 
 def _read(name: str, snapshot: Snapshot, translated: Translated, options: PresetOptions, memo: Memo) -> Reading:

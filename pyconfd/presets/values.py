@@ -5,7 +5,9 @@ Nothing that passes here can add a word, a quote, a condition, a variable or a l
 
 import re
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
+
+from pyconfd.model.address import IPV4, parsed
 
 SHOWN_CHARACTERS = 80
 """How much of a refused value is repeated to the operator."""
@@ -14,8 +16,6 @@ _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}", re.ASCII)
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?", re.ASCII)
-_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
 _PATTERN = re.compile(r"[A-Za-z0-9_.~^$|()\[\]{}*+?/\\:@&=,;!-]{1,500}", re.ASCII)
 _ODD_ESCAPE = re.compile(r"\\(?:$|[^.dDwWsSbB/\-^$|()\[\]{}*+?])", re.ASCII)
 """Two backslashes are one for HAProxy, and mean something else then."""
@@ -50,6 +50,8 @@ def host_name(value: str) -> str:
             return str(parsed)
     if len(name) > 253 or not _HOST_NAME.fullmatch(name) or name.replace(".", "").isdigit():
         raise ValueError("not a host name: expected letters, digits, '-' and '.', for example shop.example.com")
+    if name in CONDITION_WORDS:
+        raise ValueError("this word means something else in a condition of HAProxy")
     return name
 
 
@@ -60,7 +62,7 @@ def protocol(value: str) -> str:
         ValueError: It is not one word of letters, digits, '_', '.' and '-'.
     """
     word = value.strip()
-    if not _PROTOCOL.fullmatch(word):
+    if not _PROTOCOL.fullmatch(word) or word in CONDITION_WORDS:
         raise ValueError("not a protocol: expected one word such as http, https or redis")
     # HTTP is http; any other word is the operator's own, and compared as it is written.
     return word.lower() if word.lower() in {"http", "https"} else word
@@ -82,24 +84,24 @@ def port_number(value: str) -> int:
 def address(value: str) -> IPv4Address | IPv6Address | None:
     """Give ``value`` as an address without a zone, or None where it is no address."""
     try:
-        parsed = ip_address(value)
+        found = parsed(value)
     except ValueError:
         return None
-    return None if isinstance(parsed, IPv6Address) and parsed.scope_id else parsed
+    return None if isinstance(found, IPv6Address) and found.scope_id else found
 
 
 def canonical_address(value: str) -> tuple[str, str] | None:
     """Give an address in its usual spelling, and "ipv4" or "ipv6"; None where it is no address."""
     # IPv4 has one spelling; taking it apart costs most of the time of a translation with 100,000 endpoints.
-    if _IPV4.fullmatch(value):
+    if IPV4.fullmatch(value):
         return value, "ipv4"
-    parsed = address(value)
-    return None if parsed is None else (str(parsed), "ipv4" if parsed.version == 4 else "ipv6")
+    found = address(value)
+    return None if found is None else (str(found), "ipv4" if found.version == 4 else "ipv6")
 
 
 def is_object_name(value: str) -> bool:
-    """Say whether ``value`` could be the name of a Kubernetes object, or of a node's zone."""
-    return bool(_OBJECT_NAME.fullmatch(value))
+    """Say whether ``value`` could be the name of a Kubernetes object or a zone, and is no word of a condition."""
+    return bool(_OBJECT_NAME.fullmatch(value)) and value not in CONDITION_WORDS
 
 
 def is_word(value: str) -> bool:
@@ -149,11 +151,7 @@ def _is_too_large(value: str) -> bool:
 
 def plain_words(values: dict[str, str] | None) -> dict[str, str]:
     """Keep those labels or annotations whose key and value are plain words; a template may print them as they are."""
-    return {
-        key: value
-        for key, value in sorted((values or {}).items())
-        if _PLAIN_WORD.fullmatch(key) and _PLAIN_WORD.fullmatch(value)
-    }
+    return {key: value for key, value in sorted((values or {}).items()) if is_word(key) and is_word(value)}
 
 
 def shown(value: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, Template, TemplateNotFound, TemplateSyntaxError, Undefined
 from jinja2.utils import missing
 
-from pyconfd.errors import Problem
+from pyconfd.errors import Clues, Problem
 from pyconfd.render.invalid import InvalidValueError, did_you_mean, shown
 from pyconfd.render.undefined import NO_OWNER, MissingNameError
 
@@ -58,7 +58,9 @@ def runtime_problem(
     else:
         message, remedy = _explained(error, frames, environment, names)
         problem = Problem(f"{frames[0].template} line {frames[0].line}", message, remedy)
-    return Problem(problem.place, problem.message + _circumstances(frames, problem.place, fragment), problem.remedy)
+    message = problem.message + _circumstances(frames, problem.place, fragment)
+    values = tuple(value for frame in frames for value in frame.variables.values())
+    return Problem(problem.place, message, problem.remedy, clues=Clues(values=values))
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[_Frame]:

@@ -4,11 +4,13 @@ A remembered loop stands in the fragment itself, bare or inside of ``{% if %}`` 
 it prints go straight into the text. ``{% cached for ... %}`` is a loop that must be remembered.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import cast
 
-from jinja2 import nodes
+from jinja2 import Environment, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 
@@ -18,7 +20,11 @@ from pyconfd.render.purity import ImpurityError, Turn, stored_names
 TURNS = "_turns_of_the_loop"
 """The name by which compiled templates know :meth:`Memo.turns`."""
 
+ELEMENTS = "_elements_of_the_loop"
+"""The name by which a loop that is compiled alone knows what it goes through."""
+
 CONSTANTS = frozenset({"vars", "go"})
+_ITEM = 2
 _WHERE = "only a loop of the fragment itself is remembered, bare or inside of {% if %}"
 
 
@@ -43,6 +49,20 @@ class CachedFor(Extension):
         return nodes.Scope([nodes.For(target, elements, body, [], test, False, lineno=line)], lineno=line)
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A remembered loop by itself, as a template that goes through ELEMENTS.
+
+    ``number`` is what :meth:`Memo.turns` knows it by, ``source`` the name whose items it goes through, ``outer`` are
+    the names from outside, in the order in which its memory has their values.
+    """
+
+    number: int
+    source: str
+    outer: tuple[str, ...]
+    tree: nodes.Template
+
+
 class Loops:
     """The loops of one fragment; ``changed_at`` says where some template changes given values, "" if nowhere."""
 
@@ -62,6 +82,9 @@ class Loops:
         self._changed_at = changed_at
         self.remembered: list[int] = []
         """The lines of the loops that are remembered."""
+        self.alone: list[Loop] = []
+        """Those that go through the items of a given mapping which nothing else of the fragment reads."""
+        self._reads = Counter(name.name for name in tree.find_all(nodes.Name) if name.ctx == "load")
         self._seen: set[int] = set()
         self._problems: list[Problem] = []
 
@@ -74,6 +97,8 @@ class Loops:
             if id(scope) not in self._seen:
                 remedy = "write {% for %}" if whole is None else "do without {% extends %} and {% block %}"
                 self._refuse(scope.lineno, _WHERE, remedy)
+        through = Counter(loop.source for loop in self.alone)
+        self.alone = [loop for loop in self.alone if through[loop.source] == self._reads[loop.source]]
         return tuple(self._problems)
 
     def _statements(self, body: list[nodes.Node], known: set[str]) -> None:
@@ -130,8 +155,26 @@ class Loops:
                     remedy = f"put what it needs of {name} before the loop: {{% set ... = {name}... %}}"
                     self._refuse(line, message, remedy)
         self.remembered.append(loop.lineno)
-        loop.iter = self._turns(loop, sorted(turn.outer))
+        outer, source = sorted(turn.outer), self._items_of(loop)
+        if source:
+            self._take(loop, source, outer)
+        loop.iter = self._turns(loop, outer)
         return loop
+
+    def _items_of(self, loop: nodes.For) -> str:
+        """Give the name of the mapping whose items a loop goes through, "" where it is another kind of loop."""
+        given = loop.iter
+        called = given.node if isinstance(given, nodes.Call) and not given.args else None
+        mapping = called.node if isinstance(called, nodes.Getattr) and called.attr == "items" else None
+        two = isinstance(loop.target, nodes.Tuple) and len(loop.target.items) == _ITEM
+        return mapping.name if two and isinstance(mapping, nodes.Name) and mapping.name not in self._stored else ""
+
+    def _take(self, loop: nodes.For, source: str, outer: list[str]) -> None:
+        elements = nodes.Name(ELEMENTS, "load", lineno=loop.lineno)
+        alone = nodes.For(loop.target, elements, loop.body, [], loop.test, False, lineno=loop.lineno)
+        tree = nodes.Template([alone], lineno=1)
+        tree.set_environment(cast("Environment", self._tree.environment))
+        self.alone.append(Loop(len(self.remembered), source, tuple(outer), tree))
 
     def _turns(self, loop: nodes.For, outer: Iterable[str]) -> nodes.Expr:
         line = loop.iter.lineno

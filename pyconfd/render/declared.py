@@ -29,6 +29,20 @@ class Declarations:
         self._collected: dict[str, Declared] = {}
         self.entries = Entries()
 
+    @property
+    def files(self) -> int:
+        """How many files were declared with their content."""
+        return len(self._files)
+
+    def repeat(self, recorded: tuple[Recorded, ...]) -> bool:
+        """Record once more what a fragment gave; nothing, and False, where another one declares a map of that name."""
+        declared = [each for each in recorded if isinstance(each, Declared)]
+        if any(each.path in self._files or self._collected.get(each.map, each) != each for each in declared):
+            return False
+        self._collected.update((each.map, each) for each in declared)
+        self.entries.repeat(recorded)
+        return True
+
     def finished(self, former: MapMemory) -> tuple[tuple[OutputFile, ...], MapMemory, tuple[Problem, ...]]:
         """Give everything declared, sorted by path, and what to give as ``former`` next time.
 

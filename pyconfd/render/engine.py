@@ -1,25 +1,26 @@
 """Fragments, compiled once, and a Context for each rendering."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
-from jinja2 import DictLoader, Environment, Template, TemplateError, TemplateSyntaxError, Undefined
-from jinja2.runtime import new_context
+from jinja2 import DictLoader, Environment, Template, TemplateSyntaxError, Undefined
 
-from pyconfd.errors import Problem, RejectedInput
+from pyconfd.errors import Clues, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Piece, Rendering
 from pyconfd.render import cached, filters, lists, purity
 from pyconfd.render.blame import runtime_problem, syntax_problem
 from pyconfd.render.declared import Declarations
+from pyconfd.render.elements import Sources
 from pyconfd.render.entries import MapMemory
 from pyconfd.render.fallback import Fallback, Taken, Way, take
+from pyconfd.render.fragment import REFUSED, TEMPLATE_FAULTS, CompiledFragment, DirectScope
 from pyconfd.render.go_values import GO
 from pyconfd.render.invalid import InvalidValueError, shown
-from pyconfd.render.memo import FragmentMemory, Memo, Sources
+from pyconfd.render.memo import FragmentMemory
 from pyconfd.render.servers import servers
 from pyconfd.render.undefined import Lenient, Strict
 
@@ -49,28 +50,12 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 _PURE = frozenset({*FUNCTIONS, "has_defaults", "range"})
 """The functions that a remembered loop may call."""
 
-_TEMPLATE_FAULTS = (
-    TemplateError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    NameError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-"""What an expression in a template can raise; SyntaxError is an included file's, see below."""
-
 _COMPILE_FAULTS = (MemoryError, OverflowError, RecursionError, SyntaxError, ValueError)
 """What Python says to a template that Jinja took: ``{% break %}`` outside of a loop, too deep nesting, huge numbers."""
 
 _NAMED_DEFAULTS = re.compile(r"^[ \t]*defaults[ \t]+(?!from[ \t])([\w.:-]+)", re.MULTILINE)
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
-_REFUSED = re.compile("[\0\r\ud800-\udfff]")
 _REFUSED_NAMES = {"\0": "a NUL character", "\r": "a carriage return"}
 
 
@@ -79,12 +64,14 @@ class RenderOptions:
     """``files_dir`` (absolute) holds the declared files, ``variables`` are the operator's, as ``vars`` in templates.
 
     ``lenient`` makes undefined names print as nothing; ``trim_blocks`` drops the newline after a ``{% %}`` tag.
+    ``basis`` is the digest of what these and the fragments are, which each rendering carries.
     """
 
     files_dir: str
     lenient: bool = False
     trim_blocks: bool = True
     variables: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    basis: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,41 +101,48 @@ class Renderer:
 
     """
 
+    environment: ClassVar[type[Environment]] = Environment
+    remembers: ClassVar[bool] = True
+
     def __init__(
         self,
         fragments: FragmentSet,
         options: RenderOptions,
         cluster_templates: Callable[[ClusterTemplate], str] = _no_cluster_templates,
     ) -> None:
-        self._options = options
+        self.source = fragments
+        self.options = options
         self._cluster_templates = cluster_templates
         self._fragments = fragments.fragments
-        self._environment = _environment(fragments, options)
-        self._templates: dict[str, Template] = {}
+        self._environment = _environment(fragments, options, self.environment)
+        self._compiled: list[CompiledFragment] = []
         self._memory: Mapping[str, FragmentMemory] = {}
         self._maps = MapMemory()
         changed_at = _change_in(fragments, self._environment)
         problems: list[Problem] = []
         for fragment in self._fragments:
-            if fragment.is_template:
-                try:
-                    problems.extend(self._compile(fragment, changed_at))
-                except TemplateSyntaxError as error:
-                    problems.append(syntax_problem(error, self._environment, fragment.name))
-                except _COMPILE_FAULTS as error:
-                    remedy = "see whether a tag is where it may not be, or nested too deeply"
-                    problems.append(Problem(fragment.name, f"does not compile: {error}", remedy))
+            try:
+                problems.extend(self._compile(fragment, changed_at))
+            except TemplateSyntaxError as error:
+                problems.append(syntax_problem(error, self._environment, fragment.name))
+            except _COMPILE_FAULTS as error:
+                remedy = "see whether a tag is where it may not be, or nested too deeply"
+                problems.append(Problem(fragment.name, f"does not compile: {error}", remedy))
         if problems:
             raise RejectedInput(*problems)
 
     def _compile(self, fragment: Fragment, changed_at: str) -> tuple[Problem, ...]:
         """Compile a fragment so that its loops are remembered; the loader gives it as it is to who includes it."""
         environment = self._environment
+        if not fragment.is_template:
+            self._compiled.append(CompiledFragment(environment, fragment))
+            return ()
         tree = environment.parse(fragment.text, fragment.name)
+        reads = None if changed_at else purity.names_read(tree)
         loops = cached.Loops(fragment.name, tree, functions=_PURE, filters=FILTERS.keys(), changed_at=changed_at)
-        problems = loops.memoise()
-        code = environment.compile(tree, fragment.name)
-        self._templates[fragment.name] = Template.from_code(environment, code, environment.make_globals(None))
+        problems = loops.memoise() if self.remembers else ()
+        template = Template.from_code(environment, environment.compile(tree, fragment.name), {})
+        self._compiled.append(CompiledFragment(environment, fragment, template, reads, loops.alone))
         return problems
 
     def render(self, context: Context, *, curdate: str, fallback: Fallback | None = None) -> Rendered:
@@ -165,40 +159,20 @@ class Renderer:
                 they may not be replaced, or where nothing else would be left.
 
         """
-        declarations = Declarations(self._options.files_dir)
+        declarations = Declarations(self.options.files_dir)
         extra = _Extra({**context.names.get("extra", {}), "curdate": curdate})
         names = {
+            **self._environment.globals,
             **context.names,
             "extra": extra,
-            "vars": self._options.variables,
+            "vars": self.options.variables,
             "map_file": declarations.map_file,
             "map_entry": declarations.map_entry,
             "certificate_file": declarations.certificate_file,
         }
         # A context that gives another meaning to what is taken to be pure has nothing remembered.
         former = {} if context.names.keys() & (_PURE | {"go", "dict", "namespace"}) else self._memory
-        sources, memory = Sources(), {}
-        pieces, problems = [], []
-        for fragment in self._fragments:
-            memo = Memo(
-                fragment.name, former.get(fragment.name) or FragmentMemory(), sources, declarations.entries, _REFUSED
-            )
-            try:
-                piece = memo.consume(self._parts(fragment, {**names, cached.TURNS: memo.turns}))
-            except _TEMPLATE_FAULTS as error:
-                known = names.keys() | self._environment.globals.keys()
-                problem = runtime_problem(error, fragment.name, self._environment, known)
-                if problem is None:
-                    raise
-                problems.append(problem)
-                memory[fragment.name] = former.get(fragment.name) or FragmentMemory()
-                continue
-            memory[fragment.name] = memo.memory
-            if memo.suspect:
-                problems.extend(_refused(fragment, piece.text))
-            pieces.append(piece)
-        sources.close()
-        self._memory = memory
+        pieces, problems = self._fragments_with(names, former, declarations)
         taken = []
         for template in context.templates:
             try:
@@ -215,7 +189,38 @@ class Renderer:
         if problems:
             raise RejectedInput(*problems)
         self._maps = maps
-        return Rendered(Rendering(tuple(pieces), files), extra.curdate_was_read, tuple(taken))
+        rendering = Rendering(tuple(pieces), files, self.options.basis, context.owners)
+        return Rendered(rendering, extra.curdate_was_read, tuple(taken))
+
+    def _fragments_with(
+        self, names: dict[str, Any], former: Mapping[str, FragmentMemory], declarations: Declarations
+    ) -> tuple[list[Piece], list[Problem]]:
+        """Render the fragments, and remember what they gave."""
+        sources, memory = Sources(), dict[str, FragmentMemory]()
+        pieces: list[Piece] = []
+        problems: list[Problem] = []
+        for each in self._compiled:
+            name = each.fragment.name
+            known = former.get(name) or FragmentMemory()
+            try:
+                piece, memory[name] = each.render(names, known, sources, declarations)
+            except TEMPLATE_FAULTS as error:
+                problem = runtime_problem(error, name, self._environment, names.keys() - {cached.TURNS})
+                if problem is None:
+                    raise
+                problems.append(problem)
+                memory[name] = known
+                continue
+            if memory[name].suspect:
+                problems.extend(_refused(each.fragment, piece.text))
+            pieces.append(piece)
+        sources.close()
+        self._memory = memory
+        return pieces, problems
+
+    def as_written(self, rendering: Rendering) -> Rendering:
+        """Give what the templates wrote for a rendering of :meth:`render`: with the same lines, where it differs."""
+        return rendering
 
     def _taken(self, template: ClusterTemplate, fallback: Fallback | None) -> Taken:
         def render(source: ClusterTemplate) -> str:
@@ -224,17 +229,6 @@ class Renderer:
         if fallback is None:
             return Taken(template, Way.OWN, render(template), None)
         return take(template, render, fallback)
-
-    def _parts(self, fragment: Fragment, names: dict[str, Any]) -> Iterable[str]:
-        if not fragment.is_template:
-            return [fragment.text.replace("\r\n", "\n")]
-        template = self._templates[fragment.name]
-        # As globals rather than variables the names are also seen by macros of imported files.
-        scope = new_context(
-            self._environment, fragment.name, template.blocks, {}, False, {**template.globals, **names}, None
-        )
-        # Not template.render(): that rewrites the traceback that blame reads.
-        return template.root_render_func(scope)
 
 
 def _ended(text: str) -> str:
@@ -268,11 +262,11 @@ def _merged(
     return tuple(files[path] for path in sorted(files, key=str.encode)), problems
 
 
-def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
+def _environment(fragments: FragmentSet, options: RenderOptions, kind: type[Environment] = Environment) -> Environment:
     texts = {fragment.name: fragment.text for fragment in (*fragments.includable, *fragments.fragments)}
-    environment = Environment(
+    environment = kind(
         loader=DictLoader(texts),
-        autoescape=False,  # noqa: S701 - haproxy.cfg is not HTML
+        autoescape=False,
         auto_reload=False,
         cache_size=-1,
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols", cached.CachedFor],
@@ -280,6 +274,7 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
         trim_blocks=options.trim_blocks,
         undefined=Lenient if options.lenient else Strict,
     )
+    environment.context_class = DirectScope
     environment.extend(remembering=frozenset(fragment.name for fragment in fragments.fragments))
     environment.filters.update(FILTERS)
     environment.globals.update(FUNCTIONS)
@@ -311,7 +306,7 @@ def printable(value: Any) -> Any:
 
 
 def _refused(fragment: Fragment, text: str) -> Iterator[Problem]:
-    if found := _REFUSED.search(text):
+    if found := REFUSED.search(text):
         line = text.count("\n", 0, found.start()) + 1
         what = _REFUSED_NAMES.get(found[0], "half of a surrogate pair")
         content = text[text.rfind("\n", 0, found.start()) + 1 :].split("\n", 1)[0]
@@ -319,6 +314,8 @@ def _refused(fragment: Fragment, text: str) -> Iterator[Problem]:
             f"{fragment.name} {'rendered ' if fragment.is_template else ''}line {line}",
             f"{what} cannot stand in haproxy.cfg: {shown(content)}",
             "remove it from the value that holds it" if fragment.is_template else "remove it from the fragment",
+            fragment.name,
+            Clues(lines=((fragment.name, line),)),
         )
 
 

@@ -62,6 +62,10 @@ class Entries:
         if groups:
             self._recorded.append(groups)
 
+    def repeat(self, recorded: tuple[Recorded, ...]) -> None:
+        """Record once more what was recorded in a former rendering."""
+        self._recorded += recorded
+
     def mark(self) -> int:
         """Give the place for :meth:`taken_since`."""
         return len(self._recorded)

@@ -22,6 +22,7 @@ _MAX_SERVER_ID = 2**31 - 1
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_.:/@+=,-]+")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]+")
+_PORT = re.compile(r"[0-9]{1,5}")
 _CONDITION_WORDS = frozenset({"{", "}", "||", "or", "if", "unless", "!"})
 
 
@@ -141,7 +142,7 @@ def hostport(address: object, port: object) -> str:
 
     """
     text = str(port)
-    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
+    if not _PORT.fullmatch(text) or not 0 < int(text) < 65536:
         raise InvalidValueError(f"{shown(port)} is no port for {shown(address)}", "give a number from 1 to 65535")
     return f"{bracket(address)}:{int(text)}"
 

@@ -62,6 +62,16 @@ def stored_names(tree: nodes.Node) -> frozenset[str]:
     return frozenset(found)
 
 
+def names_read(tree: nodes.Node) -> tuple[str, ...] | None:
+    """Give every name that a template reads, its own included; None where other files have a say in what it gives.
+
+    What declares is left out: it is another function in each rendering, which does the same.
+    """
+    if next(tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)), None) is not None:
+        return None
+    return tuple(sorted({name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"} - _RECORDED))
+
+
 def change_in(tree: nodes.Node) -> int:
     """Give the first line that changes a value which may come from outside of the template, 0 where none does.
 

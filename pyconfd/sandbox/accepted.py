@@ -45,7 +45,9 @@ class AcceptedTemplates:
         if not self._wanting and wanted == self.known():
             return
         self._known = MappingProxyType(wanted)
-        installation = Installation([NewFile(str(self._path), msgspec.json.encode(accepted), mode=_MODE)])
+        installation = Installation(
+            [NewFile(str(self._path), msgspec.json.encode(accepted), mode=_MODE, within=str(self._path.parent))]
+        )
         try:
             self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             installation.stage()

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyconfd.errors import Problem
+from pyconfd.settings.dns import DnsSettings
+from pyconfd.settings.dns_checks import unsafe_dns
+from pyconfd.settings.kinds import PathText
 from pyconfd.settings.sources import Origin, ReadText, Source
-from pyconfd.settings.table import TABLE
+from pyconfd.settings.table import TABLE, rows_of
 from pyconfd.settings.tree import Enabled, ReadMode, ReloadMethod
 
 _MANY_CERTIFICATES = 8
@@ -43,6 +46,7 @@ def contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin], rea
         message = "the reload method is command, and there is no command"
         yield sound.problem("haproxy.reload_method", message, _set("haproxy.reload_cmd"))
     yield from _half_a_target(sound)
+    yield from _unsafe_dns(sound)
     if "hosts" in (sound.get("presets.use") or ((),))[0] and sound.get("hosts.master", "hosts.selector") == ("", ()):
         message = "the preset hosts does not know which pods are its targets"
         yield sound.problem("hosts.master", message, f"{_set('hosts.master')}, or hosts.selector")
@@ -100,6 +104,17 @@ def _half_an_etcd_credential(sound: _Sound) -> Iterator[Problem]:
         yield sound.problem("etcd.endpoints", "at least one is needed", "the usual one is http://127.0.0.1:2379")
 
 
+def _unsafe_dns(sound: _Sound) -> Iterator[Problem]:
+    values: dict[str, Any] = {row.key: sound.values.get(row.path) for row in rows_of("dns")}
+    if None in values.values():
+        return  # what is wrong by itself is told first
+    for path, message, mends in unsafe_dns(DnsSettings(**values)):
+        remedy = _set(mends) if mends in TABLE else mends
+        if mends == "dns.reaper":
+            remedy += ", or dns.health_check_id (mode multivalue), or accept it: dns.accept_dead_nodes"
+        yield sound.problem(path, message, remedy)
+
+
 def remarks(values: Mapping[str, Any], origins: Mapping[str, Origin], read: ReadText) -> Iterator[str]:
     """Give one sentence for each thing that works and may still not be what was meant."""
     if values["kubernetes.ssl_ca"] is False:
@@ -113,6 +128,10 @@ def remarks(values: Mapping[str, Any], origins: Mapping[str, Origin], read: Read
             f"{interval}: has no effect, since changes are watched as they happen;"
             f" to poll instead, set {TABLE['kubernetes.mode'].env}=poll"
         )
+    yield from _relative_paths(values, origins)
+    named = any(values[f"dns.{key}"] for key in ("names", "records", "annotation_suffixes"))
+    if named and not values["dns.frontends"]:
+        yield "dns.frontends: none is named, so a node counts as serving as soon as haproxy answers on its socket"
     certificate = origins["kubernetes.ssl_cert"]
     if certificate.place == "environment SSL_CERT_FILE":
         why = _no_client_certificate(values["kubernetes.ssl_cert"], read)
@@ -120,6 +139,18 @@ def remarks(values: Mapping[str, Any], origins: Mapping[str, Origin], read: Read
             yield (
                 f"{certificate}: used as the client certificate, as python-confd did, but {why};"
                 " OpenSSL reads a CA bundle from the same variable; prefer PYCONFD_SSL_CERT"
+            )
+
+
+def _relative_paths(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> Iterator[str]:
+    """Tell of paths in the file that mean another place for each directory that somebody stands in."""
+    for path, row in TABLE.items():
+        value = values[path]
+        is_path = isinstance(row.kind, PathText) and isinstance(value, str) and value and value[0] not in "/@~"
+        if is_path and origins[path].source is Source.FILE:
+            yield (
+                f"{origins[path]}: {value} is relative, so it depends on where pyconfd is started (by systemd: in /);"
+                " write the whole path"
             )
 
 

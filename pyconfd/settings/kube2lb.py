@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyconfd.presets.kube2lb_names import DEFAULT_SERVER_NAME
-from pyconfd.settings.kinds import Choice, Command, PathText, Seconds
+from pyconfd.settings.kinds import Choice, Command, Listing, PathText, Seconds, port_range
 from pyconfd.settings.setting import Setting
 from pyconfd.settings.targets import DEFAULT_TIMEOUT_S, Address, Domain, NameTemplates, Notify
 
@@ -36,6 +36,13 @@ class Kube2lbSettings:
             empty="none",
         ),
     ] = (DEFAULT_SERVER_NAME,)
+    listen_ports: Annotated[
+        tuple[str, ...],
+        Setting(
+            "ports that Services may have bound; by default as kube2lb, but not where the machine itself is reached",
+            Listing(port_range, metavar="FIRST-LAST,..."),
+        ),
+    ] = ("1-21", "23-32767")
 
 
 @dataclass(frozen=True, slots=True)

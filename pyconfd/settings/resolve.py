@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from pyconfd import __version__
 from pyconfd.errors import ConfigurationError
 from pyconfd.settings.checks import contradictions, holds_key, remarks
 from pyconfd.settings.kinds import PathText
@@ -22,8 +23,9 @@ from pyconfd.settings.sources import (
     load_file,
     read_text,
 )
-from pyconfd.settings.table import CONFIG_ENV, ENV_PREFIX, TABLE, build
+from pyconfd.settings.table import CONFIG_ENV, ENV_PREFIX, TABLE, build, value_of
 from pyconfd.settings.tree import Settings
+from pyconfd.settings.versions import is_newer
 
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
@@ -65,6 +67,7 @@ def resolve(flags: Mapping[str, object], environ: Mapping[str, str], read: ReadT
     notes = _differing_names(candidates)
     candidates = _without_openssl_variable(candidates, read, notes)
     values, origins = _strongest(candidates)
+    notes += _without_unknown(found, values["settings_version"])
     home = environ.get("HOME", "").rstrip("/")
     values = {name: _at_home(name, value, home) for name, value in values.items()}
     sound = {name: value for name, value in values.items() if name not in found.paths}
@@ -89,6 +92,38 @@ def resolve_again(former: Resolved, read: ReadText = read_text) -> Resolved:
         ConfigurationError: with every problem; the former settings stay good.
     """
     return resolve(former.flags, former.environ, read)
+
+
+def overlaid(settings: Settings, document: Mapping[str, object], place: str) -> Settings:
+    """Give ``settings`` with what ``document``, shaped like the TOML file, sets; ``place`` is for the problems.
+
+    Raises:
+        ConfigurationError: with every problem.
+    """
+    found = Findings()
+    candidates = list(from_file(place, document, found))
+    values = {path: value_of(settings, row) for path, row in TABLE.items()}
+    given, origins = _strongest(candidates, values)
+    _without_unknown(found, given["settings_version"])
+    sound = {name: value for name, value in given.items() if name not in found.paths}
+    problems = [*found.problems, *contradictions(sound, origins, read_text)]
+    if problems:
+        raise ConfigurationError(*problems)
+    return build(given)
+
+
+def _without_unknown(found: Findings, version: str) -> list[str]:
+    """Take the unknown names out of the problems where ``version`` is a newer one; give what to say of each.
+
+    Only names: a value that a known setting does not take stays a problem, since nobody knows what to do instead.
+    """
+    if not is_newer(version):
+        return []
+    found.problems[:] = [problem for problem in found.problems if problem not in found.unknown]
+    return [
+        f"{problem.place}: ignored, pyconfd {__version__} does not know it; the settings are written for {version}"
+        for problem in found.unknown
+    ]
 
 
 def _differing_names(candidates: list[Candidate]) -> list[str]:
@@ -126,9 +161,14 @@ def _without_openssl_variable(candidates: list[Candidate], read: ReadText, notes
     return kept
 
 
-def _strongest(candidates: list[Candidate]) -> tuple[dict[str, Any], dict[str, Origin]]:
-    """Give the value of each setting from its strongest source, weakest first in ``candidates``; vars are merged."""
-    values = {path: row.default for path, row in TABLE.items()}
+def _strongest(
+    candidates: list[Candidate], weakest: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Origin]]:
+    """Give the value of each setting from its strongest source, weakest first in ``candidates``; vars are merged.
+
+    ``weakest`` is what holds where none gives a value, else the defaults.
+    """
+    values = {path: row.default for path, row in TABLE.items()} if weakest is None else dict(weakest)
     origins = dict.fromkeys(TABLE, DEFAULT)
     for item in candidates:
         path = item.row.path

@@ -5,13 +5,17 @@ The operator's own values (``templates.vars``) may hold secrets: their names are
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
+from pyconfd import __version__
+from pyconfd.presets.claiming import Rule
+from pyconfd.settings.claims import Rules, rule_table
 from pyconfd.settings.kinds import Variables
 from pyconfd.settings.resolve import Resolved
 from pyconfd.settings.sources import DEFAULT, Origin, Source
 from pyconfd.settings.table import CONFIG_ENV, CONFIG_FLAG, DEFAULT_CONFIG, SECTIONS, TABLE, Row, rows_of, value_of
-from pyconfd.settings.targets import Targets, TargetSettings, target_table
+from pyconfd.settings.tables import Tables
 from pyconfd.settings.tree import Settings
 
 _VALUE_WIDTH = 44
@@ -43,6 +47,7 @@ def as_text(
         yield ""
     if resolved.config:
         yield f"file: {resolved.config}" + ("" if resolved.config_found else " (not there)")
+    yield from (f"note: {note}" for note in resolved.notes)
     yield "order: flag, environment, file, default; the first one that is given counts"
 
 
@@ -62,8 +67,10 @@ def as_json(resolved: Resolved) -> str:
 def _json_row(row: Row, value: Any, origin: Origin) -> dict[str, object]:
     if isinstance(row.kind, Variables):
         value = dict.fromkeys(sorted(value), "(not shown)")
-    if isinstance(row.kind, Targets):
-        value = [target_table(target) for target in value]
+    if isinstance(row.kind, Tables):
+        value = [asdict(item) for item in value]
+    if isinstance(row.kind, Rules):
+        value = [rule_table(rule) for rule in value]
     return {"value": value, "unit": row.unit, "source": origin.source.value, "place": origin.place}
 
 
@@ -74,9 +81,10 @@ def toml_value(value: object) -> str:
             return "true" if value else "false"
         case str():
             return json.dumps(str(value), ensure_ascii=False)
-        case TargetSettings():
-            pairs = ", ".join(f"{key} = {toml_value(item)}" for key, item in target_table(value).items())
-            return f"{{ {pairs} }}"
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            table = rule_table(value) if isinstance(value, Rule) else asdict(value)
+            given = (f"{key} = {toml_value(item)}" for key, item in table.items() if item is not None)
+            return f"{{ {', '.join(given)} }}"
         case tuple() | list():
             return f"[{', '.join(toml_value(item) for item in value)}]"
         case float():
@@ -105,7 +113,9 @@ def _toml_row(row: Row, value: Any, origin: Origin) -> Iterator[str]:
         names = row.kind.text(value)
         yield f"# {row.key} = {{ NAME = VALUE }}" + (f"  # values are not shown: {names}" if names else "")
     else:
-        yield ("# " if origin.source is Source.DEFAULT else "") + f"{row.key} = {toml_value(value)}"
+        written = value or __version__ if row.path == "settings_version" else value
+        is_set = origin.source is not Source.DEFAULT or row.path == "settings_version"
+        yield ("" if is_set else "# ") + f"{row.key} = {toml_value(written)}"
 
 
 _PREFACE = f"""\
@@ -125,6 +135,9 @@ file to begin with.
 - **Values**: booleans are `true`/`false` (as text also `yes`/`no`, `on`/`off`, `1`/`0`); durations are seconds, or
   text with a unit (`500ms`, `30s`, `5m`, `1h`); lists are arrays in TOML, and parted by commas or spaces elsewhere;
   commands are split as a shell would quote them, but no shell runs. `~/` at the start of a path is the home directory.
+- **Versions**: `settings_version = "1.2.0"` says for which pyconfd the settings are written. An older one ignores the
+  names in them that it does not know, and says so in its log and in `pyconfd settings`; without it they are mistakes.
+  A value that a known setting does not take is a mistake in any case.
 - **Mistakes** are told all at once, each with its place and what was most likely meant; the exit code is 78.
 
 ## Coming from python-confd

@@ -31,6 +31,13 @@ class Findings:
 
     problems: list[Problem] = field(default_factory=list)
     paths: set[str] = field(default_factory=set)
+    unknown: list[Problem] = field(default_factory=list)
+    """Those of ``problems`` that say that a name is no setting."""
+
+    def add_unknown(self, problem: Problem) -> None:
+        """Remember a name that is no setting."""
+        self.unknown.append(problem)
+        self.problems.append(problem)
 
 
 ReadText = Callable[[str], str]
@@ -115,7 +122,7 @@ def from_file(path: str, document: Mapping[str, object], found: Findings) -> Ite
             yield from _parsed(TABLE[name], Origin(Source.FILE, f"{path}: {name}"), value, found)
         elif not name or name not in SECTIONS:
             top = [*filter(None, SECTIONS), *(row.key for row in rows_of(""))]
-            found.problems.append(_unknown(f"{path}: {_key(name)}", name, top, ""))
+            found.add_unknown(_unknown(f"{path}: {_key(name)}", name, top, ""))
         elif not isinstance(value, Mapping):
             message = f"expected a table, got {shown(value)}"
             found.problems.append(
@@ -130,7 +137,7 @@ def _from_section(path: str, section: str, table: Mapping[str, object], found: F
         place = f"{path}: [{section}] {_key(key)}"
         row = TABLE.get(f"{section}.{key}")
         if row is None:
-            found.problems.append(_unknown(place, key, [row.key for row in rows_of(section)], section))
+            found.add_unknown(_unknown(place, key, [row.key for row in rows_of(section)], section))
         else:
             yield from _parsed(row, Origin(Source.FILE, place), value, found)
 
@@ -150,7 +157,7 @@ def from_environment(environ: Mapping[str, str], found: Findings) -> Iterator[Ca
     known = {row.env for row in TABLE.values()} | {CONFIG_ENV}
     for name in sorted(environ):
         if name.startswith(ENV_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name):
-            found.problems.append(_unknown_variable(name, known))
+            found.add_unknown(_unknown_variable(name, known))
 
 
 def from_flags(flags: Mapping[str, object], found: Findings) -> Iterator[Candidate]:

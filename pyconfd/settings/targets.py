@@ -1,14 +1,14 @@
 """Settings of targets (load balancers other than the main one) and of preset ``kube2lb``: their kinds of values."""
 
-import json
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from pyconfd.presets.kube2lb_names import DEFAULT_SERVER_NAME, name_template
 from pyconfd.presets.values import address, host_name
-from pyconfd.settings.kinds import Command, Kind, NotAcceptedError, PathText, Seconds, Text, shown
+from pyconfd.settings.kinds import Command, Kind, NotAcceptedError, PathText, Seconds, Text
+from pyconfd.settings.tables import Tables
 
 NOTIFY_EXPECTED = "command:SHELL, pid:SIGNAL:PID, pidfile:SIGNAL:PATH or debug:"
 DEFAULT_TIMEOUT_S = 10.0
@@ -161,62 +161,23 @@ class Address(Text):
         return str(parsed)
 
 
-_TARGET_KINDS: Mapping[str, Kind] = {
-    "name": Text(what="a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"),
-    "template": PathText(optional=False),
-    "output": PathText(optional=False),
-    "notify": Notify(optional=False, what=NOTIFY_EXPECTED),
-    "check": Command(),
-    "timeout_s": Seconds(),
-}
-_REQUIRED = ("name", "template", "output", "notify")
-
-
-@dataclass(frozen=True)
-class Targets(Kind):
-    """Several targets: ``[[targets]]`` in TOML; in text a JSON array of objects with the same keys."""
-
-    metavar: str = "JSON"
-
-    def parse(self, value: object) -> tuple[TargetSettings, ...]:
-        """Give the targets in order."""
-        if isinstance(value, str):
-            try:
-                value = json.loads(value)
-            except ValueError:
-                raise NotAcceptedError("a JSON array of targets", value) from None
-        if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
-            raise NotAcceptedError("tables, each beginning with [[targets]]", value)
-        found = tuple(_target(item, number) for number, item in enumerate(value, 1))
-        for key in ("name", "output"):
-            texts = [getattr(target, key) for target in found]
-            if double := next((text for text in texts if texts.count(text) > 1), None):
-                raise NotAcceptedError(f"each target with {key} of its own", double)
-        return found
-
-    def text(self, value: Any) -> str:
-        """Give their names parted by commas."""
-        return ", ".join(target.name for target in value)
-
-
-def _target(item: Mapping[Any, Any], number: int) -> TargetSettings:
-    place = f"target {number}"
-    unknown = sorted(str(key) for key in item.keys() - _TARGET_KINDS.keys())
-    if unknown:
-        raise NotAcceptedError(f"the keys {', '.join(_TARGET_KINDS)} in {place}", unknown[0])
-    missing = [key for key in _REQUIRED if not item.get(key)]
-    if missing:
-        raise NotAcceptedError(f"{missing[0]} in {place}", words="none")
-    parsed = {}
-    for key, value in item.items():
-        try:
-            parsed[key] = _TARGET_KINDS[key].parse(value)
-        except NotAcceptedError as error:
-            raise NotAcceptedError(f"a good {key} in {place} ({error})", words=shown(value)) from None
-    return TargetSettings(**parsed)
-
-
-def target_table(target: TargetSettings) -> dict[str, Any]:
-    """Give a target as a plain table; its command as a list."""
-    values = {item.name: getattr(target, item.name) for item in fields(target)}
-    return values | {"check": list(target.check)}
+TARGETS = Tables(
+    name="targets",
+    item="target",
+    keys=MappingProxyType(
+        {
+            "name": Text(
+                what="a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+            ),
+            "template": PathText(optional=False),
+            "output": PathText(optional=False),
+            "notify": Notify(optional=False, what=NOTIFY_EXPECTED),
+            "check": Command(),
+            "timeout_s": Seconds(),
+        }
+    ),
+    required=("name", "template", "output", "notify"),
+    make=TargetSettings,
+    unique=("name", "output"),
+    title=lambda target: str(target.name),
+)

@@ -7,8 +7,14 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from pyconfd.model.preset import PresetName
+from pyconfd.settings.apply import ApplySettings
+from pyconfd.settings.claims import ClaimSettings
 from pyconfd.settings.cluster_sections import ClusterTemplateSettings, ConfigmapSettings, HostsSettings
+from pyconfd.settings.dns import DnsSettings
 from pyconfd.settings.etcd import EtcdSettings
+from pyconfd.settings.events import EventSettings
+from pyconfd.settings.guard import GuardSettings
+from pyconfd.settings.history import UNCHANGED, HistorySettings
 from pyconfd.settings.kinds import (
     Boolean,
     CaFile,
@@ -29,7 +35,9 @@ from pyconfd.settings.kinds import (
 )
 from pyconfd.settings.kube2lb import Kube2lbSettings, SingleTargetSettings
 from pyconfd.settings.setting import Setting
-from pyconfd.settings.targets import Targets, TargetSettings
+from pyconfd.settings.targets import TARGETS, TargetSettings
+from pyconfd.settings.versions import VERSION
+from pyconfd.settings.vip import VipSettings
 
 
 class ReadMode(StrEnum):
@@ -64,13 +72,6 @@ class BackendTarget(StrEnum):
 
     POD = "pod"
     NODE = "node"
-
-
-class TotalLoss(StrEnum):
-    """What to do when every endpoint is gone at once."""
-
-    HOLD = "hold"
-    APPLY = "apply"
 
 
 _FILE = PathText()
@@ -307,38 +308,6 @@ class HaproxySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ApplySettings:
-    """``[apply]``: when changes are applied and what is kept."""
-
-    quiet_s: Annotated[
-        float,
-        Setting(
-            "a change that needs a reload is applied when nothing more came for so long; others are at once",
-            Seconds(above=False),
-        ),
-    ] = 0.2
-    cap_s: Annotated[
-        float, Setting("a change that needs a reload is applied after so long at the latest", Seconds(above=False))
-    ] = 2.0
-    reload_interval_s: Annotated[
-        float,
-        Setting("least time between two reloads; what needs one waits and is merged", Seconds(above=False)),
-    ] = 2.0
-    drain_limit_s: Annotated[
-        float, Setting("longest time that sessions of a removed server may go on", Seconds(above=False))
-    ] = 600.0
-    retry_min_s: Annotated[float, Setting("first pause before a failed change is tried again", _WAIT)] = 1.0
-    retry_max_s: Annotated[float, Setting("longest pause between tries", _WAIT)] = 60.0
-    boot_wait_s: Annotated[
-        float, Setting("wait for the cluster at start before the last good one serves", Seconds(above=False))
-    ] = 5.0
-    keep_generations: Annotated[int, Setting("applied configurations kept on disk", Count(1, 10_000))] = 20
-    total_loss: Annotated[
-        TotalLoss, Setting("when every endpoint is gone at once: hold the change, or apply it", choice_of(TotalLoss))
-    ] = TotalLoss.HOLD
-
-
-@dataclass(frozen=True, slots=True)
 class StatusSettings:
     """``[status]``: the HTTP server for metrics and health; an empty ``listen`` switches it off."""
 
@@ -364,11 +333,10 @@ class Settings:
     )
     templates: Annotated[TemplateSettings, "the fragments and how they are rendered"] = TemplateSettings()
     presets: Annotated[PresetSettings, "which readings of the cluster, first one first"] = PresetSettings()
+    claims: Annotated[ClaimSettings, "who may claim what"] = field(default_factory=ClaimSettings)
     kubefigurator: Annotated[KubefiguratorSettings, "the preset of that name"] = KubefiguratorSettings()
     kube2lb: Annotated[Kube2lbSettings, "defaults of the preset kube2lb"] = field(default_factory=Kube2lbSettings)
-    configmap: Annotated[ConfigmapSettings, "the preset configmap, of kubernetes-haproxy"] = field(
-        default_factory=ConfigmapSettings
-    )
+    configmap: Annotated[ConfigmapSettings, "preset of kubernetes-haproxy"] = field(default_factory=ConfigmapSettings)
     hosts: Annotated[HostsSettings, "the preset hosts, of ads-infra-haproxy"] = field(default_factory=HostsSettings)
     cluster_templates: Annotated[ClusterTemplateSettings, "templates that the cluster supplies"] = field(
         default_factory=ClusterTemplateSettings
@@ -377,12 +345,27 @@ class Settings:
     target: Annotated[SingleTargetSettings, "one load balancer other than haproxy"] = field(
         default_factory=SingleTargetSettings
     )
-    apply: Annotated[ApplySettings, "when changes are applied and what is kept"] = ApplySettings()
+    apply: Annotated[ApplySettings, "when changes are applied and what is kept"] = field(default_factory=ApplySettings)
+    guard: Annotated[GuardSettings, "which sudden losses are held until they prove to be lasting"] = field(
+        default_factory=GuardSettings
+    )
+    history: Annotated[HistorySettings, "which generations are kept, how one proves itself"] = UNCHANGED
     etcd: Annotated[EtcdSettings, "for publish and consume: the etcd between one producer and many balancers"] = field(
         default_factory=EtcdSettings
     )
+    dns: Annotated[DnsSettings, "names in Route 53 that follow the nodes"] = field(default_factory=DnsSettings)
+    vip: Annotated[VipSettings, "the floating address of several nodes"] = field(default_factory=VipSettings)
+    events: Annotated[EventSettings, "what is told in the cluster"] = field(default_factory=EventSettings)
     status: Annotated[StatusSettings, "metrics and health over HTTP"] = StatusSettings()
     log: Annotated[LogSettings, "what is logged, and how"] = LogSettings()
+    settings_version: Annotated[
+        str,
+        Setting(
+            "the pyconfd that these settings are written for; an older one ignores what it does not know, and says so",
+            VERSION,
+            empty="this one",
+        ),
+    ] = ""
     state_dir: Annotated[str, Setting("history and last good configuration; survives a reboot", _DIRECTORY)] = (
         "/var/lib/pyconfd"
     )
@@ -392,7 +375,7 @@ class Settings:
         Setting(
             "load balancers beside or instead of haproxy, each a table [[targets]] with name, template, output, notify"
             " and maybe check and timeout_s",
-            Targets(),
+            TARGETS,
             empty="none",
         ),
     ] = ()

@@ -15,6 +15,7 @@ FRAGMENT_SUFFIXES = (".conf", ".tmpl")
 SECRET_SUFFIXES = (".pem", ".key", ".crt", ".p12", ".toml")
 """Never readable from a template: private keys, certificates and pyconfd's own settings."""
 
+_TESTS, _TEST_SUFFIX = "tests", ".test.toml"
 _BACKUP_SUFFIXES = ("~", ".swp", ".swo", ".bak", ".orig", ".rej")
 _PACKAGE_MARK = ".dpkg-"
 _INCLUDABLE_BYTES = 1024 * 1024
@@ -29,7 +30,8 @@ def read_fragments(directory: str, *, may_be_empty: bool = False) -> FragmentSet
 
     ``*.conf`` and ``*.tmpl`` in the directory itself are fragments. Every other file in or below it that is UTF-8
     text of at most 1 MiB may be included by its relative name; so may the fragments themselves. Left out are hidden
-    names, editor and package backups, and keys, certificates and settings (``*.pem *.key *.crt *.p12 *.toml``).
+    names, editor and package backups, and keys, certificates and settings (``*.pem *.key *.crt *.p12 *.toml``); and the
+    folder ``tests`` where it holds tests of the fragments (``*.test.toml``).
 
     ``directory`` may be a symbolic link. Links within it are followed while they stay inside (a mounted ConfigMap
     works, and is read from one generation even if it is swapped meanwhile); a link that leaves it is not.
@@ -157,7 +159,7 @@ class _Walk:
     def visit(self, prefix: str, real: Path, above: tuple[Path, ...]) -> None:
         """Read the directory ``real``, known to templates as ``prefix``; ``above`` are its ancestors' real paths."""
         for name in sorted(entry.name for entry in real.iterdir()):
-            if _is_left_out(name):
+            if _is_left_out(name) or (not prefix and name == _TESTS and any(real.glob(f"{name}/*{_TEST_SUFFIX}"))):
                 continue
             if not prefix and name.endswith(FRAGMENT_SUFFIXES):
                 self._fragment(name, real / name)

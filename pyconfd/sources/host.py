@@ -41,6 +41,10 @@ class ClusterSource(Protocol):
         """Ask for full lists soon."""
         ...
 
+    def relisted(self) -> bool:
+        """Say whether every resource was listed in full since the last :meth:`relist`."""
+        ...
+
     def stop(self) -> None:
         """End all threads."""
         ...
@@ -94,6 +98,10 @@ class HostAwareSource:
     def relist(self) -> None:
         """Ask for full lists soon."""
         self._source.relist()
+
+    def relisted(self) -> bool:
+        """Say whether every resource was listed in full since the last :meth:`relist`."""
+        return self._source.relisted()
 
     def stop(self) -> None:
         """End all threads."""

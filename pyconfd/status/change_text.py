@@ -15,6 +15,11 @@ def line_of(change: Change, *, clock: Callable[[float], time.struct_time] = time
     return clean(f"{time.strftime('%H:%M:%S', clock(change.at))} {_said(change)}")
 
 
+def without_time(change: Change) -> str:
+    """Give the same line without when it was."""
+    return clean(_said(change))
+
+
 def _said(change: Change) -> str:  # noqa: PLR0911 - one sentence for each action
     number = f"generation {change.generation}" if change.generation else "nothing serves yet"
     took = duration(change.duration_s)
@@ -32,6 +37,8 @@ def _said(change: Change) -> str:  # noqa: PLR0911 - one sentence for each actio
             return f"reload waits for its turn{_about(change)}{meanwhile}, {number}"
         case Action.HELD:
             return f"held{_problem(change)}; {_serving(change)}"
+        case Action.RELEASED:
+            return f"held no more after {took}: {'; '.join(change.details)} ({change.summary}); {_serving(change)}"
         case Action.REJECTED:
             return f"refused{_at_step(change)}{_problem(change)}; {_serving(change)}"
         case Action.FAILED:

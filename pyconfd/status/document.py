@@ -14,8 +14,8 @@ from pyconfd.status.redaction import public_status
 def encode(status: Status) -> bytes:
     """Give ``status`` as indented UTF-8 JSON, without secrets; times stay seconds since the epoch."""
     document = msgspec.to_builtins(public_status(status), enc_hook=_plain)
-    for refusal in document["refused"]:
-        refusal["ref"] = dict(zip(ObjectRef._fields, refusal["ref"], strict=True))
+    for told in (*document["refused"], *document["quarantine"]["now"]):
+        told["ref"] = dict(zip(ObjectRef._fields, told["ref"], strict=True))
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
@@ -27,8 +27,8 @@ def decode(data: bytes) -> Status:
     """
     try:
         document = msgspec.json.decode(data, type=dict[str, Any])
-        for refusal in document.get("refused", ()):
-            refusal["ref"] = [refusal["ref"][field] for field in ObjectRef._fields]
+        for told in (*document.get("refused", ()), *document.get("quarantine", {}).get("now", ())):
+            told["ref"] = [told["ref"][field] for field in ObjectRef._fields]
         return msgspec.convert(document, Status)
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise RejectedInput(Problem("", f"not a status of pyconfd: {error}")) from error

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -68,6 +69,7 @@ def configure(
     root.addHandler(log_handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("pyconfd").setLevel(level.upper())
+    threading.excepthook = _log_crash
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -78,6 +80,14 @@ def configure(
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
+
+
+def _log_crash(crash: threading.ExceptHookArgs) -> None:
+    """Tell of a thread that ended by a bug as of anything else: one line or object, without secrets."""
+    if crash.exc_value is None or crash.exc_type is SystemExit:
+        return
+    name = crash.thread.name if crash.thread else ""
+    structlog.get_logger(__name__).error("thread.crashed", thread=name, exc_info=crash.exc_value)
 
 
 def _checked(level: str, format: str) -> None:  # noqa: A002 - as in configure

@@ -8,11 +8,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from pyconfd.model.context import RefusalReason
+from pyconfd.model.hold import HoldStep
 from pyconfd.model.outcome import Step
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.status import Phase, Status, TargetPhase
 from pyconfd.status.applying import applying
 from pyconfd.status.health import age_s
+from pyconfd.status.past import past
 from pyconfd.status.redaction import public_status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -41,6 +43,7 @@ class StatusCollector(Collector):
         yield from _targets(status)
         yield from applying(status)
         yield from _live(status)
+        yield from past(status)
 
     def describe(self) -> list[Metric]:
         """Give nothing, so that registering asks for no Status."""
@@ -97,7 +100,21 @@ def _configuration(status: Status) -> Iterator[Metric]:
     yield _gauge("pyconfd_synced", "1 once every resource has been listed.", status.source.synced)
     yield _gauge("pyconfd_generation", "Number of the generation that serves; 0 for none.", _number(status))
     yield _gauge("pyconfd_verified", "1 if HAProxy was seen to run the text of the generation.", status.verified)
-    yield _gauge("pyconfd_held", "1 while the guard keeps back a change.", float(status.phase is Phase.HELD))
+    yield from _holds(status)
+
+
+def _holds(status: Status) -> Iterator[Metric]:
+    yield _gauge("pyconfd_held", "1 while the guard keeps back a change.", float(bool(status.hold_id)))
+    lost = status.hold.lost if status.hold else 0
+    yield _gauge("pyconfd_held_endpoints", "Endpoints that are gone from the cluster and kept by the guard.", lost)
+    steps = CounterMetricFamily(
+        "pyconfd_holds",
+        "Holds of the guard that began, were confirmed by a second full list, or ended, and by what.",
+        labels=["step"],
+    )
+    for step in HoldStep:
+        steps.add_metric([step.value], status.holds_by_step.get(step.value, 0))
+    yield steps
 
 
 def _number(status: Status) -> float:
@@ -169,6 +186,17 @@ def _counted(status: Status) -> Iterator[Metric]:
     for reason in RefusalReason:
         refused.add_metric([reason.value], len(objects[reason]))
     yield refused
+    yield _gauge(
+        "pyconfd_quarantined_objects",
+        "Objects that are left out now so that everything else goes on.",
+        len(status.quarantine.now),
+    )
+    quarantined = CounterMetricFamily(
+        "pyconfd_quarantined", "Objects put into quarantine, by the step that turned them away.", labels=["step"]
+    )
+    for step in (Step.RENDER, Step.CHECK):
+        quarantined.add_metric([step.value], status.quarantine.total_by_step.get(step.value, 0))
+    yield quarantined
     reloads = CounterMetricFamily(
         "pyconfd_reloads", "Reloads by reason; a reload with two reasons counts for both.", labels=["reason"]
     )
@@ -181,6 +209,12 @@ def _counted(status: Status) -> Iterator[Metric]:
     for label in sorted({step.value for step in Step} | set(status.failures_by_step)):
         failures.add_metric([label], status.failures_by_step.get(label, 0))
     yield failures
+    told = CounterMetricFamily(
+        "pyconfd_object_events", "Kubernetes Events on refused objects, where these are on.", labels=["result"]
+    )
+    told.add_metric(["written"], status.object_events.written_total)
+    told.add_metric(["failed"], status.object_events.failures_total)
+    yield told
     yield CounterMetricFamily("pyconfd_events", "Changes seen in the cluster.", value=status.events_total)
     yield CounterMetricFamily(
         "pyconfd_reconciliations", "Times that a configuration was rendered.", value=status.reconciliations_total

@@ -3,15 +3,17 @@
 import structlog
 
 from pyconfd.errors import Problem, TransientError
+from pyconfd.status.pages import Explain, no_explanation
 from pyconfd.status.server import StatusServer
 
 log = structlog.get_logger(__name__)
 
 
 class StatusPage:
-    """Nothing listens before :meth:`serve`."""
+    """Nothing listens before :meth:`serve`. ``explain`` answers ``/explain``."""
 
     def __init__(self) -> None:
+        self.explain: Explain = no_explanation
         self._server: StatusServer | None = None
         self._problems: tuple[Problem, ...] = ()
 

@@ -12,6 +12,11 @@ from pyconfd.status.metrics import CONTENT_TYPE, exposition, registry_of
 from pyconfd.status.report import Freshness, StatusReport
 from pyconfd.status.text import render_text
 
+Explain = Callable[[str], bytes | None]
+"""Gives the JSON that answers the query of ``/explain``, None where there is nobody to answer."""
+
+EXPLAIN = "/explain"
+
 _PLAIN = "text/plain; charset=utf-8"
 _HTML = "text/html; charset=utf-8"
 _JSON = "application/json"
@@ -22,7 +27,8 @@ _INDEX = """<!doctype html>
 <body><pre>{text}</pre>
 <p><a href="/metrics">/metrics</a> for Prometheus &middot; <a href="/healthz">/healthz</a> alive and making progress
 &middot; <a href="/readyz">/readyz</a> synced and applied
-&middot; <a href="/status.json">/status.json</a> everything</p>
+&middot; <a href="/status.json">/status.json</a> everything
+&middot; <a href="/explain">/explain</a> all that is refused, ?q=NAME why something is not there</p>
 </body></html>
 """
 
@@ -56,16 +62,27 @@ def plain(status: HTTPStatus, text: str) -> Answer:
     return Answer(status, _PLAIN, f"{text}\n".encode())
 
 
+def no_explanation(query: str) -> None:
+    """Explain nothing: this loop reads no objects."""
+    del query
+
+
 class Pages:
     """The pages; each call asks ``status`` once."""
 
-    def __init__(self, status: Callable[[], Status]) -> None:
+    def __init__(self, status: Callable[[], Status], explain: Explain = no_explanation) -> None:
         self._status = status
+        self._explain = explain
         self._registry = registry_of(status)
 
-    def answer(self, path: str) -> Answer:
-        """Give the page at ``path``, which has no query."""
+    def answer(self, path: str, query: str = "") -> Answer:  # noqa: PLR0911 - one for each page
+        """Give the page at ``path``; ``/explain`` alone heeds a query, and alone may take a while."""
         match path:
+            case "/explain":
+                explained = self._explain(query)
+                if explained is None:
+                    return plain(HTTPStatus.NOT_FOUND, "this pyconfd reads no cluster, so it has nothing to explain")
+                return Answer(HTTPStatus.OK, _JSON, explained)
             case "/metrics":
                 return Answer(HTTPStatus.OK, CONTENT_TYPE, exposition(self._registry))
             case "/healthz":
@@ -78,7 +95,7 @@ class Pages:
                 return self._index()
             case _:
                 return plain(
-                    HTTPStatus.NOT_FOUND, "no such page; there are / /metrics /healthz /readyz and /status.json"
+                    HTTPStatus.NOT_FOUND, "no such page; there are / /metrics /healthz /readyz /status.json /explain"
                 )
         return plain(HTTPStatus.OK if verdict.good else HTTPStatus.SERVICE_UNAVAILABLE, verdict.reason)
 

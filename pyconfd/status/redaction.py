@@ -1,31 +1,35 @@
 """What may never leave the process in a log line, a metric or the status page."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from pyconfd.model.context import Refusal
+from pyconfd.model.secrets import names_secret
 from pyconfd.model.status import ApiServerState, CredentialState, ResourceState, Status
+from pyconfd.model.traffic import ProbationStatus
+from pyconfd.system.secrecy import HIDDEN, redacted
 
-HIDDEN = "[hidden]"
+__all__ = ["HIDDEN", "hidden_configuration", "public_status", "public_value", "redacted"]
 
-_SECRET_KEY = re.compile(
-    r"(?:^|[_-])(?:password|passwd|token|secret|authorization|private_key|api_key)$", re.IGNORECASE
+
+_IN_CONFIGURATION = (
+    re.compile(r"((?:^|\s)(?:insecure-)?password\s+)(?:\"[^\"\n]*\"|'[^'\n]*'|\S+)"),
+    re.compile(r"(\bstats\s+auth\s+[^:\s]+:)\S+"),
+    re.compile(r"((?i:\bauthorization\b)[^\n]*?\s)(?:\"[^\"\n]*\"|'[^'\n]*'|\S+)$", re.MULTILINE),
+    re.compile(r"((?i:\btcp-check\s+send)\S*\s[^\n]*?\bAUTH(?:\s|\\ )+)\S+"),
 )
-_PATTERNS = (
-    (re.compile(r"(?<=://)[^/\s@\"']+@"), f"{HIDDEN}@"),
-    (re.compile(r"(?i)\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {HIDDEN}"),
-    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)?"), HIDDEN),
-    (re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), HIDDEN),
-)
+"""Where HAProxy's keywords take a password. Source: its configuration manual, ``userlist``, ``stats auth``."""
 
 
-def redacted(text: str) -> str:
-    """Give ``text`` without URL passwords, bearer tokens, JSON web tokens and private keys."""
-    for pattern, replacement in _PATTERNS:
-        text = pattern.sub(replacement, text)
-    return text
+def hidden_configuration(text: str, secrets: Iterable[str] = ()) -> str:
+    """Give a configuration of HAProxy without its passwords; ``secrets`` are texts that are hidden anywhere."""
+    for secret in sorted({each for each in secrets if each}, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    for pattern in _IN_CONFIGURATION:
+        text = pattern.sub(rf"\1{HIDDEN}", text)
+    return redacted(text)
 
 
 def public_value(value: Any) -> Any:
@@ -40,7 +44,7 @@ def public_value(value: Any) -> Any:
             return value
         case Mapping():
             return {
-                str(key): HIDDEN if held and _SECRET_KEY.search(str(key)) else public_value(held)
+                str(key): HIDDEN if held and names_secret(str(key)) else public_value(held)
                 for key, held in value.items()
             }
         case list() | tuple() | set() | frozenset():
@@ -62,17 +66,34 @@ def public_status(status: Status) -> Status:
     paused = status.live.paused
     if paused is not None:
         paused = replace(paused, reason=redacted(paused.reason))
+    pin = status.pin
+    if pin is not None:
+        pin = replace(pin, pin=replace(pin.pin, reason=redacted(pin.pin.reason)))
     return replace(
         status,
         live=replace(status.live, paused=paused),
+        pin=pin,
+        probation=_probation(status.probation),
         problems=tuple(redacted(problem) for problem in status.problems),
         source=source,
-        refused=tuple(_refusal(refusal) for refusal in status.refused),
+        refused=tuple(public_refusal(refusal) for refusal in status.refused),
+        quarantine=replace(
+            status.quarantine,
+            now=tuple(replace(one, detail=redacted(one.detail)) for one in status.quarantine.now),
+        ),
         targets=tuple(
             replace(target, problems=tuple(redacted(problem) for problem in target.problems))
             for target in status.targets
         ),
     )
+
+
+def _probation(probation: ProbationStatus) -> ProbationStatus:
+    alarm = probation.alarm
+    if alarm is None:
+        return probation
+    findings = tuple(redacted(finding) for finding in alarm.findings)
+    return replace(probation, alarm=replace(alarm, change=redacted(alarm.change), findings=findings))
 
 
 def _server(server: ApiServerState) -> ApiServerState:
@@ -87,6 +108,7 @@ def _credential(credential: CredentialState) -> CredentialState:
     return replace(credential, name=redacted(credential.name), problem=redacted(credential.problem))
 
 
-def _refusal(refusal: Refusal) -> Refusal:
+def public_refusal(refusal: Refusal) -> Refusal:
+    """Give a refusal without secrets."""
     value = HIDDEN if refusal.ref.kind == "Secret" and refusal.value else redacted(refusal.value)
     return replace(refusal, value=value, detail=redacted(refusal.detail))

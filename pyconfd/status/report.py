@@ -203,10 +203,20 @@ def _process_lives(status: Status) -> bool:
 
 
 def _ask(listen: Listen, timeout_s: float) -> Status:
+    return document.decode(get(listen, "/status.json", timeout_s))
+
+
+def get(listen: Listen, path: str, timeout_s: float) -> bytes:
+    """Give the body of a page of the daemon.
+
+    Raises:
+        TransientError: nobody answers in time.
+        RejectedInput: somebody answers otherwise than pyconfd would.
+    """
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen.host, listen.host)  # noqa: S104 - compares, binds nothing
     connection = http.client.HTTPConnection(host, listen.port, timeout=timeout_s)
     try:
-        connection.request("GET", "/status.json")
+        connection.request("GET", path)
         answer = connection.getresponse()
         body = answer.read(_BODY_LIMIT_BYTES)
     except (OSError, http.client.HTTPException) as error:
@@ -215,7 +225,7 @@ def _ask(listen: Listen, timeout_s: float) -> Status:
         connection.close()
     if answer.status != http.HTTPStatus.OK:
         raise RejectedInput(Problem(f"http://{listen}", f"answers {answer.status}: that is not pyconfd"))
-    return document.decode(body)
+    return body
 
 
 def _said(error: Exception) -> str:

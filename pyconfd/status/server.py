@@ -9,6 +9,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Self
 
@@ -16,13 +17,15 @@ import structlog
 
 from pyconfd.model.status import Status
 from pyconfd.status.listen import Listen, bind, parse_listen
-from pyconfd.status.pages import Answer, Pages, plain
+from pyconfd.status.pages import EXPLAIN, Answer, Explain, Pages, no_explanation, plain
 
 log = structlog.get_logger(__name__)
 
 HEAD_LIMIT_BYTES = 8192
 REQUEST_TIMEOUT_S = 5.0
 MAX_CONNECTIONS = 64
+EXPLAIN_TIMEOUT_S = 30.0
+"""An explanation reads the whole configuration and asks HAProxy: seconds where both are large."""
 
 _STOP_TIMEOUT_S = 10.0
 _ACCEPT_PAUSE_S = 0.1
@@ -33,11 +36,17 @@ _END = b"\r\n\r\n"
 class StatusServer:
     """Serves :class:`Pages` on ``listen`` from a thread of its own between :meth:`start` and :meth:`stop`.
 
-    ``status`` is called in that thread and must be quick; it gives an immutable value.
+    ``status`` is called in that thread and must be quick; it gives an immutable value. ``explain`` may take its time:
+    it is called in another one, for one client after the other.
     """
 
     def __init__(
-        self, listen: str, status: Callable[[], Status], *, request_timeout_s: float = REQUEST_TIMEOUT_S
+        self,
+        listen: str,
+        status: Callable[[], Status],
+        *,
+        explain: Explain = no_explanation,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
         """Read ``listen``.
 
@@ -45,7 +54,8 @@ class StatusServer:
             ConfigurationError: ``listen`` is not ``host:port``.
         """
         self._listen = parse_listen(listen)
-        self._pages = Pages(status)
+        self._pages = Pages(status, explain)
+        self._explainers: ThreadPoolExecutor | None = None
         self._timeout_s = request_timeout_s
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -64,6 +74,7 @@ class StatusServer:
         listener = bind(self._listen)
         self.address = str(Listen(self._listen.host, listener.getsockname()[1]))
         self._running.clear()
+        self._explainers = ThreadPoolExecutor(1, "explain")
         self._thread = threading.Thread(target=self._run, args=(listener,), name="status", daemon=True)
         self._thread.start()
         self._running.wait()
@@ -77,6 +88,8 @@ class StatusServer:
         with contextlib.suppress(RuntimeError):  # the loop ended by itself
             loop.call_soon_threadsafe(stopping.set)
         thread.join(_STOP_TIMEOUT_S)
+        if self._explainers is not None:
+            self._explainers.shutdown(wait=False, cancel_futures=True)
         self._thread = None
         self.address = ""
 
@@ -134,11 +147,16 @@ class StatusServer:
     async def _talk(self, client: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError, TimeoutError):  # the client went away, or is too slow to be told anything
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self._timeout_s) as limit:
                 head = await _head(client)
                 if not head:
                     return
-                answer, with_body = self._routed(head)
+                if EXPLAIN.encode() in head.partition(b"\r\n")[0]:
+                    limit.reschedule(loop.time() + EXPLAIN_TIMEOUT_S)
+                    answer, with_body = await loop.run_in_executor(self._explainers, self._routed, head)
+                    limit.reschedule(loop.time() + self._timeout_s)
+                else:
+                    answer, with_body = self._routed(head)
                 await loop.sock_sendall(client, answer.head() + (answer.body if with_body else b""))
                 client.shutdown(socket.SHUT_WR)
                 await _drain(client)
@@ -157,7 +175,8 @@ class StatusServer:
             return Answer(refused.status, refused.content_type, refused.body, (("Allow", "GET, HEAD"),)), True
         hosts = [value.strip() for name, _, value in (line.partition(":") for line in lines) if name.lower() == "host"]
         refusal = self._host_refused(hosts, version)
-        answer = refusal or self._pages.answer(target.partition("?")[0])
+        path, _, query = target.partition("?")
+        answer = refusal or self._pages.answer(path, query)
         return answer, method == "GET"
 
     def _host_refused(self, hosts: list[str], version: str) -> Answer | None:

@@ -8,6 +8,7 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.status import ApiServerState, CredentialState, Phase, ResourceState, Status, TargetPhase
 from pyconfd.status.durations import DAY_S, long, short
 from pyconfd.status.health import STALE_AFTER_S, liveness, sync_age_s
+from pyconfd.status.past import pin_lines
 from pyconfd.status.redaction import public_status
 from pyconfd.status.report import Freshness, StatusReport
 
@@ -30,25 +31,31 @@ _PHASE_COLOUR = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Pen:
+class Pen:
+    """Colours texts, or does not."""
+
     colour: bool
 
     def __call__(self, code: str, text: str) -> str:
+        """Give ``text`` in the colour of this ANSI code."""
         return f"\033[{code}m{text}\033[0m" if self.colour and text else text
 
 
 def render_text(report: StatusReport, *, colour: bool = False) -> str:
     """Give ``report`` as lines that end with a newline; ANSI colours only with ``colour``."""
-    pen = _Pen(colour)
+    pen = Pen(colour)
     lines = list(_headline(report, pen))
     if report.status is not None:
         status = public_status(report.status)
         lines += _paused(status, report.now, pen)
+        lines += _pinned(status, report.now, pen)
         lines += _problems(report, status, pen)
         lines += _by_hand(status, report.now, pen)
         lines += _section("Targets", ([line] for line in _aligned(_targets(status, report.now, pen))), pen)
         lines += _source(report, status, pen)
-        lines += _refused(status.refused, pen)
+        lines += _in_quarantine(status, report.now, pen)
+        # What is in quarantine was told already.
+        lines += _refused([one for one in status.refused if one.reason is not RefusalReason.QUARANTINED], pen)
         lines += _section("HAProxy", ([line] for line in _left_behind(status, report.now)), pen)
         lines += _counts(status, pen)
     else:
@@ -61,7 +68,7 @@ def clean(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def _headline(report: StatusReport, pen: _Pen) -> Iterator[str]:
+def _headline(report: StatusReport, pen: Pen) -> Iterator[str]:
     status = report.status
     if status is None:
         yield pen(_BAD, "NOT RUNNING") + "  there is neither a pyconfd that answers nor a status that it left behind"
@@ -95,7 +102,7 @@ def _generation(status: Status, now: float) -> str:
     return ", ".join(parts)
 
 
-def _problems(report: StatusReport, status: Status, pen: _Pen) -> list[str]:
+def _problems(report: StatusReport, status: Status, pen: Pen) -> list[str]:
     found = [str(problem) for problem in report.problems] + list(status.problems)
     if report.running:
         found += _ages(report, status)
@@ -128,13 +135,20 @@ def _ages(report: StatusReport, status: Status) -> Iterator[str]:
         yield f"the data is {short(age)} old: no {whence} confirms it (limit {short(STALE_AFTER_S)})"
 
 
-def _paused(status: Status, now: float, pen: _Pen) -> list[str]:
+def _paused(status: Status, now: float, pen: Pen) -> list[str]:
     paused = status.live.paused
     if paused is None:
         return []
     end = f", {short(paused.until - now)} left" if paused.until else ""
     reason = f": {clean(paused.reason)}" if paused.reason else ""
     return ["", pen(_WARNING, f"PAUSED for {short(now - paused.since)}{end}{reason}"), "  -> pyconfd resume"]
+
+
+def _pinned(status: Status, now: float, pen: Pen) -> list[str]:
+    if status.pin is None:
+        return []
+    headline, below = pin_lines(status.pin, now)
+    return ["", pen(_WARNING, clean(headline)), *(f"  {clean(line)}" for line in below)]
 
 
 def override_words(value: str, since: float, until: float, source: str, now: float) -> str:
@@ -144,7 +158,7 @@ def override_words(value: str, since: float, until: float, source: str, now: flo
     return f"{value} for {short(now - since)}{left} ({'by command' if source == 'command' else 'on the socket'})"
 
 
-def _by_hand(status: Status, now: float, pen: _Pen) -> list[str]:
+def _by_hand(status: Status, now: float, pen: Pen) -> list[str]:
     """Give what differs from the rendering on purpose: set by hand, or on its way out."""
     live = status.live
     rows = []
@@ -166,7 +180,7 @@ def _by_hand(status: Status, now: float, pen: _Pen) -> list[str]:
     return [*found, *_section("Every change needs a reload", why, pen)]
 
 
-def _targets(status: Status, now: float, pen: _Pen) -> list[list[str]]:
+def _targets(status: Status, now: float, pen: Pen) -> list[list[str]]:
     colours = {TargetPhase.SERVING: _GOOD, TargetPhase.REJECTED: _BAD, TargetPhase.FAILED: _BAD}
     return [
         [
@@ -179,7 +193,7 @@ def _targets(status: Status, now: float, pen: _Pen) -> list[list[str]]:
     ]
 
 
-def _source(report: StatusReport, status: Status, pen: _Pen) -> Iterator[str]:
+def _source(report: StatusReport, status: Status, pen: Pen) -> Iterator[str]:
     now, was = report.now, "" if report.running else "was "
     for title, states in (("API servers", status.source.api_servers), ("etcd", status.source.etcd)):
         servers = [_server(server, now, was, pen) for server in states]
@@ -201,7 +215,7 @@ def _source(report: StatusReport, status: Status, pen: _Pen) -> Iterator[str]:
     yield from _section("Resources", blocks, pen)
 
 
-def _server(server: ApiServerState, now: float, was: str, pen: _Pen) -> list[str]:
+def _server(server: ApiServerState, now: float, was: str, pen: Pen) -> list[str]:
     up = pen(_GOOD, f"{was}up") if server.healthy else pen(_BAD, f"{was}down")
     if not (server.last_error or server.last_ok_at):
         up = "unknown"
@@ -213,7 +227,7 @@ def _server(server: ApiServerState, now: float, was: str, pen: _Pen) -> list[str
     return [clean(server.url), up, use, said]
 
 
-def _credential(credential: CredentialState, now: float, pen: _Pen) -> list[str]:
+def _credential(credential: CredentialState, now: float, pen: Pen) -> list[str]:
     left = credential.expires_at - now
     if not credential.expires_at:
         expiry = "no known expiry"
@@ -228,7 +242,7 @@ def _credential(credential: CredentialState, now: float, pen: _Pen) -> list[str]
     return [clean(credential.name), expiry, pen(_BAD, clean(credential.problem))]
 
 
-def _resource(resource: ResourceState, now: float, pen: _Pen, *, say_problem: bool) -> list[str]:
+def _resource(resource: ResourceState, now: float, pen: Pen, *, say_problem: bool) -> list[str]:
     """Give one row; that no API server can be reached is said once, above."""
     problem = _brief(resource.problem) if say_problem else ""
     confirmed = f"confirmed {_ago(resource.last_sync_at, now)}" if resource.synced else pen(_BAD, "not listed yet")
@@ -240,7 +254,23 @@ def _resource(resource: ResourceState, now: float, pen: _Pen, *, say_problem: bo
     ]
 
 
-def _refused(refused: Sequence[Refusal], pen: _Pen) -> list[str]:
+def _in_quarantine(status: Status, now: float, pen: Pen) -> list[str]:
+    """Say who is left out so that everything else goes on, and since when."""
+    held = status.quarantine.now
+    blocks = []
+    for one in held[:REFUSED_SHOWN]:
+        entry = f" {clean(one.entry)}" if one.entry else ""
+        blocks.append(
+            [f"{pen(_WARNING, clean(str(one.ref)) + entry)}, for {short(now - one.since)}: {clean(one.detail)}"]
+        )
+    if blocks:
+        blocks.append(["each is tried again when it changes, when a fragment changes, and from time to time"])
+    if len(held) > REFUSED_SHOWN:
+        blocks.append([f"... and {len(held) - REFUSED_SHOWN} more: pyconfd explain --all-refused"])
+    return _section(f"In quarantine ({len(held)})", blocks, pen)
+
+
+def _refused(refused: Sequence[Refusal], pen: Pen) -> list[str]:
     if not refused:
         return []
     groups: dict[RefusalReason, list[Refusal]] = defaultdict(list)
@@ -258,7 +288,7 @@ def _refused(refused: Sequence[Refusal], pen: _Pen) -> list[str]:
             lines.append(f"    {clean(str(refusal.ref))}  {clean(refusal.field)}{value}: {clean(refusal.detail)}")
         blocks.append(lines)
     if len(refused) > REFUSED_SHOWN:
-        blocks.append([f"... and {len(refused) - REFUSED_SHOWN} more, all of them in /status.json"])
+        blocks.append([f"... and {len(refused) - REFUSED_SHOWN} more: pyconfd explain --all-refused"])
     return _section(f"Left out ({len(refused)})", blocks, pen)
 
 
@@ -274,7 +304,7 @@ def _left_behind(status: Status, now: float) -> Iterator[str]:
         yield f"the file has been behind what was changed live for {short(now - known.file_behind_since)}"
 
 
-def _counts(status: Status, pen: _Pen) -> list[str]:
+def _counts(status: Status, pen: Pen) -> list[str]:
     rows = [
         ["changes", _tally(status.applying.plans_by_action)],
         ["reloads", _tally(status.reloads_by_reason)],
@@ -289,7 +319,7 @@ def _tally(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{clean(name)} {count:,}" for name, count in pairs if count) or "none"
 
 
-def _section(title: str, blocks: Iterable[Sequence[str]], pen: _Pen) -> list[str]:
+def _section(title: str, blocks: Iterable[Sequence[str]], pen: Pen) -> list[str]:
     lines = [f"  {line}" for block in blocks for line in block]
     return ["", pen(_BOLD, title), *lines] if lines else []
 

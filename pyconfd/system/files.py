@@ -10,7 +10,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -38,12 +38,16 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """What to install at ``path``; ``mode`` and ``group`` (None: as the directory gives) count for new files only."""
+    """What to install at ``path``; ``mode`` and ``group`` (None: as the directory gives) count for new files only.
+
+    ``within`` is a directory that no symbolic link may lead it out of, "" for none.
+    """
 
     path: str
     content: bytes
     mode: int = 0o640
     group: int | None = None
+    within: str = ""
 
 
 @dataclass(slots=True)
@@ -60,6 +64,17 @@ def problem_of(path: str, error: OSError) -> Problem:
     """Put an error of the file system into words, with what to do."""
     reason = error.strerror or str(error)
     return Problem(path, f"cannot be written: {reason}", _REMEDIES.get(error.errno or 0, ""))
+
+
+def stay_within(path: str, directory: str) -> None:
+    """Make sure that ``path`` really lies in or below ``directory``, whatever symbolic links there are.
+
+    Raises:
+        TransientError: a link leads out of it.
+    """
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
+        message = f"a symbolic link leads out of {directory}, to {os.path.realpath(path)}"
+        raise TransientError(Problem(path, message, "remove the link: pyconfd writes nothing behind it"))
 
 
 def temporary_beside(path: str) -> str:
@@ -98,8 +113,14 @@ def write_new(path: str, content: bytes, *, mode: int, flush: bool = True) -> No
         os.close(descriptor)
 
 
-def replace_shared(path: str, content: bytes) -> None:
-    """Replace a file that daemon and commands share: at once, mode 0640, of the owner of its directory.
+AS_ROOT = "run it as root or as pyconfd"
+"""What to do about a command that may not read or write what the daemon has."""
+
+
+def replace_shared(path: str, content: bytes, *, forbidden: str = "", mode: int = 0o640) -> None:
+    """Replace a file that daemon and commands share: at once, of the owner of its directory.
+
+    ``forbidden`` is what to do where this user may not.
 
     Raises:
         TransientError: it cannot be written; what was there is there still.
@@ -107,14 +128,17 @@ def replace_shared(path: str, content: bytes) -> None:
     beside = temporary_beside(path)
     try:
         Path(path).parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        write_new(beside, content, mode=0o640)
+        write_new(beside, content, mode=mode)
         give_to_owner_of_directory(beside)
         os.rename(beside, path)  # noqa: PTH104 - one call, one effect
         flush_directory(str(Path(path).parent))
     except OSError as error:
         with suppress(OSError):
             Path(beside).unlink(missing_ok=True)
-        raise TransientError(problem_of(path, error)) from error
+        problem = problem_of(path, error)
+        if forbidden and isinstance(error, PermissionError):
+            problem = replace(problem, remedy=forbidden)
+        raise TransientError(problem) from error
 
 
 def give_to_owner_of_directory(path: str) -> None:
@@ -171,9 +195,14 @@ class Installation:
         """
         for file in self._files:
             staged = _Staged(os.path.realpath(file.path))
-            self._staged.append(staged)
             try:
+                if file.within:
+                    stay_within(file.path, file.within)
+                self._staged.append(staged)
                 _stage(file, staged)
+            except TransientError:
+                self.discard()
+                raise
             except OSError as error:
                 self.discard()
                 raise TransientError(problem_of(file.path, error)) from error

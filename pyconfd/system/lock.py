@@ -9,10 +9,16 @@ from pyconfd.system.files import problem_of
 
 
 class StateLock:
-    """An advisory lock that the kernel gives back when its holder ends, however it ends."""
+    """An advisory lock that the kernel gives back when its holder ends, however it ends.
 
-    def __init__(self, state_dir: str) -> None:
-        self._path = Path(state_dir) / "lock"
+    ``name`` is that of its file; ``does`` says what its holder does, ``unit`` which systemd unit that usually is.
+    """
+
+    def __init__(
+        self, state_dir: str, name: str = "lock", does: str = "writes the configuration", unit: str = "pyconfd"
+    ) -> None:
+        self._path = Path(state_dir) / name
+        self._does, self._unit = does, unit
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
@@ -39,8 +45,8 @@ class StateLock:
             os.close(descriptor)
             problem = Problem(
                 str(self._path.parent),
-                f"another pyconfd (pid {holder}) writes the configuration with this state directory",
-                f"stop it (`systemctl stop pyconfd`, or `kill {holder}`), or give this one another state_dir",
+                f"another pyconfd (pid {holder}) {self._does} with this state directory",
+                f"stop it (`systemctl stop {self._unit}`, or `kill {holder}`), or give this one another state_dir",
             )
             raise TransientError(problem) from error
         except OSError as error:

@@ -51,7 +51,9 @@ class Memory:
     def remember(self, applied: Applied) -> None:
         """Keep it; that it cannot be written is said, and the balancer serves all the same."""
         self._applied, self._was_read = applied, True
-        installation = Installation([NewFile(str(self._path), msgspec.json.encode(applied))])
+        installation = Installation(
+            [NewFile(str(self._path), msgspec.json.encode(applied), within=str(self._path.parent))]
+        )
         try:
             self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             installation.stage()

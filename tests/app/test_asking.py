@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from pyconfd import app
+from pyconfd.app.holds import Holds
 from pyconfd.errors import RejectedInput, TransientError
 from pyconfd.model.changes import Action, Change
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import Settings, StatusSettings
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.report import StatusFile
-from pyconfd.wiring import Holds, SystemClock
+from pyconfd.wiring import SystemClock
 
 
 @pytest.fixture
@@ -53,8 +54,16 @@ def test_a_hold_is_allowed_by_its_id(settings: Settings) -> None:
     holds = Holds(settings.runtime_dir)
     holds.prepare()
     _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
-    assert "0123abcd" in app.allow(settings, "0123abcd")
+    assert "within two seconds" in app.allow(settings, "0123abcd")
     assert holds.allowed() == {"0123abcd"}
+
+
+def test_what_is_allowed_waits_for_the_end_of_a_pause_of_which_the_daemon_knows_nothing_yet(settings: Settings) -> None:
+    Holds(settings.runtime_dir).prepare()
+    _left_behind(settings, pid=os.getpid(), phase=Phase.HELD, hold_id="0123abcd")
+    Path(settings.state_dir).mkdir()
+    app.pause(settings, for_s=None, reason="")
+    assert "pyconfd resume" in app.allow(settings, "0123abcd")
 
 
 def test_what_is_not_held_cannot_be_allowed(settings: Settings) -> None:

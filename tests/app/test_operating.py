@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd import app
+from pyconfd.app.operating import ServerRow
 from pyconfd.daemon.pause import Pause
 from pyconfd.errors import RejectedInput, TransientError
 from pyconfd.haproxy.drift import Drift, DriftReport, Overrides
@@ -61,7 +62,7 @@ class Desk:
         self.runtime.connect([self.haproxy.stats_socket])
         return self.drift.look(self.runtime, index_of(self.text))
 
-    def rows(self, wanted: str = "") -> dict[str, app.ServerRow]:
+    def rows(self, wanted: str = "") -> dict[str, ServerRow]:
         return {row.server: row for row in app.servers(self.settings, wanted, clock=lambda: self.now)}
 
     def by_hand(self, command: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.world.haproxy import free_port, wait_until
+from tests.world.log import json_lines
 
 
 class Process:
@@ -81,8 +82,7 @@ class Process:
         return code
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in lines if line["event"] == name]
+        return [line for line in json_lines(self.log) if line["event"] == name]
 
     def close(self) -> None:
         if self.process is not None:
@@ -151,6 +151,8 @@ def test_settings_that_cannot_be_used_leave_the_former_in_force(each: Process) -
     each.send(signal.SIGHUP)
     assert each.hears("READY") == ["RELOADING=1", "READY=1"]
     assert len(each.events("settings.refused")) == 1
+    status = each.folder / "run" / "status.json"
+    wait_until(lambda: "are still in force" in str(json.loads(status.read_text())["problems"]), "the status says so")
     if each.name != "consume":  # which reads no cluster
         each.write(api_servers="[]")
         each.send(signal.SIGHUP)
@@ -167,6 +169,7 @@ def test_settings_that_cannot_be_used_leave_the_former_in_force(each: Process) -
     each.write()
     each.send(signal.SIGHUP)
     each.hears("READY")
+    wait_until(lambda: "in force" not in str(json.loads(status.read_text())["problems"]), "until they are mended")
     each.send(signal.SIGTERM)
     assert each.ends() == 0
 

@@ -3,7 +3,19 @@
 import sys
 
 from pyconfd.status.logging import configure
-from tests.bench import hashing, live, pod_presets, presets, proportion, reading, rendering, starting, under_load
+from tests.bench import (
+    dns,
+    explaining,
+    hashing,
+    live,
+    pod_presets,
+    presets,
+    proportion,
+    reading,
+    rendering,
+    starting,
+    under_load,
+)
 from tests.bench.figures import Benchmark
 
 BENCHMARKS: tuple[Benchmark, ...] = (
@@ -13,6 +25,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     presets.preset_translation,
     presets.event_to_context,
     starting.first_configuration,
+    starting.daemon_memory,
     pod_presets.pod_presets,
     rendering.rendering_in_proportion,
     proportion.whole_chain,
@@ -24,6 +37,9 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     under_load.change_bursts,
     under_load.rolling_updates,
     hashing.consistent_hashing,
+    explaining.explanations,
+    dns.dns_follows,
+    dns.dns_requests,
 )
 
 

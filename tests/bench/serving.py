@@ -3,6 +3,7 @@
 Only the network to the API server is left out: events come as the bytes that a watch gives.
 """
 
+import ipaddress
 import socket
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from typing import Any, Self
 
 import msgspec
 
-from pyconfd.daemon.loop import Daemon, LoopSettings
+from pyconfd.daemon.loop import Daemon
+from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World
 from pyconfd.fragments import directory
 from pyconfd.haproxy.balancer import Balancer
@@ -23,6 +25,7 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import SourceHealth, Status
+from pyconfd.presets.claiming import ClaimOptions
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings
@@ -33,6 +36,8 @@ from pyconfd.wiring import SystemClock
 from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
 
 POD = "127.19.{}.{}"
+OPTIONS = PresetOptions(claims=ClaimOptions(allow_endpoints=(ipaddress.ip_network("127.0.0.0/8"),)))
+"""The pods are on loopback."""
 
 
 class Events:
@@ -62,6 +67,9 @@ class Events:
 
     def relist(self) -> None:
         """Do nothing."""
+
+    def relisted(self) -> bool:
+        return True
 
     def stop(self) -> None:
         """Do nothing."""
@@ -100,7 +108,7 @@ class Serving:
             clock=SystemClock(),
             read_fragments=self.fragments,
             make_renderer=self.renderer,
-            preset_options=lambda _: PresetOptions(),
+            preset_options=lambda _: OPTIONS,
             allowed_holds=frozenset,
             forget_holds=lambda: None,
             publish=lambda _: None,

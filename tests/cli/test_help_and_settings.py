@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
+from pyconfd import __version__
 from pyconfd.cli.application import Outside
 from pyconfd.cli.main import cli
 from pyconfd.settings import show
@@ -42,6 +43,7 @@ def test_settings_as_json_and_toml() -> None:
     }
     assert document["config"] == {"path": "/etc/pyconfd/pyconfd.toml", "found": False}
     toml = tomllib.loads(invoke("settings", "--toml", REFRESH_INTERVAL="7").stdout)
+    assert toml.pop("settings_version") == __version__
     assert {name: table for name, table in toml.items() if table} == {"kubernetes": {"interval_s": 7}}
     assert "interval_s = 30" in invoke("settings", "--defaults", "--toml", REFRESH_INTERVAL="7").stdout
     assert "environment" not in invoke("settings", "--defaults", REFRESH_INTERVAL="7").stdout.replace(

@@ -4,24 +4,32 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyconfd.daemon.loop import Daemon, LoopSettings
-from pyconfd.daemon.ports import World
+from pyconfd.daemon.guarding import HoldMemory
+from pyconfd.daemon.loop import Daemon
+from pyconfd.daemon.loop_settings import LoopSettings
+from pyconfd.daemon.ports import Proof, World
+from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.guard import Rules, saved
+from pyconfd.guard.saved import Saved
 from pyconfd.haproxy import diff
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import NotRunning, Observation, Running
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.balancing import TakesAll
+from pyconfd.model.basis import Basis
 from pyconfd.model.context import Census, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
+from pyconfd.model.pin import Pin
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Paused, Phase, SourceHealth, Status
+from pyconfd.model.traffic import Sample
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.settings import ApplySettings
+from pyconfd.settings import ApplySettings, HistorySettings
 from tests.presets import objects
 
 EPOCH = 1_700_000_000.0
@@ -53,6 +61,7 @@ class FakeSource:
     current: Snapshot | None = None
     unreadable: tuple[Refusal, ...] = ()
     relists: int = 0
+    lists_stall: bool = False
     stopped: bool = False
     notify: Callable[[], None] = lambda: None
     bug: Exception | None = None
@@ -77,6 +86,9 @@ class FakeSource:
 
     def relist(self) -> None:
         self.relists += 1
+
+    def relisted(self) -> bool:
+        return not self.lists_stall
 
     def stop(self) -> None:
         self.stopped = True
@@ -111,6 +123,7 @@ class FakeBalancer(TakesAll):
         self.clock = clock or FakeClock()
         self.disk = disk or FakeDisk()
         self.broken: ApplyError | None = None
+        self.tolerates = False
         self.takes_s = 0.25
         self.taken: tuple[Listener, ...] = ()
         self.attempts: list[tuple[float, str]] = []
@@ -134,6 +147,13 @@ class FakeBalancer(TakesAll):
         digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in self.disk.files.items()}
         running = Running(self.disk.loaded, self.disk.worker, master_pid=1) if self.disk.worker else NotRunning()
         return diff.plan(rendering, last.rendering if last else None, Observation(self.disk.conf, running, digests))
+
+    def check(self, rendering: Rendering) -> None:
+        self.checks += 1
+        self._pass_time()
+        if "blance" in rendering.text and not self.tolerates:
+            problem = Problem("02-part.tmpl rendered line 2", "unknown keyword 'blance'", "write balance")
+            raise RejectedInput(problem, step=Step.CHECK)
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
         bound = (listener for bind in binds(rendering.text) for listener in bind.listeners())
@@ -164,11 +184,7 @@ class FakeBalancer(TakesAll):
         return Applied(last.generation, plan, verified=True)
 
     def _transact(self, rendering: Rendering) -> None:
-        self.checks += 1
-        self._pass_time()
-        if "blance" in rendering.text:
-            problem = Problem("02-part.tmpl rendered line 2", "unknown keyword 'blance'", "write balance")
-            raise RejectedInput(problem, step=Step.CHECK)
+        self.check(rendering)
         self.attempts.append((self.clock.monotonic(), rendering.digest))
         if self.broken:
             raise self.broken
@@ -227,10 +243,37 @@ def cluster(*addresses: str, name: str = "shop", extra: str = "") -> Snapshot:
 FIRST = ReloadReason.FIRST_CONFIGURATION
 
 
+class RememberedHolds:
+    """Outlives a Bed, as the state directory does; what goes in is what comes out of a file."""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+
+    def load(self) -> Saved | None:
+        return saved.decode(self.data) if self.data is not None else None
+
+    def save(self, held: Saved | None) -> None:
+        self.data = saved.encode(held) if held is not None else None
+
+
 class Bed:
     """A Daemon with fakes around it and a real renderer, presets, guard and diff inside it."""
 
-    def __init__(self, disk: FakeDisk | None = None, **apply: float) -> None:
+    sample: Sample | None = None
+    """What HAProxy counted."""
+    pins: list[Pin]
+    """What was pinned by itself."""
+    reserve_s = 0.0
+    """How long a name stays with the namespace of an owner that is gone."""
+
+    def __init__(
+        self,
+        disk: FakeDisk | None = None,
+        rules: Rules | None = None,
+        memory: HoldMemory | None = None,
+        /,
+        **apply: float,
+    ) -> None:
         self.clock = FakeClock()
         self.source = FakeSource()
         self.notifier = FakeNotifier()
@@ -241,6 +284,9 @@ class Bed:
         self.others: tuple[Problem, ...] = ()
         self.published: list[Status] = []
         self.compiled = 0
+        self.memory = memory or RememberedHolds()
+        self.marked: list[float] = []
+        self.pins = []
         world = World(
             source=self.source,
             balancer=self.balancer,
@@ -249,18 +295,32 @@ class Bed:
             read_fragments=self._read,
             make_renderer=self._compile,
             preset_options=lambda _: PresetOptions(),
+            served_before=self._served_before,
             allowed_holds=lambda: frozenset(self.allowed),
             forget_holds=self.allowed.clear,
             publish=self.published.append,
             other_problems=lambda: self.others,
             paused=lambda _: self.paused,
+            hold_memory=self.memory,
+            tenants=Tenants("", self.reserve_s),
+            proof=Proof(
+                lambda: self.sample, lambda: self.marked.append(self.clock.elapsed), self.pins.append, self._is_pinned
+            ),
         )
         settings = replace(ApplySettings(), **apply)  # type: ignore[arg-type]
-        self.daemon = Daemon(world, LoopSettings(settings, ("domains",), "0", 1))
+        history = HistorySettings(probation_rollback=True)
+        loop = LoopSettings(settings, ("domains",), "0", 1, rules or Rules(), history)
+        self.daemon = Daemon(world, loop)
         self.daemon.start()
 
     def make_balancer(self, disk: FakeDisk | None) -> FakeBalancer:
         return FakeBalancer(self.clock, disk)
+
+    def _served_before(self, found: FragmentSet) -> bool:
+        return Basis(found).digest in {stored.rendering.basis for stored in self.balancer.disk.history}
+
+    def _is_pinned(self) -> bool:
+        return bool(self.pins)
 
     def _read(self) -> FragmentSet:
         if isinstance(self.templates, PyconfdError):
@@ -269,7 +329,7 @@ class Bed:
 
     def _compile(self, found: FragmentSet) -> Renderer:
         self.compiled += 1
-        return Renderer(found, RenderOptions("/files"))
+        return Renderer(found, RenderOptions("/files", basis=Basis(found).digest))
 
     @property
     def status(self) -> Status:

@@ -9,6 +9,7 @@ from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.runner import EXIT_BUG, run_until_stopped
 from pyconfd.errors import Problem
+from pyconfd.guard import Rules
 from pyconfd.haproxy.census import census_of
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Piece, Rendering
@@ -78,7 +79,7 @@ class ConsumerBed:
             other_problems=lambda: self.others,
         )
         settings = replace(ApplySettings(), **apply)  # type: ignore[arg-type]
-        self.consumer = Consumer(world, settings, version="0", pid=1)
+        self.consumer = Consumer(world, settings, Rules(), version="0", pid=1)
         self.consumer.start()
 
     @property
@@ -259,3 +260,45 @@ def test_a_bug_ends_it_with_all_closed() -> None:
         assert run_until_stopped(bed.consumer) == EXIT_BUG
     assert bed.source.stopped
     assert "loop.crashed" in [line["event"] for line in logs]
+
+
+def test_the_loss_of_most_servers_waits_and_is_then_believed() -> None:
+    bed = ConsumerBed()
+    servers = [f"192.0.2.{number}" for number in range(10)]
+    bed.show(1, *servers)
+    bed.run_for(3)
+    assert bed.phase() is Phase.SERVING
+    bed.show(2, *servers[:4])
+    bed.run_for(30)
+    assert bed.phase() is Phase.HELD
+    assert "6 of 10 servers would be gone at once" in bed.problems()[0]
+    assert "192.0.2.9" in (bed.balancer.disk.conf or "")
+    bed.run_for(40)
+    assert bed.phase() is Phase.SERVING
+    assert "192.0.2.9" not in (bed.balancer.disk.conf or "")
+
+
+def test_the_loss_of_most_servers_can_be_allowed() -> None:
+    bed = ConsumerBed()
+    servers = [f"192.0.2.{number}" for number in range(10)]
+    bed.show(1, *servers)
+    bed.run_for(3)
+    bed.show(2, *servers[:4])
+    bed.run_for(3)
+    bed.allowed.add(bed.status.hold_id)
+    bed.run_for(3)
+    assert bed.phase() is Phase.SERVING
+    assert "192.0.2.9" not in (bed.balancer.disk.conf or "")
+
+
+def test_servers_that_were_taken_out_before_they_went_are_no_loss() -> None:
+    bed = ConsumerBed()
+    servers = [f"192.0.2.{number}" for number in range(10)]
+    bed.show(1, *servers)
+    bed.run_for(3)
+    bed.show(2, *servers[:2], *(f"{server} {server}:80 weight 0 #" for server in servers[2:]))
+    bed.run_for(3)
+    assert bed.phase() is Phase.SERVING
+    bed.show(3, *servers[:2])
+    bed.run_for(3)
+    assert bed.phase() is Phase.SERVING

@@ -1,3 +1,5 @@
+import pytest
+
 from pyconfd.daemon.fragments import LiveFragments
 from pyconfd.errors import Problem, PyconfdError, TransientError
 from pyconfd.model.rendering import Fragment, FragmentSet
@@ -9,10 +11,15 @@ AWAY = TransientError(Problem("/etc/pyconfd", "does not exist"))
 
 
 class Directory:
-    def __init__(self) -> None:
+    def __init__(self, former: str | None = None) -> None:
         self.content: str | PyconfdError = GOOD
         self.compiled: list[str] = []
-        self.live = LiveFragments(self.read, self.compile, lambda _: PresetOptions(node_ports=True))
+        self.live = LiveFragments(
+            self.read,
+            self.compile,
+            lambda _: PresetOptions(node_ports=True),
+            lambda: None if former is None else FragmentSet((Fragment("01.tmpl", former),)),
+        )
 
     def read(self) -> FragmentSet:
         if isinstance(self.content, PyconfdError):
@@ -73,3 +80,35 @@ def test_nothing_has_been_read_at_first() -> None:
     assert directory.live.newest is None
     directory.becomes(AWAY)
     assert directory.live.newest is None
+
+
+def test_what_served_before_a_restart_is_proven_and_what_else_is_there_has_yet_to_be() -> None:
+    directory = Directory(former=OTHER)
+    assert directory.becomes(GOOD)
+    live = directory.live
+    assert live.newest is not None
+    assert live.proven is not None
+    assert (live.newest.source.fragments[0].text, live.proven.source.fragments[0].text) == (GOOD, OTHER)
+    assert live.serving is None
+    live.prove(live.newest)
+    assert live.serving == live.newest.source
+
+
+@pytest.mark.parametrize("content", [BAD, AWAY, OTHER])
+def test_with_bad_fragments_after_a_restart_the_former_ones_go_on(content: str | PyconfdError) -> None:
+    directory = Directory(former=OTHER)
+    assert directory.becomes(content)
+    live = directory.live
+    assert live.newest is live.proven
+    assert live.newest is not None
+    assert live.newest.source.fragments[0].text == OTHER
+    assert bool(live.problems) == (content != OTHER)
+    assert live.serving is None  # it did not serve in this run yet
+    assert not directory.becomes(content)
+
+
+def test_former_fragments_that_do_not_compile_any_more_are_forgotten() -> None:
+    directory = Directory(former=BAD)
+    assert directory.becomes(GOOD)
+    assert directory.live.proven is None
+    assert directory.live.newest is not None

@@ -1,11 +1,17 @@
 """What the loop holds, and what lets it through."""
 
+from dataclasses import replace
+
+import pytest
+import structlog.testing
+
+from pyconfd.errors import Problem, TransientError
+from pyconfd.guard import Rules
+from pyconfd.guard.saved import Saved
+from pyconfd.model.hold import HoldKind
+from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase
-from tests.daemon.fakes import (
-    FAILING,
-    cluster,
-    serving,
-)
+from tests.daemon.fakes import FAILING, TEMPLATE, Bed, RememberedHolds, cluster, serving
 
 
 def test_a_hold_ends_by_itself_when_the_endpoints_return() -> None:
@@ -64,3 +70,203 @@ def test_a_permission_survives_an_apply_that_fails() -> None:
     bed.balancer.broken = None
     bed.run_for(30)
     assert bed.phase() is Phase.SERVING
+
+
+class Unwritable:
+    """A full disk."""
+
+    def load(self) -> Saved | None:
+        return None
+
+    def save(self, held: Saved | None) -> None:
+        raise TransientError(Problem("held.json", "no space left on device"))
+
+
+PODS = tuple(f"192.0.2.{number}" for number in range(10, 20))
+
+
+def _two_services(*, second: int) -> Snapshot:
+    """Give four endpoints behind one service, and so many behind another."""
+    first, other = cluster(*PODS[:4], name="first"), cluster(*PODS[4 : 4 + second], name="second")
+    return Snapshot(
+        services={**first.services, **other.services},
+        endpointslices={**first.endpointslices, **other.endpointslices},
+    )
+
+
+def _lossy(rules: Rules | None = None, memory: RememberedHolds | None = None) -> Bed:
+    """Give a daemon that holds a loss of six of ten endpoints."""
+    bed = Bed(None, rules, memory)
+    bed.source.show(_two_services(second=6))
+    bed.settle()
+    assert bed.phase() is Phase.SERVING
+    bed.source.show(_two_services(second=0))
+    bed.settle()
+    return bed
+
+
+def test_a_partial_loss_is_shown_and_kept_and_believed_when_it_lasts() -> None:
+    with structlog.testing.capture_logs() as logs:
+        bed = _lossy()
+        hold = bed.status.hold
+        assert hold is not None
+        assert (bed.phase(), hold.kind, hold.lost, hold.of) == (Phase.HELD, HoldKind.SHARE, 6, 10)
+        assert all(pod in bed.serves for pod in PODS)
+        assert "6 of 10 ready endpoints are gone at once (behind second.example.com)" in bed.problems()[0]
+        assert f"pyconfd allow {bed.status.hold_id}" in bed.problems()[0]
+        assert bed.status.pending_since > 0
+        assert bed.source.relists >= 1
+        bed.run_for(50)
+        assert bed.phase() is Phase.HELD
+        bed.run_for(12)
+    assert (bed.phase(), bed.problems(), bed.status.hold, bed.status.hold_id) == (Phase.SERVING, (), None, "")
+    assert [pod in bed.serves for pod in PODS] == [True] * 4 + [False] * 6
+    assert dict(bed.status.holds_by_step) == {"begun": 1, "confirmed": 1, "expired": 1}
+    told = [(line["event"], line["endpoints"], line["of"]) for line in logs if line["event"].startswith("hold.")]
+    assert told == [("hold.begun", 6, 10), ("hold.confirmed", 6, 10), ("hold.expired", 6, 10)]
+
+
+def test_a_loss_that_no_list_confirms_is_never_believed() -> None:
+    bed = Bed()
+    bed.source.show(_two_services(second=6))
+    bed.settle()
+    bed.source.lists_stall = True
+    bed.source.show(_two_services(second=0))
+    bed.run_for(3600, turns=100_000)
+    assert bed.phase() is Phase.HELD
+    assert all(pod in bed.serves for pod in PODS)
+    assert bed.source.relists == 1, "it waits for the list that it asked for"
+    bed.source.lists_stall = False
+    bed.settle()
+    assert bed.phase() is Phase.SERVING
+
+
+def test_a_partial_loss_is_applied_at_once_when_an_operator_allows_it() -> None:
+    bed = _lossy()
+    bed.allowed.add(bed.status.hold_id)
+    bed.settle()
+    assert bed.phase() is Phase.SERVING
+    assert bed.allowed == set()
+    assert [pod in bed.serves for pod in PODS] == [True] * 4 + [False] * 6
+    assert bed.status.holds_by_step["allowed"] == 1
+
+
+def test_what_comes_while_something_is_held_is_served_and_takes_no_permission_away() -> None:
+    bed = _lossy()
+    hold_id = bed.status.hold_id
+    changed = _two_services(second=0)
+    new = cluster("192.0.2.99", name="third")
+    bed.source.show(
+        Snapshot(
+            services={**changed.services, **new.services},
+            endpointslices={**changed.endpointslices, **new.endpointslices},
+        )
+    )
+    bed.settle()
+    assert "192.0.2.99" in bed.serves
+    assert all(pod in bed.serves for pod in PODS)
+    assert bed.status.hold_id == hold_id
+
+
+def test_a_loss_is_held_by_the_same_name_after_a_restart_and_what_comes_is_served() -> None:
+    memory = RememberedHolds()
+    bed = _lossy(memory=memory)
+    again = Bed(bed.balancer.disk, None, memory)
+    again.source.show(_two_services(second=0))
+    again.settle()
+    assert (again.phase(), again.status.hold_id) == (Phase.HELD, bed.status.hold_id)
+    assert all(pod in again.serves for pod in PODS)
+    again.source.show(_two_services(second=1))
+    again.settle()
+    assert again.phase() is Phase.SERVING, "five of ten are not more than half"
+    assert memory.data is None
+
+
+def test_a_total_loss_during_a_stop_is_held_by_what_the_history_counts() -> None:
+    disk = serving(*PODS).balancer.disk
+    bed = Bed(disk)
+    bed.source.show(cluster())
+    bed.run_for(7200, turns=100_000)
+    assert bed.phase() is Phase.HELD
+    assert all(pod in bed.serves for pod in PODS)
+    bed.allowed.add(bed.status.hold_id)
+    bed.settle()
+    assert bed.phase() is Phase.SERVING
+    assert PODS[0] not in bed.serves
+
+
+def test_a_held_loss_that_went_on_during_a_stop_is_held_whole() -> None:
+    memory, whole = RememberedHolds(), cluster("192.0.2.10")
+    bed = Bed(None, None, memory)
+    bed.source.show(whole)
+    bed.settle()
+    bed.source.show(replace(whole, endpointslices={}))
+    bed.settle()
+    assert bed.status.hold is not None
+    served = bed.serves
+    again = Bed(bed.balancer.disk, None, memory)
+    again.source.show(Snapshot())  # and now the Service too, which nobody kept
+    again.run_for(200)
+    assert (again.serves, again.phase()) == (served, Phase.HELD)
+    again.allowed.add(again.status.hold_id)
+    again.settle()
+    assert again.serves != served
+    back = Bed(again.balancer.disk, None, memory)
+    back.source.show(whole)
+    back.settle()
+    assert (back.serves, back.status.hold_id, back.phase()) == (served, "", Phase.SERVING)
+
+
+@pytest.mark.parametrize("template", ["{{ nothing }}\n", "blance\n"])
+def test_a_loss_during_a_stop_is_held_after_something_else_was_refused(template: str) -> None:
+    bed = serving("192.0.2.10")
+    served = bed.serves
+    again = Bed(bed.balancer.disk)
+    again.templates = {"02-part.tmpl": TEMPLATE + template}
+    again.source.show(Snapshot())
+    again.settle()
+    again.templates = {"02-part.tmpl": TEMPLATE}
+    again.run_for(100)
+    assert (again.serves, again.phase()) == (served, Phase.HELD)
+
+
+def test_a_partial_loss_during_a_stop_waits_as_well() -> None:
+    disk = serving(*PODS).balancer.disk
+    bed = Bed(disk)
+    bed.source.show(cluster(*PODS[:3]))
+    bed.run_for(30)
+    assert bed.phase() is Phase.HELD
+    assert all(pod in bed.serves for pod in PODS)
+    bed.run_for(120)
+    assert bed.phase() is Phase.SERVING
+    assert PODS[9] not in bed.serves
+
+
+def test_a_hold_is_shown_while_the_configuration_is_refused_and_can_be_allowed() -> None:
+    bed = _lossy()
+    bed.templates = {"02-part.tmpl": "    blance x\n"}
+    bed.settle()
+    hold_id = bed.status.hold_id
+    assert hold_id
+    assert any(hold_id in problem for problem in bed.problems())
+    bed.allowed.add(hold_id)
+    bed.settle()
+    assert bed.status.hold_id == ""
+
+
+@pytest.mark.parametrize("rules", [Rules(share=1.0), Rules(least=7)])
+def test_the_settings_decide_what_is_held(rules: Rules) -> None:
+    bed = _lossy(rules)
+    assert bed.phase() is Phase.SERVING
+    assert PODS[9] not in bed.serves
+
+
+def test_a_memory_that_cannot_be_written_stops_nobody() -> None:
+    bed = Bed(None, None, Unwritable())
+    bed.source.show(_two_services(second=6))
+    bed.settle()
+    with structlog.testing.capture_logs() as logs:
+        bed.source.show(_two_services(second=0))
+        bed.run_for(30)
+    assert bed.phase() is Phase.HELD
+    assert [line["event"] for line in logs].count("hold.not_saved") == 1

@@ -103,7 +103,8 @@ def _bed(disk: FakeDisk | None) -> Bed:
 def _check(bed: Bed, elapsed: float) -> None:
     status = bed.status
     assert len(bed.notifier.readies) <= 1
-    assert (status.phase is Phase.HELD) == bool(status.hold_id)
+    assert status.hold_id or status.phase is not Phase.HELD
+    assert not status.hold_id or status.phase is not Phase.SERVING
     assert (status.phase is Phase.STARTING) == (bed.notifier.readies == [])
     assert elapsed <= BOOT_WAIT_S or status.phase is not Phase.STARTING
     assert "blance" not in (bed.balancer.disk.conf or "")

@@ -1,9 +1,12 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from pyconfd.daemon.pause import FILE_NAME, Pause
 from pyconfd.errors import TransientError
+from pyconfd.haproxy.pin import PinFile
+from pyconfd.model.pin import Pin
 from pyconfd.model.status import Paused
 
 
@@ -42,3 +45,16 @@ def test_an_unreadable_file_is_a_pause_and_cannot_be_ended(tmp_path: Path) -> No
         Pause(str(tmp_path)).end()
     with pytest.raises(TransientError):
         Pause(str(tmp_path)).begin(Paused(1.0))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
+def test_who_may_not_pause_or_pin_is_told_who_may(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(TransientError, match="run it as root or as pyconfd"):
+            Pause(str(tmp_path)).begin(Paused(1.0))
+        with pytest.raises(TransientError, match="run it as root or as pyconfd"):
+            PinFile(str(tmp_path)).begin(Pin("a", 1, "b", 1.0))
+    finally:
+        os.seteuid(0)

@@ -1,10 +1,12 @@
+from collections.abc import Callable
 from dataclasses import replace
 
-from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
+from pyconfd import guard
+from pyconfd.daemon.reconcile import Attempt, Inputs, Judge, Reconciled, reconcile
 from pyconfd.errors import ApplyError, Problem
-from pyconfd.model.context import Census, RefusalReason
+from pyconfd.model.context import Census, Context, RefusalReason
 from pyconfd.model.listener import Listener
-from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Unchanged
+from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Key, Snapshot
@@ -37,6 +39,15 @@ def serving(template: str = TEMPLATE) -> FakeBalancer:
 
 def run(balancer: FakeBalancer, **changes: object) -> Reconciled:
     return reconcile(replace(INPUTS, **changes), balancer)  # type: ignore[arg-type]
+
+
+def by_numbers(*allowed: str) -> Judge:
+    """Judge as the loop does before it has seen a first Snapshot."""
+
+    def judge(before: Stored, context: Context, digest: Callable[[], str]) -> Held | None:
+        return guard.judge(before.generation.census, context.census, digest=digest, allowed=frozenset(allowed))
+
+    return judge
 
 
 def test_the_first_configuration_is_applied_with_the_census_and_the_date() -> None:
@@ -94,30 +105,30 @@ def test_a_process_that_runs_another_text_is_reloaded_with_the_same_digest() -> 
 
 def test_a_total_loss_is_held_and_let_through_by_its_id_which_makes_it_the_new_baseline() -> None:
     balancer = serving()
-    held = run(balancer, snapshot=cluster()).outcome
+    held = run(balancer, snapshot=cluster(), judge=by_numbers()).outcome
     assert isinstance(held, Held)
     assert len(balancer.disk.history) == 1
-    let_through = run(balancer, snapshot=cluster(), allowed=frozenset({held.hold_id})).outcome
+    let_through = run(balancer, snapshot=cluster(), judge=by_numbers(held.hold_id)).outcome
     assert isinstance(let_through, Applied)
     assert let_through.generation.census == Census(0, 0)
-    assert isinstance(run(balancer, snapshot=cluster()).outcome, Unchanged)
-    assert isinstance(run(balancer, snapshot=cluster(name="new")).outcome, Applied)
+    assert isinstance(run(balancer, snapshot=cluster(), judge=by_numbers()).outcome, Unchanged)
+    assert isinstance(run(balancer, snapshot=cluster(name="new"), judge=by_numbers()).outcome, Applied)
 
 
 def test_the_baseline_of_the_guard_survives_a_restart() -> None:
     restarted = FakeBalancer(disk=serving().disk)
-    assert isinstance(run(restarted, snapshot=cluster()).outcome, Held)
+    assert isinstance(run(restarted, snapshot=cluster(), judge=by_numbers()).outcome, Held)
 
 
 def test_a_loss_that_changes_nothing_in_the_configuration_is_not_held() -> None:
     constant = renderer("frontend fe\n    bind :8000\n")
     balancer = FakeBalancer()
     run(balancer, renderer=constant)
-    assert isinstance(run(balancer, renderer=constant, snapshot=cluster()).outcome, Unchanged)
+    assert isinstance(run(balancer, renderer=constant, snapshot=cluster(), judge=by_numbers()).outcome, Unchanged)
 
 
-def test_the_guard_can_be_switched_off() -> None:
-    assert isinstance(run(serving(), snapshot=cluster(), guarded=False).outcome, Applied)
+def test_without_a_guard_everything_is_applied() -> None:
+    assert isinstance(run(serving(), snapshot=cluster()).outcome, Applied)
 
 
 def test_a_template_that_fails_is_rejected_with_fragment_and_line() -> None:

@@ -170,6 +170,25 @@ def test_a_reload_waits_and_holds_nothing_back() -> None:
     assert "bind :8001" not in balancer.text
 
 
+def test_an_edit_that_waits_for_its_turn_is_not_forgotten_over_what_goes_live_meanwhile() -> None:
+    bed, balancer = live_bed()
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(1.0)
+    bed.templates = {"02-part.tmpl": NAMED.replace("bind :8000", "bind :8000\n    maxconn 7")}
+    bed.run_for(1.5)
+    assert len(balancer.reloads) == 2, "it is too early for another one"
+    for last in (8, 9):
+        bed.source.show(two("192.0.2.1", f"192.0.2.{last}"))
+        bed.run_for(0.1)
+        assert f"192.0.2.{last}:80" in balancer.text
+        assert "maxconn 7" not in balancer.text
+        assert bed.status.pending_since > 0, "the edit does not serve yet"
+    bed.run_for(10.0)
+    assert "maxconn 7" in balancer.text
+    assert len(balancer.reloads) == 3
+    assert bed.status.pending_since == 0.0
+
+
 def test_too_many_workers_of_the_past_make_reloads_wait() -> None:
     bed, balancer = live_bed()
     balancer.old_workers = 3
@@ -257,3 +276,18 @@ def two(*addresses: str) -> Snapshot:
     services = [objects.service(name, {"domain": f"{name}.example.com", "proto": "http"}) for name in members]
     slices = [objects.slice_(name, *map(objects.endpoint, its)) for name, its in members.items()]
     return objects.snapshot(*services, *slices)
+
+
+def test_what_goes_live_does_not_make_an_edit_be_forgotten_that_waits() -> None:
+    bed, balancer = live_bed()
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(1.0)
+    assert len(balancer.reloads) == 2, "so that whatever takes a reload has to wait"
+    bed.templates = {"02-part.tmpl": NAMED + "# edited\n"}
+    bed.run_for(1.5)
+    bed.source.show(two("192.0.2.1", "192.0.2.2"))
+    bed.run_for(0.1)
+    assert "192.0.2.2:80" in balancer.text
+    assert "# edited" not in balancer.text
+    bed.run_for(20.0)
+    assert "# edited" in balancer.text

@@ -97,9 +97,9 @@ def first_configuration(stage: HostsStage) -> None:
     title("1  The configuration of a Deployment's annotation, targets by kontrol.unity3d.com/master")
     stage.start()
     took_s = wait_until(lambda: ask(stage.http, "x").startswith("web-"), "the first request is answered")
-    answers = {ask(stage.http, "x") for _ in range(8)}
-    line("  ".join(sorted(answers)))
-    require(answers == {"web-a", "web-b"}, f"the two targets answer, not {answers}")
+    targets = {"web-a", "web-b"}  # one may be down for a moment: a single check decides, by the annotation
+    wait_until(lambda: {ask(stage.http, "x") for _ in range(8)} == targets, "the two targets answer")
+    line("  ".join(sorted(targets)))
     wait_until(lambda: "thief label app" in stage.refused(), "a pod of another namespace is refused")
     line(paint("33", f"refused: thief: {stage.refused()['thief label app']}"))
     good(f"{took_s:.1f} s; no iptables, no dropped SYN, no restart: HAProxy is reloaded without losing a connection")

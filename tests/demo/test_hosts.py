@@ -6,7 +6,6 @@ from tests.demo.hosts import scenes
 
 
 @pytest.mark.haproxy
-@pytest.mark.timeout(240)
 def test_every_promise_of_the_demo_holds() -> None:
     play = scenes()
     with play.stage() as stage:

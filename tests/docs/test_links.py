@@ -9,12 +9,19 @@ import pytest
 from pyconfd.cli.main import cli
 from tests.docs.examples import ROOT
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "systemd").glob("*.md")])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "systemd").glob("*.md"),
+        *(ROOT / "packer").rglob("*.md"),
+    ]
+)
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 _CALL = re.compile(r"(?:^|[\s`/(\"])pyconfd (?P<rest>(?:--)?[a-z][^\n`|;&#)]*)", re.MULTILINE)
-_NOT_CALLS = frozenset({"runs", "needs", "keeps", "was", "is", "has", "does", "and", "keys", "as", "stops"})
+_NOT_CALLS = frozenset({"runs", "needs", "keeps", "was", "is", "has", "does", "and", "keys", "as", "stops", "writes"})
 
 
 def _links() -> list[tuple[Path, str]]:
@@ -68,7 +75,7 @@ def test_a_call_that_a_page_shows_exists(page: str, call: str) -> None:
 
 def test_the_table_of_commands_in_the_readme_is_whole() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `pyconfd ([a-z]+)", text, re.MULTILINE)) == {
+    assert set(re.findall(r"^\| `pyconfd ([a-z-]+)", text, re.MULTILINE)) == {
         name for name, command in cli.commands.items() if not command.hidden
     }
 

@@ -20,7 +20,7 @@ def undisturbed(appliance: Appliance, name: str = "shop") -> Iterator[Crowd]:
     finally:
         answers = crowd.stop()
     assert answers.total() > 0
-    assert {answer for answer in answers if not answer.startswith(f"{name}-")} == set()
+    assert all(answer.startswith(f"{name}-") for answer in answers), str(answers)
 
 
 def serving(appliance: Appliance, name: str = "shop", **annotations: Any) -> None:

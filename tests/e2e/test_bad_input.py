@@ -110,14 +110,14 @@ def test_lists_that_are_suddenly_empty_are_held_and_heal_by_themselves(appliance
         appliance.until(lambda: appliance.phase == "held", "the change is held")
         lists = len(server.seen("endpointslices", "list"))
         said = one_complaint(appliance, "the last ready endpoint", f"pyconfd allow {appliance.status()['hold_id']}")
-        assert said["event"] == "generation.held"
+        assert said["event"] == "hold.begun"
         appliance.until(lambda: len(server.seen("endpointslices", "list")) > lists + 1, "it lists again")
         assert appliance.haproxy.running() == before
         server.faults.clear()
         all_is_well(appliance)
     assert appliance.haproxy.running() == before
-    assert len(complaints(appliance, "generation.held")) == 1
-    assert appliance.events("problem.cleared")
+    assert len(complaints(appliance, "hold.begun")) == 1
+    assert appliance.events("hold.returned")
 
 
 def test_an_operator_lets_an_empty_list_through_once(appliance: Appliance) -> None:
@@ -168,7 +168,7 @@ def test_a_fragment_with_a_syntax_error(appliance: Appliance) -> None:
         assert said["remedy"]
         edit(templates / "06-extra.tmpl", "# fine\n")
         all_is_well(appliance)
-    assert "# fine" in appliance.haproxy.conf.read_text()
+    appliance.until(lambda: "# fine" in appliance.haproxy.conf.read_text(), "the file follows")
     assert appliance.events("problem.cleared")
 
 
@@ -183,7 +183,7 @@ def test_an_undefined_name_is_told_with_fragment_line_and_object(appliance: Appl
         assert "proto" in said["remedy"]
         edit(templates / "06-extra.tmpl", extra.replace("protocol", "proto"))
         all_is_well(appliance)
-    assert "# http\n" in appliance.haproxy.conf.read_text()
+    appliance.until(lambda: "# http\n" in appliance.haproxy.conf.read_text(), "the file follows")
 
 
 def test_a_template_directory_that_vanishes_and_comes_back(appliance: Appliance) -> None:

@@ -48,6 +48,7 @@ backend be{{{{ domain }}}}
         "PYCONFD_STATUS_LISTEN": appliance.values["status"]["listen"],
         "PYCONFD_HAPROXY_MASTER_SOCKET": appliance.haproxy.master_socket,
         "PYCONFD_HAPROXY_UNIT": "",
+        "PYCONFD_CLAIMS_ALLOW_ENDPOINTS": "127.0.0.0/8",
         "PYCONFD_LOG_FORMAT": "json",
         "reload": str(script),
         "templates": str(templates),

@@ -1,6 +1,5 @@
 """Live changes of the whole appliance: two clocks, workers of the past, pauses, and what is set by hand."""
 
-import datetime as dt
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,27 +76,25 @@ def ping(connection: socket.socket) -> str:
 
 
 def test_endpoint_changes_are_live_while_a_reload_waits_for_its_turn(appliance: Appliance) -> None:
-    interval_s = 10.0
-    appliance.values["apply"]["reload_interval_s"] = interval_s
+    appliance.values["apply"]["reload_interval_s"] = 3600.0
+    appliance.serve("second")
     live(appliance, pods=2)
     with undisturbed(appliance):
-        appliance.serve("second")
-        appliance.until(lambda: appliance.ask("second") == "second-1", "a reload brings the second service")
-        appliance.until(lambda: level(appliance), "all is level")
         before, worker = len(reload_times(appliance)), worker_of(appliance)
         appliance.serve("third")  # needs a reload, for which it is too early
         for _ in range(25):
             appliance.scale_up("shop")
             appliance.remove("shop", appliance.members("shop")[0].pod)
         appliance.until(lambda: servers(appliance) == wanted(appliance, "shop", "second"), "the burst is live")
+        appliance.until(lambda: appliance.events("reload.deferred"), "it says that a reload waits")
         assert (worker_of(appliance), len(reload_times(appliance))) == (worker, before)
-        assert appliance.events("reload.deferred")
+        appliance.values["apply"]["reload_interval_s"] = 0.2
+        appliance.write_settings()
+        appliance.begin_anew()
         appliance.until(lambda: appliance.ask("third") == "third-1", "the reload has its turn")
     all_is_well(appliance)
     assert servers(appliance) == wanted(appliance, "shop", "second", "third")
-    times = [dt.datetime.fromisoformat(each) for each in reload_times(appliance)]
-    assert len(times) == before + 1
-    assert (times[-1] - times[-2]).total_seconds() >= interval_s
+    assert len(reload_times(appliance)) == before + 1
 
 
 def test_reloads_wait_for_workers_of_the_past_whose_sessions_nobody_kills(appliance: Appliance) -> None:

@@ -181,3 +181,26 @@ def test_a_lost_memory_leaves_the_text_that_serves(world: World) -> None:
     world.run_shop("shop-2")
     appliance.until(lambda: ask(world.shop, "shop.example.com") == "shop-2", "kube2lb's endpoints follow")
     assert ask(world.app, "x") == "app-1"
+
+
+def test_an_entry_that_spoils_the_template_is_left_out_and_the_others_keep_updating(appliance: Appliance) -> None:
+    """The template is as good as it was: what changed is an object, and nothing else stands still for it."""
+    world = World(appliance)
+    divided = "{% for service in services %}\n# {{ 10 // (service.share | default(1)) }}\n"
+    world.set_template(world.template.replace("{% for service in services %}\n", divided))
+    service = {"namespace": "demo", "selector": {"app": "app"}, "ports": [appliance.pods.port]}
+    appliance.start()
+    appliance.until(lambda: appliance.settled() and ask(world.app, "x") == "app-1", "all is served")
+    with world.undisturbed():
+        bad = {"namespace": "demo", "selector": {"app": "nobody"}, "ports": [1], "share": 0}
+        world.set_data("services", {"app": json.dumps(service), "bad": json.dumps(bad)})
+
+        def held() -> list[str]:
+            return [item["entry"] for item in appliance.status().get("quarantine", {}).get("now", ())]
+
+        appliance.until(lambda: held() == ["bad"], "the entry is in quarantine")
+        world.replace_app("app-1", "app-2")
+        assert appliance.status()["problems"] == []
+        world.set_data("services", {"app": json.dumps(service), "bad": json.dumps(bad | {"share": 5})})
+        appliance.until(lambda: held() == [], "what was mended is taken")
+    all_is_well(appliance)

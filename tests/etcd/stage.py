@@ -16,12 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pyconfd import fragments
+from pyconfd import app, fragments
 from pyconfd.app import consumer
 from pyconfd.daemon.consumer_ports import ConsumerWorld
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.runner import run_until_stopped
 from pyconfd.etcd.memory import Memory
+from pyconfd.guard import Rules
 from pyconfd.haproxy.census import census_of
 from pyconfd.model.balancing import TakesAll
 from pyconfd.model.context import Census
@@ -30,7 +31,7 @@ from pyconfd.model.outcome import Applied, Generation, Outcome, Stored, Unchange
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Status
-from pyconfd.settings import ApplySettings, HaproxySettings, Settings
+from pyconfd.settings import ApplySettings, HaproxySettings, Settings, resolve
 from pyconfd.wiring import SystemClock
 from tests.world.apiserver import ApiServer
 from tests.world.backends import Backends
@@ -39,7 +40,7 @@ from tests.world.etcd import EtcdProcess
 from tests.world.haproxy import HaproxyProcess, free_port
 from tests.world.objects import EndpointSpec, PortSpec
 
-PATIENCE_S = 40.0
+PATIENCE_S = 90.0
 
 
 def wait_for(condition: Callable[[], object], what: str | Callable[[], str]) -> None:
@@ -128,7 +129,7 @@ class LightConsumer:
             publish=lambda status: None,
         )
         settings = ApplySettings(boot_wait_s=1.0, retry_min_s=0.2, retry_max_s=1.0)
-        self.consumer = Consumer(world, settings, version="test", pid=os.getpid())
+        self.consumer = Consumer(world, settings, Rules(), version="test", pid=os.getpid())
         self._thread = threading.Thread(target=run_until_stopped, args=(self.consumer,), daemon=True)
 
     def __enter__(self) -> Self:
@@ -225,6 +226,7 @@ class Stage:
                 "runtime_socket": self.runtime_socket,
             },
             "presets": {"listen_ports": ["1024-65535"]},
+            "claims": {"allow_endpoints": ["127.0.0.0/8"]},
             "etcd": {**etcd, **self.etcd_settings},
             "apply": {"boot_wait_s": 2, "retry_max_s": 1},
             "haproxy": {"conf": str(haproxy.conf if haproxy else folder / "generated" / "haproxy.cfg"), "unit": ""},
@@ -276,11 +278,9 @@ class Stage:
         process.wait()
 
     def status(self, config: Path) -> dict[str, Any]:
-        """Give what ``pyconfd status`` says."""
-        status: dict[str, Any] = (
-            json.loads(self.run("status", "--config", str(config), "--output", "json").stdout)["status"] or {}
-        )
-        return status
+        """Give what ``pyconfd status`` says; asked again and again, so without a process for each time."""
+        settings = resolve({"config": str(config)}, {}).settings
+        return dict(app.status(settings).status or {})
 
     def log(self, config: Path) -> str:
         """Give the last lines that a process logged."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from pyconfd import fragments
 from tests.etcd.stage import LightConsumer, Stage, wait_for
 from tests.world.clients import ask
 from tests.world.etcd import BINARY as ETCD
@@ -216,3 +217,23 @@ def _serial(port: int) -> int:
 def _pointer(stage: Stage) -> dict[str, object]:
     pointer: dict[str, object] = json.loads(stage.etcd.ctl("get", "/pyconfd/current", "--print-value-only").stdout)
     return pointer
+
+
+def test_a_bad_object_keeps_nothing_from_being_published(stage: Stage, tmp_path: Path) -> None:
+    templates = tmp_path / "fragments"
+    templates.mkdir()
+    for source in Path(fragments.directory()).glob("0*"):
+        (templates / source.name).write_bytes(source.read_bytes())
+    (templates / "06-own.tmpl").write_text(
+        "{% for domain, items in domains.items() if domain.startswith('bad') %}balance nonsense\n{% endfor %}\n"
+    )
+    stage.fragments = str(templates)
+    stage.service("shop", "127.19.4.1")
+    stage.service("bad", "127.19.4.2")
+    producer = stage.configure("producer")
+    published = stage.run("publish", "--once", "--config", str(producer))
+    assert published.returncode == 0, published.stderr
+    assert "as generation 1, without Service demo/bad" in published.stdout
+    with LightConsumer(stage.etcd, stage.folder / "light") as light:
+        wait_for(lambda: "shop.example.com" in light.text(), lambda: str(light.status()))
+        assert "bad.example.com" not in light.text()

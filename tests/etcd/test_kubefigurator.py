@@ -17,7 +17,6 @@ from tests.world.pki import CertificateAuthority
 README = Path(__file__).parent.parent / "golden" / "kubefigurator" / "readme" / "service.yaml"
 DASHBOARD = "ny-dashboard.ds.stackexchange.com"
 PREFIX = "haproxy-kubefigurator."
-NODE = "127.19.12.1"
 
 pytestmark = [
     pytest.mark.haproxy,
@@ -27,6 +26,8 @@ pytestmark = [
 
 @pytest.mark.parametrize("others", [1, 30], ids=["in the line of the bind", "in a crt-list"])
 def test_published_without_certificates_and_served_with_them(stage: Stage, tmp_path: Path, others: int) -> None:
+    # The README gives its node port: the two run side by side, each on its own node.
+    node = f"127.19.12.{others}"
     authority = CertificateAuthority(tmp_path / "pki")
     ssl_dir, fragments, port = tmp_path / "ssl", tmp_path / "fragments", free_port()
     fragments.mkdir()
@@ -37,16 +38,16 @@ def test_published_without_certificates_and_served_with_them(stage: Stage, tmp_p
     producer, consumer = stage.configure("producer"), stage.configure("consumer", haproxy)
     own = f'[kubefigurator]\ncluster = "ny"\nssl_dir = "{ssl_dir}"\nlisten_ports = ["1024-65535"]\n'
     producer.write_text(producer.read_text().replace("[presets]", '[presets]\nuse = ["kubefigurator"]') + own)
-    stage.cluster.add_node("ny-node01", NODE)
+    stage.cluster.add_node("ny-node01", node)
     stage.cluster.add_namespace("kube-system")
     stage.cluster.load(README)
     listens = {"listen-port": str(port), "listen-ip": "127.0.0.1"}
     changed: dict[str, str | None] = {f"{PREFIX}web-ui.{option}": value for option, value in listens.items()}
     example = stage.cluster.annotate("services", "kube-system", "kubernetes-dashboard", changed)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    pair = authority.server("node", [NODE])
+    pair = authority.server("node", [node])
     context.load_cert_chain(pair.cert, pair.key)
-    stage.pods.add("dashboard", NODE, example["spec"]["ports"][0]["nodePort"], tls=context)
+    stage.pods.add("dashboard", node, example["spec"]["ports"][0]["nodePort"], tls=context)
     hosts = [DASHBOARD, *(f"host-{number}.example.com" for number in range(others))]
     for number, host in enumerate(hosts[1:]):
         options = {f"{PREFIX}web.{option}": value for option, value in {**listens, "hostname": host}.items()}

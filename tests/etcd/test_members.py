@@ -71,6 +71,7 @@ def test_members_die_and_come_back(members: list[Member], tmp_path: Path) -> Non
         follows("127.19.10.2")
         wait_for(lambda: light.status().source.etcd[1].in_use, lambda: f"{light.status()}")
         first.start()
+        wait_for(lambda: any(member.leads for member in members), "one of them leads")
         leader = next(member for member in members if member.leads)
         leader.kill()
         follows("127.19.10.3")

@@ -25,7 +25,9 @@ from pyconfd.errors import ApplyError
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
 from pyconfd.presets import registry
+from pyconfd.presets.claiming import ClaimOptions
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
+from pyconfd.presets.places import network as network_of
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import RenderOptions
 from pyconfd.settings.targets import TargetSettings
@@ -42,7 +44,9 @@ CLONE_NEWNET = 0x40000000
 """Source: include/uapi/linux/sched.h."""
 PATHS = "/usr/sbin:/usr/bin:/usr/local/bin:/usr/local/sbin"
 
-pytestmark = pytest.mark.timeout(120 + 10 * RELOADS)
+PODS = ClaimOptions(allow_endpoints=(network_of("127.0.0.0/8"),))
+
+pytestmark = pytest.mark.timeout(300 + 10 * RELOADS)
 
 
 @dataclass
@@ -151,7 +155,7 @@ def cluster(port: int, backend_port: int, *pods: str) -> Context:
         *one("shop", "shop.example.com", pods),
         *one("blog", r"~^blog[0-9]{1,2}\.example\.com(:[0-9]+)?$", ("127.21.0.9",)),
     ]
-    options = PresetOptions(kube2lb=Kube2lbOptions(domain="cluster.local", default_lb_ip="127.0.0.1"))
+    options = PresetOptions(kube2lb=Kube2lbOptions(domain="cluster.local", default_lb_ip="127.0.0.1"), claims=PODS)
     return registry.translate(snapshot(*objects), ("kube2lb",), options)
 
 

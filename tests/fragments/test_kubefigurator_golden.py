@@ -108,6 +108,7 @@ def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
         "00-runtime.tmpl",
         "01-defaults.conf",
         "05-stats.tmpl",
+        "06-peers.tmpl",
         "10-kubefigurator.tmpl",
     ]
     assert list(of_presets(["domains", "kubefigurator"])) == [
@@ -117,6 +118,7 @@ def test_the_shipped_set_of_the_preset_and_of_two_together() -> None:
         "03-https.tmpl",
         "04-tcp.tmpl",
         "05-stats.tmpl",
+        "06-peers.tmpl",
         "10-kubefigurator.tmpl",
     ]
 

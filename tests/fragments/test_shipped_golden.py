@@ -25,6 +25,7 @@ SHIPPED = (
     "03-https.tmpl",
     "04-tcp.tmpl",
     "05-stats.tmpl",
+    "06-peers.tmpl",
 )
 FILES_DIR = "/etc/haproxy/generated/files"
 CASES = sorted(path.name for path in GOLDEN.iterdir())

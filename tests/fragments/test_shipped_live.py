@@ -133,12 +133,13 @@ def service(domain: str, proto: str, ports: list[int], listen_port: int | None =
 
 
 @contextmanager
-def balancer(services: list[tuple[str, dict[str, Any]]], folder: Path) -> Iterator[dict[str, int]]:
+def balancer(services: list[tuple[str, dict[str, Any]]], folder: Path, **more: object) -> Iterator[dict[str, int]]:
     """Run haproxy with the shipped fragments until the end of the block; gives its ports."""
     ports = {name: free_port() for name in ("http", "https", "stats")}
     variables: dict[str, Any] = {f"{name}_bind": f"127.0.0.1:{port}" for name, port in ports.items()}
     variables["tcp_address"] = "127.0.0.1"
     variables["runtime_socket"] = ""  # the folder's path may be too long for one
+    variables |= more
     write_rendering(render_shipped(dict(services), variables, str(folder)), folder / "haproxy.cfg")
     log = folder / "haproxy.log"
     with log.open("wb") as output:

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -84,7 +85,21 @@ def _apply(request: dict[str, Any]) -> None:
     settings = HaproxySettings(reload_method=ReloadMethod.MASTER, **request["settings"])
     balancer = Balancer(settings, ApplySettings(keep_generations=3), request["state_dir"], unit=UnitFacts())
     desired = rendering_from(request)
-    remaining = request["die_before"]
+    arm(request["die_before"])
+    balancer.startup()
+    plan = balancer.plan(desired)
+    if isinstance(plan, RuntimeUpdate):
+        done = balancer.change(desired, plan, curdate="", now=1.0)
+        assert isinstance(done, Applied), done
+        balancer.close()
+    elif isinstance(plan, Reload):
+        balancer.apply(desired, plan, curdate="", now=1.0)
+    sys.setprofile(None)
+
+
+def arm(die_before: int) -> None:
+    """Have this process die before its effect with this number, counted from now on."""
+    remaining = die_before
 
     def count() -> None:
         nonlocal remaining
@@ -103,25 +118,16 @@ def _apply(request: dict[str, Any]) -> None:
     sys.addaudithook(audited)
     threading.setprofile(profiled)  # for the thread of the file
     sys.setprofile(profiled)
-    balancer.startup()
-    plan = balancer.plan(desired)
-    if isinstance(plan, RuntimeUpdate):
-        done = balancer.change(desired, plan, curdate="", now=1.0)
-        assert isinstance(done, Applied), done
-        balancer.close()
-    elif isinstance(plan, Reload):
-        balancer.apply(desired, plan, curdate="", now=1.0)
-    sys.setprofile(None)
 
 
-def main() -> None:
+def main(act: Callable[[dict[str, Any]], None] = _apply) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
         if child == 0:
             try:
-                _apply(request)
+                act(request)
             except PyconfdError as error:
                 sys.setprofile(None)
                 os.write(2, f"{error}\n".encode())

@@ -30,7 +30,7 @@ def test_a_rendering_is_installed_loaded_verified_and_recorded(bench: Bench) -> 
     assert applied.plan.reasons == (ReloadReason.SECTION_CHANGED,)
     assert fetch(bench.port) == "second"
     assert bench.conf.read_text() == mark(desired.text, desired.digest)
-    assert [generation.number for generation in balancer.history()] == [2, 1]
+    assert [generation.number for generation in balancer.store.history()] == [2, 1]
     assert balancer.plan(desired) == Noop()
     assert bench.temporary_files() == []
 

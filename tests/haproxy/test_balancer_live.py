@@ -1,20 +1,24 @@
 """Changes without a reload, through the whole balancer: the process first, the file behind it, and through trouble."""
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import structlog.testing
 
-from pyconfd.errors import ApplyError
+from pyconfd.errors import ApplyError, RejectedInput
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.marker import digest_in
 from pyconfd.haproxy.master_socket import ask
 from pyconfd.haproxy.readback import servers_now
 from pyconfd.model.context import Census
-from pyconfd.model.outcome import Applied
+from pyconfd.model.outcome import Applied, Unchanged
 from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering
 from tests.haproxy.bench import Bench
-from tests.world.haproxy import free_port, wait_until
+from tests.world.haproxy import BINARY, free_port, wait_until
 
 TEXT = """global
     stats socket {socket} mode 600 level admin
@@ -98,7 +102,7 @@ def test_the_process_is_changed_and_the_file_follows(live: Live) -> None:
     text = live.bench.conf.read_text()
     assert ("server s3" in text, "server s1" in text) == (True, False)
     assert digest_in(text) == live.rendering(2, 3).digest
-    assert [one.number for one in live.balancer.history()] == [done.generation.number, 1]
+    assert [one.number for one in live.balancer.store.history()] == [done.generation.number, 1]
 
 
 def test_after_a_restart_of_pyconfd_what_was_changed_live_is_known(live: Live) -> None:
@@ -320,3 +324,109 @@ def test_the_balancer_of_a_rendering_in_one_block_and_in_many_is_the_same(live: 
     joined = Rendering((Piece("01-part.tmpl", whole.text),))
     assert isinstance(live.balancer, Balancer)
     assert live.balancer.plan(joined) == Noop()
+
+
+def test_a_server_that_is_refused_keeps_nobody_else_from_going_live(live: Live) -> None:
+    live.extra = "backend odd\n    server a 127.0.0.1:9001\n"
+    live.begin(1)
+    worker = live.worker()
+    live.extra += "    server b 127.0.0.1:9002 observe nonsense\n"
+    done = live.change(1, 2)
+    assert isinstance(done, Reload)
+    assert done.reasons == (ReloadReason.NOT_LIVE,)
+    assert "observe nonsense" in done.details[0]
+    assert live.serving() == {"s1", "s2"}, "the rest went live"
+    assert live.balancer.goes_live(), "what runs is known"
+    live.follow()
+    text = live.bench.conf.read_text()
+    assert "server s2" in text
+    assert "observe" not in text
+    plan = live.balancer.plan(live.rendering(1, 2, 3))
+    assert isinstance(plan, Reload)
+    assert plan.live is not None, "it is not tried again, and the others are"
+    deferred = live.balancer.defer(plan, now=3.0)
+    assert deferred.live == plan.live
+    assert live.serving() == {"s1", "s2", "s3"}
+    assert live.worker() == worker
+    with pytest.raises(RejectedInput, match="observe"):
+        live.balancer.apply(live.rendering(1, 2, 3), plan, curdate="", now=4.0, census=Census())
+    live.extra = "backend odd\n    server a 127.0.0.1:9001\n"
+    assert isinstance(live.change(1, 2, 3, 4), Applied)
+
+
+def test_what_went_live_and_is_refused_behind_it_is_told(bench: Bench, tmp_path: Path) -> None:
+    check = tmp_path / "check"
+    check.write_text(f'#!/bin/sh\ngrep -q \'server s2\' "$1" && exit 1\nexec {BINARY} -W -c -f "$1"\n')
+    check.chmod(0o755)
+    live = Live(bench)
+    live.balancer = bench.balancer(chk_cmd=(str(check),))
+    live.balancer.startup()
+    live.begin(1)
+    live.change(1, 2)
+    wait_until(lambda: live.balancer.standing().file_refused, "it is told")
+    live.change(1, 3)
+    live.follow()
+    assert not live.balancer.standing().file_refused
+
+
+@contextmanager
+def no_space() -> Iterator[None]:
+    """Let no file grow, as on a disk that is full."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with structlog.testing.capture_logs():  # what is logged goes to a file too
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+            yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+
+def killed_while_the_disk_is_full(live: Live) -> Balancer:
+    """Serve what the file could not follow to, and give the balancer of the next pyconfd."""
+    live.begin(1)
+    live.change(1, 9)
+    live.follow()  # the note of a change is a file that is there by now
+    with no_space():
+        live.change(1, 2)
+        live.balancer._file.settle()
+    assert live.balancer.file_behind
+    live.balancer._file.level()  # it dies here
+    live.balancer.close()
+    again = live.bench.balancer()
+    again.startup()
+    return again
+
+
+def test_what_went_live_before_a_kill_goes_on_while_nothing_newer_can_be_written(live: Live) -> None:
+    again, worker = killed_while_the_disk_is_full(live), live.worker()
+    wanted = live.rendering(1, 2, 3)
+    for _ in range(3):
+        with no_space():
+            plan = again.plan(wanted)
+            assert isinstance(plan, Reload)
+            with pytest.raises(ApplyError):
+                again.apply(wanted, plan, curdate="", now=3.0)
+        # The older file would fit by now.
+        assert isinstance(again.restore_last_good(now=3.0), Unchanged)
+        assert (live.worker(), live.serving()) == (worker, {"s1", "s2"})
+        assert "goes on" in str(again.standing().problems)
+    plan = again.plan(wanted)
+    assert isinstance(plan, Reload)
+    again.apply(wanted, plan, curdate="", now=4.0)
+    assert isinstance(again.look(), Noop)
+    assert live.serving() == {"s1", "s2", "s3"}
+    assert again.standing().problems == ()
+    again.close()
+
+
+def test_what_went_live_before_a_kill_does_not_outlive_a_refusal(live: Live) -> None:
+    again = killed_while_the_disk_is_full(live)
+    broken = live.rendering(1, 2)
+    broken = Rendering((Piece("01-part.tmpl", broken.text + "    blance\n"),))
+    plan = again.plan(broken)
+    assert isinstance(plan, Reload)
+    with pytest.raises(RejectedInput):
+        again.apply(broken, plan, curdate="", now=3.0)
+    assert isinstance(again.restore_last_good(now=3.0), Applied)
+    assert live.serving() == {"s1", "s9"}, "nobody knows whether it was that which went live"
+    again.close()

@@ -72,7 +72,7 @@ def test_at_a_boot_without_an_api_server_the_last_good_generation_serves(bench: 
     assert outcome.verified
     assert fetch(bench.port) == "last good"
     assert isinstance(balancer.restore_last_good(2001.0), Unchanged)
-    assert [generation.number for generation in balancer.history()] == [1]
+    assert [generation.number for generation in balancer.store.history()] == [1]
 
 
 def test_a_last_good_generation_that_no_longer_passes_is_rejected_and_changes_nothing(bench: Bench) -> None:

@@ -30,22 +30,29 @@ Apply = Callable[[Rendering, int], str]
 
 
 @contextmanager
-def crashing_child(bench: Bench, *, reload_timeout_s: float = 15.0) -> Iterator[Apply]:
-    settings = bench.haproxy.settings(reload_timeout_s=reload_timeout_s)
-    argv = [sys.executable, "-m", "tests.haproxy.crashing"]
+def forking_child(module: str) -> Iterator[Callable[[str], str]]:
+    """Give what sends a line to a process that does it in a fork, and gives the answer."""
+    argv = [sys.executable, "-m", module]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None
         assert child.stdout is not None
 
-        def apply(desired: Rendering, die_before: int) -> str:
+        def ask(line: str) -> str:
             assert child.stdin is not None
             assert child.stdout is not None
-            child.stdin.write(request_for(desired, settings, bench.state_dir, die_before) + "\n")
+            child.stdin.write(line + "\n")
             child.stdin.flush()
             return child.stdout.readline().strip()
 
-        yield apply
+        yield ask
         child.stdin.close()
+
+
+@contextmanager
+def crashing_child(bench: Bench, *, reload_timeout_s: float = 15.0) -> Iterator[Apply]:
+    settings = bench.haproxy.settings(reload_timeout_s=reload_timeout_s)
+    with forking_child("tests.haproxy.crashing") as ask:
+        yield lambda desired, die_before: ask(request_for(desired, settings, bench.state_dir, die_before))
 
 
 def pem() -> str:

@@ -192,3 +192,35 @@ def test_messages_without_a_place_are_kept() -> None:
 def test_any_output_is_survived(output: str, text: str) -> None:
     for problem in explain_check_output(f"[ALERT] (1) : {output}", rendering(text), "/x"):
         assert problem.message
+
+
+@needs_haproxy
+@pytest.mark.parametrize(
+    ("pieces", "lines"),
+    [
+        pytest.param(
+            [Piece("02-a.tmpl", "backend one\nbackend shop\n"), Piece("03-b.tmpl", "backend shop\n")],
+            [("03-b.tmpl", 1), ("02-a.tmpl", 2)],
+            id="a name that two sections have: the later one, then the one beside it",
+        ),
+        pytest.param(
+            [Piece("02-a.tmpl", "backend one\n    server a 127.0.0.1:1 id 7\n    server b 127.0.0.1:2 id 7\n")],
+            [("02-a.tmpl", 3), ("02-a.tmpl", 2)],
+            id="an id",
+        ),
+        pytest.param(
+            [Piece("02-a.tmpl", "backend one\n    server a 127.0.0.1:1\n    use-server nobody if TRUE\n")],
+            [("02-a.tmpl", 3)],
+            id="no line, but the name of a proxy and a word",
+        ),
+    ],
+)
+def test_clues_lead_to_the_lines_the_likeliest_first(
+    pieces: list[Piece], lines: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    rendering = Rendering((DEFAULTS, Piece("01-front.conf", FRONT.format(line="default_backend one")), *pieces))
+    path = tmp_path / "haproxy.cfg"
+    path.write_text(rendering.text)
+    done = subprocess.run([HAPROXY, "-c", "-f", str(path)], capture_output=True, text=True, check=False)
+    problems = explain_check_output(done.stderr + done.stdout, rendering, str(path), warnings=False)
+    assert list(problems[0].clues.lines) == lines

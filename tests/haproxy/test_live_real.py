@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pyconfd.haproxy.compare import Comparison
 from pyconfd.haproxy.diff import plan
+from pyconfd.haproxy.drift import Drift, Overrides
 from pyconfd.haproxy.live_files import entries_of
 from pyconfd.haproxy.master_socket import NoAnswer, ask
 from pyconfd.haproxy.readback import fingerprint, wrong_address
@@ -118,8 +119,14 @@ class Live:
         self.runtime.close()
         self.runtime, self.comparison = Runtime(), Comparison()
         self.connect()
-        wanted = [(*key, one[0]) for key, one in self.servers().items()]
-        assert self.runtime.adopt(wanted, self.runtime.servers()) == ""
+        assert self.applied is not None
+        drift = Drift(Overrides(str(self.directory)))
+        index = self.comparison.index(self.applied)
+        while leaving - self.runtime.leaving.keys():
+            # What is not said to be there is on its way out, and the other servers are as they should be.
+            found = drift.look(self.runtime, index)
+            assert found.executed
+            assert found.beyond == ()
         assert set(self.runtime.leaving) == leaving
 
     def servers(self) -> dict[tuple[str, str], tuple[str, int, bool]]:

@@ -18,7 +18,7 @@ from tests.world.http_clients import Client
 
 RELOADS = int(os.environ.get("PYCONFD_TEST_RELOADS", "10"))
 
-pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(120 + 5 * RELOADS)]
+pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(300 + 5 * RELOADS)]
 
 
 class SlowAnswer(http.server.BaseHTTPRequestHandler):

@@ -11,7 +11,7 @@ from pyconfd.model.plan import RemoveServer, SetWeight
 from tests.haproxy.broken_socket import BrokenSocket, Fault
 
 BROKEN = [fault for fault in Fault if fault not in {Fault.GOOD, Fault.ENDLESS}]
-TIMEOUT_S = 0.5
+TIMEOUT_S = 1.0
 """How long a hanging socket is waited for here: no answer of a fake that works takes nearly as long."""
 
 

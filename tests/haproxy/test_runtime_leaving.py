@@ -5,7 +5,7 @@ import socket
 import psutil
 import pytest
 
-from pyconfd.haproxy.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime import NotLive
 from pyconfd.model.plan import RemoveServer, SetWeight
 from tests.haproxy.serving import PLAIN, Served, added, address_of
 from tests.world.backends import Backend
@@ -102,35 +102,6 @@ def test_one_that_an_operator_has_deleted_is_forgotten(served: Served) -> None:
     assert reaped(served)
     served.execute(added(pod))
     assert served.answers() == {"first", "second"}
-
-
-def test_a_restarted_pyconfd_adopts_what_was_leaving(served: Served) -> None:
-    pod = served.pods.add("second", "127.0.0.1", 0)
-    served.execute(added(pod, "maxconn", "5"))
-    served.execute(removed(pod, "maxconn", "5"))
-    wanted = [(backend, "first", address_of(served.first)) for backend in ("be", "other")]
-    fresh = Runtime(monotonic=lambda: served.clock)
-    assert fresh.connect([served.haproxy.stats_socket]).runtime
-    assert fresh.adopt(wanted, fresh.servers()) == ""
-    assert list(fresh.leaving) == [("be", "second")]
-    # What else it was is not known any more: it does not come back as something that it may not be.
-    with pytest.raises(NotLive, match="still there"):
-        fresh.execute([added(pod, "maxconn", "6")])
-    served.runtime.close()
-    served.runtime = fresh
-    wait_until(lambda: reaped(served), "it is deleted")
-    assert served.server("second") is None
-
-
-def test_adoption_tells_what_is_not_as_it_should_be(served: Served) -> None:
-    pod = served.pods.add("second", "127.0.0.1", 0)
-    wanted = [(backend, "first", address_of(served.first)) for backend in ("be", "other")]
-    runtime = served.runtime
-    assert runtime.adopt(wanted, runtime.servers()) == ""
-    assert "missing" in runtime.adopt([*wanted, ("be", "second", address_of(pod))], runtime.servers())
-    assert "has the address" in runtime.adopt([*wanted, ("be", "first", address_of(pod))], runtime.servers())
-    served.execute(added(pod))
-    assert "should not be there" in runtime.adopt(wanted, runtime.servers())
 
 
 def test_a_reload_by_somebody_else_is_noticed_and_nothing_is_sent_to_the_new_worker(served: Served) -> None:

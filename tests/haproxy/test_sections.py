@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyconfd.haproxy.sections import binds, parse, stats_sockets, words
@@ -48,6 +48,37 @@ def test_lines_between_if_and_endif_are_conditional() -> None:
 
 def test_only_certain_unix_stats_sockets_are_given() -> None:
     assert stats_sockets(CONFIG) == ("/run/haproxy/admin.sock", "/run/other.sock")
+
+
+LINES = st.sampled_from(
+    [
+        "global",
+        ' "global"',
+        "g\\lobal",
+        "glob'al'",
+        "defaults",
+        "backend x",
+        ".if feature(LUA)",
+        ".else",
+        ".endif",
+        "# global",
+        "globally",
+        "stats socket /a level admin",
+        "  stats socket /b",
+        'stats "socket" /c',
+        "server s 10.0.0.1:80",
+        "",
+    ]
+)
+
+
+@given(st.lists(LINES, max_size=12).map("\n".join))
+@example("glob'al'\n stats socket /a")
+@example(".if feature(LUA)\nglobal\nstats socket /a\n.endif\nglobal\nstats socket /b")
+def test_stats_sockets_are_those_of_all_global_sections_wherever_they_stand(text: str) -> None:
+    lines = [line for section in parse(text) if section.keyword == "global" for line in section.lines]
+    wanted = [line.words[2] for line in lines if line.words[:2] == ("stats", "socket") and not line.conditional]
+    assert list(stats_sockets(text)) == wanted
 
 
 def test_lines_above_the_first_section_are_kept() -> None:

@@ -10,7 +10,6 @@ from tests.world.haproxy import BINARY
 
 pytestmark = [
     pytest.mark.haproxy,
-    pytest.mark.timeout(180),
     pytest.mark.skipif(not Path(BINARY).exists(), reason="no haproxy binary"),
 ]
 

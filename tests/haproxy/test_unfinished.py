@@ -1,5 +1,6 @@
 """What a killed pyconfd leaves behind of a change that it had begun."""
 
+import resource
 from pathlib import Path
 
 from pyconfd.haproxy.unfinished import Unfinished
@@ -54,3 +55,14 @@ def test_another_worker_is_none_that_was_being_changed(tmp_path: Path) -> None:
     assert not left_in(tmp_path, 4712)
     again = Unfinished(str(tmp_path))
     assert (again.was_left(4711), again.was_left(4711)) == (True, False)
+
+
+def test_a_disk_that_is_too_full_for_the_number_leaves_a_change_that_is_unfinished(tmp_path: Path) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+        Unfinished(str(tmp_path)).begin(1, 4711)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert left_in(tmp_path)
+    assert left_in(tmp_path, 4712), "nobody knows which worker it was"

@@ -12,7 +12,9 @@ from pyconfd.migrate.migration import migrate
 from pyconfd.migrate.report import Effect, InputFile, Migration, System
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.render.invalid import InvalidValueError
+from pyconfd.settings import resolve
 from pyconfd.sources.fragments import read_fragments
+from pyconfd.vip.topology import topology
 from tests.migrate.kube2lb_values import kube2lb_context, kube2lb_names
 from tests.migrate.settings_files import settings_of
 from tests.migrate.test_go_corpus import DATA, read, rendered
@@ -283,10 +285,12 @@ def test_keepalived_becomes_a_commented_proposal() -> None:
         'interface = "ens3"',
         "virtual_router_id = 178",
         'addresses = ["10.0.0.5/24"]',
-        'peers = ["10.0.0.2", "10.0.0.3"]',
-        'source = "10.0.0.1"',
     ):
         assert f"# {line}\n" in text
+    proposed = "\n".join(line.removeprefix("# ") for line in text[text.index("# [vip]") :].splitlines())
+    settings = resolve({"vip.node": "node-1"}, {"PYCONFD_CONFIG": "/c.toml"}, lambda _: proposed).settings
+    instance = topology(settings.vip, "anywhere").instances[0]
+    assert (instance.source, [peer.address for peer in instance.peers]) == ("10.0.0.1", ["10.0.0.2", "10.0.0.3"])
     assert "secret" not in text
     changed = {finding.line: finding.message for finding in migration.of(Effect.CHANGED)}
     assert changed.keys() == {1, 2, 5, 12, 19}

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.model.layered import Layered, with_values
+from pyconfd.model.layered import Copied, Layered, copied, differing, with_values
 from pyconfd.model.snapshot import Key
-from pyconfd.presets.changes import differing, updated
+from pyconfd.presets.changes import updated
 
 KEYS = [Key("ns", f"name-{number}") for number in range(8)]
 
@@ -54,3 +54,22 @@ def test_a_plain_mapping_is_copied_before_it_is_built_on() -> None:
     plain["a"] = 5
     assert dict(made) == {"a": 2}
     assert with_values(plain, {}) is plain
+
+
+def test_places_are_those_of_the_keys_whatever_was_replaced() -> None:
+    first = Layered({"b": 1, "a": 2, "c": 3})
+    assert [first.place(key) for key in "bac"] == [0, 1, 2]
+    second = first.with_values({"a": 5})
+    assert [second.item(place) for place in range(3)] == [("b", 1), ("a", 5), ("c", 3)]
+    assert second.flat() == {"b": 1, "a": 5, "c": 3}
+    assert second.place("c") == 2
+
+
+def test_a_copy_may_be_changed_and_knows_what_it_was_made_of() -> None:
+    origin = Layered({"a": 1}).with_values({"a": 2})
+    made = copied(origin)
+    assert made == {"a": 2}
+    assert isinstance(made, Copied)
+    assert made.origin is origin
+    made["b"] = 3
+    assert dict(origin) == {"a": 2}

@@ -76,3 +76,28 @@ def test_a_lost_certificate_is_known_by_the_digest() -> None:
     stored = Stored(Generation(1, whole.digest, 0.0), lost)
     assert stored.gives(whole)
     assert not stored.gives(Rendering((Piece("a", "y\n"),), (KEY,)))
+
+
+@given(
+    st.lists(st.lists(texts, min_size=1, max_size=4), min_size=1, max_size=3),
+    st.dictionaries(st.tuples(st.integers(0, 2), st.integers(0, 3)), texts, max_size=4),
+)
+def test_what_is_made_of_a_piece_knows_where_it_differs(
+    blocks: list[list[str]], replaced: dict[tuple[int, int], str]
+) -> None:
+    first = Rendering(tuple(Piece(str(number), *each) for number, each in enumerate(blocks)))
+    pieces = []
+    for number, piece in enumerate(first.pieces):
+        own = {at: text for (of, at), text in replaced.items() if of == number and at < len(piece.blocks)}
+        pieces.append(piece.with_blocks({at: text for at, text in own.items() if text != piece.blocks[at]}))
+        assert pieces[-1].blocks == tuple(own.get(at, text) for at, text in enumerate(piece.blocks))
+        found = pieces[-1].places_since(piece)
+        assert found is not None
+        assert list(found) == [at for at, text in enumerate(piece.blocks) if pieces[-1].blocks[at] != text]
+    second = Rendering(tuple(pieces))
+    assert first.same_as(second) == second.same_as(first) == (first.text == second.text)
+
+
+def test_a_piece_with_more_blocks_does_not_say_where_it_differs() -> None:
+    assert Piece("a", "x", "y").places_since(Piece("a", "x")) is None
+    assert list(Piece("a", "x", "y").places_since(Piece("b", "x", "z")) or ()) == [1]

@@ -236,7 +236,7 @@ class TestConflicts:
         assert [r.reason for r in context.refused] == [RefusalReason.PORT_TAKEN]
 
     @pytest.mark.parametrize(
-        ("port", "reason"), [("80", RefusalReason.INVALID_VALUE), ("8404", RefusalReason.PORT_TAKEN)]
+        ("port", "reason"), [("80", RefusalReason.NOT_ALLOWED), ("8404", RefusalReason.PORT_TAKEN)]
     )
     def test_ports_of_the_operator_cannot_be_claimed(self, port: str, reason: RefusalReason) -> None:
         stats = Listener("127.0.0.1", 8404)

@@ -288,7 +288,7 @@ def test_hosts_gives_plain_words_and_no_exception(
 
     context = registry.translate(snapshot, ("hosts",), PresetOptions(hosts=options))
 
-    for text in strings(context.names["hosts"]) + list(context.dns_names):
+    for text in strings(context.names["hosts"]) + list(context.dns_names or ()):
         assert HOST_WORD.fullmatch(text), text
     for refusal in context.refused:
         assert "\n" not in str(refusal)

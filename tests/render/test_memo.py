@@ -8,20 +8,8 @@ from hypothesis import strategies as st
 
 from pyconfd.errors import RejectedInput
 from pyconfd.model.context import Context
-from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Rendering
-from pyconfd.render.engine import Renderer, RenderOptions
-
-FILES = "/files"
-
-
-def renderer(*texts: str, includable: dict[str, str] | None = None, **options: Any) -> Renderer:
-    fragments = tuple(Fragment(f"{number:02}.tmpl", text) for number, text in enumerate(texts, 1))
-    files = tuple(Fragment(name, text) for name, text in (includable or {}).items())
-    return Renderer(FragmentSet(fragments, files), RenderOptions(FILES, **options))
-
-
-def rendered(by: Renderer, names: dict[str, Any], curdate: str = "now") -> Rendering:
-    return by.render(Context(names), curdate=curdate).rendering
+from pyconfd.model.layered import Layered, copied
+from tests.render.stage import rendered, renderer
 
 
 def turns(template: str, first: dict[str, Any], second: dict[str, Any], **options: Any) -> tuple[str, list[bool]]:
@@ -78,7 +66,20 @@ IMPURE = """\
 {{ seen | join(',') }}
 {% for domain in domains %}{{ domain }}{% else %}nothing{% endfor %}
 """
-ALL = (PREDECESSORS, MAPS, IMPURE)
+ALONE = """\
+{% set limit = names | length %}
+{{ map_file('alone') }}
+{% for domain, items in domains.items() if items.proto == 'http' %}
+{% do map_entry('alone', items.key | default(domain), 'be-' ~ domain) %}
+# {{ domain }} {{ limit }} {{ missing | default('none') }} {{ items.ips | join(' ') }}
+{% endfor %}
+{% if limit %}
+{% for domain, items in domains.items() %}
+{{ domain }} {{ items.port }}{{ items.ips[1] | default('') }}
+{% endfor %}
+{% endif %}
+"""
+ALL = (PREDECESSORS, MAPS, IMPURE, ALONE)
 
 domain_names = st.sampled_from(["a.x", "b.x", "c.x", "d.x", "e.x", "b.y"])
 ENTRIES = [
@@ -107,6 +108,49 @@ def test_any_sequence_of_contexts_gives_what_new_renderers_give(given_contexts: 
         remembered, new = rendered(by, names), rendered(renderer(*ALL), names)
         assert remembered.text == new.text
         assert remembered == new
+
+
+@given(
+    st.dictionaries(domain_names, st.sampled_from(ENTRIES), min_size=1, max_size=6),
+    st.lists(st.dictionaries(domain_names, st.sampled_from(ENTRIES), max_size=3), min_size=1, max_size=5),
+    st.sampled_from([ALL, (PREDECESSORS,), (MAPS, IMPURE), (ALONE, PREDECESSORS)]),
+    st.booleans(),
+)
+def test_names_that_tell_what_changed_give_what_new_renderers_give(
+    first: dict[str, Any], rounds: list[dict[str, Any]], fragments: tuple[str, ...], alone: bool
+) -> None:
+    by, domains, given_names = renderer(*fragments), Layered(first), ["x"]
+    for number, changes in enumerate([{}, *rounds]):
+        domains = domains.with_values({name: each for name, each in changes.items() if name in domains})
+        # Now and then nobody renders: then the next copy is of something that the last one does not know.
+        if number % 3 == 2:
+            continue
+        # Nothing but what the loops go through is new, or something else is too.
+        names = {"domains": copied(domains), "names": given_names if alone else list(given_names)}
+        remembered, new = rendered(by, names), rendered(renderer(*fragments), {**names, "domains": dict(domains)})
+        assert remembered.text == new.text
+        assert remembered == new
+
+
+def test_a_fragment_that_would_read_the_same_objects_is_not_rendered_again() -> None:
+    calls: list[str] = []
+
+    class Counted:
+        def __str__(self) -> str:
+            calls.append("printed")
+            return "shown"
+
+    by = renderer("{{ about }} {{ map_file('m') }}\n{% do map_entry('m', 'k', 'v') %}", "{{ other }}\n")
+    about = Counted()
+    first = rendered(by, {"about": about, "other": "1"})
+    printed = len(calls)
+    second = rendered(by, {"about": about, "other": "2"})
+    assert len(calls) == printed > 0
+    assert second.pieces[0] is first.pieces[0]
+    assert second.pieces[1].text == "2\n"
+    assert second.files == first.files != ()
+    assert rendered(by, {"about": Counted(), "other": "2"}).text == second.text
+    assert len(calls) > printed
 
 
 @given(contexts, contexts)
@@ -169,6 +213,29 @@ def test_the_body_runs_for_changed_elements_only() -> None:
     for _ in range(3):
         rendered(by, {"domains": domains | {"b": Counting()}})
     assert (domains["a"].asked, domains["c"].asked) == (1, 1)
+
+
+def test_what_stands_around_the_loops_does_not_run_for_a_changed_element() -> None:
+    asked: list[str] = []
+
+    class Asked:
+        def __str__(self) -> str:
+            asked.append("outside")
+            return "around"
+
+    by = renderer("{{ about }}\n{% for d, i in domains.items() %}\n{{ d }} {{ i.port }}\n{% endfor %}{{ about }}")
+    domains, about = Layered({name: entry(80) for name in "abc"}), Asked()
+    rendered(by, {"domains": copied(domains), "about": about})
+    before = len(asked)
+    domains = domains.with_values({"b": entry(81)})
+    assert rendered(by, {"domains": copied(domains), "about": about}).text == "around\na 80\nb 81\nc 80\naround\n"
+    assert len(asked) == before > 0
+    domains = domains.with_values({"c": {"proto": "http"}})
+    with pytest.raises(RejectedInput, match=r"01.tmpl line 3") as caught:
+        rendered(by, {"domains": copied(domains), "about": about})
+    assert "c" in str(caught.value)
+    domains = domains.with_values({"c": entry(82)})
+    assert rendered(by, {"domains": copied(domains), "about": about}).text == "around\na 80\nb 81\nc 82\naround\n"
 
 
 def test_what_a_loop_reads_from_outside_renders_it_again() -> None:
@@ -285,59 +352,3 @@ def test_other_contexts_in_between_are_no_harm() -> None:
     first = rendered(by, {"domains": domains})
     assert rendered(by, {"domains": {}}).text == "end\n"
     assert rendered(by, {"domains": domains}) == first
-
-
-class TestMaps:
-    TEMPLATE = (
-        "{{ map_file('m') }}\n{% for d, i in domains.items() %}\n"
-        "{% do map_entry('m', i.host, d) %}\n{{ d }} {{ i.port }}\n"
-        "{% endfor %}"
-    )
-
-    @staticmethod
-    def content(by: Renderer, domains: dict[str, Any]) -> OutputFile:
-        (file,) = rendered(by, {"domains": domains}).files
-        return file
-
-    def test_the_file_is_the_same_object_until_an_entry_changes(self) -> None:
-        by, one, two = renderer(self.TEMPLATE), {"host": "x", "port": 1}, {"host": "y", "port": 2}
-        first = self.content(by, {"a": one, "b": two})
-        assert first.content == "x a\ny b\n"
-        assert self.content(by, {"a": one, "b": {"host": "y", "port": 3}}) is first
-        assert self.content(by, {"a": one, "b": {"host": "w", "port": 3}}).content == "w b\nx a\n"
-        assert self.content(by, {"b": two}).content == "y b\n"
-
-    def test_the_first_writer_of_a_key_wins_also_when_it_comes_later(self) -> None:
-        by, one = renderer(self.TEMPLATE), {"host": "x", "port": 1}
-        assert self.content(by, {"b": one}).content == "x b\n"
-        assert self.content(by, {"a": one, "b": one}).content == "x a\n"
-        assert self.content(by, {"b": one}).content == "x b\n"
-
-    def test_entries_before_and_after_the_declaration_and_from_any_fragment(self) -> None:
-        by = renderer(
-            "{% do map_entry('m', 'a', 1) %}", "{{ map_file('m', ordered=true) }}", "{% do map_entry('m', '0', 2) %}"
-        )
-        assert self.content(by, {}).content == "a 1\n0 2\n"
-
-    def test_a_loop_may_declare_maps(self) -> None:
-        by = renderer("{% for n in names %}{{ map_file(n) }}{% do map_entry(n, n, 1) %}{% endfor %}")
-        assert [file.content for file in rendered(by, {"names": ["a", "b"]}).files] == ["a 1\n", "b 1\n"]
-        assert [file.content for file in rendered(by, {"names": ["b"]}).files] == ["b 1\n"]
-
-    @pytest.mark.parametrize(
-        ("template", "message"),
-        [
-            ("{% do map_entry('m', 'a', 1) %}", "none declares it"),
-            ("{{ map_file('m') }}{{ map_file('m', longest_first=true) }}", "declared twice"),
-            ("{{ map_file('m') }}{{ map_file('m', {'a': 1}) }}", "declared twice"),
-            ("{{ map_file('m', {'a': 1}) }}{{ map_file('m') }}", "declared twice"),
-            ("{{ map_file('m') }}{% do map_entry('m', 'a b', 1) %}", "the entry of map 'm' has the key 'a b'"),
-            ("{{ map_file('m') }}{% do map_entry('m', 'a', '') %}", "the value ''"),
-        ],
-    )
-    def test_what_cannot_be_is_refused_each_time(self, template: str, message: str) -> None:
-        by = renderer(template)
-        for _ in range(2):
-            with pytest.raises(RejectedInput) as caught:
-                rendered(by, {})
-            assert message in str(caught.value)

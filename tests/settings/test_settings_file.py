@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from pyconfd import __version__
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.settings import ReloadMethod, Settings, Source, resolve, resolve_again
+from pyconfd.settings.show import as_toml
+from pyconfd.settings.versions import is_newer
 
 PATH = "/etc/pyconfd/pyconfd.toml"
 
@@ -237,3 +240,60 @@ def test_resolving_again_reads_the_file_anew_with_the_same_flags() -> None:
     settings = again.settings
     assert (settings.log.level, settings.kubernetes.page_size, settings.apply.keep_generations) == ("DEBUG", 7, 3)
     assert "PATH" not in first.environ
+
+
+def test_a_relative_path_in_the_file_is_noted_and_one_on_the_command_line_is_not() -> None:
+    text = '[haproxy]\nruntime_socket = "run/x.sock"\nconf = "/etc/haproxy.cfg"\n[templates]\ndir = "~/fragments"\n'
+    (note,) = resolve({}, {"HOME": "/root"}, lambda _: text).notes
+    assert note.startswith(f"{PATH}: [haproxy] runtime_socket: run/x.sock is relative")
+    assert resolve({"templates.dir": "."}, {}, lambda _: "").notes == ()
+
+
+NEWER = """
+    settings_version = "999.1.0"
+    brand_new = true
+    [kubernetes]
+    api_servers = ["https://a:6443"]
+    brand_new_s = 3
+    [invented]
+    key = 1
+"""
+
+
+def test_an_older_pyconfd_reads_what_it_knows_of_newer_settings_and_names_the_rest() -> None:
+    resolved = resolve({}, {"PYCONFD_INVENTED": "1"}, lambda _: NEWER)
+    assert resolved.settings.kubernetes.api_servers == ("https://a:6443",)
+    ignored = [note.partition(": ignored, ")[0] for note in resolved.notes]
+    assert ignored == [
+        f"{PATH}: brand_new",
+        f"{PATH}: [kubernetes] brand_new_s",
+        f"{PATH}: invented",
+        "environment PYCONFD_INVENTED",
+    ]
+    assert all("999.1.0" in note for note in resolved.notes)
+
+
+@pytest.mark.parametrize("version", ["", 'settings_version = "0.0.1"', f'settings_version = "{__version__}"'])
+def test_unknown_names_in_settings_that_are_not_newer_stay_mistakes(version: str) -> None:
+    text = NEWER.replace('settings_version = "999.1.0"', version)
+    assert len(problems_of(text, environ={"PYCONFD_INVENTED": "1"})) == 4
+
+
+def test_a_value_that_is_not_taken_is_a_mistake_in_newer_settings_too() -> None:
+    (problem,) = problems_of(NEWER + "[log]\nformat = 'hologram'\n")
+    assert problem.place == f"{PATH}: [log] format"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"), [("1.2.3", "1.2.4"), ("1.9.0", "1.10.0"), ("1.0.0rc2", "1.0.0"), ("1.0.0b9", "1.0.0rc1")]
+)
+def test_versions_are_ordered_by_number_and_a_candidate_comes_before_its_release(older: str, newer: str) -> None:
+    assert is_newer(newer, older)
+    assert not is_newer(older, newer)
+    assert not is_newer(newer, newer)
+
+
+def test_the_file_to_begin_with_says_for_which_pyconfd_it_is() -> None:
+    text = "\n".join(as_toml(resolve({}, {}, lambda _: "")))
+    assert f'\nsettings_version = "{__version__}"\n' in text
+    assert resolve({}, {}, lambda _: text).settings.settings_version == __version__

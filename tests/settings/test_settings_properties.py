@@ -2,17 +2,23 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyconfd import __version__
 from pyconfd.errors import ConfigurationError
 from pyconfd.settings import Settings, resolve, show
+from pyconfd.settings.claims import Rules
+from pyconfd.settings.dns_names import OwnAddress
 from pyconfd.settings.kinds import Boolean, CaFile, Choice, Command, Count, Kind, Listen, Listing, Seconds, Text
 from pyconfd.settings.sources import Findings, from_file
 from pyconfd.settings.table import DEFAULT_CONFIG, SECTIONS, TABLE, Row, value_of
-from pyconfd.settings.targets import Address, Domain, NameTemplates, Notify, Targets
+from pyconfd.settings.tables import Tables
+from pyconfd.settings.targets import Address, Domain, NameTemplates, Notify
+from pyconfd.settings.vip import Health, Interface, NumberOrNone
 
 
 def _absent(path: str) -> str:
@@ -51,7 +57,16 @@ _SAMPLES: Mapping[type[Kind], list[str]] = {
     Address: ["0.0.0.0", "::", "192.0.2.1"],
     NameTemplates: ["{{ .Service.Name }}.example.com", "a.{{ .Domain }},b.example.com"],
     Notify: ["command:true", "pid:HUP:77", "pidfile:SIGUSR1:/run/caddy.pid", "debug:"],
-    Targets: ["[]", json.dumps([_TARGET | {"check": ["a", "b c"], "timeout_s": 2}])],
+    Rules: ["[]", json.dumps([{"namespaces": ["prod-*"], "domains": ["a.b"], "protocols": [], "ports": ["80"]}])],
+    Interface: ["eth0", "bond0.42"],
+    NumberOrNone: ["51", "0"],
+    Health: ["", "127.0.0.1:8404/health", "[::1]:80/"],
+}
+_TABLES: Mapping[str, object] = {
+    "dns.records": {"name": "lb.example.com", "mode": "shared", "private": True, "address_source": "interface"},
+    "targets": _TARGET | {"check": ["a", "b c"], "timeout_s": 2},
+    "vip.nodes": {"name": "lb1", "addresses": ["192.0.2.11", "2001:db8::11"]},
+    "vip.routers": {"virtual_router_id": 7, "addresses": ["192.0.2.7/24"], "preferred": "lb1"},
 }
 
 
@@ -60,6 +75,8 @@ def _texts(kind: Kind) -> st.SearchStrategy[str]:  # noqa: C901 - one case for e
     if type(kind) in _SAMPLES:
         return st.sampled_from(_SAMPLES[type(kind)])
     match kind:
+        case Tables():
+            return st.sampled_from(["[]", json.dumps([_TABLES[kind.name]])])
         case Boolean():
             return st.sampled_from(["true", "false", "no", "1"])
         case Choice():
@@ -70,8 +87,12 @@ def _texts(kind: Kind) -> st.SearchStrategy[str]:  # noqa: C901 - one case for e
             return st.integers(kind.least, kind.most).map(str)
         case Listen():
             return st.integers(0, 65535).map("127.0.0.1:{}".format)
-        case Text() if kind.pattern:
-            fitting = [sample for sample in ("lb", "pod/default/lb") if _fits(kind, sample)]
+        case Text() if kind.pattern or isinstance(kind, OwnAddress):
+            fitting = [
+                sample
+                for sample in ("lb", "0.0.1", "pod/default/lb", "7", "192.0.2.1", "2001:db8::1", "https://a")
+                if _fits(kind, sample)
+            ]
             return st.sampled_from(fitting)
         case Command():
             return st.lists(st.sampled_from(["a", "b c", '"', "é", "'"]), min_size=1).map(kind.text)
@@ -89,7 +110,8 @@ def _texts(kind: Kind) -> st.SearchStrategy[str]:  # noqa: C901 - one case for e
                 "Hostname",
                 "1024-2047",
             ]
-            samples += ["app=web", "/srv"]
+            samples += ["app=web", "/srv", "127.0.0.0/8", "192.0.2.7", "lb.example.com", "tcp://a:1"]
+            samples += ["192.0.2.10/24", "443"]
             fitting = [sample for sample in samples if _fits(kind, sample)]
             return st.lists(st.sampled_from(fitting), min_size=1, max_size=3).map(", ".join)
     return st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zs"]), min_size=1).map("/p{}".format)
@@ -142,20 +164,18 @@ def test_the_toml_file_gives_the_same_settings(flags: dict[str, str]) -> None:
     resolved = _resolved_or_none(flags, {})
     if resolved is not None:
         text = "\n".join(show.as_toml(resolved))
-        assert (
-            resolve({}, {}, lambda path: text if path == DEFAULT_CONFIG else _absent(path)).settings
-            == resolved.settings
-        )
+        again = resolve({}, {}, lambda path: text if path == DEFAULT_CONFIG else _absent(path)).settings
+        assert again == replace(resolved.settings, settings_version=again.settings_version)
 
 
 def test_the_default_file_sets_nothing_and_says_all() -> None:
     text = "\n".join(show.as_toml(show.defaults()))
-    assert resolve({}, {}, lambda _: text).settings == Settings()
+    assert resolve({}, {}, lambda _: text).settings == Settings(settings_version=__version__)
     assigned = "\n".join(
         line.removeprefix("# ") if line.startswith("# ") and " = " in line and "NAME" not in line
         else line if line.startswith("[") else ""
         for line in text.splitlines()
     )  # fmt: skip
-    everything = resolve({}, {}, lambda _: assigned)
-    assert everything.settings == Settings()
+    everything = resolve({}, {}, lambda _: f'settings_version = "{__version__}"\n{assigned}')
+    assert everything.settings == Settings(settings_version=__version__)
     assert all(everything.origins[row.path].source == "file" for row in _ROWS)

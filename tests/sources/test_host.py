@@ -35,6 +35,9 @@ class Cluster:
     def relist(self) -> None:
         pass
 
+    def relisted(self) -> bool:
+        return True
+
     def stop(self) -> None:
         self.stopped = True
 

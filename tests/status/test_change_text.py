@@ -48,6 +48,10 @@ AT = 43_384.0
             Change(AT, 0, Action.FAILED, "", ("haproxy: is not running",), ("reload",)),
             "12:03:04 failed at reload: haproxy: is not running; nothing serves yet",
         ),
+        (
+            Change(AT, 421, Action.RELEASED, "3f9c", ("the endpoints are back",), (), 62.0),
+            "12:03:04 held no more after 62.0 s: the endpoints are back (3f9c); generation 421 serves",
+        ),
         (Change(AT, 421, Action.NOOP), "12:03:04 nothing to do, generation 421"),
     ],
 )

@@ -7,6 +7,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from pyconfd.model.context import RefusalReason
+from pyconfd.model.hold import Hold, HoldKind, HoldStep
 from pyconfd.model.outcome import Step
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.status import ApiServerState, Phase, SourceHealth, Status
@@ -66,11 +67,21 @@ def test_a_clock_that_went_back_gives_no_negative_age(make_status: Callable[...,
 
 
 def test_the_phase_is_one_hot(make_status: Callable[..., Status]) -> None:
-    held = Samples(make_status(phase=Phase.HELD))
+    held = Samples(make_status(phase=Phase.HELD, hold_id="0123abcd"))
     assert {phase: held.value("pyconfd_phase", phase=phase.value) for phase in Phase} == {
         phase: float(phase is Phase.HELD) for phase in Phase
     }
     assert held.value("pyconfd_held") == 1
+    assert held.value("pyconfd_held_endpoints") == 0
+
+
+def test_what_the_guard_keeps_is_counted_even_while_another_phase_is_shown(make_status: Callable[..., Status]) -> None:
+    hold = Hold("0123abcd", HoldKind.SHARE, 1.0, lost=6, of=10, affected=1)
+    status = make_status(phase=Phase.REJECTED, hold_id="0123abcd", hold=hold, holds_by_step={"begun": 2, "expired": 1})
+    held = Samples(status)
+    assert (held.value("pyconfd_held"), held.value("pyconfd_held_endpoints")) == (1, 6)
+    counted = {step.value: held.value("pyconfd_holds_total", step=step.value) for step in HoldStep}
+    assert counted == {"begun": 2, "confirmed": 0, "expired": 1, "allowed": 0, "returned": 0}
 
 
 def test_pending_seconds_while_a_change_waits(make_status: Callable[..., Status]) -> None:
@@ -174,4 +185,6 @@ def test_each_alert_says_what_it_means_and_what_to_do() -> None:
 
 def test_the_list_of_metrics_is_complete(sample: Samples) -> None:
     listed = set(re.findall(r"^\| `(pyconfd_[a-z_]+)", (DOCS / "metrics.md").read_text(), re.MULTILINE))
+    # What stands beside the daemon writes its own: tests/vip/test_commands.py, tests/dns/test_reporting.py.
+    listed = {name for name in listed if not name.startswith(("pyconfd_vip_", "pyconfd_dns_"))}
     assert listed == {name for name in sample.names() if name.startswith("pyconfd_")}

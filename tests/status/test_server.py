@@ -266,3 +266,46 @@ def test_it_stops_starts_again_and_leaves_no_thread(make_status: Callable[..., S
             socket.create_connection(("127.0.0.1", port), timeout=20)
     assert server.address == ""
     assert not [thread for thread in threading.enumerate() if thread.name == "status"]
+
+
+def test_an_explanation_is_answered_for_the_query_as_it_came(make_status: Callable[..., Status]) -> None:
+    asked: list[str] = []
+
+    def explain(query: str) -> bytes:
+        asked.append(query)
+        return b'{"a": 1}'
+
+    with StatusServer("127.0.0.1:0", make_status, explain=explain) as server:
+        port = int(server.address.rpartition(":")[2])
+        code, body, headers = _ask("127.0.0.1", port, "/explain?q=shop%2Fweb")
+        assert (code, json.loads(body), headers["content-type"]) == (200, {"a": 1}, "application/json")
+        assert asked == ["q=shop%2Fweb"]
+        assert _ask("127.0.0.1", port, "/explain?q=a", host="evil.example.com")[0] == 403
+        assert _ask("127.0.0.1", port, "/explain?q=a", "POST")[0] == 405
+        assert asked == ["q=shop%2Fweb"]
+
+
+def test_a_loop_without_objects_has_nothing_to_explain(subject: Subject) -> None:
+    code, body, _ = subject.ask("/explain?q=a")
+    assert code == 404
+    assert "nothing to explain" in body
+
+
+def test_an_explanation_that_takes_long_keeps_no_other_page_waiting(make_status: Callable[..., Status]) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def explain(query: str) -> bytes:
+        began.set()
+        assert go_on.wait(30)
+        return query.encode()
+
+    with StatusServer("127.0.0.1:0", make_status, explain=explain) as server:
+        port = int(server.address.rpartition(":")[2])
+        answers: list[str] = []
+        client = threading.Thread(target=lambda: answers.append(_ask("127.0.0.1", port, "/explain?q=a")[1]))
+        client.start()
+        assert began.wait(30)
+        assert _ask("127.0.0.1", port, "/healthz")[0] == 200
+        go_on.set()
+        client.join(30)
+        assert answers == ["q=a"]

@@ -7,7 +7,16 @@ from pyconfd.errors import Problem
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.snapshot import Resource
-from pyconfd.model.status import ApiServerState, CredentialState, Phase, ResourceState, SourceHealth, Status
+from pyconfd.model.status import (
+    ApiServerState,
+    CredentialState,
+    Phase,
+    Quarantined,
+    QuarantineStatus,
+    ResourceState,
+    SourceHealth,
+    Status,
+)
 from pyconfd.status import durations
 from pyconfd.status.report import Freshness, StatusReport
 from pyconfd.status.text import render_text
@@ -176,3 +185,21 @@ def test_an_unreachable_api_server_is_explained_once(make_status: Callable[..., 
 
 def test_what_one_resource_lacks_is_said_beside_it(make_status: Callable[..., Status]) -> None:
     assert any("nodes" in line and "403 Forbidden" in line for line in shown(make_status()).splitlines())
+
+
+def test_who_is_in_quarantine_is_told_once_with_the_reason_and_since_when(make_status: Callable[..., Status]) -> None:
+    ref = ObjectRef("Service", "demo", "bad")
+    told = "06-raw.tmpl rendered line 7: balance only supports ..."
+    entry = Quarantined(ObjectRef("ConfigMap", "lb", "services"), "shop", "render", "division\nby zero", 0.0)
+    now = make_status().now
+    status = make_status(
+        quarantine=QuarantineStatus((entry, Quarantined(ref, "", "check", told, now - 180)), {"check": 1, "render": 1}),
+        refused=(Refusal(ref, "", "", RefusalReason.QUARANTINED, f"quarantined: {told}"),),
+    )
+    text = shown(status)
+    assert "In quarantine (2)" in text
+    assert f"  Service demo/bad, for 3 m: {told}" in text
+    assert "ConfigMap lb/services shop, for" in text
+    assert "division\\nby zero" in text
+    assert text.count("balance only supports") == 1
+    assert "quarantine" not in shown(make_status())

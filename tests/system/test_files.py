@@ -159,3 +159,25 @@ def test_stale_files_are_known_by_their_prefix(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOENT, errno.EDQUOT])
 def test_each_usual_error_has_a_remedy(number: int) -> None:
     assert problem_of("/x", OSError(number, os.strerror(number))).remedy
+
+
+@pytest.mark.parametrize("link", ["maps", "maps/hosts.map"])
+def test_no_link_leads_out_of_the_directory(tmp_path: Path, link: str) -> None:
+    inside, outside = tmp_path / "files", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "hosts.map").write_text("mine")
+    planted = inside / link
+    planted.parent.mkdir(exist_ok=True)
+    planted.symlink_to(outside if link == "maps" else outside / "hosts.map")
+    with pytest.raises(TransientError, match="a symbolic link leads out of"):
+        install(NewFile(str(inside / "maps" / "hosts.map"), b"new", within=str(inside)))
+    assert (outside / "hosts.map").read_text() == "mine"
+    assert [path.name for path in outside.iterdir()] == ["hosts.map"]
+
+
+def test_a_directory_that_is_a_link_itself_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "files").symlink_to("real")
+    install(NewFile(str(tmp_path / "files" / "a"), b"new", within=str(tmp_path / "files"))).finish()
+    assert (tmp_path / "real" / "a").read_bytes() == b"new"

@@ -1,11 +1,16 @@
 """What haproxy's unit runs before it starts haproxy, with the real shell and the real check."""
 
+import hashlib
+import json
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from pyconfd.haproxy.marker import mark
 
 SCRIPT = Path(__file__).parents[2] / "systemd" / "pyconfd-haproxy-prestart"
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin") or ""
@@ -26,17 +31,29 @@ def good(name: str) -> str:
 BAD = "frontend f\n  reqadd X\n"
 
 
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 class Machine:
     def __init__(self, root: Path) -> None:
         self.config = root / "generated" / "haproxy.cfg"
         self.generations = root / "generations"
         self.config.parent.mkdir()
         self.socket = root / "boot.sock"
+        self.lock = root / "lock"
 
-    def generation(self, number: int, text: str) -> None:
+    def generation(self, number: int, text: str, *, ran_well: bool = False) -> None:
         directory = self.generations / f"{number:06}"
         directory.mkdir(parents=True)
         (directory / "haproxy.cfg").write_text(text)
+        (directory / "meta.json").write_text(json.dumps({"generation": {"digest": digest_of(text)}}, indent=1))
+        if ran_well:
+            (directory / "ran-well").touch()
+
+    def install(self, text: str) -> None:
+        """Install it as pyconfd does, with its digest in it."""
+        self.config.write_text(mark(text, digest_of(text)))
 
     def start(self) -> subprocess.CompletedProcess[str]:
         environment = {
@@ -45,6 +62,7 @@ class Machine:
             "PYCONFD_GENERATIONS": str(self.generations),
             "PYCONFD_HAPROXY": HAPROXY,
             "PYCONFD_BOOTSTRAP_SOCKET": str(self.socket),
+            "PYCONFD_LOCK": str(self.lock),
         }
         return subprocess.run(
             ["/bin/sh", SCRIPT], env=environment, capture_output=True, text=True, check=False, timeout=100
@@ -136,6 +154,41 @@ def test_a_link_in_the_place_of_the_configuration_is_replaced_not_written_throug
     assert victim.read_text() == "precious"
     assert not machine.config.is_symlink()
     assert machine.config.read_text() == good("three")
+
+
+def test_what_did_not_run_well_gives_way_to_what_did_and_is_kept(machine: Machine) -> None:
+    machine.generation(7, good("seven"), ran_well=True)
+    machine.generation(8, BAD, ran_well=True)
+    machine.generation(9, good("nine"))
+    machine.install(good("nine"))
+    found = machine.start()
+    assert machine.config.read_text() == good("seven")
+    assert machine.config.with_name("haproxy.cfg.unproven").read_text() == mark(good("nine"), digest_of(good("nine")))
+    assert "did not run for long enough" in found.stderr
+    assert machine.start().stderr == ""
+
+
+@pytest.mark.parametrize("why", ["it ran well", "none ran well", "not pyconfd's", "pyconfd runs"])
+def test_an_installed_one_stays(machine: Machine, why: str) -> None:
+    machine.generation(7, good("seven"), ran_well=why != "none ran well")
+    machine.generation(9, good("nine"), ran_well=why == "it ran well")
+    machine.install(good("by hand" if why == "not pyconfd's" else "nine"))
+    before = machine.config.read_text()
+    holder = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)", "pyconfd"])
+    try:
+        machine.lock.write_text(f"{holder.pid if why == 'pyconfd runs' else 2**22 + 1}\n")
+        found = machine.start()
+    finally:
+        holder.kill()
+        holder.wait()
+    assert (found.returncode, found.stderr, machine.config.read_text()) == (0, "", before)
+
+
+def test_without_a_usable_file_one_that_ran_well_comes_before_a_newer_one(machine: Machine) -> None:
+    machine.generation(7, good("seven"), ran_well=True)
+    machine.generation(9, good("nine"))
+    machine.start()
+    assert machine.config.read_text() == good("seven")
 
 
 def test_a_directory_that_is_missing_is_an_error_and_no_crash(machine: Machine) -> None:

@@ -42,15 +42,17 @@ def test_nothing_is_done_before_the_first_offer(tmp_path: Path, running: list[Ta
 
 
 def test_a_target_that_hangs_or_fails_keeps_no_other_waiting(tmp_path: Path, running: list[Targets]) -> None:
-    hanging = worker(tmp_path, "hanging", notify="command:sleep 600", timeout_s=3.0)
+    over = f"while ! test -e {tmp_path}/over; do sleep 0.05; done; exit 1"
+    hanging = worker(tmp_path, "hanging", notify=f"command:{over}")
     broken = worker(tmp_path, "broken", check=("/bin/false",))
     targets = start(running, hanging, broken, worker(tmp_path))
     targets.offer(context(), guarded=False)
     wait_until(lambda: targets.states()[2].phase is TargetPhase.SERVING, "the good one serves")
 
     assert targets.states()[0].phase is TargetPhase.WAITING
+    (tmp_path / "over").touch()
     wait_until(lambda: targets.states()[0].phase is TargetPhase.FAILED, "the hanging one failed")
-    assert targets.states()[1].phase is TargetPhase.REJECTED
+    wait_until(lambda: targets.states()[1].phase is TargetPhase.REJECTED, "the broken one is refused")
     assert "the check refuses it" in targets.states()[1].problems[0]
 
 

@@ -9,6 +9,7 @@ import yaml
 
 from tests.world import requests, selectors
 from tests.world.cluster import Cluster
+from tests.world.event_rules import validate_event
 from tests.world.requests import Target
 from tests.world.statuses import CONTINUE_EXPIRED, ApiError
 from tests.world.store import Obj, Page, PatchType
@@ -119,6 +120,10 @@ def write(
         raise ApiError(400, message)
     named = obj | {"metadata": metadata}
     if target.verb == "create":
+        if resource == "events":
+            validate_event(named)
+        if query.get("dryRun") == "All":
+            return Answer(msgspec.json.encode(named), 201)
         return Answer(msgspec.json.encode(cluster.create(resource, named)), 201)
     return Answer(msgspec.json.encode(cluster.update(resource, named)))
 

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tests.world.cluster import Cluster
 from tests.world.connection import Connection
@@ -23,6 +23,9 @@ from tests.world.faults import Faults
 from tests.world.pki import KeyPair
 from tests.world.requests import RecordedRequest
 from tests.world.watching import WatchedServer
+
+if TYPE_CHECKING:
+    from tests.world.rbac import Rules
 
 PATIENCE_S = 30.0
 """How long the ``wait_for_*`` methods wait before they fail."""
@@ -61,6 +64,8 @@ class ApiServer:
         self.requests: list[RecordedRequest] = []
         self.frozen_rv: int | None = None
         self.hangs_at_accept = False
+        self.rules: Rules | None = None
+        """What RBAC lets everybody do; None lets everybody do everything."""
         self._bookmarks_asked = 0
         self._watches: Counter[str] = Counter()
         self._connections: set[Connection] = set()

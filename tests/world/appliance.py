@@ -19,9 +19,12 @@ from tests.world.backends import Backends
 from tests.world.clients import ask
 from tests.world.cluster import Cluster
 from tests.world.haproxy import BINARY, HaproxyProcess, free_port, wait_until
+from tests.world.log import json_lines
 from tests.world.objects import EndpointSpec, PortSpec
 
 NAMESPACE = "demo"
+PATIENCE_S = 90.0
+"""How long anything may take on a busy machine; longer than the longest search for a culprit, 30 s."""
 _OWN_NAMES = frozenset(name for row in TABLE.values() for name in row.envs) | {"NOTIFY_SOCKET"}
 
 
@@ -164,7 +167,7 @@ class Appliance:
         if daemon.poll() is None:
             daemon.send_signal(signal.SIGTERM)
             try:
-                daemon.wait(30)
+                daemon.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
@@ -182,6 +185,12 @@ class Appliance:
         assert self.daemon is not None
         self.daemon.send_signal(signal.SIGHUP)
 
+    def begin_anew(self) -> None:
+        """Have pyconfd read its settings again, and wait until it has; the log must be JSON."""
+        before = len(self.events("daemon.started"))
+        self.hang_up()
+        self.until(lambda: len(self.events("daemon.started")) > before, "it begins anew")
+
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command of pyconfd to its end."""
         return subprocess.run(
@@ -190,7 +199,7 @@ class Appliance:
             capture_output=True,
             text=True,
             env=self.environment(**environment),
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
 
@@ -208,7 +217,7 @@ class Appliance:
 
     def get(self, path: str) -> tuple[int, str]:
         """Ask the status page; 0 where it does not answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.page, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.page, timeout=PATIENCE_S)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -245,9 +254,7 @@ class Appliance:
 
     def events(self, name: str = "") -> list[dict[str, Any]]:
         """Give the lines of the log with this event, or all; only where the settings say ``log.format = "json"``."""
-        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
-        lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-        return [line for line in lines if name in {"", line["event"]}]
+        return [line for line in json_lines(self.log) if name in {"", line["event"]}]
 
     def until(self, condition: Callable[[], object], what: str) -> float:
         """Wait, unless pyconfd ends meanwhile; give the seconds. Raises: AssertionError."""
@@ -258,7 +265,7 @@ class Appliance:
             return condition()
 
         try:
-            return wait_until(over, what, pause_s=0.05)
+            return wait_until(over, what, limit_s=PATIENCE_S, pause_s=0.05)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.tail()}") from error
 
@@ -280,6 +287,7 @@ class Appliance:
                 "runtime_socket": self.haproxy.stats_socket,
             },
             "presets": {"listen_ports": ["1024-65535"]},
+            "claims": {"allow_endpoints": ["127.0.0.0/8", "::1"]},
             "haproxy": {
                 "conf": str(self.haproxy.conf),
                 "binary": BINARY,

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 
 
-def ask(port: int, host: str, timeout_s: float = 10.0, *, address: str = "127.0.0.1") -> str:
+def ask(port: int, host: str, timeout_s: float = 30.0, *, address: str = "127.0.0.1") -> str:
     """Send one request on a connection of its own; give the pod that answered, or the status code."""
     connection = http.client.HTTPConnection(address, port, timeout=timeout_s)
     try:
@@ -21,7 +21,7 @@ def ask(port: int, host: str, timeout_s: float = 10.0, *, address: str = "127.0.
         connection.close()
 
 
-def ask_tls(port: int, host: str, authority: str, timeout_s: float = 10.0) -> str:
+def ask_tls(port: int, host: str, authority: str, timeout_s: float = 30.0) -> str:
     """Ask over TLS, naming ``host`` (SNI) and verifying that its certificate comes back; as :func:`ask` else."""
     context = ssl.create_default_context(cafile=authority)
     connection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
@@ -41,7 +41,7 @@ def ask_tls(port: int, host: str, authority: str, timeout_s: float = 10.0) -> st
 def ping_redis(port: int) -> str:
     """Send PING; give the reply."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
             connection.sendall(b"PING\r\n")
             return connection.recv(64).decode().strip()
     except OSError as error:

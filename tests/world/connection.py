@@ -121,6 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         if (fault := self._api.faults.take(resource, verb, *_REQUEST_FAULTS)) and self._meet(fault, seen, target):
             return
         self._authenticate(seen)
+        self._authorize(seen, target)
         if target is None:
             self._document(seen.path)
         elif target.verb == "watch":
@@ -172,6 +173,11 @@ class _Handler(BaseHTTPRequestHandler):
         token = self._api.token
         if token and not seen.client_cn and seen.headers.get("authorization") != f"Bearer {token}":
             raise unauthorized()
+
+    def _authorize(self, seen: RecordedRequest, target: Target | None) -> None:
+        rules = self._api.rules
+        if rules is not None and target is not None and not rules.allow(target, seen.query):
+            raise self._refusal(403, seen, target)
 
     def _document(self, path: str) -> None:
         if path in _HEALTH:

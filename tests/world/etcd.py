@@ -18,7 +18,7 @@ from tests.world.pki import CertificateAuthority, KeyPair
 
 BINARY = shutil.which("etcd") or "/usr/bin/etcd"
 CTL = shutil.which("etcdctl") or "/usr/bin/etcdctl"
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

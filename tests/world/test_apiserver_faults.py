@@ -90,7 +90,7 @@ def test_cut_connections_leaves_the_listener(server: ApiServer) -> None:
 def test_hang_reads_and_never_answers(server: ApiServer) -> None:
     fault = server.faults.hang("services")
     _ask_in_vain(server)
-    assert server.seen("services", "list")
+    server.wait_for_request("services", "list")
     assert fetch(server.url, "GET /api/v1/nodes").status == 200
     server.faults.remove(fault)
     assert fetch(server.url, SERVICES).status == 200

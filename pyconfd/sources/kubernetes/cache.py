@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from pyconfd.model.context import Refusal
-from pyconfd.model.kubernetes import AnyObject
+from pyconfd.model.kubernetes import AnyObject, EndpointSlice, Pod
 from pyconfd.model.layered import Layered, with_values
-from pyconfd.model.snapshot import Key
+from pyconfd.model.snapshot import Departures, Key
 from pyconfd.sources.kubernetes.decode import (
     Bookmark,
     Deleted,
@@ -29,6 +29,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.version = 0
+        self.departures = Departures()
         self._records: dict[Key, AnyObject] = {}
         self._refusals: dict[Key | None, Refusal] = {}
         self._view: Mapping[Key, AnyObject] = Layered({})
@@ -93,6 +94,7 @@ class Cache:
         return tuple(sorted(self._refusals.values()))
 
     def _upsert(self, record: AnyObject) -> bool:
+        self._note_departures(record)
         key = key_of(record)
         healed = self._refusals.pop(key, None) is not None
         former = self._records.get(key)
@@ -104,6 +106,17 @@ class Cache:
         elif self._replaced is not None:
             self._replaced[key] = record
         return True
+
+    def _note_departures(self, record: AnyObject) -> None:
+        if isinstance(record, Pod):
+            address = record.status.pod_ip or ""
+            (self.departures.leaves if record.metadata.deletion_timestamp else self.departures.returned)(address)
+        elif isinstance(record, EndpointSlice):
+            for endpoint in record.endpoints or ():
+                if endpoint.conditions is not None and endpoint.conditions.terminating and endpoint.addresses:
+                    self.departures.leaves(endpoint.addresses[0])
+                elif self.departures and endpoint.addresses:
+                    self.departures.returned(endpoint.addresses[0])
 
     def _drop(self, key: Key) -> bool:
         self._replaced = None

@@ -23,6 +23,7 @@ from pyconfd.sources.kubernetes.certificates import certificate_expiry, token_ex
 from pyconfd.sources.kubernetes.clock import Clock
 from pyconfd.sources.kubernetes.failures import ApiError, Failure, shown
 from pyconfd.sources.kubernetes.origin import SERVICE_ACCOUNT_DIR, OriginKind, find_origin
+from pyconfd.system.secrecy import hide
 
 DEFAULT_CA_FILE = "/etc/pyconfd/ca.pem"
 RENEW_EVERY_S = 30.0
@@ -281,6 +282,7 @@ class Credentials:
         scheme, _, token = value.partition(" ")
         if value and not _is_token(token):
             raise ApiError(Failure.CREDENTIALS, str(self._origin.kind), "the token holds blanks or other characters")
+        hide((token,))
         return f"{scheme.capitalize()} {token}" if value else ""
 
     def _expiries(
@@ -335,6 +337,7 @@ def _token_of(path: str) -> str:
     if not _is_token(token):
         message = "the file holds no token (one word of printable ASCII)" if token else "the file is empty"
         raise ApiError(Failure.CREDENTIALS, path, message)
+    hide((token,))
     return token
 
 

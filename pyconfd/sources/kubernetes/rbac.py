@@ -12,7 +12,7 @@ _VERBS = ("list", "watch")
 _EXISTING_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 _HEAD = """\
-# What pyconfd may read: list and watch on {what}, and nothing else.
+# What pyconfd may do: list and watch {what}, and nothing else.
 #
 #   pyconfd rbac | kubectl apply -f -
 #
@@ -33,6 +33,7 @@ def manifest(
     secret_namespaces: Sequence[str] = (),
     *,
     named: Collection[Named] = (),
+    events: bool = False,
     service_account: str = "pyconfd",
     namespace: str = "pyconfd",
 ) -> str:
@@ -40,6 +41,7 @@ def manifest(
 
     Secrets are never readable in the whole cluster: each of ``secret_namespaces`` gets a Role of its own. So does each
     namespace with objects that are ``named``, for just these: ``resourceNames`` allows to list and watch one by name.
+    With ``events`` it may create Events in every namespace: they stand beside the objects that they are about.
     """
     everywhere = [r for r in Resource if r in resources and r is not Resource.SECRETS and r not in ONLY_BY_NAME]
     single = sorted({each for each in named if each.resource not in everywhere})
@@ -59,11 +61,15 @@ def manifest(
     for each in sorted({one.namespace for one in single}):
         here = [one for one in single if one.namespace == each]
         documents += _granted_by_name({"name": f"{service_account}-objects", "namespace": each}, here, subject)
+    if events:
+        rules = [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+        documents += _bound("Cluster", {"name": f"{service_account}-events"}, rules, subject)
     documents.append(_token(service_account, namespace))
     granted = [r.value for r in everywhere]
     if Resource.SECRETS in resources and secret_namespaces:
         granted.append("secrets of " + ", ".join(sorted(set(secret_namespaces))))
     granted += [f"{one.resource} {one.namespace}/{one.name}" for one in single]
+    granted += ["and create events"] if events else []
     head = _HEAD.format(what=", ".join(granted) or "nothing", namespace=namespace, account=service_account)
     return head + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
 

@@ -11,7 +11,7 @@ import structlog
 from pyconfd.errors import TransientError, first_line
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject
-from pyconfd.model.snapshot import Key, Resource
+from pyconfd.model.snapshot import Departures, Key, Resource
 from pyconfd.model.status import ResourceState
 from pyconfd.sources.kubernetes.api_servers import ApiServers, Lease
 from pyconfd.sources.kubernetes.cache import Cache
@@ -85,6 +85,7 @@ class Reflector:
         self._wake = threading.Event()
         self._stopping = False
         self._relist_wanted = False
+        self._relists_asked = self._relists_done = 0
         self._listed_at: int | None = None
         self._cache = Cache()
         self._synced = False
@@ -110,6 +111,11 @@ class Reflector:
         with self._lock:
             return self._cache.version, self._cache.view()
 
+    @property
+    def departures(self) -> Departures:
+        """What is about to leave, and left, on purpose."""
+        return self._cache.departures
+
     def refusals(self) -> tuple[Refusal, ...]:
         """Give the objects that could not be read."""
         with self._lock:
@@ -127,8 +133,14 @@ class Reflector:
 
     def relist(self) -> None:
         """List again soon; a request in flight has to be interrupted as well."""
+        self._relists_asked += 1
         self._relist_wanted = True
         self._wake.set()
+
+    @property
+    def relisted(self) -> bool:
+        """Whether a whole list that began after the last :meth:`relist` has come."""
+        return self._relists_done == self._relists_asked
 
     def run(self) -> None:
         """Reflect until :meth:`stop`."""
@@ -157,6 +169,7 @@ class Reflector:
 
     def _list(self, limit: int) -> Outcome:
         self._relist_wanted = False
+        asked = self._relists_asked
         lease = None
         try:
             lease = self._servers.lease()
@@ -172,6 +185,7 @@ class Reflector:
             )
             first = not self._synced
             self._synced = True
+            self._relists_done = asked
             self._last_sync_at = self._clock.time()
             objects = len(self._cache)
         self._came_through(_Stage.LIST)

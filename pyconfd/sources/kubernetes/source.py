@@ -27,6 +27,8 @@ from pyconfd.sources.kubernetes.resources import ONLY_BY_NAME, TLS_SECRETS_ONLY,
 STOP_TIMEOUT_S = 1.0
 HOPELESS = DENIED | {Failure.NOT_FOUND, Failure.CREDENTIALS}
 """Failures that a person has to mend; waiting for them within one command is a waste of time."""
+_DEPARTING = frozenset({Resource.ENDPOINTSLICES, Resource.PODS})
+"""Where the cluster says that an address leaves on purpose."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 log = structlog.get_logger(__name__)
@@ -62,7 +64,7 @@ class KubernetesSource:
         self._reflectors = tuple(
             self._reflector(resource, path_of(resource, namespace), params)
             for resource in Resource
-            for namespace, params in _reads(resource, resources, settings.secret_namespaces, named)
+            for namespace, params in reads_of(resource, resources, settings.secret_namespaces, named)
         )
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
@@ -121,6 +123,10 @@ class KubernetesSource:
         for reflector in self._reflectors:
             reflector.relist()
         self._servers.interrupt()
+
+    def relisted(self) -> bool:
+        """Say whether every resource was listed in full since the last :meth:`relist`."""
+        return all(reflector.relisted for reflector in self._reflectors)
 
     def stop(self) -> None:
         """End all threads; who is just connecting ends at its connect time limit."""
@@ -191,7 +197,8 @@ class KubernetesSource:
         for reflector, view in zip(self._reflectors, views, strict=True):
             name = reflector.resource.field
             parts[name] = {**parts[name], **view} if name in parts else view
-        return Snapshot(self._settings.cluster, **parts)
+        departures = tuple(reflector.departures for reflector in self._reflectors if reflector.resource in _DEPARTING)
+        return Snapshot(self._settings.cluster, **parts, departures=departures)
 
     def _resource_states(self) -> tuple[ResourceState, ...]:
         by_resource: dict[Resource, list[ResourceState]] = {}
@@ -234,7 +241,7 @@ def read_once(
         source.stop()
 
 
-def _reads(
+def reads_of(
     resource: Resource, resources: Collection[Resource], secret_namespaces: tuple[str, ...], named: Collection[Named]
 ) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Give the namespace ("" for all) and the parameters of each list and watch of one resource."""

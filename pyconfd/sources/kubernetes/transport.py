@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -146,6 +147,7 @@ class Connection:
         self._read_timeout_s = read_timeout_s
         self._clock = clock
         self._cutter = _Cutter()
+        self._date = ""
         pools = rest.RESTClientObject(access.configuration).pool_manager
         pools.connection_pool_kw["maxsize"] = _CONNECTIONS
         if access.ssl_context is not None:
@@ -153,11 +155,27 @@ class Connection:
         pools.pool_classes_by_scheme = _pool_classes(self._cutter)
         self._pools: urllib3.PoolManager = pools
 
+    @property
+    def server_time_s(self) -> float | None:
+        """What time the server said it was at its last answer, in seconds since the epoch; None where it did not."""
+        try:
+            return parsedate_to_datetime(self._date).timestamp()
+        except ValueError:
+            return None
+
     def list_page(self, path: str, params: Params) -> bytes:
         """Give the body of one page of a list."""
         paged = bool(params.get("limit"))
         timeout_s = min(ANSWER_TIMEOUT_S, self._read_timeout_s) if paged else self._read_timeout_s
         return self._get(path, params, timeout_s)
+
+    def create(self, path: str, body: bytes, params: Params = MappingProxyType({})) -> None:
+        """Create an object of the collection at ``path``.
+
+        It may be sent twice where the connection breaks, so the object should have a name of its own.
+        """
+        with self._opened(path, params, min(ANSWER_TIMEOUT_S, self._read_timeout_s), body=body) as response:
+            response.read(_MAX_ERROR_BYTES)
 
     def probe(self) -> None:
         """Ask the server whether it is ready; a server that only refuses to say so is."""
@@ -224,12 +242,13 @@ class Connection:
 
     @contextlib.contextmanager
     def _opened(
-        self, path: str, params: Params, timeout_s: float, *, json: bool = True
+        self, path: str, params: Params, timeout_s: float, *, json: bool = True, body: bytes | None = None
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        response = self._request(path, params, timeout_s)
+        response = self._request(path, params, timeout_s, body)
         try:
             with self._cutter.watching(response.shutdown):
-                if response.status != 200:
+                self._date = response.headers.get("Date", "")
+                if response.status != (200 if body is None else 201):
                     raise self._refusal(path, response)
                 content_type = response.headers.get("Content-Type", "")
                 if json and content_type.partition(";")[0].strip().lower() != "application/json":
@@ -238,19 +257,24 @@ class Connection:
         finally:
             response.close()
 
-    def _request(self, path: str, params: Params, timeout_s: float) -> urllib3.BaseHTTPResponse:
+    def _request(
+        self, path: str, params: Params, timeout_s: float, body: bytes | None = None
+    ) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": "application/json", "User-Agent": f"pyconfd/{__version__}"}
         if authorization := self._access.authorization():
             headers["Authorization"] = authorization
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         url = f"{self.url}{path}" + (f"?{urlencode(params)}" if params else "")
         for attempt in (1, 2):
             if self._cutter.is_cut:
                 raise self._interrupted(path)
             try:
                 return self._pools.request(
-                    "GET",
+                    "GET" if body is None else "POST",
                     url,
                     headers=headers,
+                    body=body,
                     timeout=urllib3.Timeout(connect=self._connect_timeout_s, read=timeout_s),
                     retries=False,
                     redirect=False,

@@ -12,7 +12,7 @@ from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.objects import EndpointSpec
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 ALL = (Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES)
 
 

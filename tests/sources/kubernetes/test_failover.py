@@ -48,7 +48,7 @@ def in_use(source: KubernetesSource) -> str:
 def test_the_next_server_is_used_when_the_first_is_bad(spoil: str, servers: list[ApiServer], start: Start) -> None:
     SPOILED[spoil](servers[0])
     SPOILED[spoil](servers[1])
-    source = start(*(server.url for server in servers), read_timeout_s=0.5, connect_timeout_s=0.5)
+    source = start(*(server.url for server in servers), read_timeout_s=2.0, connect_timeout_s=2.0)
     synced(source)
     assert in_use(source) == servers[2].url
     first, second, third = source.health().api_servers

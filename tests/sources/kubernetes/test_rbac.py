@@ -123,3 +123,11 @@ def test_kubectl_accepts_it(tmp_path: Path) -> None:
         "rolebinding.rbac.authorization.k8s.io/pyconfd-secrets",
         "secret/pyconfd-token",
     ]
+
+
+def test_events_may_be_created_only_where_that_is_asked_for() -> None:
+    assert "events" not in manifest([Resource.SERVICES])
+    text = manifest([Resource.SERVICES], events=True)
+    roles = [each for each in yaml.safe_load_all(text) if each["kind"] == "ClusterRole"]
+    assert roles[1]["rules"] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+    assert "create events" in text

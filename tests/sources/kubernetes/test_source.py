@@ -4,10 +4,9 @@ import threading
 
 import pytest
 
-from pyconfd.errors import ConfigurationError, TransientError
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.settings import KubernetesSettings, ReadMode
-from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
+from pyconfd.sources.kubernetes.source import KubernetesSource
 from tests.sources.kubernetes.clocks import ScaledClock
 from tests.sources.kubernetes.conftest import ALL, Start, addresses, eventually, shop
 from tests.world.apiserver import ApiServer
@@ -223,7 +222,7 @@ def test_dripping_events_are_put_together(cluster: Cluster, server: ApiServer, s
 
 def test_silence_means_reconnect_without_a_list(cluster: Cluster, server: ApiServer, start: Start) -> None:
     server.faults.silence("services")
-    source = start(server.url, resources=[Resource.SERVICES], read_timeout_s=0.3)
+    source = start(server.url, resources=[Resource.SERVICES], read_timeout_s=1.5)
     synced(source)
     first = server.wait_for_request("services", "watch", count=1)
     second = server.wait_for_request("services", "watch", count=2)
@@ -321,34 +320,17 @@ def test_relist_brings_what_the_watch_has_not(cluster: Cluster, server: ApiServe
     eventually(lambda: addresses(source.snapshot()) == {"10.0.0.9"})
 
 
-def test_secrets_of_the_named_namespaces_only(cluster: Cluster, server: ApiServer, start: Start) -> None:
-    for namespace in ("web", "shop", "private"):
-        cluster.add_namespace(namespace)
-        for name, kind in (("cert", "kubernetes.io/tls"), ("password", "Opaque")):
-            cluster.put(
-                "secrets", {"metadata": {"name": name, "namespace": namespace}, "type": kind, "data": {"a": "eA=="}}
-            )
-    source = start(server.url, resources=[Resource.SECRETS], secret_namespaces=("web", "shop"))
+def test_relisted_says_when_every_list_that_was_asked_for_has_come(server: ApiServer, start: Start) -> None:
+    source = start(server.url)
     synced(source)
-    assert set(source.snapshot().secrets) == {Key("web", "cert"), Key("shop", "cert")}  # type: ignore[union-attr]
-    assert {request.path for request in server.requests} == {
-        "/api/v1/namespaces/web/secrets",
-        "/api/v1/namespaces/shop/secrets",
-    }
-    assert len(source.health().resources) == 1
-    assert source.health().resources[0].objects == 2
-
-
-def test_secrets_are_not_read_without_namespaces(server: ApiServer, start: Start) -> None:
-    source = start(server.url, resources=[Resource.SECRETS, Resource.NODES])
-    synced(source)
-    assert server.seen("secrets") == []
-
-
-def test_a_namespace_that_is_none() -> None:
-    settings = KubernetesSettings(api_servers=("http://127.0.0.1:1",), secret_namespaces=("ok", "../../nodes"))
-    with pytest.raises(ConfigurationError, match="is no name of a namespace"):
-        KubernetesSource(settings, [Resource.SECRETS])
+    assert source.relisted()
+    refused = server.faults.deny("endpointslices", "list")
+    source.relist()
+    eventually(lambda: problem_of(source, Resource.ENDPOINTSLICES))
+    server.wait_for_request("services", "list", count=2)
+    assert not source.relisted(), "one of them was refused"
+    server.faults.remove(refused)
+    eventually(source.relisted)
 
 
 def test_stop_ends_every_thread_whatever_it_waits_for(servers: list[ApiServer]) -> None:
@@ -363,35 +345,3 @@ def test_stop_ends_every_thread_whatever_it_waits_for(servers: list[ApiServer]) 
     assert len(threads) == 5
     source.stop()
     assert [thread.name for thread in threads if thread.is_alive()] == []
-
-
-def test_read_once(server: ApiServer) -> None:
-    snapshot, refusals = read_once(KubernetesSettings(api_servers=(server.url,)), ALL, 20)
-    assert addresses(snapshot) == {"10.0.0.1", "10.0.0.2"}
-    assert refusals == ()
-    assert server.seen("", "watch") == []
-
-
-def test_read_once_names_each_servers_error(servers: list[ApiServer]) -> None:
-    servers[0].refuse()
-    servers[1].faults.answer(500)
-    servers[2].faults.html()
-    with pytest.raises(TransientError) as caught:
-        read_once(KubernetesSettings(api_servers=tuple(server.url for server in servers)), ALL, 20)
-    text = str(caught.value)
-    assert all(server.url in text for server in servers)
-    assert "refused" in text
-    assert "HTTP 500" in text
-    assert "instead of JSON" in text
-
-
-def test_read_once_does_not_wait_for_what_a_person_must_mend(server: ApiServer) -> None:
-    server.faults.deny("nodes")
-    with pytest.raises(TransientError, match="HTTP 403"):
-        read_once(KubernetesSettings(api_servers=(server.url,)), ALL, 3600)
-
-
-def test_read_once_has_a_limit(server: ApiServer) -> None:
-    server.faults.hang("nodes")
-    with pytest.raises(TransientError, match="no whole answer within"):
-        read_once(KubernetesSettings(api_servers=(server.url,)), ALL, 0.3)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.daemon.notify import SystemdNotifier
+from pyconfd.system.notify import SystemdNotifier
 
 
 class FakeSystemd:

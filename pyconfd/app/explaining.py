@@ -1,0 +1,241 @@
+"""``pyconfd explain``: what became of an object, asked from the daemon, or found out without one."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+import msgspec
+
+from pyconfd import wiring
+from pyconfd.app.rehearsal import Nothing, rehearse
+from pyconfd.app.shown_servers import ShownServers
+from pyconfd.daemon.loop import Daemon
+from pyconfd.daemon.memory import Seen
+from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.explain.evidence import Evidence
+from pyconfd.explain.queries import explain as answer
+from pyconfd.explain.queries import explain_refused
+from pyconfd.explain.text import render
+from pyconfd.guard import kept_back
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.model.changes import Change
+from pyconfd.model.context import Context, RefusalReason
+from pyconfd.model.explanation import Ambiguous, Explanation, Standing, Unknown
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.status import Phase, Status
+from pyconfd.preset_options import base_options
+from pyconfd.presets import registry
+from pyconfd.settings import Settings
+from pyconfd.status.changes import ChangeReader
+from pyconfd.status.durations import short
+from pyconfd.status.health import STALE_AFTER_S, sync_age_s
+from pyconfd.status.listen import parse_listen
+from pyconfd.status.logging import configure
+from pyconfd.status.redaction import HIDDEN, public_value, redacted
+from pyconfd.status.report import get
+
+ANSWER_TIMEOUT_S = 30.0
+"""The daemon reads its whole configuration and asks HAProxy for it: seconds where both are large."""
+
+_WORTH_TELLING_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """An explanation for a person and for a program; ``found`` is False where there was not one thing to explain."""
+
+    text: str
+    values: Mapping[str, Any]
+    found: bool
+
+
+def explain(settings: Settings, query: str, snapshot_files: tuple[str, ...] = ()) -> Explained:
+    """Explain ``query``; "" is everything that is refused.
+
+    The running daemon is asked; where none answers, or files are named, everything is read anew.
+
+    Raises:
+        RejectedInput: the fragments cannot be rendered, or what answers is no daemon that could explain.
+        TransientError: neither a daemon nor the cluster answers.
+    """
+    found = None if snapshot_files else _asked(settings, query)
+    if not isinstance(found, Explanation):
+        found = _without_daemon(settings, query, snapshot_files, found)
+    return Explained(
+        render(found, colour=sys.stdout.isatty()),
+        msgspec.to_builtins(found),
+        not isinstance(found.answer, Ambiguous | Unknown),
+    )
+
+
+def _asked(settings: Settings, query: str) -> Explanation | TransientError:
+    """Ask the daemon; give why it does not answer where it does not."""
+    if not settings.status.listen:
+        return TransientError(Problem("status.listen", "the status page is switched off, so no daemon can be asked"))
+    parameters = urlencode({"q": query} if query else {"refused": "yes"})
+    try:
+        body = get(parse_listen(settings.status.listen), f"/explain?{parameters}", ANSWER_TIMEOUT_S)
+        return msgspec.json.decode(body, type=Explanation)
+    except TransientError as error:
+        return error
+    except RejectedInput as error:
+        message = "what answers there explains nothing: pyconfd consume or try, or an older pyconfd"
+        remedy = "ask where pyconfd publish runs, restart an older one, or name the file with --snapshot"
+        raise RejectedInput(Problem(f"http://{settings.status.listen}", message, remedy)) from error
+    except msgspec.MsgspecError as error:
+        raise RejectedInput(Problem("explain", f"the daemon is of another version: {error}", "restart it")) from error
+
+
+def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
+    """Give what answers the queries of ``/explain`` for a daemon, in a thread of its own."""
+
+    def explained(query: str) -> bytes:
+        parameters = parse_qs(query)
+        wanted = parameters.get("q", [""])[0]
+        status = daemon.status()
+        seen = daemon.memory.seen
+        if seen is None:
+            nothing = Unknown(("nothing: the daemon has not read the cluster and its fragments yet",))
+            return msgspec.json.encode(Explanation(wanted, status.now, _standing(status, daemon), nothing))
+        served = wiring.serves_haproxy(settings)
+        shown = ShownServers(settings, seen.serving.text if seen.serving else "", served=served)
+        return msgspec.json.encode(_answered(wanted, _of_daemon(settings, daemon, status, seen, shown), shown))
+
+    return explained
+
+
+def _translated(seen: Seen, newest: Snapshot, settings: Settings) -> Seen:
+    """Read what came since applying was frozen: the loop has not looked at it, and nothing was rendered for it."""
+    context = registry.translate(newest, settings.presets.use, seen.options)
+    unreadable = (each for each in seen.refused if each.reason is RefusalReason.UNREADABLE)
+    refused = tuple(sorted({*context.refused, *unreadable}))
+    return replace(seen, snapshot=newest, context=context, desired=None, refused=refused)
+
+
+def _standing(status: Status, daemon: Daemon) -> Standing:
+    generation = status.generation
+    return Standing(
+        phase=status.phase.value,
+        generation=generation.number if generation else 0,
+        applied_at=generation.applied_at if generation else 0.0,
+        since=daemon.memory.outcome_since,
+        hold_id=status.hold_id,
+        held_since=status.hold.since if status.hold else 0.0,
+        problems=tuple(redacted(problem) for problem in status.problems),
+        notes=tuple(_notes(status)),
+    )
+
+
+def _notes(status: Status) -> Iterator[str]:
+    if status.live.paused:
+        yield "applying is paused, so nothing that came since is applied: pyconfd resume ends that"
+    elif (
+        status.phase is Phase.SERVING and status.pending_since and status.now - status.pending_since >= _WORTH_TELLING_S
+    ):
+        waited = short(status.now - status.pending_since)
+        yield f"a change waits for {waited} to be applied: reloads have their distance, former workers have to end"
+    age = sync_age_s(status, status.now)
+    if age >= STALE_AFTER_S:
+        how_old = f"for {short(age)}" if status.source.last_sync_at else "yet"
+        yield f"no API server confirmed what is known of the cluster {how_old}: see pyconfd status"
+
+
+def _of_daemon(settings: Settings, daemon: Daemon, status: Status, seen: Seen, shown: ShownServers) -> Evidence:
+    newest = daemon.newest()
+    if status.live.paused and status.hold is None and newest is not None and newest is not seen.snapshot:
+        seen = _translated(seen, newest, settings)
+    return Evidence(
+        now=status.now,
+        snapshot=seen.snapshot,
+        context=seen.context,
+        presets=settings.presets.use,
+        options=seen.options,
+        desired=seen.desired,
+        serving=seen.serving,
+        refused=seen.refused,
+        ages=daemon.memory.ages(),
+        standing=_standing(status, daemon),
+        live=shown,
+        fragments=_fragments(settings, seen.context),
+        haproxy=wiring.serves_haproxy(settings),
+        secrets=_secrets(settings, seen.context),
+        changes=_changes(settings),
+        kept=kept_back(seen.context, seen.unheld) if status.hold is not None and seen.unheld is not None else {},
+    )
+
+
+def _without_daemon(
+    settings: Settings, query: str, snapshot_files: tuple[str, ...], why: TransientError | None
+) -> Explanation:
+    """Read, render and compare with what is installed, as the daemon would begin to."""
+    configure("WARNING", "text")  # standard output is for the answer
+    served = wiring.serves_haproxy(settings)
+    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir) if served else None
+    here = balancer if balancer is not None and not snapshot_files else None
+    try:
+        judge = balancer.check if balancer is not None else lambda _: None
+        once = rehearse(settings, snapshot_files, here or Nothing(judge), lenient=True).once
+    except TransientError as error:
+        raise TransientError(*(why.problems if why else ()), *error.problems) from error
+    last = here.last_good() if here is not None else None
+    serving = last.rendering if last is not None else once.rendered.rendering
+    shown = ShownServers(settings, serving.text, served=here is not None)
+    notes = [f"no daemon answers ({problem}): read from the cluster just now" for problem in _lines(why)]
+    if snapshot_files:
+        notes.append("read from files: it is what would be served, without HAProxy")
+    elif last is None and served:
+        notes.append("nothing was applied yet: it is what would be served")
+    evidence = Evidence(
+        now=time.time(),
+        snapshot=once.snapshot,
+        context=once.context,
+        presets=settings.presets.use,
+        options=base_options(settings),
+        desired=once.rendered.rendering,
+        serving=serving,
+        refused=once.refused,
+        standing=Standing(generation=last.generation.number if last else 0, notes=tuple(notes)),
+        live=shown,
+        fragments=_fragments(settings, once.context),
+        haproxy=served,
+        secrets=_secrets(settings, once.context),
+        changes=() if snapshot_files else _changes(settings),
+    )
+    return _answered(query, evidence, shown)
+
+
+def _lines(why: TransientError | None) -> list[str]:
+    return [f"{problem.place}: {problem.message}" for problem in why.problems] if why else []
+
+
+def _answered(query: str, evidence: Evidence, shown: ShownServers) -> Explanation:
+    with closing(shown):
+        found = answer(query, evidence) if query else explain_refused(evidence)
+    standing = msgspec.structs.replace(found.standing, unasked=shown.why)
+    return msgspec.structs.replace(found, standing=standing)
+
+
+def _fragments(settings: Settings, context: Context) -> Mapping[str, str]:
+    texts = {template.name: template.text for template in context.templates}
+    with suppress(PyconfdError):  # without them everything but the line of the template can be told
+        texts |= {fragment.name: fragment.text for fragment in wiring.fragments(settings).fragments}
+    return texts
+
+
+def _secrets(settings: Settings, context: Context) -> tuple[str, ...]:
+    """Give what the operator's variables and environment hold that is secret by its name."""
+    found = {secret for template in context.templates for secret in wiring.secrets_of(template)}
+    for name, value in settings.templates.vars.items():
+        if public_value({name: value})[name] == HIDDEN:
+            found.add(str(value))
+    return tuple(sorted(found - {""}, key=len, reverse=True))
+
+
+def _changes(settings: Settings) -> tuple[Change, ...]:
+    with suppress(PyconfdError), ChangeReader(settings.runtime_dir) as reader:
+        return reader.known()
+    return ()

@@ -1,0 +1,71 @@
+"""Puts together what a pin and a probation need: the file that pins, what is kept of the past, and these settings."""
+
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+
+from pyconfd.daemon.pinning import Pinning, Surroundings
+from pyconfd.daemon.ports import Proof
+from pyconfd.errors import PyconfdError
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.bases import BasisStore
+from pyconfd.haproxy.generations import GenerationStore
+from pyconfd.haproxy.pin import PinFile
+from pyconfd.haproxy.traffic import TrafficWatch
+from pyconfd.model.pin import Pin
+from pyconfd.model.rendering import FragmentSet
+from pyconfd.settings import Settings
+from pyconfd.settings.basis import kept, with_kept
+
+
+def pinned_settings(settings: Settings) -> Settings:
+    """Give the settings with those that are pinned; where these cannot be had, the loop says why."""
+    pin = PinFile(settings.state_dir).read()
+    if pin is not None and not pin.broken:
+        with suppress(PyconfdError):
+            return with_kept(settings, BasisStore(settings.state_dir).read(pin.basis).settings)
+    return settings
+
+
+def pinning(
+    own: Settings, in_force: Settings, read: Callable[[], FragmentSet], begin_anew: Callable[[], None]
+) -> Pinning:
+    """Give what chooses the fragments; ``own`` are the settings of the files, ``in_force`` those of this run."""
+    bases = BasisStore(own.state_dir)
+    bases.clean()
+    around = Surroundings(
+        read=read,
+        pin=PinFile(own.state_dir).read,
+        bases=bases,
+        on_disk=kept(own),
+        in_force=kept(in_force),
+        taking=lambda basis: kept(with_kept(own, basis.settings)),
+        begin_anew=begin_anew,
+        needed=GenerationStore(own.state_dir, own.apply.keep_generations).bases,
+        owners=PinFile(own.state_dir).owners,
+    )
+    return Pinning(around)
+
+
+def begin_pin(pins: PinFile, store: GenerationStore, pin: Pin) -> None:
+    """Pin, with the claims of the newest generation of that basis that is not newer; raises TransientError."""
+    of_basis = (each for each in store.entries() if each.number <= pin.generation and each.basis == pin.basis)
+    found = next(of_basis, None)
+    claims = store.owners.read(found.claims) if found is not None else b""
+    pins.begin(replace(pin, claims=found.claims if found is not None and claims else ""), claims)
+
+
+def proof(settings: Settings, balancer: Balancer, parts: ExitStack) -> Proof:
+    """Give what it takes to see whether generations do well; ``parts`` end what reads."""
+    pins = PinFile(settings.state_dir)
+    watch = TrafficWatch(lambda: balancer.sockets)
+    if settings.history.probation_s:
+        parts.callback(watch.stop)
+        watch.start()
+    return Proof(
+        watch.newest,
+        balancer.store.mark_ran_well,
+        partial(begin_pin, pins, balancer.store),
+        lambda: pins.read() is not None,
+    )

@@ -1,0 +1,318 @@
+"""``pyconfd try``: serves what is in a file on this machine's loopback, with a haproxy and stand-ins of its own."""
+
+import json
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from pyconfd import __version__, fragments, wiring
+from pyconfd.app.daemon import cluster_world, loop_in
+from pyconfd.app.holds import Holds
+from pyconfd.app.serving import Surroundings
+from pyconfd.daemon.loop import Daemon
+from pyconfd.daemon.runner import EXIT_OK, run_until_stopped
+from pyconfd.daemon.signals import Signals
+from pyconfd.errors import ConfigurationError, Problem, TransientError
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.check import haproxy_version
+from pyconfd.model.changes import Change
+from pyconfd.model.status import Phase
+from pyconfd.render.engine import Renderer
+from pyconfd.settings import Resolved, Settings, SingleTargetSettings, Source
+from pyconfd.sources.followed_files import FollowedFiles
+from pyconfd.sources.fragments import FRAGMENT_SUFFIXES
+from pyconfd.status.change_text import line_of
+from pyconfd.status.changes import ChangeLog
+from pyconfd.status.logging import configure
+from pyconfd.status.page import StatusPage
+from pyconfd.status.report import StatusFile
+from pyconfd.status.server import StatusServer
+from pyconfd.system.notify import SystemdNotifier
+from pyconfd.targets.worker import Targets
+from pyconfd.trying.fronts import MOST_NAMES, fronts, names
+from pyconfd.trying.loopback import HOST, Loopback
+from pyconfd.trying.own_haproxy import OwnHaproxy
+from pyconfd.trying.owners import Owner, owners_of
+from pyconfd.trying.probe import ask_all
+from pyconfd.trying.relocating import RelocatingRenderer, Shown, pods_behind
+from pyconfd.trying.table import Behind, Table, lines, questions, table
+
+_LOOK_S = 0.1
+_PATIENCE_S = 30.0
+"""Longer than a reload takes; a template that never ends is not waited for."""
+_STATUS_PORT = 9101
+_LOG_LINES = 10
+
+
+def try_snapshot(resolved: Resolved, snapshot_files: tuple[str, ...]) -> Generator[str, None, None]:
+    """Serve the files until a signal comes; give lines for a person meanwhile. Nothing is left behind.
+
+    Raises:
+        ConfigurationError: the files cannot be used, or these settings serve no haproxy.
+        TransientError: haproxy cannot be run, or no port is free.
+    """
+    if not wiring.serves_haproxy(resolved.settings):
+        message = "try serves haproxy's configuration, and these settings serve none"
+        raise ConfigurationError(Problem("haproxy.enabled", message, 'set haproxy.enabled = "yes"'))
+    with Signals() as signals, ExitStack() as stack:
+        source = FollowedFiles(snapshot_files)
+        version = haproxy_version(resolved.settings.haproxy.binary)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyconfd-try-")))
+        log = stack.enter_context((folder / "pyconfd.log").open("w", encoding="utf-8"))
+        configure(resolved.settings.log.level, resolved.settings.log.format, stream=log)
+        stack.callback(configure, "ERROR", "text")
+        generated = folder / "generated"
+        generated.mkdir()
+        haproxy = stack.enter_context(
+            OwnHaproxy(folder, resolved.settings.haproxy.binary, conf=generated / "haproxy.cfg")
+        )
+        loopback = stack.enter_context(Loopback(folder, _Known(source).at))
+        settings, whose = _here(resolved, folder, haproxy, loopback)
+        changes = _ToldChanges(settings.runtime_dir)
+        scene = _Scene(settings, folder, haproxy, loopback, source, Shown(), changes)
+        daemon = scene.open(stack)
+        signals.stop_with(daemon.mailbox)
+        yield f"pyconfd {__version__} with HAProxy {version} serves {', '.join(snapshot_files)}, all on loopback."
+        yield f"Preset {', '.join(settings.presets.use)}; fragments: {whose}. Edits apply at once. Ctrl-C ends it all."
+        yield from _Stage(scene, daemon).lines()
+        yield "Stopping."
+
+
+class _Known:
+    """Who is behind an address now, found out once for each state of the files."""
+
+    def __init__(self, source: FollowedFiles) -> None:
+        self._source = source
+        self._last = (source.snapshot(), owners_of(source.snapshot()))
+
+    def at(self, host: str, port: int) -> Owner:
+        """Give who answers at an address."""
+        snapshot = self._source.snapshot()
+        if self._last[0] is not snapshot:
+            self._last = snapshot, owners_of(snapshot)
+        return self._last[1].at(host, port)
+
+
+def _here(resolved: Resolved, folder: Path, haproxy: OwnHaproxy, loopback: Loopback) -> tuple[Settings, str]:
+    """Give the settings as they hold here, and words about whose fragments these are."""
+    own = resolved.settings
+    directory, whose = own.templates.dir, own.templates.dir
+    is_default = resolved.origins["templates.dir"].source is Source.DEFAULT
+    if is_default and not wiring.has_cluster_template(own) and not _has_fragments(Path(directory)):
+        directory = str(folder / "fragments")
+        whose = "the shipped ones (to edit them, copy them: pyconfd fragments --copy-to DIR)"
+        for name, path in fragments.of_presets(own.presets.use).items():
+            (folder / "fragments" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "fragments" / name).write_bytes(path.read_bytes())
+    settings = replace(
+        own,
+        templates=replace(own.templates, dir=directory),
+        haproxy=replace(
+            haproxy.settings(),
+            check_timeout_s=own.haproxy.check_timeout_s,
+            max_old_workers=own.haproxy.max_old_workers,
+        ),
+        target=SingleTargetSettings(),
+        targets=(),
+        # Who edits the file means it; only where everything is gone it may be half written.
+        guard=replace(own.guard, share_percent=100),
+        status=replace(own.status, listen=f"{HOST}:{loopback.port(_STATUS_PORT, held=False)}"),
+        state_dir=str(folder / "state"),
+        runtime_dir=str(folder / "run"),
+    )
+    _write_config(folder, settings)
+    return settings, whose
+
+
+def _has_fragments(directory: Path) -> bool:
+    try:
+        return any(path.suffix in FRAGMENT_SUFFIXES for path in directory.iterdir())
+    except OSError:
+        return False
+
+
+def _write_config(folder: Path, settings: Settings) -> None:
+    """Write as much as ``pyconfd status`` and its like need to find what runs here."""
+    sections = {
+        "": {"state_dir": settings.state_dir, "runtime_dir": settings.runtime_dir},
+        "status": {"listen": settings.status.listen},
+        "haproxy": {
+            "binary": settings.haproxy.binary,
+            "conf": settings.haproxy.conf,
+            "master_socket": settings.haproxy.master_socket,
+            "pid_file": settings.haproxy.pid_file,
+            "reload_method": settings.haproxy.reload_method.value,
+            "unit": "",
+        },
+    }
+    rows = [
+        row
+        for section, values in sections.items()
+        for row in (
+            *([f"[{section}]"] if section else []),
+            *(f"{key} = {json.dumps(value)}" for key, value in values.items()),
+        )
+    ]
+    (folder / "pyconfd.toml").write_text("\n".join([*rows, ""]), "utf-8")
+
+
+class _ToldChanges(ChangeLog):
+    """Writes changes for ``pyconfd watch``, and keeps them for the one who tells them here."""
+
+    def __init__(self, runtime_dir: str) -> None:
+        super().__init__(runtime_dir)
+        self.waiting: queue.SimpleQueue[Change] = queue.SimpleQueue()
+
+    def record(self, change: Change) -> None:
+        """Remember a change for both."""
+        super().record(change)
+        self.waiting.put(change)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What stands here, and the loop around it."""
+
+    settings: Settings
+    folder: Path
+    haproxy: OwnHaproxy
+    loopback: Loopback
+    source: FollowedFiles
+    shown: Shown
+    changes: _ToldChanges
+
+    def open(self, stack: ExitStack) -> Daemon:
+        """Give the loop; its parts go with ``stack``."""
+        settings = self.settings
+        holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
+        notifier = SystemdNotifier()
+        stack.callback(notifier.close)
+        page = StatusPage()
+        around = Surroundings(notifier, wiring.SystemClock(), holds, status_file, page, stack)
+        balancer = around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir))
+        world = cluster_world(settings, around, self.source, balancer, Targets(()))
+        make = partial(RelocatingRenderer, loopback=self.loopback, shown=self.shown)
+        world = replace(
+            world,
+            make_renderer=lambda found: wiring.renderer(settings, found, make),
+            # What is reserved is where the fragments listen as they are written.
+            preset_options=lambda compiled: wiring.preset_options(settings, _as_written(settings, compiled)),
+            changes=self.changes,
+            other_problems=lambda: (*around.problems(), *self.source.problems()),
+        )
+        daemon = loop_in(world, settings)
+        holds.prepare()
+        stack.callback(page.stop)
+        page.serve(StatusServer(settings.status.listen, daemon.status))
+        return daemon
+
+
+def _as_written(settings: Settings, compiled: Renderer) -> Renderer:
+    return wiring.renderer(settings, compiled.found) if isinstance(compiled, RelocatingRenderer) else compiled
+
+
+class _Stage:
+    """Runs the loop in a thread, haproxy as its unit would, and tells what can be seen."""
+
+    def __init__(self, scene: _Scene, daemon: Daemon) -> None:
+        self._scene = scene
+        self._daemon = daemon
+        self._thread = threading.Thread(target=self._run, name="loop", daemon=True)
+        self._code = EXIT_OK
+        self._former: Table | None = None
+        self._notes: tuple[str, ...] = ()
+        self._problems: tuple[str, ...] = ()
+        self._told: object = None
+
+    def _run(self) -> None:
+        self._code = run_until_stopped(self._daemon)
+
+    def lines(self) -> Iterator[str]:
+        """Give what happens until the loop is stopped."""
+        self._thread.start()
+        try:
+            while self._thread.is_alive() and not self._daemon.mailbox.stopped:
+                yield from self._look()
+                self._thread.join(_LOOK_S)
+        finally:
+            self._daemon.mailbox.stop()
+            until = time.monotonic() + _PATIENCE_S
+            while self._thread.is_alive() and time.monotonic() < until:
+                # It may be waiting for haproxy to load what was installed: that ends soonest with one that does.
+                with suppress(TransientError):
+                    self._keep_haproxy()
+                self._thread.join(_LOOK_S)
+        if self._code != EXIT_OK:
+            raise RuntimeError(f"the loop crashed:\n{_tail(self._scene.folder / 'pyconfd.log')}")
+
+    def _look(self) -> Iterator[str]:
+        self._keep_haproxy()
+        yield from self._changes()
+        problems = self._daemon.status().problems
+        yield from (f"problem: {each}" for each in problems if each not in self._problems)
+        self._problems = problems
+        if self._scene.shown.last is not self._told and self._serves():
+            yield from self._table()
+
+    def _keep_haproxy(self) -> None:
+        """Start haproxy as soon as there is something to load; raises TransientError where it ends by itself."""
+        haproxy = self._scene.haproxy
+        if not haproxy.launched and haproxy.conf.exists():
+            haproxy.launch()
+        code = haproxy.ended()
+        if code is not None:
+            message = f"haproxy ended with {code}, though its check passed:\n{_tail(haproxy.log)}"
+            raise TransientError(Problem(haproxy.binary, message))
+
+    def _changes(self) -> Iterator[str]:
+        waiting = self._scene.changes.waiting
+        while not waiting.empty():
+            yield line_of(waiting.get())
+
+    def _serves(self) -> bool:
+        status = self._daemon.status()
+        return status.phase is Phase.SERVING and not status.pending_since and self._scene.haproxy.running() is not None
+
+    def _table(self) -> Iterator[str]:
+        scene = self._scene
+        self._told = scene.shown.last
+        if scene.shown.last is None:
+            return
+        context, rendering = scene.shown.last
+        answers = ask_all(questions(fronts(rendering.text), names(context, rendering)[:MOST_NAMES]))
+        behind = Behind(scene.loopback.owners, pods_behind(rendering.text, scene.loopback))
+        now = table(answers, behind, scene.source.snapshot(), context, scene.source.refusals())
+        first = self._former is None
+        yield from lines(now, self._former)
+        self._former = now
+        if scene.shown.notes != self._notes:
+            self._notes = scene.shown.notes
+            yield from (f"note: {note}" for note in self._notes)
+        if first:
+            yield from _hints(scene)
+
+
+def _hints(scene: _Scene) -> Iterator[str]:
+    for (host, port), here in sorted(scene.loopback.listeners.items()):
+        if port != here:
+            yield f"note: {host or '*'}:{port} is {HOST}:{here} here"
+    config = scene.folder / "pyconfd.toml"
+    yield "To look closer:"
+    yield f"  pyconfd status --config {config}"
+    yield f"  pyconfd server list --config {config}"
+    yield f"  cat {scene.haproxy.conf}"
+    yield f"  tail -f {scene.folder / 'pyconfd.log'}"
+
+
+def _tail(path: Path) -> str:
+    try:
+        found = path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(f"    | {line}" for line in found[-_LOG_LINES:])

@@ -1,0 +1,285 @@
+"""``pyconfd dns``: names in Route 53 that follow the nodes that can serve. It needs nothing of the daemon."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pyconfd.cli.calling import resolved, settings_of
+from pyconfd.cli.choices import output as _output
+from pyconfd.cli.exits import Exit
+from pyconfd.cli.output import print_json, print_text
+from pyconfd.cli.program import CONTEXT_SETTINGS, SettingsCommand, teach
+from pyconfd.errors import RejectedInput, TransientError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import ModuleType
+
+    from pyconfd.dns.commands import Planned
+
+_USAGE = {Exit.USAGE: "the command line is wrong", Exit.CONFIGURATION: "settings are wrong; all problems are listed"}
+_EXITS = {
+    Exit.OK: "done, or there was nothing to do",
+    Exit.FAILED: "something of somebody else is in the way, or a last record stays",
+    Exit.TEMPORARY: "Route 53 or the source of this node's address does not answer",
+    **_USAGE,
+}
+
+
+def _commands() -> ModuleType:
+    from pyconfd.dns import commands  # noqa: PLC0415 - loaded only when it is needed, as the composition root is
+
+    return commands
+
+
+@click.group(
+    name="dns",
+    context_settings=CONTEXT_SETTINGS,
+    short_help="Have names in Route 53 follow this node.",
+    help=teach(
+        "Have names in Route 53 point at exactly the nodes that can serve. Never the last record is taken out, never a"
+        " record of somebody else is touched. The settings are in [dns]; docs/route53.md says what AWS needs.",
+        examples={
+            "pyconfd dns plan": "what would be changed now",
+            "pyconfd dns status": "whose records are there",
+            "pyconfd dns withdraw --wait": "before this node is stopped",
+        },
+        exits=_EXITS,
+    ),
+)
+def dns() -> None:
+    """Keep names in Route 53."""
+
+
+def _command(
+    short: str, what: str, *, examples: dict[str, str], exits: dict[Exit, str], has_output: bool = True
+) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a function a command of the group; ``has_output`` gives it the choice between text and JSON."""
+
+    def declared(function: Callable[..., int]) -> click.Command:
+        made = click.pass_context(function)
+        made = _output(made) if has_output else made
+        described = teach(what, examples=examples, exits=exits)
+        return dns.command(cls=SettingsCommand, short_help=short, help=described)(made)
+
+    return declared
+
+
+@_command(
+    "Keep the names in step until asked to stop.",
+    "Look at this node, and keep its names in step until it is asked to stop, which changes nothing. SIGHUP reads"
+    " the settings again.",
+    examples={"pyconfd dns run": "what pyconfd-dns.service runs"},
+    exits={
+        Exit.OK: "it was asked to stop",
+        Exit.TEMPORARY: "another process keeps the names of this node",
+        **_USAGE,
+        Exit.BUG: "a bug; systemd starts it again",
+    },
+    has_output=False,
+)
+@click.option("--child-of", type=int, default=0, hidden=True)
+def run(ctx: click.Context, /, child_of: int, **_: object) -> int:
+    """Run the service; for the daemon that starts it, until that is gone."""
+    from pyconfd.dns import service  # noqa: PLC0415 - as above
+
+    return service.run(resolved(ctx), child_of=child_of)
+
+
+@_command(
+    "Print what would be changed; change nothing.",
+    "Print what the service would change now, name by name.",
+    examples={"pyconfd dns plan": "", "pyconfd dns plan --output json": "for programs"},
+    exits={
+        Exit.OK: "the same",
+        Exit.CHANGES: "it differs",
+        Exit.FAILED: "a name is blocked, or Route 53 does not answer",
+        **_USAGE,
+    },
+)
+def plan(ctx: click.Context, /, output: str, **_: object) -> int:
+    """Print the plan."""
+    try:
+        found = _commands().plan_names(settings_of(ctx))
+    except TransientError as error:  # 1 is an error here, whatever may help
+        raise RejectedInput(*error.problems) from error
+    _print(found, output)
+    states = {item.state for item in found}
+    if "blocked" in states:
+        return Exit.FAILED
+    return Exit.CHANGES if "changes" in states else Exit.OK
+
+
+@_command(
+    "Print whose records are there, and what this node thinks.",
+    "Print the records of each name with the node of each, and whether this node can serve.",
+    examples={"pyconfd dns status": "", "pyconfd dns status --output json": "for programs"},
+    exits={
+        Exit.OK: "this node is in, or out on purpose",
+        Exit.FAILED: "it cannot serve, or a name is stuck",
+        Exit.NOT_RUNNING: "the service does not run",
+        Exit.TEMPORARY: "Route 53 does not answer",
+        **_USAGE,
+    },
+)
+def status(ctx: click.Context, /, output: str, **_: object) -> int:
+    """Print the status."""
+    found = _commands().status(settings_of(ctx))
+    service = found["service"]
+    if output == "json":
+        print_json(found)
+    else:
+        for line in _status_lines(found):
+            print_text(line)
+    if not service["running"]:
+        return Exit.NOT_RUNNING
+    stuck = bool(service["refused"]) or any(item["problem"] for item in service["names"])
+    out = not service["active"] and not service["withdrawn_by_command"]
+    return Exit.FAILED if stuck or out else Exit.OK
+
+
+@_command(
+    "Take this node out, and keep it out.",
+    "Take this node out of every name, and keep it out until `pyconfd dns publish`, over reboots too. The last"
+    " records of a name stay.",
+    examples={
+        "pyconfd dns withdraw --wait": "returns when no resolver has the address any more",
+        "pyconfd dns withdraw --wait --until-boot": "what the unit does at shutdown",
+    },
+    exits=_EXITS,
+)
+@click.option("--wait", is_flag=True, help="Wait for as long as an answer may be kept (dns.ttl_s).")
+@click.option("--until-boot", is_flag=True, help="Only until the next boot.")
+def withdraw(ctx: click.Context, /, output: str, *, wait: bool, until_boot: bool, **_: object) -> int:
+    """Withdraw."""
+    settings = settings_of(ctx)
+    found = _commands().withdraw(settings, until_boot=until_boot)
+    _print(found, output)
+    if wait and not all(item.state in {"kept", "blocked"} for item in found):
+        # Somebody, the service say, may have withdrawn it a moment ago: an answer of then counts too.
+        time.sleep(settings.dns.ttl_s)
+    return _outcome(found)
+
+
+@_command(
+    "Let this node in again.",
+    "Let this node in again, at once where it can serve.",
+    examples={"pyconfd dns publish": ""},
+    exits=_EXITS,
+)
+def publish(ctx: click.Context, /, output: str, **_: object) -> int:
+    """Publish."""
+    found = _commands().publish(settings_of(ctx))
+    _print(found, output)
+    return _outcome(found)
+
+
+@_command(
+    "Take over the records that are at a name.",
+    "Take over plain address records that are at a name already, or change its mode. Every address stays in the"
+    " answer until its node publishes it, or `pyconfd dns forget adopted:ADDRESS` takes it out.",
+    examples={"pyconfd dns adopt lb.example.com": ""},
+    exits=_EXITS,
+)
+@click.argument("name", metavar="NAME")
+def adopt(ctx: click.Context, /, name: str, output: str, **_: object) -> int:
+    """Adopt."""
+    found = _commands().adopt(settings_of(ctx), name)
+    _print(found, output)
+    return _outcome(found)
+
+
+@_command(
+    "Take out all records of a name that is kept no more.",
+    "Take out every record that pyconfd has at a name, the last one too: the name is answered no more. Refused"
+    " while the settings or the annotation of this node have it. A name that had settings of its own is found with"
+    " the same: --dns-owner, --dns-zone-id, --dns-private.",
+    examples={"pyconfd dns drop old.example.com": ""},
+    exits=_EXITS,
+)
+@click.argument("name", metavar="NAME")
+def drop(ctx: click.Context, /, name: str, output: str, **_: object) -> int:
+    """Drop a name."""
+    found = (_commands().drop(settings_of(ctx), name),)
+    _print(found, output)
+    return _outcome(found)
+
+
+@_command(
+    "Take out a node that will not come back.",
+    "Take another node out of every name. One that lives puts itself in again: there, use withdraw.",
+    examples={"pyconfd dns forget lb-3": "a node that was thrown away"},
+    exits=_EXITS,
+)
+@click.argument("node", metavar="NODE")
+def forget(ctx: click.Context, /, node: str, output: str, **_: object) -> int:
+    """Forget a node."""
+    found = _commands().forget(settings_of(ctx), node)
+    _print(found, output)
+    return _outcome(found)
+
+
+def _outcome(found: Sequence[Planned]) -> int:
+    return Exit.FAILED if any(item.state in {"blocked", "kept"} for item in found) else Exit.OK
+
+
+def _print(found: Sequence[Planned], output: str) -> None:
+    if output == "json":
+        print_json([item.values for item in found])
+        return
+    for line in _table([("NAME", "ZONE", "STATE"), *((item.name, item.zone_id, item.state) for item in found)]):
+        print_text(line)
+    for item in found:
+        for text in item.lines:
+            print_text(f"  {item.name}: {text}")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _status_lines(found: Mapping[str, Any]) -> list[str]:
+    rows = [("NAME", "TYPE", "ADDRESS", "NODE", "TTL")]
+    for name in found["names"]:
+        for record in name["records"]:
+            doubt = name["doubts"].get(record["node"])
+            node = record["node"] or f"not pyconfd's {record['identifier']}".rstrip()
+            whose = f"{node} (doubted by {doubt})" if doubt else node
+            rows.append((name["name"], record["type"], record["value"], whose, str(record["ttl_s"] or "")))
+        if not name["records"]:
+            rows.append((name["name"], "", "(no address)", "", ""))
+    not_taken = ", ".join(found["not_taken"])
+    hint = [f"The annotation asks for {not_taken}: not taken, since dns.annotation_suffixes is empty"]
+    lines = [_service_line(found["service"]), "", *_table(rows), *_troubles(found["service"])]
+    return [*lines, *(["", *hint] if not_taken else [])]
+
+
+def _service_line(service: Mapping[str, Any]) -> str:
+    if not service["running"]:
+        return f"The service does not run: systemctl status {service['unit']}"
+    if service["withdrawn_by_command"]:
+        return f"{service['node']}: withdrawn by command; pyconfd dns publish lets it in"
+    addresses = dict.fromkeys(address for item in service["names"] for address in item["addresses"])
+    why = f": {'; '.join(service['reasons'])}" if service["reasons"] else ""
+    return f"{service['node']} ({', '.join(addresses)}): {_IS[service['active']]}{why}"
+
+
+_IS = {True: "in", False: "out", None: "not decided yet"}
+
+
+def _troubles(service: Mapping[str, Any]) -> list[str]:
+    """Say what is other than the first line says, and what is stuck."""
+    if not service["running"]:
+        return []
+    found = [service["problem"]] if service["problem"] else []
+    for item in service["names"]:
+        more = [why for why in item["reasons"] if why not in service["reasons"]]
+        told = [f"{_IS[item['active']]}: {'; '.join(more)}"] if more else []
+        told += ["the annotation has it no more"] if item["dropped"] else []
+        found += [f"{item['name']}: {text}" for text in (*told, item["problem"], *item["kept"]) if text]
+    found += [f"{name}: refused: {why}" for name, why in service["refused"].items()]
+    return ["", *found] if found else []

@@ -1,0 +1,19 @@
+"""What the loop obeys."""
+
+from dataclasses import dataclass, field
+
+from pyconfd.guard import Rules
+from pyconfd.settings import ApplySettings, HistorySettings
+from pyconfd.settings.history import UNCHANGED
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """``presets`` in the order of the settings; ``version`` and ``pid`` are for the status."""
+
+    apply: ApplySettings
+    presets: tuple[str, ...]
+    version: str
+    pid: int
+    guard: Rules = field(default_factory=Rules)
+    history: HistorySettings = UNCHANGED

@@ -1,0 +1,83 @@
+"""Remembers what the last reconciliation saw and made, and since when things are so, for whoever asks why.
+
+Only references are kept, and each value is replaced as a whole, so that any thread may read them at any time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from pyconfd.daemon.reconcile import Reconciled
+from pyconfd.explain.evidence import Age
+from pyconfd.model.context import Context, Refusal
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.outcome import Outcome, Stored
+from pyconfd.model.rendering import Rendering
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets.reading import PresetOptions
+
+_Cause = tuple[ObjectRef, str, str]
+"""What makes two refusals the same one: object, field and reason; its words may change meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One reconciliation. ``desired`` is what it rendered, None where it could not, ``serving`` what serves since.
+
+    ``unheld`` is what it would have been without what the guard keeps back, None where that is nothing.
+    """
+
+    snapshot: Snapshot
+    options: PresetOptions
+    context: Context
+    desired: Rendering | None
+    refused: tuple[Refusal, ...] = ()
+    serving: Rendering | None = None
+    unheld: Context | None = None
+
+
+class Memory:
+    """What the loop tells it; times are seconds since the epoch."""
+
+    def __init__(self) -> None:
+        self.seen: Seen | None = None
+        self.outcome_since = 0.0
+        self._kind: tuple[type[Outcome], str] | None = None
+        self._ages: Mapping[_Cause, Age] = MappingProxyType({})
+        self._refused: tuple[Refusal, ...] | None = None
+
+    def made(self, snapshot: Snapshot, options: PresetOptions, done: Reconciled, unheld: Context | None = None) -> None:
+        """Note what was made of a Snapshot."""
+        former = self.seen
+        self.seen = Seen(
+            snapshot,
+            options,
+            done.context,
+            done.rendering,
+            former.refused if former else (),
+            former.serving if former else None,
+            unheld,
+        )
+
+    def finished(self, outcome: Outcome, refused: tuple[Refusal, ...], serving: Stored | None, now: float) -> None:
+        """Note what became of it, and what is refused; what was so already keeps its age."""
+        kind = type(outcome), getattr(outcome, "hold_id", "")
+        if kind != self._kind:
+            self._kind, self.outcome_since = kind, now
+        if refused != self._refused:
+            # What is refused when this process looks for the first time may have been so for long.
+            fresh = Age(now, at_least=self._refused is None)
+            self._ages = MappingProxyType({cause_of(each): self._ages.get(cause_of(each), fresh) for each in refused})
+            self._refused = refused
+        if self.seen is not None:
+            self.seen = replace(self.seen, refused=refused, serving=serving.rendering if serving else None)
+
+    def ages(self) -> Mapping[Refusal, Age]:
+        """Give since when each thing is refused."""
+        ages = self._ages
+        return {each: ages[cause_of(each)] for each in self._refused or () if cause_of(each) in ages}
+
+
+def cause_of(refusal: Refusal) -> _Cause:
+    """Give what a refusal is known again by."""
+    return refusal.ref, refusal.field, refusal.reason.value

@@ -1,0 +1,166 @@
+"""Chooses what is rendered with: the fragments and settings on disk, or those of the generation that is pinned.
+
+Endpoints are live in either case. Edits on disk are noticed and shown while something is pinned, and not applied.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import structlog
+
+from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.model.basis import Basis
+from pyconfd.model.pin import Pin, PinStatus
+from pyconfd.model.rendering import FragmentSet
+from pyconfd.model.tenure import Owners, Tenure, Tenures
+
+log = structlog.get_logger(__name__)
+
+Kept = Mapping[str, Any]
+"""The settings that belong to a basis."""
+
+
+class Bases(Protocol):
+    """Keeps the fragments and settings that generations were made of."""
+
+    def keep(self, basis: Basis, needed: Collection[str]) -> None:
+        """Keep this and those ``needed``; raises TransientError."""
+        ...
+
+    def read(self, digest: str) -> Basis:
+        """Give one; raises RejectedInput or TransientError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is chosen from.
+
+    ``read`` gives the fragments on disk; ``on_disk`` and ``in_force`` are the settings of the files, and those that
+    this run was begun with; ``taking`` gives the latter for a basis, or raises RejectedInput. ``begin_anew`` has the
+    run end and another one begin; ``needed`` gives the digests of the bases that generations were made of; ``owners``
+    gives who had which name when what is pinned was made, or raises RejectedInput.
+    """
+
+    read: Callable[[], FragmentSet]
+    pin: Callable[[], Pin | None]
+    bases: Bases
+    on_disk: Kept
+    in_force: Kept
+    taking: Callable[[Basis], Kept]
+    begin_anew: Callable[[], None]
+    needed: Callable[[], Collection[str]]
+    owners: Callable[[Pin], Mapping[str, Owners]]
+
+
+class Pinning:
+    """The choice; :meth:`status` may be called from any thread."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._pin: Pin | None = None
+        self._basis: Basis | None = None
+        self._waiting: tuple[FragmentSet, tuple[str, ...]] | None = None
+        self._unkept: Basis | None = None
+        self._status: PinStatus | None = None
+        self._tenures: Mapping[str, Tenures] = {}
+
+    def read(self) -> FragmentSet:
+        """Give the fragments to render with; raises what says why they cannot be had."""
+        pin = self._around.pin()
+        former, self._pin = self._pin, pin
+        if pin != former:
+            self._basis = self._waiting = None
+            self._tenures = self._tenures_of(pin)
+            log.warning("fragments.pinned" if pin else "fragments.unpinned", generation=(pin or former).generation)  # type: ignore[union-attr]
+        self._status = PinStatus(pin) if pin else None
+        if pin is None:
+            self._see_that_these_are_in_force(self._around.on_disk, "on disk")
+            return self._around.read()
+        if pin.broken:
+            remedy = "pin again with pyconfd rollback N, or end it with pyconfd unpin"
+            raise RejectedInput(Problem("pin", pin.broken, remedy))
+        if self._basis is None:
+            self._basis = self._around.bases.read(pin.basis)
+        waiting = self._on_disk(self._basis)
+        self._see_that_these_are_in_force(self._around.taking(self._basis), f"of generation {pin.generation}")
+        self._status = PinStatus(pin, serves=True, waiting=waiting)
+        return self._basis.fragments
+
+    def status(self, serving: FragmentSet | None, *, refused: bool) -> PinStatus | None:
+        """Give what is pinned; ``serving`` are the fragments that serve, ``refused`` says that the newest cannot."""
+        status, basis = self._status, self._basis
+        if status is None:
+            return None
+        # With former settings the same fragments are not the same.
+        serves = status.serves and basis is not None and serving == basis.fragments
+        return replace(status, serves=serves, refused=refused and not serves)
+
+    def tenures(self) -> Mapping[str, Tenures]:
+        """Give the names that go to the namespaces which had them, where an object of these asks for them now."""
+        return self._tenures
+
+    def _tenures_of(self, pin: Pin | None) -> Mapping[str, Tenures]:
+        if pin is None or pin.broken:
+            return {}
+        try:
+            found = self._around.owners(pin)
+        except RejectedInput as error:
+            log.warning("pinned_claims.unknown", problem=error.problems[0].message, place=error.problems[0].place)
+            return {}
+        return {
+            preset: {name: Tenure(owner.namespace, owner.since, 0.0) for name, owner in mine.items()}
+            for preset, mine in found.items()
+        }
+
+    def keep(self, found: FragmentSet) -> str:
+        """Keep what is rendered with for a rollback; give its digest. That it cannot be written stops nobody."""
+        self._unkept = Basis(found, self._around.in_force)
+        digest = self._unkept.digest
+        self.problems()
+        return digest
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Try again to keep what could not be kept, and say why it cannot be."""
+        if self._unkept is None:
+            return ()
+        pin = self._around.pin()
+        try:
+            self._around.bases.keep(self._unkept, {*self._around.needed(), *([pin.basis] if pin else [])})
+        except TransientError as error:
+            return error.problems
+        self._unkept = None
+        return ()
+
+    def former(self, digest: str) -> FragmentSet | None:
+        """Give the fragments that a generation was made of, None where they are not known."""
+        if not digest:
+            return None
+        try:
+            return self._around.bases.read(digest).fragments
+        except PyconfdError as error:
+            log.warning("former_fragments.unknown", problem=error.problems[0].message, place=error.problems[0].place)
+            return None
+
+    def served(self, found: FragmentSet) -> bool:
+        """Say whether a generation that is kept was made of these fragments, with the settings of this run."""
+        return Basis(found, self._around.in_force).digest in self._around.needed()
+
+    def _on_disk(self, basis: Basis) -> tuple[str, ...]:
+        """Say in words how what is on disk differs from ``basis``."""
+        try:
+            found = self._around.read()
+        except PyconfdError as error:
+            return (f"the fragments on disk cannot be used: {error.problems[0].message}",)
+        if self._waiting is None or self._waiting[0] != found:
+            changes = basis.changes_to(Basis(found, self._around.on_disk))
+            if changes:
+                log.info("edits.waiting", changes=list(changes[:8]), pinned=self._pin.generation if self._pin else 0)
+            self._waiting = found, changes
+        return self._waiting[1]
+
+    def _see_that_these_are_in_force(self, settings: Kept, whose: str) -> None:
+        if settings != self._around.in_force:
+            self._around.begin_anew()
+            raise TransientError(Problem("pin", f"the settings {whose} are taken: pyconfd begins anew with them"))

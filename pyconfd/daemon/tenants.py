@@ -1,0 +1,152 @@
+"""Remembers across restarts who had which name: ``owners.json`` in the state directory."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from pyconfd.daemon.arbitration import Remembered
+from pyconfd.errors import Problem, TransientError
+from pyconfd.model.tenure import NO_TENURES, Name, Owner, Tenancy, Tenure, Tenures
+from pyconfd.system.files import replace_shared
+
+log = structlog.get_logger(__name__)
+
+FILE_NAME = "owners.json"
+_EFFECT = "names of objects that are gone are not kept for their namespace across a restart until it can be"
+
+
+class _Kept(msgspec.Struct, array_like=True):
+    """A row of preset, place, name, and the fields of Tenure; the last one came later than the others."""
+
+    preset: str
+    place: str
+    name: str
+    namespace: str
+    since: str
+    until: float
+    owner: str = ""
+
+
+class _Document(msgspec.Struct):
+    """``owners`` are rows of preset, place, name, and the fields of Owner."""
+
+    owners: list[tuple[str, str, str, str, str, str, str]] = []
+    tenures: list[_Kept] = []
+
+
+class Tenants:
+    """What the loop remembers; ``keep_s`` is how long a name stays with the namespace of an owner that is gone.
+
+    ``pinned`` gives the names that are a namespace's for as long as a former generation is pinned; they are not
+    remembered.
+    """
+
+    def __init__(
+        self, state_dir: str = "", keep_s: float = 0.0, pinned: Callable[[], Mapping[str, Tenures]] = dict
+    ) -> None:
+        self._pinned = pinned
+        self._asked_with: Mapping[str, Tenures] = {}
+        self._with_pinned: tuple[Tenancy, Mapping[str, Tenures], Tenancy] | None = None
+        self._path = Path(state_dir, FILE_NAME) if state_dir else None
+        self._keep_s = keep_s
+        self._tenancy = _read(self._path) if self._path else Tenancy()
+        self._written = self._tenancy
+        self._problem: Problem | None = None
+
+    def at(self, now: float) -> Remembered:
+        """Give what is remembered at ``now``, in seconds since the epoch."""
+        pinned, own = self._pinned(), self._tenancy
+        self._asked_with = pinned
+        if not pinned:
+            return Remembered(own, now, self._keep_s)
+        if self._with_pinned is None or self._with_pinned[0] is not own or self._with_pinned[1] is not pinned:
+            presets = {*pinned, *own.tenures}
+            both = {each: {**own.tenures.get(each, NO_TENURES), **pinned.get(each, NO_TENURES)} for each in presets}
+            self._with_pinned = own, pinned, Tenancy(own.owners, both)
+        return Remembered(self._with_pinned[2], now, self._keep_s)
+
+    def keep(self, tenancy: Tenancy) -> None:
+        """Remember this; :meth:`flush` writes it."""
+        pinned, own = self._pinned(), self._tenancy
+        if pinned:
+            known = {
+                preset: _without(mine, pinned.get(preset, NO_TENURES), own.tenures.get(preset, NO_TENURES))
+                for preset, mine in tenancy.tenures.items()
+            }
+            tenancy = Tenancy(tenancy.owners, {preset: mine for preset, mine in known.items() if mine})
+        self._tenancy = tenancy if not _same(tenancy, own) else own
+
+    def is_due(self, now: float) -> bool:
+        """Say whether a name is kept no longer, so that whoever waits may have it, or others are pinned than before."""
+        return self._tenancy.is_due(now) or self._pinned() != self._asked_with
+
+    def flush(self) -> None:
+        """Write what changed since the last time."""
+        if self._path is None or _same(self._written, self._tenancy):
+            return
+        try:
+            replace_shared(str(self._path), _encoded(self._tenancy))
+        except TransientError as error:
+            (first, *_) = error.problems
+            if self._problem is None:
+                log.warning("owners.not_written", path=first.place, problem=first.message, effect=_EFFECT)
+            self._problem = Problem(first.place, first.message, f"{first.remedy}; {_EFFECT}".lstrip("; "))
+        else:
+            self._written, self._problem = self._tenancy, None
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Say why the last writing failed."""
+        return () if self._problem is None else (self._problem,)
+
+
+def _without(mine: Tenures, pinned: Tenures, own: Tenures) -> Tenures:
+    """Give the tenures but for those that are there only because they are pinned; ``own`` itself where it is that."""
+    kept = {name: tenure for name, tenure in mine.items() if name in own or pinned.get(name) != tenure}
+    found = {name: own[name] if pinned.get(name) == tenure else tenure for name, tenure in kept.items()}
+    return own if found == own else found
+
+
+def _same(old: Tenancy, new: Tenancy) -> bool:
+    def alike(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        return before.keys() == after.keys() and all(before[key] is after[key] for key in before)
+
+    return alike(old.owners, new.owners) and alike(old.tenures, new.tenures)
+
+
+def _encoded(tenancy: Tenancy) -> bytes:
+    document = _Document(
+        [(preset, *name, *owner) for preset, mine in tenancy.owners.items() for name, owner in mine.items()],
+        [
+            _Kept(preset, *name, tenure.namespace, tenure.since, tenure.until, tenure.owner)
+            for preset, mine in tenancy.tenures.items()
+            for name, tenure in mine.items()
+        ],
+    )
+    return msgspec.json.encode(document) + b"\n"
+
+
+def _read(path: Path) -> Tenancy:
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=_Document)
+    except FileNotFoundError:
+        return Tenancy()
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        log.warning("owners.unreadable", path=str(path), problem=str(error), effect="former owners are forgotten")
+        return Tenancy()
+    return Tenancy(
+        _by_preset((row[0], Name(row[1], row[2]), Owner(*row[3:])) for row in document.owners),
+        _by_preset(
+            (row.preset, Name(row.place, row.name), Tenure(row.namespace, row.since, row.until, row.owner))
+            for row in document.tenures
+        ),
+    )
+
+
+def _by_preset(rows: Iterator[tuple[str, Name, Any]]) -> Mapping[str, Mapping[Name, Any]]:
+    found: dict[str, dict[Name, Any]] = {}
+    for preset, name, item in rows:
+        found.setdefault(preset, {})[name] = item
+    return found

@@ -1,0 +1,142 @@
+"""The TXT record sets at ``_pyconfd.NAME`` that say whose the records of a name are.
+
+A prefix of its own label: joined to the name it would leave the zone at its apex, and could exceed 63 characters.
+Each node has one (what it publishes), and each owner one more: the claim, whose generation is the compare-and-swap that
+keeps two nodes from leaving at once.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyconfd.dns.records import Policy, RecordSet, record_set
+
+HERITAGE = "pyconfd"
+LABEL = "_pyconfd"
+_GENERATION = "+generation"  # no node can have this name, nor one that begins like the next
+_ADOPTED = "adopted:"
+_STRING = 255
+"""Characters in one string of a TXT record. Source: RFC 1035, 3.3."""
+
+
+class Mode(StrEnum):
+    """How a name points at nodes."""
+
+    MULTIVALUE = "multivalue"
+    """Each node has a record set of its own."""
+    SHARED = "shared"
+    """One record set with the addresses of all."""
+    VIP = "vip"
+    """One record set with the address of the node that holds the floating address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a node says of itself beside its records; ``doubt`` names the node that thinks it dead, "" for none."""
+
+    owner: str
+    node: str
+    addresses: tuple[str, ...]
+    sequence: int = 1
+    doubt: str = ""
+
+    @property
+    def adopted(self) -> bool:
+        """True for a record that was there before pyconfd and has no node yet."""
+        return self.node.startswith(_ADOPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whose a name is, how it is kept, and how often something was taken from it."""
+
+    owner: str
+    mode: Mode
+    generation: int
+
+
+def marker_name(name: str) -> str:
+    """Give the name of the TXT record sets of ``name``."""
+    return f"{LABEL}.{name}"
+
+
+def identifier_of(owner: str, node: str) -> str:
+    """Give the SetIdentifier of a node's record sets."""
+    return f"pyconfd:{owner}:{node}"
+
+
+def adopted_node(address: str) -> str:
+    """Give the name under which an address is kept that no node has published yet."""
+    return f"{_ADOPTED}{address}"
+
+
+def marker_record(name: str, marker: Marker, ttl_s: int) -> RecordSet:
+    """Give the TXT record set of a node."""
+    pairs = {
+        "node": marker.node,
+        "ip": "+".join(marker.addresses),
+        "seq": str(marker.sequence),
+        **({"doubt": marker.doubt} if marker.doubt else {}),
+    }
+    return _record(name, marker.owner, marker.node, pairs, ttl_s)
+
+
+def claim_record(name: str, claim: Claim, ttl_s: int) -> RecordSet:
+    """Give the TXT record set of an owner."""
+    return _record(
+        name, claim.owner, _GENERATION, {"mode": claim.mode.value, "generation": str(claim.generation)}, ttl_s
+    )
+
+
+def _record(name: str, owner: str, who: str, pairs: Mapping[str, str], ttl_s: int) -> RecordSet:
+    text = ",".join(f"{key}={value}" for key, value in {"heritage": HERITAGE, "owner": owner, **pairs}.items())
+    parts = (f'"{text[begin : begin + _STRING]}"' for begin in range(0, len(text), _STRING))
+    return record_set(marker_name(name), "TXT", ttl_s, [" ".join(parts)], Policy.MULTIVALUE, identifier_of(owner, who))
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The markers and claims of a name with the record sets that carry them; what is not pyconfd's is left out."""
+
+    markers: Mapping[tuple[str, str], tuple[Marker, RecordSet]]
+    """By owner and node."""
+    claims: Mapping[str, tuple[Claim, RecordSet]]
+    """By owner."""
+
+
+def marks_of(records: Iterable[RecordSet]) -> Marks:
+    """Read the TXT record sets of a name; each counts only under the SetIdentifier that belongs to its text."""
+    markers: dict[tuple[str, str], tuple[Marker, RecordSet]] = {}
+    claims: dict[str, tuple[Claim, RecordSet]] = {}
+    for record in records:
+        pairs = _pairs(record)
+        owner = pairs.get("owner", "")
+        if pairs.get("heritage") != HERITAGE or not owner:
+            continue
+        if record.identifier == identifier_of(owner, _GENERATION):
+            claim = _claim(owner, pairs)
+            if claim:
+                claims[owner] = (claim, record)
+        elif pairs.get("node") and record.identifier == identifier_of(owner, pairs["node"]):
+            addresses = tuple(filter(None, pairs.get("ip", "").split("+")))
+            marker = Marker(owner, pairs["node"], addresses, _number(pairs.get("seq", "")), pairs.get("doubt", ""))
+            markers[owner, marker.node] = (marker, record)
+    return Marks(markers, claims)
+
+
+def _pairs(record: RecordSet) -> dict[str, str]:
+    if record.type != "TXT" or len(record.values) != 1:
+        return {}
+    text = "".join(re.findall(r'"([^"]*)"', record.values[0]))
+    parts = [part.partition("=") for part in text.split(",")]
+    return {key: value for key, _, value in parts}
+
+
+def _claim(owner: str, pairs: Mapping[str, str]) -> Claim | None:
+    mode = pairs.get("mode", "")
+    return Claim(owner, Mode(mode), _number(pairs.get("generation", ""))) if mode in set(Mode) else None
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

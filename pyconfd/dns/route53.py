@@ -1,0 +1,187 @@
+"""Route 53 over boto3: the only module that knows it. It is imported when the first client is made.
+
+There is no waiting for INSYNC here: the SDK's waiter can take half an hour, and no decision depends on it.
+"""
+
+import os
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyconfd.dns.ownership import marker_name
+from pyconfd.dns.provider import RefusedBatchError, ThrottledError
+from pyconfd.dns.records import Change, Policy, RecordSet, Zone, canonical, normalised
+from pyconfd.errors import Problem, RejectedInput, TransientError
+
+ATTEMPTS = 3
+CONNECT_TIMEOUT_S = 3.0
+READ_TIMEOUT_S = 10.0
+METADATA_HOSTS = ("169.254.169.254", "fd00:ec2::254")
+"""Source: Amazon EC2 User Guide, Access instance metadata."""
+_METADATA_ENDPOINT = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+_PAGE = 300
+"""Source: Route 53 API Reference, ListResourceRecordSets: at most 300 record sets in a page."""
+_MOST_PAGES = 40
+_REGION = "us-east-1"
+"""Where requests are signed for: Route 53 is one service for all regions."""
+_ROUTED = ("Region", "Failover", "GeoLocation", "GeoProximityLocation", "CidrRoutingConfig", "TrafficPolicyInstanceId")
+_BUSY = frozenset({"Throttling", "ThrottlingException", "PriorRequestNotComplete", "RequestLimitExceeded"})
+
+
+def metadata_without_proxy(environ: MutableMapping[str, str]) -> None:
+    """Name the hosts of instance metadata in NO_PROXY: behind HTTP_PROXY nobody else answers for this instance."""
+    own = urlsplit(environ.get(_METADATA_ENDPOINT, "")).hostname
+    former = environ.get("no_proxy") or environ.get("NO_PROXY", "")
+    wanted = [*filter(None, former.split(",")), *METADATA_HOSTS, *([own] if own else [])]
+    environ["no_proxy"] = environ["NO_PROXY"] = ",".join(dict.fromkeys(wanted))
+
+
+class Route53:
+    """The hosted zones that the credentials of this machine reach; ``endpoint_url`` is another implementation's.
+
+    ``before_request`` is called before each request that leaves, those that botocore tries again too.
+    """
+
+    def __init__(
+        self,
+        endpoint_url: str = "",
+        *,
+        read_timeout_s: float = READ_TIMEOUT_S,
+        before_request: Callable[[], None] | None = None,
+    ) -> None:
+        import boto3  # noqa: PLC0415 - takes a third of a second, and most commands do without
+        from botocore.config import Config  # noqa: PLC0415 - the same
+
+        metadata_without_proxy(os.environ)
+        session = boto3.session.Session()
+        config = Config(
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=read_timeout_s,
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        )
+        region = session.region_name or _REGION
+        with _translated("AWS"):
+            self._client: Any = session.client(
+                "route53", region_name=region, endpoint_url=endpoint_url or None, config=config
+            )
+        if before_request:
+            self._client.meta.events.register("before-send.route53", lambda **_: before_request())
+
+    def zones(self) -> tuple[Zone, ...]:
+        """Give the hosted zones of the account."""
+        with _translated("hosted zones"):
+            pages = self._client.get_paginator("list_hosted_zones").paginate()
+            return tuple(_zone(item) for page in pages for item in page["HostedZones"])
+
+    def records(self, zone_id: str, name: str) -> tuple[RecordSet, ...]:
+        """Give the record sets at a name and at its marker name; for most zones in one request.
+
+        Source: Route 53 API Reference, ListResourceRecordSets: sorted by name, its labels reversed.
+        """
+        first, last = normalised(name), normalised(marker_name(name))
+        found: dict[tuple[str, str, str], RecordSet] = {}
+        start: dict[str, str] = {"StartRecordName": first}
+        for _ in range(_MOST_PAGES):
+            with _translated(zone_id):
+                page = self._client.list_resource_record_sets(HostedZoneId=zone_id, MaxItems=str(_PAGE), **start)
+            for item in page["ResourceRecordSets"]:
+                record = _record(item)
+                if record.name in {first, last}:
+                    found[record.key] = record
+            following = normalised(page.get("NextRecordName", "."))
+            if not page["IsTruncated"] or _sorted_as(following) > _sorted_as(last):
+                return tuple(found.values())
+            start = _next(page) if following in {first, last} else {"StartRecordName": last}
+        raise TransientError(Problem(zone_id, f"the list of {first} does not end", "ask the maker of this endpoint"))
+
+    def change(self, zone_id: str, changes: tuple[Change, ...]) -> None:
+        """Carry out all changes or none.
+
+        Raises:
+            RefusedBatchError: a record set is not as a change says, or must not be.
+        """
+        batch = [{"Action": change.action.value, "ResourceRecordSet": _as_request(change.record)} for change in changes]
+        with _translated(zone_id):
+            self._client.change_resource_record_sets(HostedZoneId=zone_id, ChangeBatch={"Changes": batch})
+
+
+def _next(page: dict[str, Any]) -> dict[str, str]:
+    names = {"NextRecordName": "StartRecordName", "NextRecordType": "StartRecordType"}
+    names["NextRecordIdentifier"] = "StartRecordIdentifier"
+    return {start: page[key] for key, start in names.items() if page.get(key)}
+
+
+def _sorted_as(name: str) -> str:
+    """Give the text by which Route 53 sorts: ``com.example.www.``."""
+    return ".".join(reversed(name.rstrip(".").split("."))) + "."
+
+
+def _zone(item: dict[str, Any]) -> Zone:
+    private = bool(item.get("Config", {}).get("PrivateZone"))
+    return Zone(item["Id"].removeprefix("/hostedzone/"), normalised(item["Name"]), private)
+
+
+def _record(item: dict[str, Any]) -> RecordSet:
+    policy = Policy.SIMPLE
+    if any(item.get(key) for key in _ROUTED):
+        policy = Policy.OTHER
+    elif item.get("MultiValueAnswer"):
+        policy = Policy.MULTIVALUE
+    elif item.get("Weight") is not None:
+        policy = Policy.WEIGHTED
+    return RecordSet(
+        normalised(item["Name"]),
+        item["Type"],
+        item.get("TTL"),
+        canonical(item["Type"], (value["Value"] for value in item.get("ResourceRecords", ()))),
+        policy,
+        item.get("SetIdentifier", ""),
+        item.get("Weight"),
+        item.get("HealthCheckId", ""),
+        "AliasTarget" in item,
+    )
+
+
+def _as_request(record: RecordSet) -> dict[str, Any]:
+    values = [{"Value": value} for value in record.values]
+    request = {"Name": record.name, "Type": record.type, "TTL": record.ttl_s, "ResourceRecords": values}
+    if record.identifier:
+        request["SetIdentifier"] = record.identifier
+    if record.policy is Policy.MULTIVALUE:
+        request["MultiValueAnswer"] = True
+    if record.weight is not None:
+        request["Weight"] = record.weight
+    if record.health_check_id:
+        request["HealthCheckId"] = record.health_check_id
+    return request
+
+
+@contextmanager
+def _translated(place: str) -> Iterator[None]:
+    """Turn the SDK's exceptions into ours."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
+
+    try:
+        yield
+    except ClientError as error:
+        answer = error.response.get("Error", {})
+        code, text = answer.get("Code", ""), answer.get("Message", "") or str(error)
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if code == "InvalidChangeBatch":
+            raise RefusedBatchError(Problem(place, text)) from error
+        if code in _BUSY:
+            message = f"Route 53 answers {code}: {text}"
+            raise ThrottledError(Problem(place, message, "5 requests a second are all that an account has")) from error
+        if status >= 500:
+            raise TransientError(Problem(place, f"Route 53 answers {status} {code}")) from error
+        raise RejectedInput(Problem(place, f"{code}: {text}", _remedies.get(code, ""))) from error
+    except BotoCoreError as error:
+        raise TransientError(Problem(place, str(error), "docs/route53.md says what is needed")) from error
+
+
+_remedies = {
+    "AccessDenied": "give the instance's role the policy of docs/route53.md",
+    "NoSuchHostedZone": "mend dns.zone_id",
+    "NoSuchHealthCheck": "mend dns.health_check_id",
+}

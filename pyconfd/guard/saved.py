@@ -1,0 +1,110 @@
+"""A hold as it survives a restart: plain data, with the objects that are put back."""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from pyconfd.model.hold import Hold
+from pyconfd.model.kubernetes import AnyObject, ConfigMap, Endpoints, EndpointSlice, Node, Pod, Service, WholeObject
+from pyconfd.model.snapshot import Key, Snapshot
+
+FORMAT = 1
+
+_T = TypeVar("_T", bound=AnyObject)
+
+
+class SavedLoss(msgspec.Struct, frozen=True):
+    """What went behind one name of a preset, and how many stood there ``before``."""
+
+    preset: str
+    name: str
+    before: int
+    gone: list[str]
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """One hold; ``since`` is seconds since the epoch, ``base`` how many endpoints there were.
+
+    Slices hold just the endpoints that are put back.
+    """
+
+    format: int
+    hold_id: str
+    kind: str
+    preset: str
+    since: float
+    base: int
+    losses: list[SavedLoss]
+    emptied: list[str]
+    services: list[Service] = []
+    endpointslices: list[EndpointSlice] = []
+    endpoints: list[Endpoints] = []
+    nodes: list[Node] = []
+    pods: list[Pod] = []
+    config_maps: list[ConfigMap] = []
+
+
+def saved_of(hold: Hold, base: int, losses: list[SavedLoss], emptied: list[str], objects: Snapshot) -> Saved:
+    """Put together what is saved."""
+    return Saved(
+        FORMAT,
+        hold.hold_id,
+        hold.kind.value,
+        hold.preset,
+        hold.since,
+        base,
+        losses,
+        emptied,
+        services=list(objects.services.values()),
+        endpointslices=list(objects.endpointslices.values()),
+        endpoints=list(objects.endpoints.values()),
+        nodes=list(objects.nodes.values()),
+        pods=list(objects.pods.values()),
+        config_maps=list(objects.config_maps.values()),
+    )
+
+
+def objects_of(saved: Saved) -> Snapshot:
+    """Give the saved objects."""
+    return Snapshot(
+        services=_keyed(saved.services),
+        endpointslices=_keyed(saved.endpointslices),
+        endpoints=_keyed(saved.endpoints),
+        nodes=_keyed(saved.nodes),
+        pods=_keyed(saved.pods),
+        config_maps=_keyed(saved.config_maps),
+    )
+
+
+def _keyed(records: Iterable[_T]) -> dict[Key, _T]:
+    return {Key(record.metadata.namespace, record.metadata.name): record for record in records}
+
+
+def encode(saved: Saved) -> bytes:
+    """Give the JSON of it."""
+    return msgspec.json.encode(saved, enc_hook=_plain)
+
+
+def decode(data: bytes) -> Saved:
+    """Read what :func:`encode` gave.
+
+    Raises:
+        ValueError: it is something else, or of another version.
+    """
+    saved = msgspec.json.decode(data, type=Saved, dec_hook=_whole)
+    if saved.format != FORMAT:
+        raise ValueError(f"format {saved.format} is not {FORMAT}")
+    return saved
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, WholeObject):
+        return value.json.decode()
+    raise NotImplementedError(f"no JSON for {type(value).__name__}")
+
+
+def _whole(kind: type, value: Any) -> object:
+    if kind is WholeObject and isinstance(value, str):
+        return WholeObject(value.encode())
+    raise NotImplementedError(f"no {kind.__name__} from JSON")

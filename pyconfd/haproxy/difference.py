@@ -1,0 +1,181 @@
+"""What differs between two configurations, in words: services and servers that came, went and changed. Pure.
+
+A service is a ``backend`` or ``listen`` section here: that is what one becomes in HAProxy.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyconfd.haproxy.index import Index, Key, index_of, section_of
+from pyconfd.haproxy.proxies import Inherited, servers_of
+from pyconfd.model.rendering import FileKind, Rendering
+
+NAMES_SHOWN = 5
+_SERVICES = frozenset({"backend", "listen"})
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceChange:
+    """One service: the names of its servers, and how many of its other lines came and went."""
+
+    section: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    lines_added: int = 0
+    lines_removed: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """Say it: ``backend be-shop: server a added, 2 servers removed (b, c)``."""
+        parts = [
+            *(_names("server", names, what) for names, what in _named(self) if names),
+            *([_lines(self.lines_added, self.lines_removed)] if self.lines_added or self.lines_removed else []),
+        ]
+        return f"{self.section}: {', '.join(parts) or 'the order of its lines, or blanks'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``added`` and ``removed`` are services with their number of servers; the others changed.
+
+    ``sections`` are those that are no services; ``files`` are sentences about maps and certificates.
+    """
+
+    added: Mapping[str, int]
+    removed: Mapping[str, int]
+    changed: tuple[ServiceChange, ...]
+    sections: tuple[str, ...]
+    files: tuple[str, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Give all of it, services first."""
+        return (
+            *(f"{name} added, {_counted(count, 'server')}" for name, count in self.added.items()),
+            *(f"{name} removed, {_counted(count, 'server')}" for name, count in self.removed.items()),
+            *(change.sentence for change in self.changed),
+            *self.sections,
+            *self.files,
+        )
+
+
+def difference(before: Rendering, after: Rendering) -> Difference:
+    """Give what differs in ``after``."""
+    old, new = index_of(before.text), index_of(after.text)
+    gone = [key for key in old.texts if key not in new.texts]
+    came = [key for key in new.texts if key not in old.texts]
+    both = [key for key in new.texts if key in old.texts and _differ(old, new, key)]
+    changes = [(key, _change(old, new, key)) for key in both]
+    sections = [
+        *(f"{_name(key)} added" for key in came if not _is_service(key)),
+        *(f"{_name(key)} removed" for key in gone if not _is_service(key)),
+        *(change.sentence for key, change in changes if not _is_service(key)),
+    ]
+    return Difference(
+        {_name(key): len(_servers(new, key)) for key in came if _is_service(key)},
+        {_name(key): len(_servers(old, key)) for key in gone if _is_service(key)},
+        tuple(change for key, change in changes if _is_service(key)),
+        tuple(sections),
+        tuple(_files(before, after)),
+    )
+
+
+def in_short(sentences: tuple[str, ...], most: int = 3) -> str:
+    """Give the first of them on one line, and how many more there are."""
+    more = len(sentences) - most
+    return "; ".join(sentences[:most]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _is_service(key: Key) -> bool:
+    return key.keyword in _SERVICES
+
+
+def _name(key: Key) -> str:
+    return f"{key.keyword} {key.name}".rstrip()
+
+
+def _differ(old: Index, new: Index, key: Key) -> bool:
+    return old.texts[key] != new.texts[key] or (_is_service(key) and _servers(old, key) != _servers(new, key))
+
+
+def _servers(index: Index, key: Key) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Give address and keywords of each server, those of ``default-server`` included, by name."""
+    section = section_of(index.texts[key]) if _is_service(key) else None
+    if section is None:
+        return {}
+    found = servers_of(section, index.bases.get(key, Inherited()))
+    return {server.name: (server.address, server.effective) for server in found}
+
+
+def _change(old: Index, new: Index, key: Key) -> ServiceChange:
+    before, after = _servers(old, key), _servers(new, key)
+    gone, came = _other_lines(old.texts[key], before), _other_lines(new.texts[key], after)
+    return ServiceChange(
+        _name(key),
+        tuple(name for name in after if name not in before),
+        tuple(name for name in before if name not in after),
+        tuple(name for name in after if name in before and after[name] != before[name]),
+        (came - gone).total(),
+        (gone - came).total(),
+    )
+
+
+def _other_lines(text: str, servers: Mapping[str, object]) -> Counter[str]:
+    """Count the lines that have words and are no servers."""
+    lines = Counter[str]()
+    for raw in text.splitlines():
+        words = raw.split()
+        if words and not words[0].startswith("#") and not (words[0] == "server" and words[1:2] and words[1] in servers):
+            lines[" ".join(words)] += 1
+    return lines
+
+
+def _files(before: Rendering, after: Rendering) -> Iterator[str]:
+    old = {file.path: file for file in before.files}
+    new = {file.path: file for file in after.files}
+    for path in sorted(old.keys() | new.keys()):
+        file = new.get(path) or old[path]
+        name = f"{'map' if file.kind is FileKind.MAP else 'certificate'} {path.rpartition('/')[2]}"
+        if path not in new:
+            yield f"{name} removed"
+        elif path not in old:
+            yield f"{name} added"
+        elif file.kind is FileKind.MAP and old[path].content != new[path].content:
+            yield f"{name}: {_entries(old[path].content, new[path].content)}"
+
+
+def _entries(before: str, after: str) -> str:
+    old, new = (dict(_entry(line) for line in text.splitlines() if line.strip()) for text in (before, after))
+    came = tuple(key for key in new if key not in old)
+    gone = tuple(key for key in old if key not in new)
+    changed = tuple(key for key in new if key in old and new[key] != old[key])
+    pairs = ((came, "added"), (gone, "removed"), (changed, "changed"))
+    return ", ".join(_names("entry", names, what) for names, what in pairs if names) or "the order of its entries"
+
+
+def _entry(line: str) -> tuple[str, str]:
+    key, _, value = line.strip().partition(" ")
+    return key, value.strip()
+
+
+def _named(change: ServiceChange) -> tuple[tuple[tuple[str, ...], str], ...]:
+    return (change.added, "added"), (change.removed, "removed"), (change.changed, "changed")
+
+
+def _names(noun: str, names: tuple[str, ...], what: str) -> str:
+    if len(names) == 1:
+        return f"{noun} {names[0]} {what}"
+    more = f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f"{_counted(len(names), noun)} {what} ({', '.join(names[:NAMES_SHOWN])}{more})"
+
+
+def _lines(added: int, removed: int) -> str:
+    parts = [f"{_counted(added, 'line')} added"] if added else []
+    return ", ".join([*parts, *([f"{_counted(removed, 'line')} removed"] if removed else [])])
+
+
+def _counted(number: int, noun: str) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"

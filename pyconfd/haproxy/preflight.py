@@ -1,0 +1,249 @@
+"""Looks at the HAProxy of this machine before anything is started; changes nothing."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
+from pyconfd.haproxy import unit as systemd
+from pyconfd.haproxy.certificates import expiry_of, fault_of, leaf_expiry
+from pyconfd.haproxy.check import haproxy_features, haproxy_version
+from pyconfd.haproxy.index import index_of
+from pyconfd.haproxy.layout import Layout
+from pyconfd.haproxy.limits import gather, judge
+from pyconfd.haproxy.observation import NotRunning, Running, RunningState
+from pyconfd.haproxy.process import HaproxyProcess
+from pyconfd.haproxy.runtime import Runtime
+from pyconfd.haproxy.sections import certificate_lists, stats_sockets
+from pyconfd.model.preflight import Finding, Level, findings_of
+from pyconfd.model.rendering import FileKind, Rendering
+from pyconfd.settings import HaproxySettings, ReloadMethod
+
+LIVE_SINCE = (2, 6)
+"""The first version whose servers can be added and removed while it runs."""
+
+EXPIRY_WARNING_S = 30 * 86400.0
+_LEAST_FREE_BYTES = 64 << 20
+_SHOWN_FEATURES = ("OPENSSL", "OPENSSL_AWSLC", "OPENSSL_WOLFSSL", "LUA", "PCRE2", "PCRE2_JIT", "PCRE", "QUIC", "THREAD")
+
+
+def program(settings: HaproxySettings) -> Iterator[Finding]:
+    """Look for the program, its version and its features."""
+    try:
+        version, features = haproxy_version(settings.binary), haproxy_features(settings.binary)
+    except TransientError as error:
+        yield from findings_of(Level.FAILURE, "haproxy", error.problems)
+        return
+    number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if not number:
+        problem = Problem("haproxy.binary", f"{settings.binary} does not say a version", "is it HAProxy?")
+        yield Finding.of(Level.FAILURE, "haproxy", problem)
+        return
+    shown = ", ".join(name for name in _SHOWN_FEATURES if name in features) or "none that is known"
+    yield Finding.ok("haproxy", settings.binary, f"version {version}; features: {shown}")
+    if number < LIVE_SINCE:
+        what = f"version {version} cannot be changed while it runs: each change is a reload"
+        yield Finding.of(Level.WARNING, "haproxy", Problem(settings.binary, what, "install HAProxy 2.6 or later"))
+    if features and not any(name.startswith("OPENSSL") for name in features):
+        problem = Problem(settings.binary, "it was built without TLS", "install a build with OpenSSL")
+        yield Finding.of(Level.WARNING, "haproxy", problem)
+
+
+def process(settings: HaproxySettings, unit: systemd.UnitFacts, text: str) -> Iterator[Finding]:
+    """Look at what runs, and at the ways to change and to reload it; ``text`` is the configuration that it has."""
+    balancer = HaproxyProcess(settings, unit)
+    running = balancer.observe([text] if text else [])
+    yield _running(running, settings, unit)
+    wrong = (*systemd.problems(settings, unit), *balancer.problems())
+    yield from findings_of(Level.FAILURE, "haproxy", wrong)
+    if not wrong and unit.found:
+        yield Finding.ok("haproxy", unit.name, f"loads {settings.conf}")
+    try:
+        method = balancer.method(running)
+    except ApplyError as error:
+        yield from findings_of(Level.FAILURE, "reload", error.problems)
+    else:
+        yield _reloads(method, balancer)
+    if not isinstance(running, NotRunning):
+        yield _live(settings, text)
+
+
+def _running(running: RunningState, settings: HaproxySettings, unit: systemd.UnitFacts) -> Finding:
+    if isinstance(running, Running):
+        version = f", version {running.version}" if running.version else ""
+        return Finding.ok("haproxy", "process", f"it runs (pid {running.worker_pid}{version})")
+    if isinstance(running, NotRunning):
+        how = f"systemctl start {unit.name}" if unit.found else f"start it with -W -S and -f {settings.conf}"
+        message = "it does not run yet; pyconfd writes the first configuration without it"
+        return Finding(Level.WARNING, "haproxy", "process", message, f"{how}, as soon as there is one")
+    remedy = "open the master socket to pyconfd's group: -S PATH,mode,660,group,GROUP"
+    return Finding(Level.FAILURE, "haproxy", "process", f"it runs and cannot be asked: {running.why}", remedy)
+
+
+def _reloads(method: ReloadMethod, balancer: HaproxyProcess) -> Finding:
+    """Say how reloads go, and whether this user may."""
+    what, told = "haproxy.reload_method", f"reloads go by {method.value}"
+    socket = "let haproxy open its master socket to pyconfd's group: -S PATH,mode,660,group,GROUP"
+    if os.geteuid() != 0 and method is ReloadMethod.SYSTEMD:
+        return Finding(Level.WARNING, "reload", what, f"{told}, which needs root or a rule of polkit", socket)
+    if os.geteuid() != 0 and method is ReloadMethod.SIGNAL and not _is_own(balancer.pids()):
+        return Finding(Level.FAILURE, "reload", what, f"{told}, and this user may not send haproxy one", socket)
+    return Finding.ok("reload", what, told)
+
+
+def _is_own(pids: Iterable[int]) -> bool:
+    with suppress(psutil.Error):
+        return any(psutil.Process(pid).uids().real == os.geteuid() for pid in pids)
+    return False
+
+
+def _live(settings: HaproxySettings, text: str) -> Finding:
+    paths = [path for path in (settings.runtime_socket, *stats_sockets(text)) if path]
+    runtime = Runtime()
+    try:
+        abilities = runtime.connect(dict.fromkeys(paths))
+    finally:
+        runtime.close()
+    if abilities.runtime:
+        return Finding.ok("reload", paths[0], "most changes go live without a reload")
+    message = "every change takes a reload: the runtime socket cannot be used"
+    return Finding(Level.WARNING, "reload", "runtime socket", message, abilities.why)
+
+
+def directories(
+    settings: HaproxySettings, unit: systemd.UnitFacts, own: Sequence[tuple[str, str]]
+) -> Iterator[Finding]:
+    """Look at the directories that are written: HAProxy's, and ``own``, pairs of setting and path."""
+    layout = Layout(settings, unit)
+    wrong = layout.problems()
+    yield from findings_of(Level.FAILURE, "directories", wrong)
+    written = [*own, ("haproxy.files_dir", layout.files_dir)]
+    if not wrong:
+        written.append(("haproxy.conf", str(Path(os.path.realpath(settings.conf)).parent)))
+    yield from (writable(name, path) for name, path in written)
+
+
+def writable(name: str, path: str) -> Finding:
+    """Say whether this user may write in a directory, or make it where it is missing."""
+    place = Path(path)
+    missing = not _can_be_seen(place)
+    while not _can_be_seen(place) and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        return Finding(Level.FAILURE, "directories", name, f"{place} is no directory", f"move it away, or set {name}")
+    if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
+        what = f"cannot make {path}: {place} is" if missing else f"{path} is"
+        give = f"install -d -o $(id -un {os.geteuid()}) {path}"
+        return Finding(Level.FAILURE, "directories", name, f"{what} not writable for this user", give)
+    room = os.statvfs(place)
+    free = room.f_bavail * room.f_frsize
+    if free < _LEAST_FREE_BYTES or (room.f_files and not room.f_favail):
+        message = f"{path} has {free >> 20} MiB and {room.f_favail} files left"
+        return Finding(
+            Level.WARNING, "directories", name, message, "make room: changes cannot be written on a full disk"
+        )
+    return Finding.ok("directories", name, f"{path} {'can be made' if missing else 'is writable'}")
+
+
+def _can_be_seen(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:  # a directory above it may not be searched
+        return False
+
+
+def limits(settings: HaproxySettings, unit: systemd.UnitFacts, rendering: Rendering) -> Iterator[Finding]:
+    """Compare what a rendering needs with what the HAProxy that runs, or its unit, may have."""
+    running = HaproxyProcess(settings, unit).observe([rendering.text])
+    pid = (running.master_pid or running.worker_pid) if isinstance(running, Running) else 0
+    bounds = gather(pid, unit)
+    try:
+        version = running.version if isinstance(running, Running) else ""
+        warnings = judge(rendering, bounds, version=version)
+    except RejectedInput as error:
+        yield from findings_of(Level.FAILURE, "limits", error.problems)
+        return
+    yield from findings_of(Level.WARNING, "limits", warnings)
+    if not warnings:
+        yield Finding.ok("limits", "open files", f"{bounds.descriptors:,} of {bounds.whose} are enough")
+
+
+def sockets(text: str) -> Iterator[Finding]:
+    """Look whether HAProxy will be able to open its sockets."""
+    for path in stats_sockets(text):
+        if not Path(path).parent.is_dir():
+            message = f"stats socket {path}: its directory does not exist, haproxy cannot start"
+            yield Finding(Level.FAILURE, "haproxy", path, message, "create it for haproxy's user")
+
+
+def certificates(rendering: Rendering, now: float) -> Iterator[Finding]:
+    """Look at the certificates that a rendering brings, and at those on disk that its binds name."""
+    declared = {file.path: file.content for file in rendering.files if file.kind is FileKind.CERTIFICATE}
+    for path, content in sorted(declared.items()):
+        if content:
+            yield judged(path, lambda content=content: leaf_expiry(content.encode()), now)  # type: ignore[misc]
+    lists = certificate_lists(rendering.text)
+    named = index_of(rendering.text).certificate_words() - lists
+    listed = {word for path in lists for word in _listed(path, {file.path: file.content for file in rendering.files})}
+    for path in sorted(set(_on_disk(named | listed, declared))):
+        try:
+            fault = fault_of(path)
+        except PermissionError:
+            message = "this user may not read it; haproxy reads it as root"
+            yield Finding(Level.WARNING, "certificates", path, message, "look at its expiry by hand")
+            continue
+        except OSError as error:
+            yield Finding(Level.FAILURE, "certificates", path, f"cannot be read: {error.strerror}", "put it in place")
+            continue
+        if fault:
+            yield Finding(Level.FAILURE, "certificates", path, fault, "put certificate and key there")
+        else:
+            yield judged(path, lambda path=path: expiry_of(path), now)  # type: ignore[misc]
+
+
+def judged(path: str, expiry: Callable[[], float], now: float) -> Finding:
+    """Say when a certificate ends."""
+    try:
+        ends = expiry()
+    except (OSError, ValueError) as error:
+        return Finding(
+            Level.FAILURE, "certificates", path, f"cannot be read: {error}", "put a certificate in PEM there"
+        )
+    days = (ends - now) / 86400.0
+    if days <= 0:
+        return Finding(Level.FAILURE, "certificates", path, f"expired {-days:.0f} days ago", "renew it")
+    if ends - now < EXPIRY_WARNING_S:
+        return Finding(Level.WARNING, "certificates", path, f"expires in {days:.0f} days", "renew it")
+    return Finding.ok("certificates", path, f"is good for {days:.0f} days")
+
+
+def _on_disk(words: Iterable[str], declared: Iterable[str]) -> Iterator[str]:
+    """Give the files that ``crt`` words name; what pyconfd writes itself is none of them."""
+    own = {*declared, *(str(Path(path).parent) for path in declared)}
+    for word in words:
+        path = Path(word)
+        if not path.is_absolute() or str(path).rstrip("/") in own:
+            continue
+        if path.is_dir():
+            yield from (str(each) for each in path.iterdir() if each.is_file() and _is_certificate(each))
+        else:
+            yield word
+
+
+def _listed(path: str, contents: Mapping[str, str]) -> Iterator[str]:
+    """Give the certificates of a list for ``crt-list``; one that cannot be read is the check's business."""
+    text = contents.get(path, "")
+    with suppress(OSError):
+        text = text or Path(path).read_text(encoding="utf-8", errors="replace")
+    for line in text.splitlines():
+        if (words := line.split()) and not words[0].startswith("#"):
+            yield words[0]
+
+
+def _is_certificate(path: Path) -> bool:
+    """Leave out what HAProxy leaves out of a directory, and keys beside certificates."""
+    return not path.name.startswith(".") and path.suffix not in {".issuer", ".ocsp", ".sctl", ".key"}

@@ -1,0 +1,89 @@
+"""What the guard keeps back, in the words of status, metrics and logs."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from pyconfd.errors import Problem
+
+SHOWN = 8
+"""So many names of a hold are shown."""
+
+
+class HoldKind(StrEnum):
+    """What would go: everything, all that one preset serves, or more than the allowed share."""
+
+    TOTAL = "total"
+    PRESET = "preset"
+    SHARE = "share"
+
+
+class HoldStep(StrEnum):
+    """What happens to a hold; the last three end it."""
+
+    BEGUN = "begun"
+    CONFIRMED = "confirmed"
+    EXPIRED = "expired"
+    ALLOWED = "allowed"
+    RETURNED = "returned"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Removals that the guard keeps back; everything else of the same change went through.
+
+    ``lost`` of ``of`` endpoints are gone from the cluster and still served; ``names`` are the first of the ``affected``
+    domains, services or backends that they stand behind. ``preset`` is "" unless all of one preset is gone. Times are
+    seconds since the epoch: ``confirmed_at`` is when a second full list said the same, 0.0 for not yet; ``applies_at``
+    is when the loss is believed unless it ends before, 0.0 where only an operator decides.
+    """
+
+    hold_id: str
+    kind: HoldKind
+    since: float
+    lost: int
+    of: int
+    affected: int
+    names: tuple[str, ...] = ()
+    preset: str = ""
+    confirmed_at: float = 0.0
+    applies_at: float = 0.0
+
+    @property
+    def problem(self) -> Problem:
+        """Say what is held and what to do; the text stays the same while the hold does."""
+        names = ", ".join(self.names) + (f" and {self.affected - len(self.names)} more" if self._more else "")
+        behind = f" (behind {names})" if names else ""
+        confirmed = "a second full list says the same" if self.confirmed_at else "a second full list is awaited"
+        if self.kind is HoldKind.TOTAL:
+            gone = "the last ready endpoint is gone" if self.of == 1 else f"all {self.of:,} ready endpoints are gone"
+            then = "they stay, and HAProxy's own checks decide who gets traffic, until an operator says otherwise"
+        else:
+            gone = f"{self.lost:,} of {self.of:,} ready endpoints are gone at once"
+            if self.kind is HoldKind.PRESET:
+                gone = f"all that preset {self.preset} serves is gone: {gone}"
+            then = "they stay"
+            if self.applies_at:
+                at = datetime.fromtimestamp(self.applies_at, UTC).strftime("%H:%M:%S UTC")
+                then = (
+                    f"they stay until {at}, and are taken for gone then"
+                    if self.confirmed_at
+                    else f"they stay until that list confirms it, and until {at} at least"
+                )
+        return Problem(
+            "guard",
+            f"{gone}{behind}; {confirmed}; {then}",
+            f"look at the cluster and pyconfd's permissions; if this is meant, run: pyconfd allow {self.hold_id}",
+        )
+
+    @property
+    def _more(self) -> bool:
+        return self.affected > len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldEvent:
+    """One step of a hold, as it was then."""
+
+    step: HoldStep
+    hold: Hold

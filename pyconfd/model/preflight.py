@@ -1,0 +1,42 @@
+"""What a look at everything that pyconfd needs shows, line by line."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyconfd.errors import Problem
+
+
+class Level(StrEnum):
+    """How it stands with one thing."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; ``topic`` groups, ``what`` names it, ``remedy`` is "" where it is ok."""
+
+    level: Level
+    topic: str
+    what: str
+    message: str
+    remedy: str = ""
+
+    @classmethod
+    def ok(cls, topic: str, what: str, message: str) -> "Finding":
+        """Give a thing that is as it should be."""
+        return cls(Level.OK, topic, what, message)
+
+    @classmethod
+    def of(cls, level: Level, topic: str, problem: Problem) -> "Finding":
+        """Give a problem as a finding."""
+        remedy = problem.remedy or "mend what the message names, and look again"
+        return cls(level, topic, problem.place or topic, problem.message, remedy)
+
+
+def findings_of(level: Level, topic: str, problems: Iterable[Problem]) -> tuple[Finding, ...]:
+    """Give problems as findings."""
+    return tuple(Finding.of(level, topic, problem) for problem in problems)

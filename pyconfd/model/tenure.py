@@ -1,0 +1,56 @@
+"""Whose a claimed name is, and whose it stays for a while when its owner is gone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+NEVER = "9999"
+"""Sorts after every creation time: an object without one (typed by hand) never takes a name from a real one."""
+
+
+class Name(NamedTuple):
+    """What one preset gives to one claimant; ``place`` is where it counts (a socket), ``name`` is "" for all of it."""
+
+    place: str
+    name: str
+
+
+class Owner(NamedTuple):
+    """The object that has a name; ``since`` is its creation time as Kubernetes writes it."""
+
+    kind: str
+    namespace: str
+    name: str
+    since: str
+
+
+class Tenure(NamedTuple):
+    """A namespace has a name from ``since`` on, whatever object of it asks.
+
+    ``until`` (seconds since the epoch) is how long it is kept where no object of it asks; 0 where one does. ``owner``
+    is the name of the object that had it last where it is kept, "" where that is not known.
+    """
+
+    namespace: str
+    since: str
+    until: float
+    owner: str = ""
+
+
+Owners = Mapping[Name, Owner]
+Tenures = Mapping[Name, Tenure]
+NO_OWNERS: Owners = MappingProxyType({})
+NO_TENURES: Tenures = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """What is remembered from one translation to the next, by preset: who had which name, and what is kept for whom."""
+
+    owners: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}))
+    tenures: Mapping[str, Tenures] = field(default_factory=lambda: MappingProxyType({}))
+
+    def is_due(self, now: float) -> bool:
+        """Say whether the time of a name that was kept is over, so that somebody else may have it."""
+        return any(0 < tenure.until <= now for mine in self.tenures.values() for tenure in mine.values())

@@ -1,0 +1,114 @@
+"""Who may claim what: the operator's rules by namespace, and where endpoints may be."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from pyconfd.model.host import HostFacts
+from pyconfd.presets.places import Network, Places
+
+PortRanges = tuple[tuple[int, int], ...]
+"""Inclusive ranges."""
+
+_LITERAL_END = re.compile(r"(?:\\\.|\[\.\])((?:[A-Za-z0-9_-]+(?:\\\.|\[\.\]))*[A-Za-z0-9_-]+)\$\Z")
+"""The end of a regular expression that says by which domain all names end that it matches."""
+_OPTIONAL_PORT = re.compile(r"\((?:\?:)?:(?:\[0-9\]|\\d)[+*]\)\?\$\Z")
+"""What stands there for clients that send the port with the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What the namespaces that match one of the patterns may claim; None is anything, () is nothing.
+
+    ``domains`` are the names that claimed ones end with, whole labels: ``example.com`` allows itself and what is below.
+    """
+
+    namespaces: tuple[str, ...]
+    domains: tuple[str, ...] | None = None
+    protocols: tuple[str, ...] | None = None
+    ports: PortRanges | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOptions:
+    """``[claims]`` of the settings; by default everybody may claim anything.
+
+    The first of ``rules`` that names a namespace decides about it; where there are rules, a namespace that none names
+    may claim nothing. ``allow_endpoints`` are networks at which endpoints are served whatever they are;
+    ``own_addresses`` are the balancer's beside those of its interfaces.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    allow_endpoints: tuple[Network, ...] = ()
+    own_addresses: frozenset[str] = frozenset()
+
+    def places(self, host: HostFacts) -> Places:
+        """Say where endpoints may be."""
+        return Places(host.addresses | self.own_addresses, self.allow_endpoints)
+
+    def domain(self, namespace: str, name: str) -> str:
+        """Say why objects of ``namespace`` may not claim a host name (``~`` or ``^`` begin an expression), or ""."""
+        allowed = self._of(namespace).domains
+        if allowed is None:
+            return ""
+        if name.startswith(("~", "^")):
+            ends_with = _literal_end(name)
+            if not ends_with:
+                return _refused(namespace, "a regular expression unless it ends like \\.example\\.com$", ())
+            name = f"x.{ends_with}"
+        if any(name == each or name.endswith(f".{each}") for each in allowed):
+            return ""
+        return _refused(namespace, "this name", allowed)
+
+    def protocol(self, namespace: str, name: str) -> str:
+        """Say why objects of ``namespace`` may not ask for a protocol, or ""."""
+        allowed = self._of(namespace).protocols
+        return "" if allowed is None or name in allowed else _refused(namespace, "this protocol", allowed)
+
+    def port(self, namespace: str, number: int) -> str:
+        """Say why objects of ``namespace`` may not ask for a port to be bound, or ""."""
+        allowed = self._of(namespace).ports
+        if allowed is None or in_ranges(number, allowed):
+            return ""
+        return _refused(namespace, "this port", (str(a) if a == b else f"{a}-{b}" for a, b in allowed))
+
+    def _of(self, namespace: str) -> Rule:
+        if not self.rules:
+            return _ANYTHING
+        for rule in self.rules:
+            if any(fnmatchcase(namespace, each) for each in rule.namespaces):
+                return rule
+        return _NOTHING
+
+
+_ANYTHING = Rule(("*",))
+_NOTHING = Rule(("*",), (), (), ())
+ANYTHING = ClaimOptions()
+"""Everybody may claim anything."""
+
+
+def in_ranges(number: int, ranges: PortRanges) -> bool:
+    """Say whether a port is in one of the ranges."""
+    return any(first <= number <= last for first, last in ranges)
+
+
+def _refused(namespace: str, what: str, allowed: Iterable[str]) -> str:
+    listed = ", ".join(allowed)
+    may = f"; it may claim: {listed}" if listed else ""
+    return f"the namespace {namespace} may not claim {what} (setting claims.rules){may}"
+
+
+def _literal_end(expression: str) -> str:
+    """Give the domain that all matches of an expression end with, "" where it does not say so plainly."""
+    expression = _OPTIONAL_PORT.sub("$", expression)
+    found = _LITERAL_END.search(expression)
+    if found is None or "\\\\" in expression:
+        return ""
+    bare = re.sub(r"\[[^\]]*\]", "x", re.sub(r"\\.", "x", expression.replace("[.]", "x")))
+    former = ""
+    while former != bare:
+        former, bare = bare, re.sub(r"\([^()]*\)", "x", bare)
+    if set("|()[]") & set(bare):
+        return ""
+    return re.sub(r"\\\.|\[\.\]", ".", found[1]).lower()

@@ -1,0 +1,239 @@
+"""What the values that templates see were made of, and a Snapshot without some of that. Pure."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pyconfd.model.context import Context
+from pyconfd.model.kubernetes import ConfigMap, ObjectRef
+from pyconfd.model.layered import Layered, flat, with_values
+from pyconfd.model.preset import PresetName
+from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
+from pyconfd.presets.hosts import APP
+from pyconfd.presets.kube2lb_views import Kube2lbNode, Kube2lbPort
+from pyconfd.presets.views import CertificateView, NodeView
+
+
+class Origin(NamedTuple):
+    """One thing that can be left out of a Snapshot: an object, or one ``entry`` of a ConfigMap.
+
+    A Service (``resource`` is always services) stands for the Endpoints of its name too.
+    """
+
+    resource: Resource
+    key: Key
+    entry: str = ""
+
+
+def owners_among(snapshot: Snapshot, origins: Collection[Origin]) -> frozenset[Key]:
+    """Give the owners of names, as claims call them, that are left out with ``origins``: pods have theirs as an app."""
+    found = set()
+    for resource, key, _ in origins:
+        pod = snapshot.pods.get(key) if resource is Resource.PODS else None
+        app = (pod.metadata.labels or {}).get(APP) if pod is not None else None
+        found.add(key if app is None else Key(key.namespace, app))
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filtered:
+    source: Any
+    names: Collection[Any]
+    result: Any
+
+
+class Filter:
+    """Leaves origins out of one Snapshot after the other; what did not change in between costs nothing."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, _Filtered] = {}
+
+    def without(self, snapshot: Snapshot, origins: Collection[Origin]) -> Snapshot:
+        """Give ``snapshot`` without ``origins``; the very same where there are none."""
+        if not origins:
+            self._known.clear()
+            return snapshot
+        keys: dict[Resource, set[Key]] = {}
+        entries: dict[Key, set[str]] = {}
+        for origin in origins:
+            if origin.entry:
+                entries.setdefault(origin.key, set()).add(origin.entry)
+            else:
+                keys.setdefault(origin.resource, set()).add(origin.key)
+        if Resource.SERVICES in keys:
+            keys[Resource.ENDPOINTS] = keys[Resource.SERVICES]
+        changed: dict[str, Any] = {
+            resource.field: self._mapping(resource, getattr(snapshot, resource.field), gone)
+            for resource, gone in keys.items()
+        }
+        if entries:
+            maps = changed.get("config_maps", snapshot.config_maps)
+            cut = {key: self._record(key, maps[key], names) for key, names in entries.items() if key in maps}
+            changed["config_maps"] = {**flat(maps), **cut}
+        return replace(snapshot, **changed)
+
+    def _mapping(self, resource: Resource, source: Mapping[Key, Any], gone: set[Key]) -> Mapping[Key, Any]:
+        if not any(key in source for key in gone):
+            return source
+        former = self._known.get(resource)
+        if former is not None and former.names == gone:
+            if former.source is source:
+                known: Mapping[Key, Any] = former.result
+                return known
+            changed = source.changed_since(former.source) if isinstance(source, Layered) else None
+            if changed is not None:
+                result = with_values(former.result, {key: source[key] for key in changed if key not in gone})
+                self._known[resource] = _Filtered(source, gone, result)
+                return result
+        result = Layered({key: value for key, value in flat(source).items() if key not in gone})
+        self._known[resource] = _Filtered(source, gone, result)
+        return result
+
+    def _record(self, key: Key, record: ConfigMap, gone: set[str]) -> ConfigMap:
+        former = self._known.get(key)
+        if former is None or former.source is not record or former.names != gone:
+            data = {name: text for name, text in (record.data or {}).items() if name not in gone}
+            former = self._known[key] = _Filtered(record, gone, msgspec.structs.replace(record, data=data))
+        result: ConfigMap = former.result
+        return result
+
+
+def version_of(snapshot: Snapshot, origin: Origin) -> tuple[object, ...]:
+    """Give all that an origin is made of, but for the slices of a Service; equal as long as it did not change."""
+    record = getattr(snapshot, origin.resource.field).get(origin.key)
+    if origin.entry:
+        return ((record.data or {}).get(origin.entry) if record is not None else None,)
+    if origin.resource is Resource.SERVICES:
+        return record, snapshot.endpoints.get(origin.key)
+    return (record,)
+
+
+def exists(snapshot: Snapshot, origin: Origin) -> bool:
+    """Say whether there is such an object."""
+    return any(part is not None for part in version_of(snapshot, origin))
+
+
+def ref_of(snapshot: Snapshot, origin: Origin) -> ObjectRef:
+    """Name the object."""
+    kind = KIND_OF[origin.resource]
+    if origin.resource is Resource.SERVICES and origin.key not in snapshot.services:
+        kind = KIND_OF[Resource.ENDPOINTS]
+    return ObjectRef(kind, *origin.key, snapshot.cluster)
+
+
+def everything(snapshot: Snapshot, services: Key | None) -> frozenset[Origin]:
+    """Give all origins of a Snapshot; ``services`` is the ConfigMap whose entries are services, if one is read."""
+    found = {Origin(Resource.SERVICES, key) for key in (*flat(snapshot.services), *flat(snapshot.endpoints))}
+    for resource in (Resource.PODS, Resource.NODES, Resource.SECRETS):
+        found |= {Origin(resource, key) for key in flat(getattr(snapshot, resource.field))}
+    record = snapshot.config_maps.get(services) if services is not None else None
+    if services is not None and record is not None:
+        found |= {Origin(Resource.CONFIGMAPS, services, name) for name in record.data or {}}
+    return frozenset(found)
+
+
+class Origins:
+    """Finds the origins of values of one Context; ``services`` as in :func:`everything`."""
+
+    def __init__(self, snapshot: Snapshot, context: Context, services: Key | None) -> None:
+        self._snapshot = snapshot
+        self._names = context.names
+        self._services = services
+        self._backends: dict[str, Any] | None = None
+
+    def of(self, value: Any) -> frozenset[Origin]:
+        """Give what ``value`` was made of, an element of a loop or a variable in it; empty where nothing tells."""
+        return frozenset(self._of(value))
+
+    def of_element(self, value: Any) -> frozenset[Origin]:
+        """Give the same of an element, which may be made of several values."""
+        if isinstance(value, tuple | list):
+            return frozenset[Origin]().union(*(self.of_element(each) for each in value))
+        return self.of(value)
+
+    def mentioned(self, text: str) -> list[Origin]:
+        """Give those whose names, domains or apps stand in ``text`` as words, the longest mention first."""
+        found: dict[Origin, int] = {}
+        for origin in everything(self._snapshot, self._services):
+            name = origin.entry or origin.key.name
+            if _is_word_of(name, text):
+                found[origin] = len(name)
+        for preset in (PresetName.DOMAINS, PresetName.HOSTS):
+            names = self._names.get(preset)
+            for name in names if isinstance(names, Mapping) else ():
+                if _is_word_of(name, text):
+                    found |= {origin: max(len(name), found.get(origin, 0)) for origin in self._named(name)}
+        return sorted(found, key=lambda origin: (-found[origin], origin))
+
+    def _of(self, value: Any) -> Iterator[Origin]:
+        match value:
+            case NodeView() | Kube2lbNode():
+                yield from self._if_there(Origin(Resource.NODES, Key("", value.name)))
+            case CertificateView():
+                yield from self._if_there(Origin(Resource.SECRETS, Key(value.namespace, value.name)))
+            case Kube2lbPort():
+                for each in self._given(PresetName.KUBE2LB, "services"):
+                    if each.port == value:
+                        yield from self._of(each)
+            case str():
+                yield from self._named(value)
+            case _:
+                yield from self._described(value)
+
+    def _described(self, value: Any) -> Iterator[Origin]:
+        """Go by the fields: nearly everything that stands for an object has its namespace and name."""
+        metadata = value.get("metadata") if isinstance(value, Mapping) else None
+        if isinstance(metadata, Mapping):
+            yield from self._if_there(Origin(Resource.PODS, Key(_text(metadata, "namespace"), _text(metadata, "name"))))
+            return
+        name = _text(value, "service") or _text(value, "name")
+        if self._services is not None and isinstance(value, Mapping) and "pods" in value:
+            yield from self._if_there(Origin(Resource.CONFIGMAPS, self._services, name))
+        elif namespace := _text(value, "namespace"):
+            yield from self._if_there(Origin(Resource.SERVICES, Key(namespace, name)))
+        for backend in (_text(value, "backend"), _text(value, "default_backend")):
+            yield from self._backend(backend)
+        for route in getattr(value, "routes", ()):
+            yield from self._backend(_text(route, "backend"))
+
+    def _named(self, text: str) -> Iterator[Origin]:
+        """Go by what templates use as keys: domains, apps and names of backends."""
+        domains, hosts = self._names.get(PresetName.DOMAINS), self._names.get(PresetName.HOSTS)
+        if isinstance(domains, Mapping) and text in domains:
+            yield from self._described(domains[text])
+        if isinstance(hosts, Mapping) and text in hosts:
+            for key, pod in flat(self._snapshot.pods).items():
+                if (pod.metadata.labels or {}).get(APP) == text:
+                    yield Origin(Resource.PODS, key)
+        yield from self._backend(text)
+
+    def _backend(self, name: str) -> Iterator[Origin]:
+        if self._backends is None:
+            self._backends = {each.name: each for each in self._given(PresetName.KUBEFIGURATOR, "backends")}
+        if name in self._backends:
+            backend = self._backends[name]
+            yield from self._if_there(Origin(Resource.SERVICES, Key(backend.namespace, backend.service)))
+
+    def _given(self, preset: PresetName, name: str) -> Collection[Any]:
+        names = self._names.get(preset)
+        found: Collection[Any] = names.get(name, ()) if isinstance(names, Mapping) else ()
+        return found
+
+    def _if_there(self, origin: Origin) -> Iterator[Origin]:
+        if exists(self._snapshot, origin):
+            yield origin
+
+
+def _text(value: Any, field: str) -> str:
+    found = value.get(field) if isinstance(value, Mapping) else getattr(value, field, None)
+    return found if isinstance(found, str) else ""
+
+
+def _is_word_of(name: str, text: str) -> bool:
+    at = text.find(name) if name else -1
+    if at < 0:
+        return False
+    return re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", text) is not None

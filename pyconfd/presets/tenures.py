@@ -1,0 +1,131 @@
+"""Names stay with their namespace while an owner is replaced: a pure function of claims, former owners and the time.
+
+Who deletes an object and creates it anew comes back younger than whoever waits for its name. Its namespace therefore
+keeps the name for a while, and its seniority with it. An object that still exists and asks for something else gives
+its name up at once.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime
+
+from pyconfd.model.layered import differing
+from pyconfd.model.snapshot import Key
+from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Name, Owner, Owners, Tenancy, Tenure, Tenures
+
+IsReleased = Callable[[Owner], bool]
+"""Says whether an object that had a name still exists, and gave it up."""
+
+
+class Seats:
+    """Whom tenures keep from a name; ``asked`` are all claims, first in rank first: the name, namespace, and who."""
+
+    def __init__(self, tenures: Tenures, asked: Callable[[], Iterable[tuple[Name, str, object]]]) -> None:
+        self._tenures = tenures
+        self._heirs: dict[Name, object] = {}
+        self._kept_at: dict[str, list[Tenure]] = {}
+        if tenures:
+            for name, namespace, who in asked():
+                if name in tenures and tenures[name].namespace == namespace:
+                    self._heirs.setdefault(name, who)
+            for name, tenure in tenures.items():
+                if tenure.until:
+                    self._kept_at.setdefault(name.place, []).append(tenure)
+
+    def barred(self, name: Name, namespace: str, created: str) -> str:
+        """Say who keeps a claim from ``name``, or ""; what ends the sentence ``this name ...`` follows."""
+        tenure = self._tenures.get(name)
+        if tenure is None or tenure.namespace == namespace:
+            return ""
+        heir = self._heirs.get(name)
+        if heir is not None:
+            since = f"its namespace has it since {tenure.since}"
+            return "" if created < tenure.since else f"{heir} has this already ({since}, before this object)"
+        return kept(tenure) if tenure.until else ""
+
+    def barred_from_place(self, place: str, namespace: str) -> str:
+        """Say for whom something at ``place`` is kept, so that nobody else may have all of it, or ""."""
+        others = (tenure for tenure in self._kept_at.get(place, ()) if tenure.namespace != namespace)
+        return next(map(kept, others), "")
+
+
+def kept(tenure: Tenure) -> str:
+    """Say for whom a name without an owner is kept, and until when."""
+    until = datetime.fromtimestamp(int(tenure.until), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (
+        f"this was the namespace {tenure.namespace}'s, whose object is gone and may come back: it is kept for it until"
+        f" {until} (setting claims.reserve_s), and is free after that, without a change of anything"
+    )
+
+
+def standing(former: Tenancy, now: float, keep_s: float, held_back: Collection[Key] = ()) -> Tenancy:
+    """Give what is remembered at ``now``, without what was kept long enough; a clock that was set back is no reason.
+
+    What objects had that are ``held_back`` begins anew.
+    """
+    tenures: dict[str, Tenures] = {}
+    for preset, mine in former.tenures.items():
+        mine_still = {
+            name: tenure._replace(until=now + keep_s) if _begins_anew(tenure, now + keep_s, held_back) else tenure
+            for name, tenure in mine.items()
+            if not 0 < tenure.until <= now or _is_held_back(tenure, held_back)
+        }
+        tenures[preset] = mine if mine_still == mine else mine_still
+    unchanged = all(tenures[preset] is mine for preset, mine in former.tenures.items())
+    return former if unchanged else Tenancy(former.owners, tenures)
+
+
+def _begins_anew(tenure: Tenure, until: float, held_back: Collection[Key]) -> bool:
+    return tenure.until > until or (tenure.until > 0 and _is_held_back(tenure, held_back))
+
+
+def _is_held_back(tenure: Tenure, held_back: Collection[Key]) -> bool:
+    if tenure.owner:
+        return Key(tenure.namespace, tenure.owner) in held_back
+    return any(key.namespace == tenure.namespace for key in held_back)  # noted by an older pyconfd
+
+
+def succeeded(
+    former: Tenancy, owners: Mapping[str, Owners], *, is_released: IsReleased, now: float, keep_s: float
+) -> Tenancy:
+    """Give what to remember once ``owners`` have the names, where ``former`` was remembered before."""
+    tenures = {}
+    for preset in sorted({*former.owners, *former.tenures, *owners}):
+        before, after = former.owners.get(preset, NO_OWNERS), owners.get(preset, NO_OWNERS)
+        mine = former.tenures.get(preset, NO_TENURES)
+        changed = [name for name in differing(before, after) if before.get(name) != after.get(name)]
+        found = dict(mine)
+        for name in changed:
+            tenure = _succeeded(before.get(name), after.get(name), mine.get(name), is_released, now + keep_s)
+            if tenure is not None and (keep_s > 0 or not tenure.until):
+                found[name] = tenure
+            else:
+                found.pop(name, None)
+        tenures[preset] = mine if found == mine else found
+    return Tenancy(owners, {preset: mine for preset, mine in tenures.items() if mine})
+
+
+def _succeeded(
+    old: Owner | None, new: Owner | None, known: Tenure | None, is_released: IsReleased, until: float
+) -> Tenure | None:
+    """Give the tenure of one name after its owner changed, came or went."""
+    if old is not None:
+        since = known.since if known is not None and known.namespace == old.namespace else old.since
+        known = Tenure(old.namespace, min(since, old.since), until, old.name)
+    if known is None:
+        return None
+    if new is not None and new.namespace == known.namespace:
+        return known._replace(until=0.0, owner="") if new.since > known.since else None
+    if old is None:
+        # What was kept stays so until somebody else has it, who could only get it when it was kept no more.
+        return known if new is None else None
+    return None if is_released(old) else known
+
+
+def contradicted(tenancy: Tenancy, owners: Mapping[str, Owners]) -> bool:
+    """Say whether somebody was given a name that is another namespace's."""
+    return any(
+        name in owners.get(preset, NO_OWNERS) and owners[preset][name].namespace != tenure.namespace
+        for preset, mine in tenancy.tenures.items()
+        for name, tenure in mine.items()
+        if tenure.until
+    )

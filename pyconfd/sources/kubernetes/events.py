@@ -1,0 +1,234 @@
+"""Kubernetes Events on refused objects, so that who may look at the cluster only learns why something is not served.
+
+They are written by a thread of their own from what it is shown when it looks: nobody waits for it, and nothing
+collects meanwhile. An Event that could not be written is counted, and tried again when the API server is well.
+"""
+
+import hashlib
+import re
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+
+from pyconfd.errors import Problem, TransientError
+from pyconfd.model.context import Refusal
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.snapshot import KIND_OF
+from pyconfd.model.status import EventCounts
+from pyconfd.settings import KubernetesSettings
+from pyconfd.sources.kubernetes.api_servers import ApiServers
+from pyconfd.sources.kubernetes.clock import Clock, SystemClock
+from pyconfd.sources.kubernetes.credentials import Credentials
+from pyconfd.sources.kubernetes.failures import ApiError
+from pyconfd.sources.kubernetes.resources import API_VERSION_OF
+
+CONTROLLER = "pyconfd.io/pyconfd"
+LOOK_EVERY_S = 5.0
+MOST_AT_ONCE = 20
+"""A mistake in a thousand objects must not become a flood: the rest follows at the next looks."""
+
+RETRY_S = 60.0
+"""How long what could not be written stands back: one namespace that is being deleted must not silence all others."""
+
+MOST_NOTE_BYTES = 1024
+"""Source: ``NoteLengthLimit`` in Kubernetes' pkg/apis/core/validation/events.go."""
+
+_FORBIDDEN, _NOT_FOUND, _CONFLICT, _NOT_ACCEPTED = 403, 404, 409, 422
+_API_VERSION = {KIND_OF[resource]: version for resource, version in API_VERSION_OF.items()}
+_NO_NAMESPACE = "default"
+"""Where Events on objects without a namespace stand. Source: the same file."""
+
+_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A refused object; ``uid`` is "" where it is not known, ``refusal`` holds no secrets."""
+
+    refusal: Refusal
+    uid: str = ""
+
+    @property
+    def cause(self) -> tuple[ObjectRef, str, str]:
+        """What makes two refusals the same one."""
+        return self.refusal.ref, self.refusal.field, self.refusal.reason.value
+
+    @property
+    def can_be_named(self) -> bool:
+        """Whether its name and namespace are such as the API would take: they become part of a path."""
+        names = [self.refusal.ref.name, *([self.refusal.ref.namespace] if self.refusal.ref.namespace else [])]
+        return all(_NAME.fullmatch(name) for name in names)
+
+
+class Told:
+    """Which causes were told when, so that each is told at most once in ``every_s``."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._at: dict[object, float] = {}
+
+    def due(self, culprits: Sequence[Culprit], now: float) -> list[Culprit]:
+        """Give those that may be told ``now`` (seconds since the epoch), a few at a time; forget what is long ago."""
+        # A clock that was set back must not silence anything for longer than the interval.
+        self._at = {cause: at for cause, at in self._at.items() if 0 <= now - at < self._every_s}
+        due = {each.cause: each for each in culprits if each.cause not in self._at and each.can_be_named}
+        return list(due.values())[:MOST_AT_ONCE]
+
+    def tell(self, culprit: Culprit, now: float) -> None:
+        """Note that a cause was told."""
+        self._at[culprit.cause] = now
+
+    def postpone(self, culprit: Culprit, now: float) -> None:
+        """Note that a cause could not be told: others come first for a while."""
+        self._at[culprit.cause] = now - max(0.0, self._every_s - RETRY_S)
+
+
+def event_of(culprit: Culprit, now: float, *, instance: str, every_s: float) -> tuple[str, dict[str, Any]]:
+    """Give the namespace and the Event; its name is the same within one interval, so that a restart repeats nothing."""
+    refusal, ref = culprit.refusal, culprit.refusal.ref
+    namespace = ref.namespace or _NO_NAMESPACE
+    mark = repr((culprit.cause, instance, int(now // every_s)))
+    field = " ".join(part for part in (refusal.field, refusal.value) if part)
+    note = ": ".join(part for part in ("not served as it asks", field, refusal.detail) if part)
+    at = datetime.fromtimestamp(now, UTC)
+    regarding = {
+        "apiVersion": _API_VERSION.get(ref.kind, "v1"),
+        "kind": ref.kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "uid": culprit.uid,
+    }
+    return namespace, {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "namespace": namespace,
+            "name": f"{ref.name[:200]}.{hashlib.sha256(mark.encode()).hexdigest()[:16]}",
+        },
+        "involvedObject": {key: value for key, value in regarding.items() if value},
+        "reason": "".join(word.capitalize() for word in refusal.reason.value.split("_")),
+        "message": _shortened(note),
+        "type": "Warning",
+        "action": "Refused",
+        "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "firstTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "count": 1,
+        "reportingComponent": CONTROLLER,
+        "reportingInstance": instance,
+        "source": {"component": "pyconfd", "host": instance},
+    }
+
+
+def _shortened(note: str) -> str:
+    if len(note.encode()) <= MOST_NOTE_BYTES:
+        return note
+    return note.encode()[: MOST_NOTE_BYTES - 3].decode(errors="ignore") + "..."
+
+
+class EventWriter:
+    """Writes from a thread of its own between :meth:`start` and :meth:`stop`.
+
+    ``culprits`` gives what is refused now; it is called in that thread, and may read only what never changes.
+
+    Raises:
+        ConfigurationError: from the constructor: no API server is known.
+    """
+
+    def __init__(
+        self,
+        settings: KubernetesSettings,
+        *,
+        every_s: float,
+        clock: Clock | None = None,
+        credentials: Credentials | None = None,
+        instance: str = "",
+    ) -> None:
+        self._clock = clock or SystemClock()
+        limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, 10.0))
+        self._servers = ApiServers(limited, credentials or Credentials(settings, self._clock), self._clock)
+        self._every_s = every_s
+        self._told = Told(every_s)
+        self._instance = (instance or socket.gethostname())[:128]
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._problems: tuple[Problem, ...] = ()
+        self.written_total = 0
+        self.failures_total = 0
+
+    def start(self, culprits: Callable[[], Sequence[Culprit]]) -> None:
+        """Begin to look at what is refused."""
+        self._thread = threading.Thread(target=self._run, args=(culprits,), name="events", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a request that runs is cut off."""
+        self._stopping.set()
+        self._servers.close()
+        if self._thread is not None:
+            self._thread.join(1.0)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Say why Events cannot be written; empty where they can."""
+        return self._problems
+
+    def counts(self) -> EventCounts:
+        """Give how many were written, and how many could not be."""
+        return EventCounts(self.written_total, self.failures_total)
+
+    def _run(self, culprits: Callable[[], Sequence[Culprit]]) -> None:
+        while not self._clock.wait(self._stopping, LOOK_EVERY_S):
+            self._servers.tend()
+            self._look(culprits())
+
+    def _look(self, culprits: Sequence[Culprit]) -> None:
+        now = self._clock.time()
+        for culprit in self._told.due(culprits, now):
+            if self._stopping.is_set():
+                return
+            try:
+                self._write(culprit, now)
+            except TransientError as error:
+                self.failures_total += 1
+                former, self._problems = self._problems, _as_problems(error)
+                if self._problems != former:
+                    log.warning("event.failed", problem=self._problems[0].message, remedy=self._problems[0].remedy)
+                self._told.postpone(culprit, now)
+                return  # most often the next one would fail of the same
+            self._told.tell(culprit, now)
+            self._problems = ()
+
+    def _write(self, culprit: Culprit, now: float) -> None:
+        namespace, event = event_of(culprit, now, instance=self._instance, every_s=self._every_s)
+        lease = self._servers.lease()
+        try:
+            lease.connection.create(f"/api/v1/namespaces/{namespace}/events", msgspec.json.encode(event))
+        except ApiError as error:
+            if error.status == _CONFLICT:  # a pyconfd before this one wrote it
+                return
+            if error.status in {_NOT_FOUND, _NOT_ACCEPTED}:
+                # A name or namespace that is none, or that went meanwhile: trying again would not help.
+                self.failures_total += 1
+                log.info("event.refused", object=str(culprit.refusal.ref), problem=error.problems[0].message)
+                return
+            self._servers.failed(lease, error)
+            raise
+        self._servers.succeeded(lease)
+        self.written_total += 1
+
+
+def _as_problems(error: TransientError) -> tuple[Problem, ...]:
+    denied = isinstance(error, ApiError) and error.status == _FORBIDDEN
+    remedy = "let it create events: pyconfd rbac prints the manifest; or set events.enabled = false"
+    return tuple(
+        Problem("events", f"cannot be written: {each.message}", remedy if denied else each.remedy)
+        for each in error.problems
+    )

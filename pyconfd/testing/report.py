@@ -1,0 +1,105 @@
+"""How test results are told: lines for people, JSON for programs, JUnit's XML for a CI. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape, quoteattr
+
+if TYPE_CHECKING:  # the model of Kubernetes is behind it, and would be loaded for --version
+    from collections.abc import Iterator, Sequence
+
+    from pyconfd.testing.judge import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One test: the file it is in, its line there, and what did not hold.
+
+    ``texts`` are the configurations of its steps, to show what an edit changed; ``updated`` are expected files that
+    were written anew.
+    """
+
+    file: str
+    line: int
+    name: str
+    failures: tuple[Failure, ...] = ()
+    texts: tuple[str, ...] = field(default=(), repr=False)
+    updated: tuple[str, ...] = ()
+    duration_s: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether all held."""
+        return not self.failures
+
+
+def as_lines(result: Result) -> Iterator[tuple[str, str]]:
+    """Give the lines for people, each with what it is: ``ok``, ``failed``, ``place``, ``detail`` or ``note``."""
+    yield ("ok" if result.passed else "failed"), f"{result.file}: {result.name}"
+    for failure in result.failures:
+        yield "place", f"{result.file} line {failure.line}: {failure.message}"
+        for line in failure.lines:
+            yield "detail", line
+    for name in result.updated:
+        yield "note", f"written anew: {name}"
+
+
+def summary(results: Sequence[Result]) -> str:
+    """Give one sentence about all of them."""
+    failed = sum(not result.passed for result in results)
+    count = "1 test" if len(results) == 1 else f"{len(results)} tests"
+    return f"{count}, {failed} failed" if failed else f"{count}, all passed"
+
+
+def as_values(results: Sequence[Result]) -> dict[str, Any]:
+    """Give the results ready for JSON."""
+    return {
+        "tests": len(results),
+        "failed": sum(not result.passed for result in results),
+        "results": [
+            {
+                "file": result.file,
+                "line": result.line,
+                "name": result.name,
+                "passed": result.passed,
+                "duration_s": round(result.duration_s, 6),
+                "failures": [
+                    {"line": each.line, "message": each.message, "lines": list(each.lines)} for each in result.failures
+                ],
+            }
+            for result in results
+        ],
+    }
+
+
+def as_junit(results: Sequence[Result]) -> str:
+    """Give the XML that CI systems read; a control character, which XML cannot hold, becomes a question mark."""
+    files = dict.fromkeys(result.file for result in results)
+    suites = [_suite(file, [result for result in results if result.file == file]) for file in files]
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>", ""])
+
+
+def _suite(file: str, results: Sequence[Result]) -> str:
+    failed = sum(not result.passed for result in results)
+    head = f'  <testsuite name={quoteattr(_clean(file))} tests="{len(results)}" failures="{failed}">'
+    return "\n".join([head, *(_case(result) for result in results), "  </testsuite>"])
+
+
+def _case(result: Result) -> str:
+    head = (
+        f"    <testcase classname={quoteattr(_clean(result.file))} name={quoteattr(_clean(result.name))}"
+        f' time="{result.duration_s:.3f}"'
+    )
+    if result.passed:
+        return f"{head}/>"
+    failures = [
+        f"      <failure message={quoteattr(_clean(each.message))}>"
+        f"{escape(_clean(chr(10).join((f'{result.file} line {each.line}', *each.lines))))}</failure>"
+        for each in result.failures
+    ]
+    return "\n".join([f"{head}>", *failures, "    </testcase>"])
+
+
+def _clean(text: str) -> str:
+    return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)

@@ -1,0 +1,217 @@
+"""Who holds which address before whom: the settings as this node has to see them [pure]."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import ip_address, ip_interface
+from itertools import chain
+
+from pyconfd.errors import ConfigurationError, Problem
+from pyconfd.settings.vip import ADVERT_S, NODES_AT_MOST, NodeSettings, RouterSettings, VipSettings
+
+HIGHEST_PRIORITY = 250
+"""High, since a backup waits (256 - priority) / 256 of an advert's time before it takes over."""
+PRIORITY_STEP = 5
+LOST_ADVERTS = 3
+"""So many missing adverts and a master is taken for dead. Source: RFC 5798, Master_Down_Interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another node in one instance."""
+
+    name: str
+    address: str
+    priority: int
+
+
+@dataclass(frozen=True)
+class Instance:
+    """The VRRP instance of a virtual router: one election for the addresses of both families, which carry prefixes.
+
+    An advert names only ``addresses``, those of the ``family`` in which it is sent; ``companions`` are the other ones.
+    """
+
+    name: str
+    router: int
+    family: int
+    source: str
+    peers: tuple[Peer, ...]
+    addresses: tuple[str, ...]
+    companions: tuple[str, ...]
+    priority: int
+
+    @cached_property
+    def advertised(self) -> tuple[str, ...]:
+        """Give the addresses that an advert names, without their prefixes."""
+        return tuple(_bare(text) for text in self.addresses)
+
+    @cached_property
+    def bare(self) -> tuple[str, ...]:
+        """Give the addresses of both families without their prefixes."""
+        return tuple(_bare(text) for text in (*self.addresses, *self.companions))
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """A virtual router: what moves together. ``track_file`` is where the hook says whether this node may have it."""
+
+    id: int
+    preferred: str
+    track_file: str
+    instance: Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Everything about the floating addresses that follows from the settings; times in seconds."""
+
+    node: str
+    nodes: tuple[str, ...]
+    interface: str
+    advert_s: float
+    routers: tuple[Router, ...]
+    fifo: str
+    heartbeat: str
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """Give the instances of all routers."""
+        return tuple(router.instance for router in self.routers)
+
+    @property
+    def down_s(self) -> float:
+        """Give how long a master may be silent before the next one takes over."""
+        return (LOST_ADVERTS + 1) * self.advert_s
+
+
+@dataclass(frozen=True, slots=True)
+class StickPeer:
+    """A node whose haproxy shares stick tables at ``address`` (ADDRESS:PORT); ``own`` for this one."""
+
+    name: str
+    address: str
+    own: bool
+
+
+def stick_peers(settings: VipSettings, host_name: str) -> tuple[StickPeer, ...]:
+    """Give the haproxies that share stick tables; none without a port, or where this node is none of them."""
+    name = _node_name(settings, host_name)
+    if not settings.peers_port or name not in {node.name for node in settings.nodes}:
+        return ()
+    return tuple(
+        StickPeer(node.name, f"{_bracketed(node.addresses[0])}:{settings.peers_port}", node.name == name)
+        for node in settings.nodes
+    )
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _node_name(settings: VipSettings, host_name: str) -> str:
+    if settings.node or any(node.name == host_name for node in settings.nodes):
+        return settings.node or host_name
+    return host_name.partition(".")[0]
+
+
+def topology(settings: VipSettings, host_name: str) -> Topology:
+    """Give the topology as the node ``settings.node`` (else ``host_name``) has it.
+
+    Raises:
+        ConfigurationError: with every problem.
+    """
+    name = _node_name(settings, host_name)
+    asked = (RouterSettings(settings.virtual_router_id, settings.addresses), *settings.routers)
+    problems = [*_missing(settings, name), *_conflicts(settings, asked)]
+    if problems:
+        raise ConfigurationError(*problems)
+    routers = []
+    for router in asked:
+        preferred = router.preferred or settings.nodes[0].name
+        ordered = sorted(settings.nodes, key=lambda node, first=preferred: node.name != first)  # type: ignore[misc]
+        track = f"{settings.runtime_dir}/track-{router.virtual_router_id}"
+        routers.append(Router(router.virtual_router_id, preferred, track, _instance(router, ordered, name)))
+    return Topology(
+        node=name,
+        nodes=tuple(node.name for node in settings.nodes),
+        interface=settings.interface,
+        advert_s=ADVERT_S[settings.profile],
+        routers=tuple(routers),
+        fifo=f"{settings.runtime_dir}/notify.fifo",
+        heartbeat=f"{settings.runtime_dir}/heartbeat",
+    )
+
+
+def _instance(router: RouterSettings, ordered: list[NodeSettings], name: str) -> Instance:
+    family = _elected_in(router, ordered)
+    everybody = [
+        Peer(node.name, _own(node, family), HIGHEST_PRIORITY - PRIORITY_STEP * place)
+        for place, node in enumerate(ordered)
+    ]
+    this = next(peer for peer in everybody if peer.name == name)
+    return Instance(
+        name=f"vip-{router.virtual_router_id}",
+        router=router.virtual_router_id,
+        family=family,
+        source=this.address,
+        peers=tuple(peer for peer in everybody if peer is not this),
+        addresses=tuple(text for text in router.addresses if ip_interface(text).version == family),
+        companions=tuple(text for text in router.addresses if ip_interface(text).version != family),
+        priority=this.priority,
+    )
+
+
+def _elected_in(router: RouterSettings, nodes: Sequence[NodeSettings]) -> int:
+    """Give the family of the adverts: one of the router's own that all nodes have, IPv4 first."""
+    families = sorted({ip_interface(text).version for text in router.addresses})
+    return next((one for one in families if all(_own(node, one) for node in nodes)), families[0])
+
+
+def _own(node: NodeSettings, family: int) -> str:
+    return next((text for text in node.addresses if ip_address(text).version == family), "")
+
+
+def _bare(text: str) -> str:
+    return str(ip_interface(text).ip)
+
+
+def _missing(settings: VipSettings, name: str) -> Iterator[Problem]:
+    if not settings.interface:
+        yield Problem("vip.interface", "is needed", "name the interface that carries the addresses, like eth0")
+    if not settings.virtual_router_id:
+        remedy = "choose a number from 1 to 255 that no other pair of routers or balancers on this network uses"
+        yield Problem("vip.virtual_router_id", "is needed", remedy)
+    if not settings.addresses:
+        yield Problem("vip.addresses", "at least one is needed", "for example 192.0.2.10/24")
+    if len(settings.nodes) < 2:
+        yield Problem("vip.nodes", "at least two are needed", "a table [[vip.nodes]] with name and addresses for each")
+    elif name not in {node.name for node in settings.nodes}:
+        message = f"this node is {name}, and there are only {', '.join(node.name for node in settings.nodes)}"
+        yield Problem("vip.nodes", message, "set vip.node, or add it to [[vip.nodes]]")
+
+
+def _conflicts(settings: VipSettings, asked: tuple[RouterSettings, ...]) -> Iterator[Problem]:
+    if len(settings.nodes) > NODES_AT_MOST:
+        yield Problem("vip.nodes", f"there are {len(settings.nodes)}", f"at most {NODES_AT_MOST} can be ordered")
+    if settings.virtual_router_id in {router.virtual_router_id for router in settings.routers}:
+        message = f"{settings.virtual_router_id} is the number of vip.virtual_router_id already"
+        yield Problem("vip.routers", message, "give each router a number of its own")
+    names = {node.name for node in settings.nodes}
+    for router in asked:
+        if router.preferred and router.preferred not in names:
+            yield Problem("vip.routers", f"{router.preferred} is no node", f"one of {', '.join(sorted(names))}")
+    families = {_elected_in(router, settings.nodes) for router in asked if router.addresses}
+    for node in settings.nodes:
+        versions = [ip_address(text).version for text in node.addresses]
+        for family in sorted(families - set(versions)):
+            message = f"{node.name} has no IPv{family} address of its own"
+            yield Problem("vip.nodes", message, "the adverts for the floating ones leave from it")
+        if len(versions) != len(set(versions)):
+            yield Problem("vip.nodes", f"{node.name} has two addresses of one family", "name the one to send from")
+    used: set[str] = set()
+    for text in chain.from_iterable([*(one.addresses for one in asked), *(node.addresses for node in settings.nodes)]):
+        bare = text.partition("/")[0]
+        if bare in used:
+            yield Problem("vip.addresses", f"{bare} is there twice", "a floating address belongs to one router only")
+        used.add(bare)

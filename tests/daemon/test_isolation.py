@@ -1,0 +1,291 @@
+"""Whatever is wrong with some objects, exactly the others are served; HAProxy itself says what is wrong."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyconfd.daemon.culprits import MOST_CHECKS, Search, Workshop, signature
+from pyconfd.daemon.isolation import Isolation
+from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
+from pyconfd.errors import Clues, Problem, RejectedInput
+from pyconfd.haproxy.check import check
+from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.model.context import Context, RefusalReason
+from pyconfd.model.outcome import Applied, Rejected, Step
+from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
+from pyconfd.model.snapshot import Key, Resource, Snapshot
+from pyconfd.presets import registry
+from pyconfd.presets.origins import Origin
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.engine import Renderer, RenderOptions
+from pyconfd.settings import HaproxySettings
+from tests.daemon.fakes import FakeBalancer
+from tests.presets import objects
+from tests.world.haproxy import BINARY
+
+pytestmark = pytest.mark.haproxy
+
+HEAD = """defaults
+    mode http
+    timeout connect 1s
+    timeout client 1s
+    timeout server 1s
+frontend fe
+    bind 127.0.0.1:18080
+backend own
+    http-request deny
+"""
+
+LOOPED = """{% for service in cluster.services %}
+{% set a = service.annotations %}
+backend {{ a.section | default('be-' ~ service.name) }}
+    balance {{ a.lb | default('roundrobin') }}
+    # {{ 100 // (a.divisor | default(1) | int) }}
+{% if a.uses is defined %}
+    use-server {{ a.uses }} if TRUE
+{% endif %}
+{% for port in service.ports %}{% for e in port.endpoints | servers %}
+    server {{ e.name }} {{ e.target }} weight {{ a.weight | default(1) }}
+{% endfor %}{% endfor %}
+{% endfor %}
+"""
+
+HIDDEN = """{% macro all(services) %}
+{% for service in services %}{% set a = service.annotations %}
+backend {{ a.section | default('be-' ~ service.name) }}
+    balance {{ a.lb | default('roundrobin') }}
+    # {{ 100 // (a.divisor | default(1) | int) }}
+    # {{ a.weight | default(1) }}
+{% if a.uses is defined %}
+    use-server {{ a.uses }} if TRUE
+{% endif %}
+{% endfor %}
+{% endmacro %}
+{% set text = all(cluster.services) %}
+# {{ text | length }} characters
+{{ text }}
+"""
+"""What is printed depends on the length of the text, so that no map with marks is believed; names tell."""
+
+OPAQUE = HIDDEN.replace("service.name)", "service.name | upper)")
+"""Nothing tells."""
+
+POISON = (
+    {"lb": "nonsense"},
+    {"divisor": "0"},
+    {"section": "own"},
+    {"uses": "nobody"},
+    {"weight": "999"},
+)
+
+
+class Judging(FakeBalancer):
+    """Everything in memory, but the judgement, which is HAProxy's."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._settings = HaproxySettings(conf=str(folder / "haproxy.cfg"), binary=BINARY)
+
+    def check(self, rendering: Rendering) -> None:
+        self.checks += 1
+        check(rendering, settings=self._settings, unit=UnitFacts())
+
+
+def snapshot(annotations: dict[str, dict[str, str]]) -> Snapshot:
+    found: list[objects.Named] = []
+    for number, (name, notes) in enumerate(annotations.items(), start=1):
+        found += [objects.service(name, notes), objects.slice_(name, objects.endpoint(f"192.0.2.{number}"))]
+    return objects.snapshot(*found)
+
+
+def run(
+    balancer: FakeBalancer, found: Snapshot, *templates: str, isolation: Isolation | None = None, **changes: object
+) -> Reconciled:
+    fragments = (Fragment("01-head.conf", HEAD), *(Fragment(f"1{n}.tmpl", text) for n, text in enumerate(templates)))
+    inputs = Inputs(
+        snapshot=found,
+        renderer=Renderer(FragmentSet(fragments), RenderOptions("/files")),
+        presets=("domains",),
+        options=PresetOptions(),
+        now=1000.0,
+        curdate="today",
+        isolation=isolation or Isolation(found),
+    )
+    return reconcile(replace(inputs, **changes), balancer)  # type: ignore[arg-type]
+
+
+def served(balancer: FakeBalancer) -> set[str]:
+    return set(re.findall(r"^backend be-(\S+)", (balancer.disk.conf or "").lower(), re.MULTILINE))
+
+
+def service(name: str) -> Origin:
+    return Origin(Resource.SERVICES, Key("demo", name))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kinds=st.lists(st.sampled_from([None, None, *range(len(POISON))]), min_size=2, max_size=12).filter(
+        lambda kinds: None in kinds
+    ),
+    template=st.sampled_from([LOOPED, HIDDEN, OPAQUE]),
+)
+def test_exactly_the_healthy_are_served(tmp_path: Path, kinds: list[int | None], template: str) -> None:
+    notes = {f"s{n}": POISON[kind] if kind is not None else {} for n, kind in enumerate(kinds)}
+    if template is not LOOPED:
+        notes = {name: {} if "weight" in each else each for name, each in notes.items()}
+    bad = {name for name, each in notes.items() if each}
+    balancer = Judging(tmp_path)
+    done = run(balancer, snapshot(notes), template)
+    assert isinstance(done.outcome, Applied)
+    assert served(balancer) == notes.keys() - bad
+    refused = {each.ref.name for each in done.context.refused if each.reason is RefusalReason.QUARANTINED}
+    assert refused == bad
+
+
+def test_ten_bad_objects_of_a_hundred_are_found_with_a_few_checks(tmp_path: Path) -> None:
+    notes = {f"s{n}": {} if n % 10 else POISON[0 if n % 20 else 3] for n in range(100)}
+    balancer = Judging(tmp_path)
+    done = run(balancer, snapshot(notes), LOOPED)
+    assert isinstance(done.outcome, Applied)
+    assert len(served(balancer)) == 90
+    assert balancer.checks <= 5
+    assert done.verdict is not None
+    blame = done.verdict.culprits[service("s10")]
+    assert blame.step is Step.CHECK
+    assert "nonsense" in blame.problem.message
+
+
+def test_a_backend_of_the_operator_stays_where_an_object_takes_its_name(tmp_path: Path) -> None:
+    """The operator's section comes last, so that HAProxy complains about that one."""
+    own = "{% if true %}\nbackend be-thief\n    http-request deny\n{% endif %}\n"
+    balancer = Judging(tmp_path)
+    done = run(balancer, snapshot({"thief": {}, "good": {}}), LOOPED, own)
+    assert isinstance(done.outcome, Applied)
+    assert done.verdict is not None
+    assert set(done.verdict.culprits) == {service("thief")}
+    assert "http-request deny" in (balancer.disk.conf or "").partition("backend be-thief")[2]
+
+
+@pytest.mark.parametrize("fault", ["    balance nonsense\n", "{{ 1 // 0 }}\n", "{{ no_such_name }}\n"])
+def test_a_fault_of_a_fragment_leaves_out_nobody(tmp_path: Path, fault: str) -> None:
+    balancer = Judging(tmp_path)
+    found = snapshot({"a": {}, "b": {}})
+    assert isinstance(run(balancer, found, LOOPED).outcome, Applied)
+    before = balancer.disk.conf
+    done = run(balancer, found, LOOPED, f"backend x\n{fault}")
+    assert isinstance(done.outcome, Rejected)
+    assert done.verdict is not None
+    assert not done.verdict.culprits
+    assert "fragment" in done.verdict.why
+    assert balancer.disk.conf == before
+
+
+def test_a_fault_that_every_object_meets_is_the_fragments(tmp_path: Path) -> None:
+    balancer = Judging(tmp_path)
+    found = snapshot({"a": {}, "b": {}})
+    assert isinstance(run(balancer, found, LOOPED).outcome, Applied)
+    done = run(balancer, found, LOOPED.replace("roundrobin", "nonsense"))
+    assert isinstance(done.outcome, Rejected)
+    assert done.verdict is not None
+    assert "every object" in done.verdict.why
+    assert done.outcome.problems[0].place.startswith("10.tmpl rendered line")
+
+
+def test_fragments_that_never_served_take_nothing_from_who_is_served(tmp_path: Path) -> None:
+    found = snapshot({"a": {}, "b": {"divisor": "0"}})
+    nobody = Isolation(found, only=frozenset())
+    done = run(Judging(tmp_path), found, LOOPED, isolation=nobody)
+    assert isinstance(done.outcome, Rejected)
+    known = Isolation(found, only=frozenset({service("b")}))
+    assert isinstance(run(Judging(tmp_path), found, LOOPED, isolation=known).outcome, Applied)
+
+
+def test_a_search_without_success_is_not_repeated_for_the_same_problem(tmp_path: Path) -> None:
+    balancer = Judging(tmp_path)
+    found = snapshot({"a": {}})
+    done = run(balancer, found, "backend x\n    balance nonsense\n")
+    assert done.verdict is not None
+    assert isinstance(done.outcome, Rejected)
+    assert done.verdict.about == signature(done.outcome.problems)
+    before = balancer.checks
+    run(balancer, found, "backend x\n    balance nonsense\n", isolation=Isolation(found, hopeless=done.verdict))
+    assert balancer.checks == before + 1
+
+
+def test_what_is_left_out_costs_no_search_and_is_explained(tmp_path: Path) -> None:
+    found = snapshot({"a": {}, "b": {"lb": "nonsense"}})
+    first = run(Judging(tmp_path), found, LOOPED)
+    assert first.verdict is not None
+    problems = {origin: blame.problem for origin, blame in first.verdict.culprits.items()}
+    balancer = Judging(tmp_path)
+    done = run(balancer, found, LOOPED, isolation=Isolation(found, problems))
+    assert isinstance(done.outcome, Applied)
+    assert balancer.checks == 1
+    (refusal,) = (each for each in done.context.refused if each.reason is RefusalReason.QUARANTINED)
+    assert str(refusal.ref) == "Service demo/b"
+    assert "balance only supports" in refusal.detail
+
+
+def test_of_two_objects_that_give_one_section_one_is_served(tmp_path: Path) -> None:
+    balancer = Judging(tmp_path)
+    done = run(balancer, snapshot({"a": {"section": "be-x"}, "b": {}, "c": {"section": "be-x"}}), LOOPED)
+    assert isinstance(done.outcome, Applied)
+    assert done.verdict is not None
+    assert set(done.verdict.culprits) == {service("c")}
+    assert served(balancer) == {"x", "b"}
+
+
+def test_who_is_blamed_for_nothing_is_taken_back() -> None:
+    """The message leads to an innocent first, as long as that one is there."""
+    found = snapshot({"bad": {}, "innocent": {}, "other": {}})
+    renderer = Renderer(FragmentSet((Fragment("10.tmpl", LOOPED),)), RenderOptions("/files"))
+
+    def judge(rendering: Rendering) -> None:
+        if "backend be-bad" in rendering.text:
+            blamed = "innocent" if "backend be-innocent" in rendering.text else "bad"
+            clues = Clues(values=({"namespace": "demo", "name": blamed},))
+            raise RejectedInput(Problem("", "broken", clues=clues), step=Step.CHECK)
+
+    def render(context: Context) -> Rendering:
+        return renderer.render(context, curdate="").rendering
+
+    workshop = Workshop(
+        translate=lambda each: registry.translate(each, ("domains",), PresetOptions()),
+        render=render,
+        check=judge,
+        trace=lambda _context, _rendering, _places: {},
+        monotonic=lambda: 0.0,
+    )
+    first = render(workshop.translate(found))
+    with pytest.raises(RejectedInput) as error:
+        judge(first)
+    verdict = Search(workshop, found).run(error.value.problems, first, ())
+    assert set(verdict.culprits) == {service("bad")}
+
+
+def test_a_search_has_an_end() -> None:
+    """Each object is good by itself, and no two of them are: that takes too many tries."""
+    found = snapshot({f"s{number}": {} for number in range(100)})
+    checks = []
+
+    def judge(rendering: Rendering) -> None:
+        checks.append(rendering)
+        if rendering.text.count("backend be-") > 1:
+            raise RejectedInput(Problem("", "broken"), step=Step.CHECK)
+
+    renderer = Renderer(FragmentSet((Fragment("10.tmpl", LOOPED),)), RenderOptions("/files"))
+    workshop = Workshop(
+        translate=lambda each: registry.translate(each, ("domains",), PresetOptions()),
+        render=lambda context: renderer.render(context, curdate="").rendering,
+        check=judge,
+        trace=lambda _context, _rendering, _places: {},
+        monotonic=lambda: 0.0,
+    )
+    verdict = Search(workshop, found).run((Problem("", "broken"),), None, ())
+    assert not verdict.culprits
+    assert "not found" in verdict.why
+    assert len(checks) <= MOST_CHECKS

@@ -1,0 +1,187 @@
+"""Which fragments are rendered with: those on disk, or those that are pinned."""
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from pyconfd.daemon.pinning import Pinning, Surroundings
+from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.model.basis import Basis
+from pyconfd.model.pin import Pin
+from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.model.tenure import Name, Owner, Owners, Tenure
+
+AWAY = TransientError(Problem("/etc/pyconfd", "does not exist"))
+
+
+def fragments(text: str) -> FragmentSet:
+    return FragmentSet((Fragment("01.conf", text),))
+
+
+class Desk:
+    """A pinning with everything around it in memory."""
+
+    owners: Mapping[str, Owners] = MappingProxyType({})
+
+    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
+        self.disk: FragmentSet | PyconfdError = fragments("new")
+        self.pin: Pin | None = None
+        self.kept: dict[str, Basis] = {}
+        self.needed: set[str] = set()
+        self.full = False
+        self.begun_anew = 0
+        self.settings = settings or {}
+        self.pinning = self.started()
+
+    def started(self) -> Pinning:
+        in_force = self.kept[self.pin.basis].settings if self.pin else self.settings
+        around = Surroundings(
+            self._read,
+            lambda: self.pin,
+            self,
+            self.settings,
+            in_force,
+            lambda basis: basis.settings,
+            self._begin_anew,
+            lambda: self.needed,
+            lambda _: self.owners,
+        )
+        return Pinning(around)
+
+    def _read(self) -> FragmentSet:
+        if isinstance(self.disk, PyconfdError):
+            raise self.disk
+        return self.disk
+
+    def _begin_anew(self) -> None:
+        self.begun_anew += 1
+
+    def keep(self, basis: Basis, needed: Collection[str]) -> None:
+        if self.full:
+            raise TransientError(Problem("bases", "the disk is full"))
+        self.kept = {digest: each for digest, each in self.kept.items() if digest in needed}
+        self.kept[basis.digest] = basis
+
+    def read(self, digest: str) -> Basis:
+        if digest not in self.kept:
+            raise RejectedInput(Problem("bases", "is not there"))
+        return self.kept[digest]
+
+    def pins(self, text: str, settings: Mapping[str, Any] | None = None, number: int = 41) -> FragmentSet:
+        basis = Basis(fragments(text), self.settings if settings is None else settings)
+        self.kept[basis.digest] = basis
+        self.pin = Pin(f"id {text} {number}", number, basis.digest, 10.0)
+        return basis.fragments
+
+
+def test_without_a_pin_it_is_what_is_on_disk() -> None:
+    desk = Desk()
+    assert desk.pinning.read() == fragments("new")
+    assert desk.pinning.status(None, refused=False) is None
+    desk.disk = AWAY
+    with pytest.raises(TransientError):
+        desk.pinning.read()
+
+
+def test_a_pin_gives_what_is_pinned_and_says_what_waits() -> None:
+    desk = Desk()
+    pinned = desk.pins("old")
+    found = desk.pinning.read()
+    assert found == pinned
+    status = desk.pinning.status(found, refused=False)
+    assert status is not None
+    assert (status.serves, status.waiting) == (True, ("fragment 01.conf edited (+1 -1 lines)",))
+    desk.disk = fragments("old")
+    desk.pinning.read()
+    status = desk.pinning.status(fragments("else"), refused=True)
+    assert status is not None
+    assert (status.serves, status.refused, status.waiting) == (False, True, ())
+    desk.disk = AWAY
+    assert desk.pinning.read() == pinned
+    status = desk.pinning.status(found, refused=True)
+    assert status is not None
+    assert (status.serves, status.refused) == (True, False)
+    assert "cannot be used: does not exist" in status.waiting[0]
+    desk.pin, desk.disk = None, fragments("newer")
+    assert desk.pinning.read() == fragments("newer")
+    assert desk.pinning.status(found, refused=False) is None
+
+
+def test_another_pin_replaces_the_first() -> None:
+    desk = Desk()
+    desk.pins("old")
+    desk.pinning.read()
+    assert desk.pinning.read() == fragments("old")
+    desk.pins("older", number=40)
+    assert desk.pinning.read() == fragments("older")
+
+
+def test_other_settings_begin_anew_and_nothing_is_rendered_before_that() -> None:
+    desk = Desk({"presets": {"use": ["domains"]}})
+    desk.pins("old", {"presets": {"use": ["kube2lb"]}})
+    with pytest.raises(TransientError, match="begins anew"):
+        desk.pinning.read()
+    assert desk.begun_anew == 1
+    status = desk.pinning.status(fragments("old"), refused=False)
+    assert status is not None
+    assert not status.serves
+    desk.pinning = desk.started()
+    assert desk.pinning.read() == fragments("old")
+    status = desk.pinning.status(fragments("old"), refused=False)
+    assert status is not None
+    assert status.serves
+    assert status.waiting == ("fragment 01.conf edited (+1 -1 lines)", "setting presets.use changed")
+    desk.pin = None
+    with pytest.raises(TransientError, match="on disk"):
+        desk.pinning.read()
+    assert desk.begun_anew == 2
+
+
+def test_a_pin_that_nobody_understands_lets_nothing_new_in() -> None:
+    desk = Desk()
+    desk.pin = Pin("", 0, "", 1.0, broken="pin.json is damaged")
+    with pytest.raises(RejectedInput, match="damaged") as caught:
+        desk.pinning.read()
+    assert "pyconfd unpin" in caught.value.problems[0].remedy
+    desk.pin = Pin("a", 7, "gone", 1.0)
+    with pytest.raises(RejectedInput, match="is not there"):
+        desk.pinning.read()
+
+
+def test_what_serves_what_is_needed_and_what_is_pinned_is_kept() -> None:
+    desk = Desk()
+    pinned = desk.pins("old")
+    first = desk.pinning.keep(fragments("first"))
+    desk.needed = {first}
+    second = desk.pinning.keep(fragments("second"))
+    assert desk.pin is not None
+    assert set(desk.kept) == {first, second, desk.pin.basis}
+    assert desk.pinning.former(first) == fragments("first")
+    assert desk.pinning.former(desk.pin.basis) == pinned
+    assert desk.pinning.former("") is None
+    assert desk.pinning.former("unknown") is None
+
+
+def test_a_full_disk_is_shown_until_what_could_not_be_kept_is() -> None:
+    desk = Desk()
+    desk.full = True
+    digest = desk.pinning.keep(fragments("first"))
+    assert [problem.message for problem in desk.pinning.problems()] == ["the disk is full"]
+    desk.full = False
+    assert desk.pinning.problems() == ()
+    assert set(desk.kept) == {digest}
+
+
+def test_names_go_to_the_namespaces_that_had_them_while_something_is_pinned() -> None:
+    desk = Desk()
+    desk.owners = {"domains": {Name("", "shop.example.com"): Owner("Service", "a", "shop", "2024")}}
+    desk.pinning.read()
+    assert desk.pinning.tenures() == {}
+    desk.pins("old")
+    desk.pinning.read()
+    assert desk.pinning.tenures() == {"domains": {Name("", "shop.example.com"): Tenure("a", "2024", 0.0)}}
+    desk.pin = None
+    desk.pinning.read()
+    assert desk.pinning.tenures() == {}

@@ -1,0 +1,124 @@
+"""Nodes as they are in the field: a real haproxy, and ``pyconfd dns`` as a process."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from pyconfd.model.outcome import Generation
+from pyconfd.model.status import Phase, Status
+from pyconfd.status import document
+from tests.dns.stage import NAME
+from tests.dns.strict import StrictRoute53
+from tests.dns.wire import CREDENTIALS
+from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
+
+LIMIT_S = 60.0
+
+
+@dataclass
+class FieldNode:
+    """One node below ``folder``; ``url`` is where its Route 53 is, ``around`` more of its environment."""
+
+    folder: Path
+    name: str
+    address: str
+    url: str
+    port: int = field(default_factory=free_port)
+    around: dict[str, str] = field(default_factory=dict)
+    _service: "subprocess.Popen[bytes] | None" = None
+
+    def __post_init__(self) -> None:
+        self.haproxy = HaproxyProcess(self.folder / "haproxy")
+        lines = f"stats socket {self.haproxy.stats_socket} mode 600 level admin"
+        self.haproxy.conf.write_text(configuration(self.port, global_lines=lines))
+        (self.folder / "run").mkdir()
+        status = Status(time.time(), "1", 1, 1.0, 1.0, Phase.SERVING, generation=Generation(1, "d", 1.0))
+        (self.folder / "run" / "status.json").write_bytes(document.encode(status))
+
+    def __enter__(self) -> Self:
+        self.haproxy.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.haproxy.close()
+
+    @property
+    def log(self) -> str:
+        path = self.folder / "dns.log"
+        return path.read_text() if path.exists() else ""
+
+    def environ(self, **changes: str) -> dict[str, str]:
+        settings = {
+            "CONFIG": "",
+            "DNS_NAMES": NAME,
+            "DNS_OWNER": "prod",
+            "DNS_NODE": self.name,
+            "DNS_ADDRESS": self.address,
+            "DNS_ACCEPT_DEAD_NODES": "yes",
+            "DNS_FRONTENDS": f"http://127.0.0.1:{self.port}/",
+            "DNS_ENDPOINT_URL": self.url,
+            "DNS_LOOK_S": "0.1",
+            "DNS_HOLD_S": "0",
+            "DNS_NODES": "1",
+            "DNS_INTERVAL_S": "10",
+            "DNS_TTL_S": "1",
+            "HAPROXY_RUNTIME_SOCKET": self.haproxy.stats_socket,
+            "RUNTIME_DIR": str(self.folder / "run"),
+            "STATE_DIR": str(self.folder / "state"),
+            **changes,
+        }
+        return {
+            "PATH": os.environ["PATH"],
+            "AWS_EC2_METADATA_DISABLED": "true",
+            **CREDENTIALS,
+            **self.around,
+            **{f"PYCONFD_{key}": value for key, value in settings.items()},
+        }
+
+    @property
+    def service(self) -> "subprocess.Popen[bytes]":
+        assert self._service is not None
+        return self._service
+
+    def run(self, **changes: str) -> None:
+        """Start the service."""
+        with (self.folder / "dns.log").open("ab") as log:
+            argv = [sys.executable, "-m", "pyconfd", "dns", "run"]
+            self._service = subprocess.Popen(argv, stdout=log, stderr=log, env=self.environ(**changes))
+
+    def stop(self) -> int:
+        """Ask the service to stop; give its exit code."""
+        if self._service is None:
+            return 0
+        self._service.send_signal(signal.SIGTERM)
+        try:
+            return self._service.wait(30)
+        finally:
+            self._service.kill()
+            self._service = None
+
+    def kill(self) -> None:
+        """End the service without a word."""
+        assert self._service is not None
+        self._service.kill()
+        self._service.wait()
+        self._service = None
+
+    def pyconfd(self, *arguments: str, **changes: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command of ``pyconfd dns``."""
+        argv = [sys.executable, "-m", "pyconfd", "dns", *arguments]
+        return subprocess.run(
+            argv, capture_output=True, text=True, timeout=90, check=False, env=self.environ(**changes)
+        )
+
+
+def answers(provider: StrictRoute53, *nodes: FieldNode) -> None:
+    """Wait until the answer is exactly these nodes."""
+    wanted = tuple(sorted(node.address for node in nodes))
+    wait_until(lambda: provider.answer(NAME, "A") == wanted, f"the answer is {wanted}", limit_s=LIMIT_S)

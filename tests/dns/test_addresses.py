@@ -1,0 +1,76 @@
+import socket
+
+import pytest
+
+from pyconfd.dns.addresses import Addresses, Metadata, interface_addresses
+from pyconfd.dns.view import Node
+from pyconfd.errors import TransientError
+from pyconfd.settings import AddressSource, DnsSettings, NameSettings, name_of
+from tests.dns.imds import InstanceMetadata
+
+
+def kept(source: AddressSource) -> NameSettings:
+    return name_of(DnsSettings(address_source=source), "lb.example.com")
+
+
+def read(imds: InstanceMetadata, source: AddressSource) -> Node:
+    return Addresses(kept(source), "n0", Metadata(imds.url)).read()
+
+
+def test_public_and_private_addresses_of_an_instance(imds: InstanceMetadata) -> None:
+    assert read(imds, AddressSource.IMDS_PUBLIC) == Node("n0", "198.51.100.4", "2001:db8::4")
+    assert read(imds, AddressSource.IMDS_PRIVATE) == Node("n0", "10.0.0.4", "2001:db8::4")
+
+
+def test_one_token_is_used_until_it_expires(imds: InstanceMetadata) -> None:
+    imds.good_for = 3
+    addresses = Addresses(kept(AddressSource.IMDS_PUBLIC), "n0", Metadata(imds.url))
+    for _ in range(3):
+        assert addresses.read().v4 == "198.51.100.4"
+    assert imds.tokens == 2
+
+
+def test_an_address_that_the_instance_has_not_is_none_and_no_error(imds: InstanceMetadata) -> None:
+    del imds.values["ipv6"]
+    assert read(imds, AddressSource.IMDS_PUBLIC) == Node("n0", "198.51.100.4")
+
+
+def test_an_instance_without_any_address_is_an_error(imds: InstanceMetadata) -> None:
+    imds.values.clear()
+    with pytest.raises(TransientError, match="gives no address"):
+        read(imds, AddressSource.IMDS_PUBLIC)
+
+
+def test_a_service_that_gives_no_token_or_is_away_is_an_error_with_a_remedy(imds: InstanceMetadata) -> None:
+    imds.silent = True
+    with pytest.raises(TransientError, match="hop limit"):
+        read(imds, AddressSource.IMDS_PUBLIC)
+    with pytest.raises(TransientError, match="does not answer"):
+        Metadata("http://127.0.0.1:1").value("ipv6")
+
+
+def test_a_proxy_is_never_asked_for_instance_metadata(imds: InstanceMetadata, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.url)
+    assert Metadata().value("local-ipv4") == "10.0.0.4"
+
+
+def test_fixed_addresses_are_as_they_were_given() -> None:
+    settings = DnsSettings(address="192.0.2.1", address6="2001:db8::1")
+    assert Addresses(name_of(settings, "x.example.com"), "n0").read() == Node("n0", "192.0.2.1", "2001:db8::1")
+
+
+def test_an_interface_gives_its_global_addresses() -> None:
+    assert interface_addresses("lo") == ("", "")  # 127.0.0.1 has the scope of the host
+    with pytest.raises(TransientError, match="there is none"):
+        interface_addresses("nosuchif0")
+    probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        probe.connect(("192.0.2.1", 9))
+    except OSError:
+        pytest.skip("this machine has no route")
+    finally:
+        mine = probe.getsockname()[0]
+        probe.close()
+    pairs = [interface_addresses(name) for _, name in socket.if_nameindex()]
+    assert mine in {v4 for v4, _ in pairs}

@@ -1,0 +1,229 @@
+"""``pyconfd dns run`` and what stands around it: systemd, the hook, other processes; and names that differ."""
+
+import json
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyconfd.dns.records import Policy, Zone
+from tests.dns.nodes import LIMIT_S, FieldNode, answers
+from tests.dns.stage import NAME, ZONE
+from tests.dns.strict import StrictRoute53
+from tests.dns.strict_http import StrictServer
+from tests.dns.wire import FaultProxy
+from tests.world.haproxy import wait_until
+
+pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(300)]
+PRIVATE = Zone("Z2", "example.com.", private=True)
+VIP = "192.0.2.99"
+
+
+class Systemd:
+    """The socket on which services speak; ``heard`` are the messages so far."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+        self._socket.setblocking(False)
+        self._heard: list[dict[str, str]] = []
+
+    def heard(self, key: str) -> list[str]:
+        while True:
+            try:
+                text = self._socket.recv(65536).decode()
+            except BlockingIOError:
+                return [message[key] for message in self._heard if key in message]
+            self._heard.append(dict(line.split("=", 1) for line in text.splitlines()))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[Systemd]:
+    made = Systemd(tmp_path / "notify")
+    yield made
+    made.close()
+
+
+def test_systemd_is_told_that_it_is_ready_how_it_is_and_that_it_lives(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode], systemd: Systemd
+) -> None:
+    node = new_node(0)
+    node.around = {"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "300000000"}
+    node.run()
+    wait_until(lambda: systemd.heard("READY"), "it is ready", limit_s=LIMIT_S)
+    wait_until(lambda: "in; 1 of 1 names in step" in systemd.heard("STATUS"), "it says how it is", limit_s=LIMIT_S)
+    answers(provider, node)
+    beats = len(systemd.heard("WATCHDOG"))
+    wait_until(lambda: len(systemd.heard("WATCHDOG")) > beats + 2, "it says that it lives", limit_s=LIMIT_S)
+    node.haproxy.stop()
+    wait_until(
+        lambda: systemd.heard("STATUS")[-1].startswith("out; haproxy does not"), "why it is out", limit_s=LIMIT_S
+    )
+    assert node.stop() == 0
+    assert systemd.heard("STOPPING") == ["1"]
+
+
+def test_a_route_53_that_is_away_does_not_keep_it_from_being_ready(
+    aws: FaultProxy, new_node: Callable[[int], FieldNode], systemd: Systemd
+) -> None:
+    aws.faults = ["ServiceUnavailable"] * 1000
+    node = new_node(0)
+    node.around = {"NOTIFY_SOCKET": str(systemd.path)}
+    node.run()
+    wait_until(lambda: systemd.heard("READY"), "it is ready", limit_s=LIMIT_S)
+    wait_until(lambda: "Route 53 answers 503" in systemd.heard("STATUS")[-1], "it says why", limit_s=LIMIT_S)
+
+
+def test_a_second_one_for_the_same_node_is_refused(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode]
+) -> None:
+    node = new_node(0)
+    node.run()
+    answers(provider, node)
+    second = node.pyconfd("run")
+    assert second.returncode == 75
+    assert f"pid {node.service.pid}) keeps the names in Route 53" in second.stderr
+
+
+def test_metrics_are_a_file_for_the_node_exporter(
+    provider: StrictRoute53, aws: FaultProxy, new_node: Callable[[int], FieldNode]
+) -> None:
+    node = new_node(0)
+    node.run()
+    answers(provider, node)
+    path = node.folder / "run" / "dns.prom"
+    labels = f'{{name="{NAME}",zone="public"}}'
+    wanted = [
+        "pyconfd_dns_active 1",
+        f"pyconfd_dns_name_in_step{labels} 1",
+        f"pyconfd_dns_changes_total{labels} 1",
+        f"pyconfd_dns_failures_total{labels} 0",
+        "pyconfd_dns_withdrawn_by_command 0",
+    ]
+    wait_until(lambda: set(wanted) <= set(path.read_text().splitlines()), "all is well", limit_s=LIMIT_S)
+    figures = dict(line.rsplit(" ", 1) for line in path.read_text().splitlines() if not line.startswith("#"))
+    assert 3 <= int(figures["pyconfd_dns_requests_total"]) <= len(aws.seen)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_each_name_has_its_own_mode_owner_zone_and_address(tmp_path: Path, credentials: None) -> None:
+    provider = StrictRoute53(ZONE, PRIVATE)
+    records = [
+        {"name": NAME, "private": True, "mode": "shared", "address": "10.0.0.1", "ttl_s": 5},
+        {"name": "w.example.com", "owner": "other", "weight": "7", "address6": "2001:db8::7"},
+        {"name": "v.example.com", "mode": "vip", "vip": "127.0.0.1", "zone_id": PRIVATE.zone_id},
+    ]
+    with (
+        StrictServer(provider) as server,
+        FieldNode(tmp_path, "n0", "192.0.2.1", f"http://127.0.0.1:{server.port}") as node,
+    ):
+        node.run(DNS_RECORDS=json.dumps(records))
+
+        def found(zone: Zone) -> set[tuple[str, str, tuple[str, ...], Policy, int | None]]:
+            items = (item for item in provider.everything(zone.zone_id) if item.type != "TXT")
+            return {(item.name, item.type, item.values, item.policy, item.weight) for item in items}
+
+        public = {
+            (f"{NAME}.", "A", ("192.0.2.1",), Policy.MULTIVALUE, None),
+            ("w.example.com.", "A", ("192.0.2.1",), Policy.WEIGHTED, 7),
+            ("w.example.com.", "AAAA", ("2001:db8::7",), Policy.WEIGHTED, 7),
+        }
+        private = {
+            (f"{NAME}.", "A", ("10.0.0.1",), Policy.SIMPLE, None),
+            ("v.example.com.", "A", ("192.0.2.1",), Policy.SIMPLE, None),
+        }
+        wait_until(lambda: (found(ZONE), found(PRIVATE)) == (public, private), "all are there", limit_s=LIMIT_S)
+        owners = {item.identifier.split(":")[1] for item in provider.everything() if item.name.startswith("w.")}
+        assert owners == {"other"}
+        shown = node.pyconfd("status", DNS_RECORDS=json.dumps(records)).stdout
+        assert "10.0.0.1" in shown
+        assert "192.0.2.1" in shown
+
+
+class Hook:
+    """Leaves its report behind as ``pyconfd-vip`` does, each second; ``says`` changes it."""
+
+    def __init__(self, node: FieldNode) -> None:
+        self.folder = node.folder / "vip"
+        self.folder.mkdir()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._routers: list[dict[str, Any]] = []
+        self.says(holds=False)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def says(self, *, holds: bool, drained: bool = False) -> None:
+        instance = {"addresses": [f"{VIP}/24"], "holds": holds, "holder": "lb2", "rivals": []}
+        with self._lock:
+            self._routers = [{"drained": {"at": 1.0} if drained else None, "instances": [instance]}]
+            self._write()
+
+    def _write(self) -> None:
+        beside = self.folder / "new"
+        beside.write_text(json.dumps({"at": time.time(), "routers": self._routers}))
+        beside.replace(self.folder / "status.json")
+
+    def _run(self) -> None:
+        while not self._ended.wait(1.0):
+            with self._lock:
+                self._write()
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def new_hook() -> Iterator[Callable[[FieldNode], Hook]]:
+    with ExitStack() as stack:
+
+        def make(node: FieldNode) -> Hook:
+            hook = Hook(node)
+            stack.callback(hook.close)
+            return hook
+
+        yield make
+
+
+def test_the_hook_says_who_holds_the_floating_address_and_who_is_drained(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode], new_hook: Callable[[FieldNode], Hook]
+) -> None:
+    first, second = new_node(0), new_node(1)
+    one, other = new_hook(first), new_hook(second)
+    one.says(holds=True)
+    for node in (first, second):
+        node.run(DNS_MODE="vip", DNS_VIP=VIP, VIP_INTERFACE="lo", VIP_RUNTIME_DIR=str(node.folder / "vip"))
+    answers(provider, first)
+    one.says(holds=False)
+    other.says(holds=True)
+    answers(provider, second)
+    other.says(holds=True, drained=True)
+    wait_until(lambda: "this node is drained" in second.log, "it is drained", limit_s=LIMIT_S)
+    answers(provider, second)  # until somebody else holds the address
+    one.says(holds=True)
+    answers(provider, first)
+
+
+def test_a_drained_node_is_taken_out_of_names_with_a_record_for_each(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode], new_hook: Callable[[FieldNode], Hook]
+) -> None:
+    first, second = new_node(0), new_node(1)
+    hooks = {node.name: new_hook(node) for node in (first, second)}
+    for node in (first, second):
+        node.run(VIP_INTERFACE="lo", VIP_RUNTIME_DIR=str(node.folder / "vip"))
+    answers(provider, first, second)
+    hooks[first.name].says(holds=False, drained=True)
+    answers(provider, second)
+    hooks[first.name].says(holds=False)
+    answers(provider, first, second)

@@ -1,0 +1,178 @@
+"""``pyconfd dns`` as processes, with real haproxy and a strict Route 53 behind a proxy that counts and fails."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pyconfd.dns.records import record_set
+from pyconfd.status import document
+from tests.dns.nodes import LIMIT_S, FieldNode, answers
+from tests.dns.stage import NAME, ZONE, foreign
+from tests.dns.strict import StrictRoute53
+from tests.dns.wire import HANG, FaultProxy
+from tests.world.haproxy import wait_until
+
+pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(300)]
+
+
+def test_the_name_follows_the_nodes_that_can_serve(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode]
+) -> None:
+    first, second = new_node(0), new_node(1)
+    for node in (first, second):
+        node.run()
+    answers(provider, first, second)
+    first.haproxy.stop()
+    answers(provider, second)
+    assert "haproxy does not answer on its socket" in first.log
+    first.haproxy.start()
+    answers(provider, first, second)
+    assert set(foreign()) <= provider.everything()
+
+
+def test_the_last_node_stays_whatever_its_haproxy_does(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode]
+) -> None:
+    node = new_node(0)
+    node.run()
+    answers(provider, node)
+    node.haproxy.stop()
+    wait_until(lambda: "node.withdrew" in node.log, "it noticed", limit_s=LIMIT_S)
+    kept = json.loads(node.pyconfd("plan", "--output", "json").stdout)
+    assert kept[0]["state"] == "kept"
+    answers(provider, node)
+
+
+def test_restarts_of_every_process_and_an_absent_cluster_send_no_changing_request(
+    provider: StrictRoute53, aws: FaultProxy, new_node: Callable[[int], FieldNode]
+) -> None:
+    """There is no daemon and no Kubernetes here at all: what it said last is in its status file."""
+    node = new_node(0)
+    node.run()
+    answers(provider, node)
+    sent = provider.changing
+    for end in (node.stop, node.kill):
+        end()
+        node.haproxy.stop()
+        node.haproxy.start()
+        aws.seen.clear()
+        node.run()
+        wait_until(lambda: len(aws.seen) > 1, "it read the records", limit_s=LIMIT_S)
+        assert aws.changing == 0
+    assert provider.changing == sent
+
+
+def test_a_node_that_never_applied_anything_is_not_published(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode]
+) -> None:
+    node = new_node(0)
+    (node.folder / "run" / "status.json").unlink()
+    node.run()
+    wait_until(lambda: "no configuration was applied yet" in node.log, "it says why", limit_s=LIMIT_S)
+    assert provider.answer(NAME, "A") == ()
+    assert node.stop() == 0
+
+
+def test_route_53_that_is_away_changes_nothing_and_is_told_once(
+    provider: StrictRoute53, aws: FaultProxy, new_node: Callable[[int], FieldNode]
+) -> None:
+    aws.faults = ["ServiceUnavailable"] * 6
+    node = new_node(0)
+    node.run()
+    answers(provider, node)
+    assert node.log.count("dns.stuck") == 1
+    wait_until(lambda: "dns.recovered" in node.log, "it says so", limit_s=LIMIT_S)
+    node.stop()
+    aws.faults = [HANG] * 3
+    done = node.pyconfd("status", DNS_TIMEOUT_S="0.2")
+    assert done.returncode == 75, done.stderr
+
+
+def test_plan_publish_status_and_withdraw(provider: StrictRoute53, new_node: Callable[[int], FieldNode]) -> None:
+    node, other = new_node(0), new_node(1)
+    assert node.pyconfd("plan").returncode == 2
+    assert provider.changing == 0
+    assert node.pyconfd("publish").returncode == 0
+    assert node.pyconfd("plan").returncode == 0
+    alone = node.pyconfd("withdraw")
+    assert alone.returncode == 1
+    assert "dns.min_records is 1" in alone.stdout
+    assert other.pyconfd("publish").returncode == 0
+    shown = node.pyconfd("status")
+    assert shown.returncode == 3
+    assert "192.0.2.2  n1" in shown.stdout
+    assert "does not run: systemctl status pyconfd-dns" in shown.stdout
+    done = node.pyconfd("withdraw", "--wait", "--until-boot", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["state"] == "changes"
+    answers(provider, other)
+    assert node.pyconfd("plan").returncode == 0  # withdrawn by command: that is as it should be
+    assert node.pyconfd("publish").returncode == 0
+    assert other.pyconfd("forget", "n0").returncode == 0
+    assert other.pyconfd("forget", "n0").returncode == 1
+    answers(provider, other)
+
+
+def test_names_of_the_annotation_that_no_setting_allows_are_shown(new_node: Callable[[int], FieldNode]) -> None:
+    node = new_node(0)
+    path = node.folder / "run" / "status.json"
+    path.write_bytes(document.encode(replace(document.decode(path.read_bytes()), dns_names=("web.example.com",))))
+    shown = node.pyconfd("status").stdout
+    assert "asks for web.example.com: not taken, since dns.annotation_suffixes is empty" in shown
+    assert "not taken" not in node.pyconfd("status", DNS_ANNOTATION_SUFFIXES="example.com").stdout
+
+
+def test_what_withdrew_by_command_stays_out_while_the_service_runs(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode]
+) -> None:
+    node, other = new_node(0), new_node(1)
+    for each in (node, other):
+        each.run()
+    answers(provider, node, other)
+    assert node.pyconfd("withdraw").returncode == 0
+    answers(provider, other)
+    node.kill()
+    node.run()
+    wait_until(lambda: node.log.count("dns.started") == 2, "it runs again", limit_s=LIMIT_S)
+    wait_until(
+        lambda: json.loads(node.pyconfd("status", "--output", "json").stdout)["service"].get("active"),
+        "it could serve",
+        limit_s=LIMIT_S,
+    )
+    answers(provider, other)
+    shown = node.pyconfd("status")
+    assert shown.returncode == 0
+    assert "withdrawn by command" in shown.stdout
+    other.kill()
+    assert other.pyconfd("status").returncode == 3  # what a dead service said is not shown as fresh
+    assert node.pyconfd("publish").returncode == 0
+    answers(provider, node, other)
+
+
+def test_a_record_of_somebody_else_blocks_until_it_is_adopted(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode]
+) -> None:
+    there = record_set(NAME, "A", 300, ["192.0.2.1", "198.51.100.7"])
+    provider.put(ZONE.zone_id, there)
+    node = new_node(0)
+    blocked = node.pyconfd("plan")
+    assert blocked.returncode == 1
+    assert f"pyconfd dns adopt {NAME}" in blocked.stdout
+    assert node.pyconfd("publish").returncode == 1
+    assert there in provider.everything()
+    assert node.pyconfd("adopt", NAME).returncode == 0
+    assert provider.answer(NAME, "A") == ("192.0.2.1", "198.51.100.7")
+    assert node.pyconfd("publish").returncode == 0
+    assert node.pyconfd("forget", "adopted:198.51.100.7").returncode == 0
+    answers(provider, node)
+
+
+def test_settings_that_would_answer_a_dead_node_for_ever_are_refused_at_start(
+    aws: FaultProxy, new_node: Callable[[int], FieldNode]
+) -> None:
+    refused = new_node(0).pyconfd("run", DNS_ACCEPT_DEAD_NODES="no")
+    assert refused.returncode == 78
+    assert "answer a crashed node for ever" in refused.stderr
+    assert not aws.seen

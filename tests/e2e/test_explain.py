@@ -1,0 +1,281 @@
+"""What ``pyconfd explain`` says of a whole load balancer at work, for each fate and each kind of question."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.expect import serving
+from tests.world.appliance import NAMESPACE, Appliance
+from tests.world.objects import EndpointSpec, PortSpec
+from tests.world.rbac import Rules
+
+pytestmark = pytest.mark.haproxy
+
+
+def explained(appliance: Appliance, *query: str, code: int = 0) -> str:
+    found = appliance.command("explain", *query)
+    assert found.returncode == code, found.stdout + found.stderr
+    return found.stdout
+
+
+def answer(appliance: Appliance, *query: str, code: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(explained(appliance, *query, "--output", "json", code=code))
+    return found
+
+
+def fate(appliance: Appliance, *query: str) -> str:
+    objects = answer(appliance, *query)["answer"]["objects"]
+    return str(objects[0]["fate"]["fate"])
+
+
+@pytest.fixture
+def world(appliance: Appliance) -> Appliance:
+    appliance.own_fragments()
+    serving(appliance, pods=2)
+    return appliance
+
+
+def test_a_service_that_is_served(world: Appliance) -> None:
+    for query in (
+        "shop",
+        "demo/shop",
+        "service demo/shop",
+        "shop.example.com",
+        "domain shop.example.com",
+        "SHOP.example.com",
+    ):
+        text = explained(world, *query.split())
+        assert "Service demo/shop" in text, query
+        assert "served by 2 servers" in text, text
+        assert "annotations domain shop.example.com and proto http (preset domains)" in text
+        assert text.count("up for") == 2, text
+        assert "02-http.tmpl rendered line" in text
+    servers = answer(world, "shop")["answer"]["objects"][0]["fate"]["servers"]
+    assert {server["state"] for server in servers} == {"up"}
+    assert {server["pod"] for server in servers} == {"shop-1", "shop-2"}
+    lines = world.haproxy.conf.read_text().splitlines()
+    for server in servers:
+        assert server["name"] in lines[server["line"] - 1]
+
+
+def test_pods_addresses_backends_and_servers(world: Appliance) -> None:
+    pod = world.members("shop")[0]
+    (server,) = answer(world, "shop-1")["answer"]["servers"]
+    for query in (
+        f"{NAMESPACE}/shop-1",
+        "pod shop-1",
+        pod.address,
+        f"{pod.address}:{world.pods.port}",
+        server["name"],
+        f"be-shop.example.com/{server['name']}",
+    ):
+        assert answer(world, *query.split())["answer"]["servers"] == [
+            server | {"state_s": pytest.approx(server["state_s"], abs=60)}
+        ], query
+    assert len(answer(world, "be-shop.example.com")["answer"]["servers"]) == 2
+    text = explained(world, "shop-1")
+    assert "Service demo/shop" in text
+    assert "pod demo/shop-1" in text
+
+
+def test_lines_of_the_configuration(world: Appliance) -> None:
+    lines = world.haproxy.conf.read_text().splitlines()
+    number = next(at for at, line in enumerate(lines, 1) if line.strip().startswith("server shop-1"))
+    template = (world.folder / "templates" / "02-http.tmpl").read_text().splitlines()
+    for query in (f"haproxy.cfg:{number}", f"line {number}", f"{world.haproxy.conf}:{number}"):
+        found = answer(world, *query.split())["answer"]
+        assert found["kind"] == "line"
+        assert found["text"] == lines[number - 1].strip()
+        assert found["fragment"] == "02-http.tmpl"
+        assert found["section"] == "backend be-shop.example.com"
+        assert [template[at - 1].strip() for at, _ in found["template_lines"]] == [
+            text for _, text in found["template_lines"]
+        ]
+        assert any("server {{ server.name }}" in text for _, text in found["template_lines"])
+        assert [each["object"] for each in found["objects"]] == ["Service demo/shop"]
+    assert "02-http.tmpl:" in explained(world, "line", str(number))
+    assert "lines of the configuration" in explained(world, "line", "99999", code=1)
+
+
+def test_what_is_refused_says_why_since_when_and_what_to_do(world: Appliance) -> None:
+    world.serve("younger", {"domain": "shop.example.com", "proto": "http"})
+    world.serve("odd", {"domain": "odd.example.com", "proto": "sm tp"})
+    world.until(lambda: len(world.status().get("refused", ())) == 2, "both are refused")
+    since = {each["object"]: each["since"] for each in answer(world, "--all-refused")["answer"]["refused"]}
+    assert set(since) == {"Service demo/younger", "Service demo/odd"}
+    assert all(since.values())
+    text = explained(world, "younger")
+    assert "lost its name to another" in text
+    assert "Service demo/shop has this name already" in text
+    assert "to do" in text
+    assert fate(world, "demo/odd") == "refused"
+    # Who has the name comes first, then who wants it.
+    objects = answer(world, "shop.example.com")["answer"]["objects"]
+    assert [(each["object"], each["fate"]["fate"]) for each in objects] == [
+        ("Service demo/shop", "served"),
+        ("Service demo/younger", "refused"),
+    ]
+    # What happens to others leaves its age.
+    world.serve("other")
+    world.until(lambda: world.ask("other").startswith("other-"), "something else happens")
+    again = {each["object"]: each["since"] for each in answer(world, "--all-refused")["answer"]["refused"]}
+    assert again == since
+    listed = explained(world, "--all-refused")
+    assert "Service demo/younger" in listed
+    assert "Service demo/odd" in listed
+
+
+def test_not_ready_not_rendered_and_not_asked_for(world: Appliance) -> None:
+    world.serve("idle", pods=0)
+    world.serve("plain", {"pyconfd.io/domian": "plain.example.com"})
+    world.serve("mute")
+    with (world.folder / "templates" / "02-http.tmpl").open() as file:
+        text = file.read().replace(
+            "if items.proto == 'http' %}", "if items.proto == 'http' and items.name != 'mute' %}"
+        )
+    (world.folder / "templates" / "02-http.tmpl").write_text(text)
+    world.serve("sick")
+    world.until(lambda: world.ask("sick").startswith("sick-"), "all is applied")
+    (sick,) = world.members("sick")
+    world.cluster.set_endpoints(
+        NAMESPACE, "sick", [EndpointSpec(sick.address, pod=sick.pod, node=sick.node, ready=False)]
+    )
+    world.until(lambda: fate(world, "sick") == "not_ready", "its pod is not ready")
+    assert "its only endpoint is not ready" in explained(world, "sick")
+    assert "sick-1" in explained(world, "sick")
+    assert "it is not ready" in explained(world, "pod", "sick-1")
+    assert fate(world, "idle") == "not_ready" or fate(world, "idle") == "refused"
+    world.until(lambda: fate(world, "mute") == "not_rendered", "the template leaves it out")
+    assert fate(world, "plain") == "not_asked"
+    assert "did you mean pyconfd.io/domain" in explained(world, "plain")
+
+
+def test_what_a_wildcard_covers(world: Appliance) -> None:
+    world.serve("any", {"domain": "*.any.example.com", "proto": "http"})
+    world.until(lambda: fate(world, "any") == "served", "it is served")
+    assert [each["object"] for each in answer(world, "a.b.any.example.com")["answer"]["objects"]] == [
+        "Service demo/any"
+    ]
+
+
+def test_several_of_a_name_are_listed_and_an_unknown_one_gets_suggestions(world: Appliance) -> None:
+    world.cluster.add_service("prod", "shop", ports=[PortSpec(name="web", port=80, target=8080)], annotations={})
+    world.until(lambda: answer(world, "shop", code=1)["answer"]["kind"] == "ambiguous", "there are two")
+    found = answer(world, "shop", code=1)["answer"]["candidates"]
+    assert found == ["service demo/shop", "service prod/shop"]
+    for candidate in found:
+        assert fate(world, *candidate.split()) in {"served", "not_asked"}
+    text = explained(world, "shpo", code=1)
+    assert "Nothing is called 'shpo'" in text
+    assert "shop" in text
+    assert "Service objects" in text
+
+
+def test_a_change_that_is_held_or_cannot_be_applied(world: Appliance) -> None:
+    templates = world.folder / "templates"
+    (templates / "99-broken.conf").write_text("frontend x\n    nonsense\n")
+    world.serve("fresh")
+    world.until(lambda: world.phase == "rejected", "the fragment is refused")
+    text = explained(world, "shop")
+    assert "pyconfd is rejected" in text
+    assert "goes on serving" in text
+    assert "nonsense" in text
+    assert "served by" in text
+    (templates / "99-broken.conf").unlink()
+    world.until(world.settled, "it is mended")
+    for name in ("shop", "fresh"):
+        for member in list(world.members(name)):
+            world.remove(name, member.pod)
+    world.until(lambda: world.phase == "held", "the loss is held")
+    hold_id = world.status()["hold_id"]
+    assert hold_id in explained(world, "shop")
+    assert answer(world, "shop")["standing"]["hold_id"] == hold_id
+
+
+def test_an_object_in_quarantine(appliance: Appliance) -> None:
+    template = appliance.own_fragments() / "02-http.tmpl"
+    poison = "    mode http\n{% if items.name == 'poison' %}\n    nonsense here\n{% endif %}\n{% if not inherits %}"
+    template.write_text(template.read_text().replace("    mode http\n{% if not inherits %}", poison))
+    serving(appliance)
+    appliance.serve("poison")
+    appliance.serve("good")
+    appliance.until(lambda: appliance.ask("good").startswith("good-"), "the others go on")
+    appliance.until(lambda: appliance.command("explain", "poison").returncode == 0, "it was read")
+    appliance.until(lambda: fate(appliance, "poison") == "refused", "it is left out")
+    text = explained(appliance, "poison.example.com")
+    assert "refused (quarantined)" in text
+    assert "nonsense" in text
+    assert "02-http.tmpl" in text
+    assert "for " in text
+    assert "Service demo/poison" in explained(appliance, "--all-refused")
+    assert fate(appliance, "good") == "served"
+
+
+def test_what_comes_while_applying_is_paused(world: Appliance) -> None:
+    assert world.command("pause", "--reason", "moving racks").returncode == 0
+    world.until(lambda: world.status()["live"]["paused"], "it is paused")
+    world.serve("fresh")
+    world.serve("odd", {"domain": "odd.example.com", "proto": "sm tp"})
+    world.until(lambda: world.command("explain", "odd").returncode == 0, "they were read")
+    assert fate(world, "fresh") == "not_applied"
+    assert fate(world, "odd") == "refused"
+    assert fate(world, "shop") == "served"
+    assert "pyconfd resume" in explained(world, "fresh")
+    assert world.command("resume").returncode == 0
+    world.until(lambda: fate(world, "fresh") == "served", "it is applied")
+
+
+def test_without_a_daemon_the_cluster_is_read(world: Appliance, tmp_path: Path) -> None:
+    recorded = tmp_path / "recorded.yaml"
+    assert world.command("record", str(recorded)).returncode == 0
+    assert world.stop() == 0
+    text = explained(world, "shop")
+    assert "no daemon answers" in text
+    assert "served by 2 servers" in text
+    assert "up" in text
+    for server in world.servers:
+        server.refuse()
+    text = explained(world, "shop", "--snapshot", str(recorded))
+    assert "read from files" in text
+    assert "served by 2 servers" in text
+    away = world.command("explain", "shop")
+    assert away.returncode == 75
+    assert "status.listen" in away.stderr or "no answer" in away.stderr
+
+
+def told(appliance: Appliance) -> list[tuple[str, str]]:
+    return sorted((each["involvedObject"]["name"], each["reason"]) for each in appliance.cluster.objects("events"))
+
+
+def test_events_on_the_objects_themselves_where_these_are_on(appliance: Appliance) -> None:
+    appliance.values["events"] = {"enabled": True}
+    appliance.servers[0].rules = Rules(appliance.run("rbac").stdout)  # without the right to create any
+    appliance.serve("odd", {"domain": "odd.example.com", "proto": "sm tp"})
+    serving(appliance)
+    appliance.until(lambda: appliance.status().get("object_events", {}).get("failures_total"), "it is denied")
+    appliance.until(lambda: any("cannot create" in each for each in appliance.status()["problems"]), "that is shown")
+    assert appliance.ask("shop").startswith("shop-"), "nobody waits for it"
+    denied = appliance.command("preflight")
+    assert denied.returncode == 1
+    assert "may not create events" in denied.stdout
+    assert told(appliance) == []
+    appliance.stop()  # what was denied is tried again after a minute, or by who begins anew
+    appliance.servers[0].rules = Rules(appliance.command("rbac").stdout)
+    assert "events: can be created" in appliance.command("preflight").stdout
+    appliance.spawn()
+    appliance.until(lambda: told(appliance) == [("odd", "InvalidValue")], "it is told")
+    (event,) = appliance.cluster.objects("events")
+    odd = appliance.cluster.get("services", NAMESPACE, "odd")
+    assert event["involvedObject"]["uid"] == odd["metadata"]["uid"]
+    appliance.until(
+        lambda: appliance.status().get("object_events") == {"written_total": 1, "failures_total": 0}, "counted"
+    )
+    assert 'pyconfd_object_events_total{result="written"} 1.0' in appliance.get("/metrics")[1]
+
+
+def test_no_events_unless_they_are_asked_for(world: Appliance) -> None:
+    world.serve("odd", {"domain": "odd.example.com", "proto": "sm tp"})
+    world.until(lambda: world.status().get("refused"), "it is refused")
+    assert {request.method for request in world.servers[0].requests} == {"GET"}

@@ -1,0 +1,251 @@
+"""``pyconfd preflight`` in a good world and in bad ones: each line, and what it says to do."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.expect import serving
+from tests.world.apiserver import tls_context
+from tests.world.appliance import Appliance
+from tests.world.backends import Backends
+from tests.world.faults import Fault, FaultKind
+from tests.world.haproxy import free_port
+from tests.world.pki import CertificateAuthority
+
+pytestmark = pytest.mark.haproxy
+
+
+def looked(appliance: Appliance, *arguments: str, code: int = 0) -> list[dict[str, str]]:
+    appliance.write_settings()
+    done = appliance.command("preflight", "--output", "json", *arguments)
+    told = json.loads(done.stdout)
+    assert done.returncode == code, (told, done.stderr)
+    assert told["passed"] is (code == 0)
+    findings: list[dict[str, str]] = told["findings"]
+    for finding in findings:
+        assert finding["message"]
+        assert bool(finding["remedy"]) is (finding["level"] != "ok"), finding
+    return findings
+
+
+def of(findings: list[dict[str, str]], level: str) -> list[dict[str, str]]:
+    return [finding for finding in findings if finding["level"] == level]
+
+
+def test_a_good_world_before_anything_was_started_and_beside_what_runs(appliance: Appliance) -> None:
+    appliance.serve("shop")
+    before = sorted(appliance.folder.rglob("*"))
+    findings = looked(appliance)
+    assert [finding["what"] for finding in of(findings, "warning")] == ["process"], findings
+    assert {finding["topic"] for finding in of(findings, "ok")} == {
+        "clock",
+        "directories",
+        "fragments",
+        "haproxy",
+        "kubernetes",
+        "limits",
+        "permissions",
+        "pyconfd",
+        "reload",
+    }
+    left = {path for path in appliance.folder.rglob("*") if path not in before}
+    assert left <= {appliance.config, *appliance.folder.glob("backends*")}
+    assert looked(appliance, "--strict", code=1)
+    text = appliance.command("preflight").stdout
+    assert "does not run yet" in text
+    assert "-> start it with" in text
+    assert text.splitlines()[-1].endswith("1 warning, 0 failures")
+
+    appliance.start()
+    appliance.until(appliance.settled, "all is applied")
+    generation, running = appliance.generation, appliance.haproxy.running()
+    findings = looked(appliance, "--strict")
+    assert {finding["level"] for finding in findings} == {"ok"}
+    assert any("this was looked at beside it" in finding["message"] for finding in findings)
+    assert any("go live without a reload" in finding["message"] for finding in findings)
+    assert (appliance.generation, appliance.haproxy.running()) == (generation, running)
+
+
+def missing_binary(world: Appliance) -> None:
+    world.values["haproxy"]["binary"] = "/nonexistent/haproxy"
+
+
+def another_program(world: Appliance) -> None:
+    world.values["haproxy"]["binary"] = "/bin/true"
+
+
+def no_directory(world: Appliance) -> None:
+    world.values["haproxy"]["conf"] = f"{world.folder}/nowhere/haproxy.cfg"
+
+
+def file_in_the_way(world: Appliance) -> None:
+    (world.folder / "state").write_text("")
+
+
+def wrong_syntax(world: Appliance) -> None:
+    (world.own_fragments() / "50-mine.tmpl").write_text("{% for x in %}\n")
+
+
+def refused_by_haproxy(world: Appliance) -> None:
+    (world.own_fragments() / "50-mine.conf").write_text("frontend mine\n    nonsense here\n")
+
+
+def no_fragments(world: Appliance) -> None:
+    world.values["templates"]["dir"] = f"{world.folder}/nowhere"
+
+
+def refused_only_with_objects(world: Appliance) -> None:
+    text = "{% for domain in domains %}\nbackend mine\n    nonsense {{ domain }}\n{% endfor %}\n"
+    (world.own_fragments() / "50-mine.tmpl").write_text(text)
+
+
+def api_server_away(world: Appliance) -> None:
+    world.add_api_server().refuse()
+
+
+def api_server_says_no(world: Appliance) -> None:
+    world.servers[0].token = "another"
+
+
+def may_not_list(world: Appliance) -> None:
+    world.servers[0].faults.add(Fault(FaultKind.STATUS, "endpointslices", "list", code=403))
+
+
+def may_not_watch(world: Appliance) -> None:
+    world.servers[0].faults.add(Fault(FaultKind.STATUS, "nodes", "watch", code=403))
+
+
+def may_do_neither(world: Appliance) -> None:
+    world.servers[0].faults.add(Fault(FaultKind.STATUS, "services", code=403))
+
+
+def no_api_server(world: Appliance) -> None:
+    world.values["kubernetes"]["api_servers"] = []
+    world.values["kubernetes"]["kubeconfig"] = f"{world.folder}/nowhere"
+
+
+def no_token(world: Appliance) -> None:
+    world.values["kubernetes"]["token_file"] = f"{world.folder}/token"
+
+
+def no_certificate(world: Appliance) -> None:
+    path = world.folder / "missing.pem"
+    text = f"frontend mine\n    mode http\n    bind 127.0.0.1:{free_port()} ssl crt {path}\n"
+    (world.own_fragments() / "50-mine.conf").write_text(text)
+
+
+def expired_certificate(world: Appliance) -> None:
+    pair = CertificateAuthority(world.folder / "pki").server(expired=True)
+    both = world.folder / "both.pem"
+    both.write_bytes(pair.key.read_bytes() + pair.cert.read_bytes())
+    text = f"frontend mine\n    mode http\n    bind 127.0.0.1:{free_port()} ssl crt {both}\n"
+    (world.own_fragments() / "50-mine.conf").write_text(text)
+
+
+def socket_without_directory(world: Appliance) -> None:
+    world.values["templates.vars"]["runtime_socket"] = f"{world.folder}/nowhere/socket"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "topic", "words", "remedy"),
+    [
+        (missing_binary, "haproxy", "/nonexistent/haproxy", "install"),
+        (another_program, "haproxy", "does not say a version", "is it HAProxy"),
+        (no_directory, "directories", "does not exist", "install -d"),
+        (file_in_the_way, "directories", "state is no directory", "state_dir"),
+        (wrong_syntax, "fragments", "50-mine.tmpl line 1", ""),
+        (refused_by_haproxy, "fragments", "nonsense", ""),
+        (no_fragments, "fragments", "nowhere", ""),
+        (refused_only_with_objects, "objects", "nonsense", "or the fragment"),
+        (api_server_away, "kubernetes", "cannot connect", "is the API server up"),
+        (api_server_says_no, "permissions", "401", "client certificate or the token"),
+        (may_not_list, "permissions", "may not list endpointslices", "add the verb list"),
+        (may_not_watch, "permissions", "may not watch nodes", "add the verb watch"),
+        (may_do_neither, "permissions", "may not list and watch services", "list and watch"),
+        (no_api_server, "kubernetes", "nowhere", ""),
+        (no_token, "kubernetes", "token", ""),
+        (no_certificate, "certificates", "missing.pem", "put"),
+        (expired_certificate, "certificates", "expired", "renew"),
+        (socket_without_directory, "haproxy", "nowhere/socket", "create it"),
+    ],
+)
+def test_each_thing_that_can_be_wrong_is_a_failure_with_its_remedy(
+    appliance: Appliance, spoil: Callable[[Appliance], None], topic: str, words: str, remedy: str
+) -> None:
+    appliance.serve("shop")
+    spoil(appliance)
+    failures = [each for each in of(looked(appliance, code=1), "failure") if each["topic"] == topic]
+    told = [each for each in failures if words in f"{each['what']} {each['message']}"]
+    assert told, failures
+    assert remedy in told[0]["remedy"]
+
+
+def test_what_is_well_is_told_beside_what_is_not(appliance: Appliance) -> None:
+    """One API server is away and one denies a watch: all else is looked at all the same."""
+    appliance.add_api_server().refuse()
+    denying = appliance.add_api_server()
+    denying.faults.add(Fault(FaultKind.STATUS, "services", "watch", code=403))
+    findings = looked(appliance, code=1)
+    good, away, denies = (server.url for server in appliance.servers)
+    assert len([each for each in of(findings, "ok") if each["what"].startswith(f"{good} ")]) == 4
+    assert [each["what"] for each in of(findings, "failure")] == [away, f"{denying.url} services"]
+    assert len([each for each in of(findings, "ok") if each["what"].startswith(f"{denies} ")]) == 3
+
+
+def test_an_api_server_that_hangs_ends_the_look_all_the_same(appliance: Appliance) -> None:
+    hanging = appliance.add_api_server()
+    hanging.faults.add(Fault(FaultKind.HANG))
+    appliance.values["kubernetes"]["read_timeout_s"] = 1
+    failures = of(looked(appliance, code=1), "failure")
+    assert [(each["what"], "no answer" in each["message"]) for each in failures] == [(hanging.url, True)]
+
+
+def test_credentials_and_their_end(appliance: Appliance, tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path / "pki")
+    server = appliance.add_api_server(tls=tls_context(authority.server(), authority.cert))
+    own = appliance.values["kubernetes"]
+    own["api_servers"] = [server.url]
+    own["ssl_ca"] = str(authority.cert)
+    for expired in (False, True):
+        pair = authority.client(expired=expired)
+        own |= {"ssl_cert": str(pair.cert), "ssl_key": str(pair.key)}
+        findings = looked(appliance, code=1 if expired else 0)
+        told = [each for each in findings if each["topic"] == "credentials" and str(pair.cert) in str(each)]
+        assert told, findings
+        assert any("expired" in each["message"] for each in told) is expired
+        assert any("is good for" in each["message"] for each in told) is not expired
+
+
+def test_warnings(appliance: Appliance) -> None:
+    with Backends(appliance.page) as other:
+        other.add("somebody", "127.0.0.1")
+        appliance.serve("odd", {"domain": "no name", "proto": "http"})
+        (appliance.own_fragments() / "00-greedy.conf").write_text("global\n    maxconn 500000000\n")
+        warnings = {(each["topic"], each["what"]): each for each in of(looked(appliance), "warning")}
+    assert ("objects", "the cluster as it is") in warnings
+    assert "explain --all-refused" in warnings["objects", "the cluster as it is"]["remedy"]
+    assert any(topic == "limits" for topic, _ in warnings), warnings
+    assert any(topic == "pyconfd" for topic, _ in warnings), warnings
+
+
+def test_fragments_that_bind_nothing_by_themselves(appliance: Appliance) -> None:
+    directory = appliance.folder / "own"
+    directory.mkdir()
+    (directory / "10.conf").write_text("defaults\n    mode http\n    timeout client 1s\n    timeout connect 1s\n")
+    appliance.values["templates"]["dir"] = str(directory)
+    findings = looked(appliance, code=1)  # the cluster as it is gives no listener either
+    assert any("nothing binds" in each["message"] for each in of(findings, "warning")), findings
+
+
+def test_a_haproxy_that_cannot_be_asked_or_reloaded(appliance: Appliance) -> None:
+    serving(appliance)
+    appliance.stop()
+    nowhere = f"{appliance.folder}/nowhere"
+    appliance.values["haproxy"] |= {"master_socket": nowhere, "pid_file": nowhere, "reload_method": "auto"}
+    appliance.values["haproxy"]["runtime_socket"] = nowhere
+    found: list[dict[str, Any]] = []
+    found += of(looked(appliance, code=1), "failure")
+    assert any(each["topic"] == "reload" and "no way to reload it" in each["message"] for each in found), found

@@ -1,0 +1,120 @@
+"""A change that makes things worse: under load, with a real haproxy."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.expect import all_is_well, beats, complaints, edit, new_pod_answers, serving
+from tests.world.appliance import Appliance
+from tests.world.clients import Crowd
+
+pytestmark = pytest.mark.haproxy
+
+FRAGMENT = "02-http.tmpl"
+WRONG = "127.0.0.1:9"
+
+
+@contextmanager
+def load(appliance: Appliance) -> Iterator[Crowd]:
+    crowd = Crowd(appliance.http, "shop.example.com", clients=2, pause_s=0.01)
+    try:
+        yield crowd
+    finally:
+        crowd.stop()
+
+
+def ready(appliance: Appliance, **history: Any) -> Path:
+    """Serve under settings that judge quickly; give the fragment to break."""
+    appliance.values["history"] = {"probation_s": 120, **history}
+    directory = appliance.own_fragments()
+    serving(appliance, pods=2)
+    return directory / FRAGMENT
+
+
+def seen_before(appliance: Appliance, crowd: Crowd) -> None:
+    """Wait until so much was asked, and looked at, that there is something to compare with."""
+    crowd_had = crowd.seen().total() + 100
+    appliance.until(lambda: crowd.seen().total() > crowd_had, "there is traffic")
+    beats(appliance, 5)
+
+
+def broken(text: str) -> str:
+    return text.replace("{{ server.target }}", WRONG)
+
+
+def alarm(appliance: Appliance) -> dict[str, Any]:
+    found: dict[str, Any] = appliance.status()["probation"]["alarm"] or {}
+    return found
+
+
+def test_an_edit_that_breaks_a_backend_raises_an_alarm_that_names_it(appliance: Appliance) -> None:
+    fragment = ready(appliance)
+    good = fragment.read_text()
+    with load(appliance) as crowd:
+        seen_before(appliance, crowd)
+        edit(fragment, broken(good))
+        appliance.until(lambda: alarm(appliance), "the alarm is raised")
+        raised = alarm(appliance)
+        assert raised["generation"] == appliance.generation
+        assert "fragments or settings were edited" in raised["change"]
+        assert "be-demo-shop" in raised["change"] or "shop" in raised["change"]
+        assert raised["rolled_back"] == 0
+        shown = appliance.command("status")
+        assert shown.returncode == 1
+        assert f"since generation {raised['generation']} after" in shown.stdout
+        assert "pyconfd rollback" in shown.stdout
+        metrics = appliance.get("/metrics")[1]
+        assert "pyconfd_probation_alarm 1.0" in metrics
+        assert "pyconfd_probation_alarms_total 1.0" in metrics
+        assert len(complaints(appliance, "probation.failed")) == 1
+        beats(appliance)
+        assert appliance.status()["pin"] is None  # going back by itself is off
+        assert crowd.seen()["503"] > 0
+        assert appliance.command("rollback").returncode == 0
+        appliance.until(lambda: not alarm(appliance), "the alarm ends when all is well")
+    assert appliance.events("probation.recovered")
+    assert appliance.ask("shop").startswith("shop-")
+    edit(fragment, good)
+    beats(appliance)
+    assert appliance.command("unpin").returncode == 0
+    all_is_well(appliance)
+
+
+def test_where_it_may_it_goes_back_by_itself_and_pins(appliance: Appliance) -> None:
+    fragment = ready(appliance, probation_rollback=True)
+    good, before = fragment.read_text(), appliance.generation
+    with load(appliance) as crowd:
+        seen_before(appliance, crowd)
+        edit(fragment, broken(good))
+        appliance.until(lambda: (appliance.status()["pin"] or {}).get("serves"), "the former fragments serve")
+        pin = appliance.status()["pin"]["pin"]
+        assert (pin["by"], pin["generation"] >= before) == ("probation", True)
+        assert "probation of generation" in pin["reason"]
+        appliance.until(lambda: appliance.ask("shop").startswith("shop-"), "the shop is served again")
+        new_pod_answers(appliance)
+        assert f"PINNED to generation {pin['generation']}" in appliance.command("status").stdout
+        appliance.until(lambda: not alarm(appliance), "the alarm ends")
+        assert len(appliance.events("generation.rolled_back")) == 1
+        edit(fragment, good)
+        beats(appliance)
+    assert appliance.command("unpin").returncode == 0
+    all_is_well(appliance)
+
+
+def test_ordinary_changes_and_few_requests_raise_none(appliance: Appliance) -> None:
+    fragment = ready(appliance)
+    with load(appliance) as crowd:
+        seen_before(appliance, crowd)
+        edit(fragment, fragment.read_text() + "\n# a comment\nbackend unused\n    mode http\n")
+        appliance.serve("second")
+        appliance.until(lambda: appliance.ask("second") == "second-1", "the second service is served")
+        for pod in [each.pod for each in appliance.members("shop")]:
+            appliance.scale_up("shop")
+            appliance.remove("shop", pod)
+        appliance.until(lambda: appliance.status()["probation"]["until"], "it is on probation")
+        beats(appliance, 6)
+        assert not alarm(appliance)
+        assert appliance.get("/metrics")[1].count("pyconfd_probation_alarms_total 0.0") == 1

@@ -1,0 +1,140 @@
+"""``pyconfd upgrade-check`` beside a real daemon, with programs that stand for newer ones."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.expect import serving
+from tests.world.appliance import Appliance
+from tests.world.haproxy import BINARY
+
+pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(900)]
+
+NEW_HAPROXY = f"""#!/bin/sh
+# The haproxy of this machine, as a version would be that warns of one word and refuses another.
+case "$1" in -v) echo "HAProxy version 9.9.1 2026/01/01"; exit 0 ;; -vv) exec {BINARY} -vv ;; esac
+for last; do :; done
+grep -q 'option http-ignore-probes' "$last" && echo "[WARNING]  (7) : config : 'http-ignore-probes' will go in 10.0" >&2
+grep -q 'REFUSED' "$last" || exec {BINARY} "$@"
+echo "[ALERT]    (7) : config : parsing [$last:$(grep -n REFUSED "$last" | cut -d: -f1)] : unknown keyword" >&2
+exit 1
+"""
+
+
+def program(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def new_pyconfd(folder: Path) -> str:
+    """This pyconfd under another version."""
+    code = "import pyconfd; pyconfd.__version__ = '9.9.1'; from pyconfd.cli.main import main; raise SystemExit(main())"
+    environ = f"PYTHONPATH='{Path.cwd()}'"
+    return program(folder / "new-pyconfd", f'#!/bin/sh\n{environ} exec {sys.executable} -c "{code}" "$@"\n')
+
+
+def looked(appliance: Appliance, *arguments: str, code: int = 0) -> dict[str, list[dict[str, Any]]]:
+    appliance.write_settings()
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pyconfd",
+            "upgrade-check",
+            "--config",
+            appliance.config,
+            "--output",
+            "json",
+            *arguments,
+        ],
+        env=appliance.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # half a dozen programs one after the other: Appliance.command would not wait for them on a busy machine
+    told = json.loads(done.stdout)
+    assert done.returncode == code, (told, done.stderr)
+    findings: dict[str, list[dict[str, Any]]] = {"ok": [], "warning": [], "failure": []}
+    for finding in told["findings"]:
+        findings[finding["level"]].append(finding)
+        assert bool(finding["remedy"]) is (finding["level"] != "ok"), finding
+    return findings
+
+
+def test_a_new_haproxy_judges_all_that_it_may_have_to_serve(appliance: Appliance, tmp_path: Path) -> None:
+    fragments = appliance.own_fragments()
+    serving(appliance)
+    new = program(tmp_path / "new-haproxy", NEW_HAPROXY)
+    before = sorted(path for path in appliance.folder.rglob("*") if "run" not in path.parts)
+
+    good = looked(appliance, "--new-haproxy", new)
+    assert not good["warning"]
+    assert not good["failure"]
+    said = " / ".join(f"{each['what']} {each['message']}" for each in good["ok"])
+    for part in ("version 9.9.1", "replaces 2.", "what is installed", "boot without any API", "what the cluster gives"):
+        assert part in said
+    left = sorted(path for path in appliance.folder.rglob("*") if "run" not in path.parts)
+    assert [path for path in left if path not in before] == []
+
+    # What serves now is warned of, and the fragment that comes next is refused.
+    fragment = fragments / "01-defaults.conf"
+    fragment.write_text(fragment.read_text() + "    option http-ignore-probes\n")
+    appliance.until(lambda: "http-ignore-probes" in appliance.haproxy.conf.read_text(), "the option is installed")
+    assert appliance.stop() == 0
+    (fragments / "09-own.conf").write_text("# REFUSED by what comes\n")
+    bad = looked(appliance, "--new-haproxy", new, code=1)
+    assert [each["message"] for each in bad["warning"]] == ["config : 'http-ignore-probes' will go in 10.0"]
+    assert [each["what"] for each in bad["failure"]] == ["09-own.conf line 1"]
+    assert "until then keep the haproxy that runs" in bad["failure"][0]["remedy"]
+
+    # What the cluster gives cannot be known; the rest can.
+    (fragments / "09-own.conf").unlink()
+    for server in appliance.servers:
+        server.refuse()
+    away = looked(appliance, "--new-haproxy", new)
+    assert "the cluster as it is" in [each["what"] for each in away["warning"]]
+    assert "--snapshot" in next(each["remedy"] for each in away["warning"] if each["what"] == "the cluster as it is")
+    looked(appliance, "--new-haproxy", new, "--strict", code=1)
+
+
+def test_what_is_no_haproxy_and_no_pyconfd(appliance: Appliance, tmp_path: Path) -> None:
+    other = program(tmp_path / "other", "#!/bin/sh\necho hello\n")
+    assert looked(appliance, "--new-haproxy", other, code=1)["failure"][0]["remedy"] == "is it HAProxy?"
+    assert looked(appliance, "--new-haproxy", "/nowhere/haproxy", code=1)["failure"]
+    assert "no pyconfd" in looked(appliance, "--new-pyconfd", other, code=1)["failure"][0]["message"]
+    assert looked(appliance, "--new-pyconfd", "/nowhere/pyconfd", code=1)["failure"]
+
+
+def test_a_new_pyconfd_says_what_it_would_change(appliance: Appliance, tmp_path: Path) -> None:
+    serving(appliance)
+    same = looked(appliance, "--new-pyconfd", new_pyconfd(tmp_path))
+    assert not same["warning"]
+    assert not same["failure"]
+    assert [each["message"] for each in same["ok"]][1:] == [
+        "are taken",
+        "the kept generations can be read",
+        "is the one that serves: nothing changes",
+    ]
+    assert "version 9.9.1 replaces" in same["ok"][0]["message"]
+
+
+def test_a_new_pyconfd_whose_first_configuration_differs(appliance: Appliance, tmp_path: Path) -> None:
+    serving(appliance)
+    appliance.values["templates.vars"]["runtime_socket"] = ""
+    differs = looked(appliance, "--new-pyconfd", new_pyconfd(tmp_path))
+    assert "differs from the one that serves" in differs["warning"][0]["message"]
+    assert "this version would change something now as well" in differs["warning"][0]["message"]
+
+
+def test_a_new_pyconfd_that_does_not_take_the_settings(appliance: Appliance, tmp_path: Path) -> None:
+    environ = f"PYCONFD_INVENTED=1 PYTHONPATH='{Path.cwd()}'"
+    new = program(tmp_path / "new", f'#!/bin/sh\n{environ} exec {sys.executable} -m pyconfd "$@"\n')
+    (failure,) = looked(appliance, "--new-pyconfd", new, code=1)["failure"]
+    assert failure["what"] == "settings"
+    assert "is not a setting" in failure["message"]
+    assert failure["remedy"] == f"mend them: {new} settings"

@@ -1,0 +1,95 @@
+"""Snapshots and what is made of them, without a cluster and without haproxy."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyconfd.explain.evidence import Age, Evidence
+from pyconfd.haproxy.readback import ServerNow
+from pyconfd.model.context import Context, Refusal
+from pyconfd.model.explanation import Standing
+from pyconfd.model.preset import PresetName
+from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets import registry
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.engine import Renderer, RenderOptions
+
+TEMPLATES = {
+    "10-domains.tmpl": """{% for domain, items in domains.items() %}
+backend be-{{ items.key }}
+{% for server in items.endpoints | servers %}
+    server {{ server.name }} {{ server.target }}
+{% endfor %}
+{% endfor %}
+""",
+    "20-kubefigurator.tmpl": """{% for backend in kubefigurator.backends %}
+backend {{ backend.name }}
+{% for server in backend.endpoints | servers %}
+    server {{ server.name }} {{ server.target }}
+{% endfor %}
+{% endfor %}
+""",
+    "30-kube2lb.tmpl": """{% for service in kube2lb.services %}
+backend kube2lb-{{ service }}
+{% for endpoint in (service.endpoints + service.draining) %}
+    server s{{ loop.index }} {{ endpoint }}
+{% endfor %}
+{% endfor %}
+""",
+    "40-configmap.tmpl": """{% for service in configmap.services %}
+backend configmap-{{ service.name }}
+{% for name, pod in service.pods.items() %}
+    server {{ name }} {{ pod.status.podIP }}:80
+{% endfor %}
+{% endfor %}
+""",
+    "50-hosts.tmpl": """{% for app, addresses in hosts.items() %}
+backend hosts-{{ app }}
+{% for address in addresses %}
+    server s{{ loop.index }} {{ '[%s]' % address if ':' in address else address }}:80
+{% endfor %}
+{% endfor %}
+""",
+}
+"""Each makes a server of everything that its preset gives."""
+
+
+def rendered(context: Context, templates: Mapping[str, str] = TEMPLATES) -> Rendering:
+    """Render a context."""
+    fragments = FragmentSet(tuple(Fragment(name, text) for name, text in templates.items()))
+    pure = Context(context.names, context.refused, context.census)
+    return Renderer(fragments, RenderOptions("/etc/haproxy/generated/files")).render(pure, curdate="").rendering
+
+
+def evidence_of(
+    snapshot: Snapshot,
+    presets: Sequence[str] = (PresetName.DOMAINS,),
+    options: PresetOptions | None = None,
+    *,
+    templates: Mapping[str, str] | None = None,
+    serving: Rendering | None = None,
+    live: Mapping[tuple[str, str], ServerNow] | None = None,
+    ages: Mapping[Refusal, Age] | None = None,
+    **more: Any,
+) -> Evidence:
+    """Give the evidence for a Snapshot that was translated, rendered and applied."""
+    options = options or PresetOptions()
+    context = registry.translate(snapshot, presets, options)
+    own = {name: text for name, text in TEMPLATES.items() if name[3:].removesuffix(".tmpl") in presets}
+    templates = own if templates is None else templates
+    desired = rendered(context, templates)
+    return Evidence(
+        now=1000.0,
+        snapshot=snapshot,
+        context=context,
+        presets=presets,
+        options=options,
+        desired=desired,
+        serving=desired if serving is None else serving,
+        refused=context.refused,
+        ages=ages or {},
+        standing=more.pop("standing", Standing(phase="serving", generation=7)),
+        live=lambda backend: None if live is None else {name: now for (at, name), now in live.items() if at == backend},
+        fragments=templates,
+        **more,
+    )

@@ -1,0 +1,142 @@
+"""A cluster of pods that come and go, and the guard before a real preset."""
+
+from dataclasses import dataclass, field
+
+from pyconfd.guard import Guard, Moment, Rules, Seen
+from pyconfd.guard.saved import Saved, decode, encode
+from pyconfd.model.context import Context
+from pyconfd.model.hold import HoldKind, HoldStep
+from pyconfd.model.layered import Layered
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets import registry
+from pyconfd.presets.memo import Memo
+from pyconfd.presets.reading import PresetOptions
+from tests.presets import objects
+
+OPTIONS = PresetOptions()
+
+
+@dataclass
+class Pod:
+    address: str
+    ready: bool = True
+    terminating: bool = False
+
+
+@dataclass
+class Pods:
+    """What the API shows: the pods of each service; the objects of ``hidden`` ones are in no list."""
+
+    services: dict[str, dict[str, Pod]] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
+    hidden_slices: set[str] = field(default_factory=set)
+
+    def add(self, service: str, pod: str, address: str) -> None:
+        self.services.setdefault(service, {})[pod] = Pod(address)
+
+    def fill(self, service: str, count: int) -> None:
+        number = list(self.services).index(service) if service in self.services else len(self.services)
+        for each in range(count):
+            self.add(service, f"{service}-{each}", f"10.{number}.0.{each}")
+
+    def snapshot(self) -> Snapshot:
+        shown: list[objects.Named] = []
+        for name, pods in self.services.items():
+            if name not in self.hidden:
+                shown.append(objects.service(name, {"domain": f"{name}.example.com", "proto": "http"}))
+            if name in self.hidden_slices:
+                continue
+            members = (
+                objects.endpoint(
+                    pod.address,
+                    pod=called,
+                    ready=pod.ready and not pod.terminating,
+                    serving=pod.ready,
+                    terminating=pod.terminating,
+                )
+                for called, pod in pods.items()
+            )
+            shown.append(objects.slice_(name, *members))
+        made = objects.snapshot(*shown)
+        return Snapshot(services=Layered(dict(made.services)), endpointslices=Layered(dict(made.endpointslices)))
+
+
+class Stage:
+    """Time passes only where a test says so."""
+
+    def __init__(self, rules: Rules | None = None, *, presets: tuple[str, ...] = ("domains",)) -> None:
+        self.rules = rules or Rules()
+        self.guard = Guard(self.rules)
+        self.presets = presets
+        self.now = 1000.0
+        self.pods = Pods()
+        self.confirmed = False
+        self.allowed: set[str] = set()
+        self.served = Snapshot()
+        self.raw = Snapshot()
+        self.steps: list[HoldStep] = []
+        self.saved: Saved | None = None
+        self._memo = Memo()
+
+    def translate(self, snapshot: Snapshot, memo: Memo | None = None) -> Context:
+        return registry.translate(snapshot, self.presets, OPTIONS, memo)
+
+    def look(self, after_s: float = 0.1) -> None:
+        """Let time pass and show the pods as they are."""
+        self.now += after_s
+        self.show(self.pods.snapshot())
+
+    def show(self, snapshot: Snapshot) -> None:
+        self.raw = snapshot
+        seen = Seen(snapshot, self.translate(snapshot, self._memo), OPTIONS)
+        passes = self.guard.lets_pass(seen)
+        self.served = self.guard.look(
+            Moment(self.now, 1e9 + self.now), seen, self.translate, confirmed=self.confirmed, allowed=self.allowed
+        )
+        assert not passes or (self.guard.hold is None and self.served is snapshot)
+        self.steps += [event.step for event in self.guard.events()]
+
+    def again(self, after_s: float = 0.1) -> None:
+        """Let time pass and show the same again."""
+        self.now += after_s
+        self.show(self.raw)
+
+    def restart(self) -> None:
+        """Begin anew with what the state directory has."""
+        changed, saved = self.guard.to_save()
+        self.saved = saved if changed else self.saved
+        assert self.saved is not None
+        self.guard = Guard(self.rules)
+        self._memo = Memo()
+        self.raw = self.pods.snapshot()
+        seen = Seen(self.raw, self.translate(self.raw, self._memo), OPTIONS)
+        self.served = self.guard.restore(decode(encode(self.saved)), Moment(self.now, 1e9 + self.now), seen)
+        self.steps += [event.step for event in self.guard.events()]
+
+    def addresses(self, snapshot: Snapshot | None = None) -> dict[str, set[str]]:
+        """Give the ready addresses behind each domain, of what is served."""
+        context = self.translate(self.served if snapshot is None else snapshot)
+        return {
+            name.removesuffix(".example.com"): set(of.addresses(value))
+            for of in context.claimed
+            for name, value in of.by_name.items()
+        }
+
+    @property
+    def all_served(self) -> set[str]:
+        return set().union(*self.addresses().values())
+
+    @property
+    def kind(self) -> HoldKind | None:
+        return self.guard.hold.kind if self.guard.hold else None
+
+
+def staged(*counts: int, rules: Rules | None = None) -> Stage:
+    """Give a stage with services ``s0``, ``s1`` ... of so many pods, seen once."""
+    stage = Stage(rules)
+    for number, count in enumerate(counts):
+        stage.pods.services[f"s{number}"] = {}
+        stage.pods.fill(f"s{number}", count)
+    stage.look()
+    assert stage.kind is None
+    return stage

@@ -1,0 +1,122 @@
+"""What is looked at on this machine before anything is started."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pyconfd.haproxy.preflight import certificates, judged, program, sockets, writable
+from pyconfd.model.preflight import Finding, Level
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.settings import HaproxySettings
+from tests.world.pki import CertificateAuthority
+
+NOBODY = 65534
+DAY = 86400.0
+
+
+def haproxy(folder: Path, version: str, features: str) -> HaproxySettings:
+    """Give the settings with a program that says of itself what a HAProxy of that version would."""
+    path = folder / "haproxy"
+    path.write_text(f'#!/bin/sh\necho "HAProxy version {version} 2026/01/01"\necho "Feature list : {features}"\n')
+    path.chmod(0o755)
+    return HaproxySettings(binary=str(path))
+
+
+@pytest.mark.parametrize(
+    ("version", "features", "levels"),
+    [
+        ("2.6.12-1+deb12u4", "+EPOLL +OPENSSL -LUA", [Level.OK]),
+        ("3.4.0", "+OPENSSL_AWSLC", [Level.OK]),
+        ("2.4.22", "+OPENSSL", [Level.OK, Level.WARNING]),
+        ("2.8.1", "+EPOLL -OPENSSL", [Level.OK, Level.WARNING]),
+        ("", "+OPENSSL", [Level.FAILURE]),
+    ],
+)
+def test_version_and_features(tmp_path: Path, version: str, features: str, levels: list[Level]) -> None:
+    found = list(program(haproxy(tmp_path, version, features)))
+    assert [each.level for each in found] == levels
+    assert "-LUA" not in str(found)
+
+
+def test_directories_that_are_there_can_be_made_or_are_in_the_way(tmp_path: Path) -> None:
+    assert writable("x", str(tmp_path)).level is Level.OK
+    assert "can be made" in writable("x", str(tmp_path / "a" / "b")).message
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "file").write_text("")
+    assert writable("x", str(tmp_path / "file")).level is Level.FAILURE
+    assert writable("x", str(tmp_path / "file" / "below")).level is Level.FAILURE
+
+
+def test_directories_of_somebody_else(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir(mode=0o755)
+    if os.geteuid() == 0:
+        for parent in (tmp_path, *tmp_path.parents):
+            if not parent.stat().st_mode & 0o001 and parent.owner() == "root":
+                parent.chmod(parent.stat().st_mode | 0o011)
+        os.seteuid(NOBODY)
+    else:
+        folder.chmod(0o555)
+    try:
+        found = writable("state_dir", str(folder)), writable("state_dir", str(folder / "below"))
+    finally:
+        if os.getuid() == 0:
+            os.seteuid(0)
+    assert [each.level for each in found] == [Level.FAILURE, Level.FAILURE]
+    assert "not writable for this user" in found[0].message
+    assert "install -d" in found[1].remedy
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "words"),
+    [
+        (400, Level.OK, "good for 400 days"),
+        (29, Level.WARNING, "in 29 days"),
+        (-3, Level.FAILURE, "expired 3 days ago"),
+    ],
+)
+def test_a_certificate_is_judged_by_its_end(days: float, level: Level, words: str) -> None:
+    found = judged("a.pem", lambda: 1000.0 + days * DAY, 1000.0)
+    assert (found.level, words in found.message) == (level, True)
+
+
+def test_the_servers_own_certificate_counts_and_not_its_chain(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    expired, good = authority.server("expired", expired=True), authority.server("good")
+    chain = authority.cert.read_text()
+    files = tuple(
+        OutputFile(FileKind.CERTIFICATE, f"/x/{name}.pem", pair.key.read_text() + pair.cert.read_text() + chain)
+        for name, pair in (("expired", expired), ("good", good))
+    )
+    now = authority.cert.stat().st_mtime
+    on_disk = tmp_path / "disk.pem"
+    on_disk.write_text(files[1].content)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.pem").write_text(files[0].content)
+    (folder / "a.pem.ocsp").write_text("")
+    text = f"frontend a\n bind :1 ssl crt /x/expired.pem crt {on_disk}\n bind :2 ssl crt {folder}/ crt relative.pem\n"
+    found: list[Finding] = list(certificates(Rendering((Piece("a", text),), files), now))
+    assert [(each.what, each.level) for each in found] == [
+        ("/x/expired.pem", Level.FAILURE),
+        ("/x/good.pem", Level.OK),
+        (str(on_disk), Level.OK),
+        (str(folder / "a.pem"), Level.FAILURE),
+    ]
+    assert "BEGIN" not in str(found)
+
+
+def test_lists_of_certificates_are_looked_into(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    pair = authority.server("good")
+    (tmp_path / "good.pem").write_text(pair.key.read_text() + pair.cert.read_text())
+    (tmp_path / "list").write_text(f"# all\n\n{tmp_path}/good.pem [alpn h2] a.example.com\n{tmp_path}/gone.pem\n")
+    rendering = Rendering((Piece("a", f"frontend a\n bind :1 ssl crt-list {tmp_path}/list\n"),))
+    found = {each.what: each.level for each in certificates(rendering, authority.cert.stat().st_mtime)}
+    assert found == {f"{tmp_path}/good.pem": Level.OK, f"{tmp_path}/gone.pem": Level.FAILURE}
+
+
+def test_sockets_need_their_directory(tmp_path: Path) -> None:
+    text = f"global\n stats socket {tmp_path}/here level admin\n stats socket {tmp_path}/no/there level admin\n"
+    assert [each.what for each in sockets(text)] == [f"{tmp_path}/no/there"]

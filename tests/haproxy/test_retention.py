@@ -1,0 +1,52 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyconfd.haproxy.retention import Entry, kept
+
+DAY = 86400.0
+
+
+def entries(*bases: str, sound: tuple[int, ...] = ()) -> list[Entry]:
+    """Give generations 1, 2, ... of these bases, a day apart."""
+    return [Entry(number, number * DAY, basis, number in sound) for number, basis in enumerate(bases, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("known", "number", "days", "stay"),
+    [
+        ([], 3, 100, set()),
+        (entries("a", "a", "a", "a"), 2, 100, {3, 4}),
+        # the newest of each basis, so that an edit long ago can be undone after many live changes
+        (entries("a", "a", "b", "b", "b", "b"), 2, 100, {2, 5, 6}),
+        (entries("a", "b", "c", "d", "d", "d"), 2, 100, {3, 5, 6}),
+        # by age, but for what a rollback and a boot need
+        (entries("a", "b", "c", "c", "c"), 5, 1, {2, 4, 5}),
+        (entries("a", "a", "a", "a", sound=(1, 2)), 5, 1, {2, 3, 4}),
+        (entries("a", "a", "a", "a", sound=(4,)), 1, 1, {4}),
+        # a clock that was set back makes nothing old
+        ([Entry(1, 9 * DAY), Entry(2, DAY)], 5, 1, {1, 2}),
+    ],
+)
+def test_what_stays(known: list[Entry], number: int, days: float, stay: set[int]) -> None:
+    assert kept(known, number=number, for_s=days * DAY) == stay
+
+
+@given(
+    st.lists(
+        st.builds(Entry, st.integers(1, 1000), st.floats(0, 1e9), st.sampled_from("abc"), st.booleans()),
+        min_size=1,
+        unique_by=lambda entry: entry.number,
+    ),
+    st.integers(1, 5),
+    st.floats(0, 1e9),
+)
+def test_nobody_is_left_without_a_way_back(known: list[Entry], number: int, for_s: float) -> None:
+    stay = kept(known, number=number, for_s=for_s)
+    newest = max(known, key=lambda entry: entry.number)
+    assert newest.number in stay
+    assert len(stay) <= 2 * number + 2
+    left = [entry for entry in known if entry.number in stay]
+    assert any(entry.basis != newest.basis for entry in left) == any(entry.basis != newest.basis for entry in known)
+    assert any(entry.ran_well for entry in left) == any(entry.ran_well for entry in known)
+    assert kept(left, number=number, for_s=for_s) == stay

@@ -1,0 +1,227 @@
+"""One machine with the real systemd: first boot, and each unit started, reloaded, hung, killed and stopped."""
+
+import json
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+
+import pytest
+
+from tests.image.bake import Baked
+from tests.image.machine import Machine
+from tests.image.trees import ROOT, missing
+from tests.image.world import World
+from tests.world.clients import Crowd, ask
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.xdist_group("image"),
+    pytest.mark.timeout(600),
+]
+
+
+@contextmanager
+def drop_in(machine: Machine, unit: str, text: str) -> Iterator[None]:
+    """Override lines of a unit, as an operator does."""
+    path = machine.path(f"/etc/systemd/system/{unit}.service.d/99-test.conf")
+    machine.write(f"/etc/systemd/system/{unit}.service.d/99-test.conf", f"[Service]\n{text}\n")
+    machine.systemctl("daemon-reload")
+    try:
+        yield
+    finally:
+        path.unlink()
+        machine.systemctl("daemon-reload")
+
+
+@contextmanager
+def traffic(machine: Machine) -> Iterator[None]:
+    """Clients ask all the time; no request may fail."""
+    crowd = Crowd(80, "shop.example.com", address=machine.address)
+    try:
+        yield
+    finally:
+        crowd.stop()
+    assert crowd.answers
+    assert {answer for answer in crowd.answers if not answer.startswith("shop-")} == set(), crowd.answers
+
+
+def serves(machine: Machine) -> bool:
+    return machine.ask("shop").startswith("shop-")
+
+
+def test_the_first_boot_needs_one_file_and_tells_the_console_what_was_found(lb: Machine) -> None:
+    lb.until(
+        lambda: re.search(r"\d+ ok, \d+ warnings?, 0 failures", lb.console.read_text()), "the result on the console"
+    )
+    assert "0 failures" in lb.journal("pyconfd-preflight")
+    lb.run("cloud-init", "status", "--wait", check=False)
+    assert lb.said("cloud-init", "status") == "status: done"
+    schema = lb.run("cloud-init", "schema", "--config-file", "/var/lib/cloud/seed/nocloud/user-data")
+    assert "Valid" in schema.stdout
+    # Nothing is degraded by what is not configured.
+    assert lb.said("systemctl", "is-system-running", "--wait") == "running"
+    assert {unit: lb.active(unit) for unit in ("keepalived", "pyconfd-vip", "pyconfd-dns")} == {
+        "keepalived": "inactive",
+        "pyconfd-vip": "inactive",
+        "pyconfd-dns": "inactive",
+    }
+
+
+def test_two_machines_of_one_image_have_nothing_secret_in_common(baked: Baked, lb: Machine) -> None:
+    layers = baked.layers
+    assert (layers[0] / "etc/machine-id").read_text() == ""
+    assert not [path for path in (layers[0] / "etc/ssh").glob("ssh_host_*") if path.is_file()]
+    assert not (layers[0] / "root/.ssh/authorized_keys").is_file()
+    assert lb.path("/etc/machine-id").read_text().strip()
+    assert lb.path("/etc/ssh/ssh_host_ed25519_key").exists()
+    assert not lb.path("/var/tmp/pyconfd-appliance").exists()
+
+
+def test_the_bake_gives_a_manifest_of_what_is_in_it(baked: Baked, lb: Machine) -> None:
+    manifest = json.loads((baked.output / "manifest.json").read_text())
+    versions = {one["name"]: one["version"] for one in manifest["packages"]}
+    assert versions["haproxy"] == lb.said("dpkg-query", "--show", "--showformat=${Version}", "haproxy")
+    assert {"pyconfd", "kubernetes"} <= {one["name"] for one in manifest["distributions"]}
+    unit = "/etc/systemd/system/pyconfd.service"
+    assert manifest["files"][unit] == sha256((ROOT / "systemd/pyconfd.service").read_bytes()).hexdigest()
+    (build,) = json.loads((baked.output / "packer.json").read_text())["builds"]
+    assert build["builder_type"] == "null"
+
+
+def test_updates_leave_haproxy_and_keepalived_alone(lb: Machine) -> None:
+    shown = lb.said("apt-config", "dump", "--format=%f %v%n", "Unattended-Upgrade::Package-Blacklist")
+    assert {"^haproxy$", "^keepalived$"} <= set(shown.split())
+    assert lb.said("systemctl", "is-enabled", "apt-daily-upgrade.timer", "unattended-upgrades") == "enabled\nenabled"
+    assert lb.said("systemctl", "is-enabled", "systemd-timesyncd") == "enabled"
+
+
+def test_pyconfd_has_no_capability_and_haproxy_two(lb: Machine) -> None:
+    assert lb.effective("pyconfd") == ("pyconfd", 0)
+    # CAP_NET_BIND_SERVICE and CAP_SYS_CHROOT.
+    assert lb.effective("haproxy") == ("haproxy", 1 << 10 | 1 << 18)
+    level = re.search(
+        r"Overall exposure level for pyconfd.service: ([\d.]+)",
+        lb.said("systemd-analyze", "security", "pyconfd", "--no-pager"),
+    )
+    assert level
+    assert float(level[1]) < 2
+
+
+def test_start_means_decided_and_status_says_what(lb: Machine) -> None:
+    lb.systemctl("stop", "pyconfd")
+    with traffic(lb):
+        lb.systemctl("start", "pyconfd")
+        shown = lb.show("pyconfd", "StatusText", "ActiveState", "SubState")
+    assert shown["ActiveState"] == "active"
+    assert shown["SubState"] == "running"
+    assert shown["StatusText"].startswith("serving generation ")
+
+
+def test_reload_reads_the_file_again(lb: Machine, world: World) -> None:
+    path = "/etc/pyconfd/pyconfd.toml"
+    before = lb.path(path).read_text()
+    pid = lb.pid("pyconfd")
+    with traffic(lb):
+        lb.write(path, world.settings(**{"templates.vars": {"stats_bind": "*:8404"}, "log": {"level": "debug"}}))
+        lb.systemctl("reload", "pyconfd")
+        lb.until(lambda: ask(8404, "any", address=lb.address) != "failed: ConnectionRefusedError", "the new bind")
+        lb.write(path, before)
+        lb.systemctl("reload", "pyconfd")
+        lb.until(
+            lambda: ask(8404, "any", address=lb.address) == "failed: ConnectionRefusedError", "the former settings"
+        )
+    assert lb.pid("pyconfd") == pid
+
+
+def test_a_file_that_is_wrong_changes_nothing_and_says_so(lb: Machine) -> None:
+    path = "/etc/pyconfd/pyconfd.toml"
+    before = lb.path(path).read_text()
+    pid = lb.pid("pyconfd")
+    with traffic(lb):
+        lb.write(path, before + "[kubernetes\n")
+        lb.systemctl("reload", "pyconfd")
+        lb.until(lambda: "settings" in lb.show("pyconfd", "StatusText")["StatusText"], "systemctl status says it")
+        assert lb.pid("pyconfd") == pid
+        lb.write(path, before)
+        lb.systemctl("reload", "pyconfd")
+        lb.until(lambda: lb.show("pyconfd", "StatusText")["StatusText"].startswith("serving"), "it serves as before")
+
+
+def test_stop_and_crash_change_nothing_that_serves(lb: Machine, world: World) -> None:
+    haproxy = lb.pid("haproxy")
+    with traffic(lb):
+        lb.systemctl("stop", "pyconfd")
+        assert lb.active("pyconfd") == "inactive"
+        lb.systemctl("start", "pyconfd")
+        former = lb.pid("pyconfd")
+        lb.signal("pyconfd", signal.SIGKILL)
+        lb.until(lambda: lb.restarted("pyconfd", former), "systemd starts pyconfd anew")
+        # It goes on with its work.
+        pod = world.scale_up("shop")
+        lb.until(lambda: lb.ask("shop") == pod, "the new pod is asked")
+    assert lb.pid("haproxy") == haproxy
+
+
+def test_a_daemon_that_hangs_is_killed_and_started_anew(lb: Machine) -> None:
+    with drop_in(lb, "pyconfd", "WatchdogSec=2s"):
+        lb.systemctl("restart", "pyconfd")
+        former = lb.pid("pyconfd")
+        with traffic(lb):
+            lb.signal("pyconfd", signal.SIGSTOP)
+            lb.until(lambda: lb.restarted("pyconfd", former), "the watchdog bites")
+        assert "Watchdog timeout" in lb.said("journalctl", "--boot", "-u", "pyconfd", "--no-pager", "-n", "50")
+    lb.systemctl("restart", "pyconfd")
+
+
+def test_a_haproxy_that_dies_is_back_with_the_last_good_configuration(lb: Machine) -> None:
+    former = lb.pid("haproxy")
+    lb.systemctl("stop", "pyconfd")
+    lb.signal("haproxy", signal.SIGKILL)
+    lb.until(lambda: lb.restarted("haproxy", former), "systemd starts haproxy anew")
+    lb.until(lambda: serves(lb), "without pyconfd")
+    lb.systemctl("start", "pyconfd")
+
+
+SOURCE = "/var/tmp/source"
+
+
+def test_the_access_log_is_in_the_journal_and_can_be_switched_off(lb: Machine) -> None:
+    shutil.copytree(ROOT / "packer", lb.path(f"{SOURCE}/packer"), dirs_exist_ok=True)
+    lb.ask("shop")
+    lb.until(lambda: '"GET / HTTP/1.1"' in lb.journal("haproxy"), "the request is in the journal")
+    assert lb.show("haproxy", "LogLevelMax", "LogRateLimitIntervalUSec") == {
+        "LogLevelMax": "-1",
+        "LogRateLimitIntervalUSec": "0",
+    }
+    try:
+        lb.run(
+            "env", f"PYCONFD_SOURCE={SOURCE}", "PYCONFD_ACCESS_LOG=none", "sh", f"{SOURCE}/packer/scripts/40-system.sh"
+        )
+        assert lb.show("haproxy", "LogLevelMax") == {"LogLevelMax": "5"}
+    finally:
+        lb.run("env", f"PYCONFD_SOURCE={SOURCE}", "sh", f"{SOURCE}/packer/scripts/40-system.sh")
+    assert lb.show("haproxy", "LogLevelMax") == {"LogLevelMax": "-1"}
+
+
+def test_a_boot_without_an_api_server_serves_what_served_last(lb: Machine, world: World) -> None:
+    number = lb.status()["generation"]["number"]
+    world.api.refuse()
+    # The power goes, and comes back.
+    lb.kill()
+    lb.boot()
+    lb.until(lambda: serves(lb), "the last good configuration serves")
+    lb.until(lambda: lb.active("pyconfd") == "active", "pyconfd has decided")
+    assert lb.status()["generation"]["number"] == number
+    assert lb.status()["phase"] != "serving"
+    # What preflight finds is told, and holds nothing up.
+    lb.until(lambda: lb.active("pyconfd-preflight") == "failed", "preflight tells of the API server")
+    world.api.listen()
+    lb.until(lambda: lb.status().get("phase") == "serving", "the cluster is read")
+    with traffic(lb):
+        pod = world.scale_up("shop")
+        lb.until(lambda: lb.ask("shop") == pod, "the new pod is asked")
+    lb.systemctl("restart", "pyconfd-preflight")
+    assert lb.said("systemctl", "is-system-running", "--wait") == "running"

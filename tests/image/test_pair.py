@@ -1,0 +1,259 @@
+"""Two machines of one image: one address, one name, and an upgrade of both while clients ask. ``make image-test``."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.dns.stage import NAME, zone_with
+from tests.dns.strict import StrictRoute53
+from tests.dns.strict_http import StrictServer
+from tests.image.bake import Baked, shelf
+from tests.image.conftest import seeded
+from tests.image.machine import Lan, Machine
+from tests.image.trees import missing
+from tests.image.world import World
+from tests.release.checkout import built, checkout
+from tests.release.conftest import with_wheels
+from tests.world.clients import ask
+
+LONG = bool(os.environ.get("PYCONFD_TEST_IMAGE"))
+pytestmark = [
+    pytest.mark.skipif(not LONG, reason="make image-test runs two machines in one network"),
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.xdist_group("image"),
+    pytest.mark.timeout(900),
+]
+BATCH_S = 5.0
+"""How long a client waits for an answer: a packet lost while the address moves is sent again within that."""
+
+
+class Pair:
+    """Two machines, and the Route 53 that their name is in."""
+
+    def __init__(self, machines: tuple[Machine, Machine], provider: StrictRoute53) -> None:
+        self.machines, self.provider = machines, provider
+
+    def holders(self) -> list[Machine]:
+        """Give who has the floating address."""
+        return [
+            one
+            for one in self.machines
+            if f" {Lan.vip}/" in one.said("ip", "-4", "-o", "address", "show", "dev", "host0")
+        ]
+
+    def settled(self) -> bool:
+        """Whether exactly one has it, it serves there, and the name leads there."""
+        holders = self.holders()
+        return (
+            len(holders) == 1
+            and ask(80, "shop.example.com", address=Lan.vip).startswith("shop-")
+            and self.provider.answer(NAME, "A") == (holders[0].address,)
+        )
+
+    def until_settled(self, what: str) -> tuple[Machine, Machine]:
+        """Wait for that; give who has the address and who has not."""
+        self.machines[0].until(self.settled, what)
+        (holder,) = self.holders()
+        return holder, next(one for one in self.machines if one is not holder)
+
+
+@pytest.fixture(scope="module")
+def pair(world: World, baked: Baked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    provider = zone_with()
+    with StrictServer(provider, host=Lan.host) as aws, ExitStack() as stack:
+        settings = world.settings(
+            dns={
+                "names": [NAME],
+                "owner": "prod",
+                "zone_id": "Z1",
+                "mode": "vip",
+                "vip": Lan.vip,
+                "address_source": "interface",
+                "interface": "host0",
+                "endpoint_url": f"http://{Lan.host}:{aws.port}",
+                "accept_dead_nodes": True,
+                "hold_s": 1,
+                "interval_s": 5,
+                "joins_an_hour": 600,
+            },
+            vip={
+                "interface": "host0",
+                "virtual_router_id": 51,
+                "addresses": [f"{Lan.vip}/16", f"{Lan.vip6}/64"],
+                "ports": ["80"],
+                "nodes": [],
+            },
+        )
+        settings = settings.replace("nodes = []\n", "")
+        machines = []
+        for number in (1, 2):
+            addresses = json.dumps([Lan.address(number), Lan.address6(number)])
+            settings += f'[[vip.nodes]]\nname = "lb{number}"\naddresses = {addresses}\n'
+        for number in (1, 2):
+            machine = Machine(f"lb{number}", number, baked.layers, tmp_path_factory.mktemp(f"lb{number}"))
+            machine.prepare("/etc/default/pyconfd", "AWS_ACCESS_KEY_ID=test\nAWS_SECRET_ACCESS_KEY=test\n")
+            machines.append(stack.enter_context(seeded(machine, settings)))
+        found = Pair((machines[0], machines[1]), provider)
+        found.until_settled("two first boots give one holder")
+        yield found
+
+
+def test_one_file_makes_keepalived_the_packet_filter_and_the_name(pair: Pair) -> None:
+    for machine in pair.machines:
+        assert f"unicast_src_ip {machine.address}" in machine.path("/etc/keepalived/keepalived.conf").read_text()
+        assert "pyconfd_vip" in machine.said("nft", "list", "tables")
+        assert machine.active("pyconfd-dns") == "active"
+        # CAP_KILL, CAP_NET_ADMIN and CAP_NET_RAW, as a user of its own.
+        assert machine.effective("pyconfd-vip") == ("pyconfd-vip", 1 << 5 | 1 << 12 | 1 << 13)
+        order = machine.show("keepalived", "After")["After"].split()
+        assert {"pyconfd-vip.service", "haproxy.service", "pyconfd-vip-config.service"} <= set(order)
+
+
+def test_a_hook_that_crashes_or_hangs_moves_nothing(pair: Pair) -> None:
+    holder, _ = pair.until_settled("before")
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        former = holder.pid("pyconfd-vip")
+        holder.signal("pyconfd-vip", number)
+        holder.until(lambda f=former: holder.restarted("pyconfd-vip", f), "systemd starts the hook anew")  # type: ignore[misc]
+        assert pair.holders() == [holder]
+
+
+def test_keepalived_that_dies_leaves_no_address_behind(pair: Pair) -> None:
+    holder, _ = pair.until_settled("before")
+    former = holder.pid("keepalived")
+    holder.signal("keepalived", signal.SIGKILL)
+    holder.until(lambda: holder.restarted("keepalived", former), "systemd starts keepalived anew")
+    pair.until_settled("one holder, and the name leads there")
+
+
+@pytest.mark.parametrize("unit", ["haproxy", "keepalived"])
+def test_a_unit_that_is_stopped_moves_address_and_name(pair: Pair, unit: str) -> None:
+    holder, other = pair.until_settled("before")
+    holder.systemctl("stop", unit)
+    other.until(lambda: pair.holders() == [other], "the other one has the address")
+    other.until(lambda: pair.provider.answer(NAME, "A") == (other.address,), "the name leads there")
+    holder.systemctl("start", unit)
+    pair.until_settled("after")
+    assert pair.holders() == [other]
+
+
+def test_a_changed_router_and_name_are_taken_by_one_reload(pair: Pair) -> None:
+    changes = {"virtual_router_id = 51": 'virtual_router_id = 51\nprofile = "fast"', "[dns]\n": "[dns]\nttl_s = 7\n"}
+    for machine in pair.machines:
+        path = machine.path("/etc/pyconfd/pyconfd.toml")
+        text = path.read_text()
+        for before, after in changes.items():
+            assert before in text
+            text = text.replace(before, after)
+        machine.write("/etc/pyconfd/pyconfd.toml", text)
+        machine.systemctl("reload", "pyconfd")
+        conf = machine.path("/etc/keepalived/keepalived.conf")
+        machine.until(lambda c=conf: "advert_int 0.1" in c.read_text(), "keepalived.conf follows")  # type: ignore[misc]
+    pair.until_settled("after")
+    records = pair.provider.everything
+    pair.machines[0].until(
+        lambda: {7} == {one.ttl_s for one in records() if (one.name, one.type) == (f"{NAME}.", "A")},
+        "the record follows",
+    )
+
+
+def test_power_that_goes_moves_the_address_and_a_shutdown_moves_the_name_first(pair: Pair) -> None:
+    holder, other = pair.until_settled("before")
+    holder.kill()
+    other.until(lambda: f" {Lan.vip}/" in other.said("ip", "-4", "-o", "address"), "the other one takes over")
+    holder.boot()
+    holder, other = pair.until_settled("after the crash")
+    holder.shut_down()
+    other.until(lambda: f" {Lan.vip}/" in other.said("ip", "-4", "-o", "address"), "the other one takes over")
+    holder.boot()
+    pair.until_settled("after the shutdown")
+    units = ("haproxy.service", "pyconfd-dns-withdraw.service")
+    said = holder.said("journalctl", "--boot=-1", "--no-pager", "--output=cat", *(f"--unit={unit}" for unit in units))
+    assert 0 < said.rindex("Stopped pyconfd-dns-withdraw.service") < said.rindex("Stopping haproxy.service")
+
+
+class Clients:
+    """Ask the address all the time, each request on a connection of its own; failures with their times."""
+
+    def __init__(self) -> None:
+        self.failures: list[tuple[float, float, str]] = []
+        self.asked = 0
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(3)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self) -> None:
+        while not self._over.wait(0.005):
+            begin = time.monotonic()
+            answer = ask(80, "shop.example.com", address=Lan.vip, timeout_s=BATCH_S)
+            self.asked += 1
+            if not answer.startswith("shop-"):
+                self.failures.append((begin, time.monotonic(), answer))
+
+    def stop(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+@contextmanager
+def window(found: list[tuple[float, float]]) -> Iterator[None]:
+    begin = time.monotonic()
+    yield
+    found.append((begin, time.monotonic()))
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of a newer version."""
+    sources = checkout(tmp_path_factory.mktemp("newer") / "sources", version="9.1.0")
+    with_wheels(sources, shelf() / "dist/wheelhouse")
+    built(sources, "wheelhouse")
+    target = sources / "dist/bundle.tar"
+    subprocess.run(
+        [sources / "packer/bundle.sh", target], check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1760000000"}
+    )
+    return target
+
+
+def upgrade(machine: Machine, bundle: Path) -> None:
+    """Do what docs say: install the new version, and give haproxy a restart, on a node that has not the address."""
+    machine.path("/var/tmp/bundle.tar").write_bytes(bundle.read_bytes())
+    machine.run("sh", "-c", "rm -rf /var/tmp/new && mkdir /var/tmp/new && tar -C /var/tmp/new -xf /var/tmp/bundle.tar")
+    machine.run("/var/tmp/new/packer/install.sh", timeout_s=300)
+    machine.systemctl("restart", "haproxy", "keepalived")
+    machine.until(lambda: machine.status().get("version") == "9.1.0", "the new version runs")
+    machine.until(
+        lambda: machine.status().get("phase") == "serving" and machine.ask("shop").startswith("shop-"), "it serves"
+    )
+
+
+def test_a_rolling_upgrade_loses_no_request_but_in_the_failover(pair: Pair, newer: Path) -> None:
+    pair.until_settled("before")
+    moves: list[tuple[float, float]] = []
+    clients = Clients()
+    try:
+        for machine in reversed(pair.until_settled("before")):
+            with window(moves):
+                machine.run("pyconfd", "vip", "drain", check=machine in pair.holders())
+                machine.until(lambda m=machine: m not in pair.holders() and pair.settled(), "the other one serves")  # type: ignore[misc]
+            upgrade(machine, newer)
+            with window(moves):
+                machine.run("pyconfd", "vip", "undrain")
+                pair.until_settled("undrained")
+    finally:
+        clients.stop()
+    assert clients.asked > 100
+    outside = [one for one in clients.failures if not any(a <= one[1] and one[0] <= b for a, b in moves)]
+    assert outside == []
+    assert len(clients.failures) < clients.asked / 100
+    assert {machine.status()["version"] for machine in pair.machines} == {"9.1.0"}

@@ -1,0 +1,56 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyconfd.model.basis import Basis
+from pyconfd.model.rendering import Fragment, FragmentSet
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+fragments = st.lists(st.tuples(texts, texts), max_size=4, unique_by=lambda pair: pair[0]).map(
+    lambda pairs: tuple(Fragment(*pair) for pair in pairs)
+)
+settings = st.dictionaries(texts, st.one_of(st.booleans(), st.integers(), texts, st.lists(texts)), max_size=3)
+bases = st.builds(
+    Basis, st.builds(FragmentSet, fragments, fragments), st.dictionaries(st.sampled_from(["a", "b"]), settings)
+)
+
+
+@given(bases)
+def test_what_is_kept_is_given_back(basis: Basis) -> None:
+    again = Basis.decoded(basis.encoded())
+    assert (again.fragments, again.settings, again.digest) == (basis.fragments, basis.settings, basis.digest)
+    assert basis.changes_to(again) == ()
+
+
+@given(bases, bases)
+def test_two_have_one_digest_only_if_they_are_the_same(one: Basis, other: Basis) -> None:
+    assert (one.digest == other.digest) == ((one.fragments, one.settings) == (other.fragments, other.settings))
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"fragments": [[1]], "includable": [], "settings": {}}'])
+def test_what_is_none_is_told(data: bytes) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        Basis.decoded(data)
+
+
+def made(files: dict[str, str], **values: object) -> Basis:
+    return Basis(FragmentSet(tuple(Fragment(*item) for item in files.items())), values)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (made({"a": "1"}), made({}), ["fragment a removed"]),
+        (made({}), made({"a": "1"}), ["fragment a added"]),
+        (made({"a": "1\n2\n"}), made({"a": "2\n3\n4\n"}), ["fragment a edited (+2 -1 lines)"]),
+        (made({"a": "1\n2\n"}), made({"a": "2\n1\n"}), ["fragment a edited (order of lines, or blanks at its end)"]),
+        (made({}, vars={"x": 1}), made({}, vars={"x": 2}), ["setting vars.x changed"]),
+        (
+            made({}, vars={"x": {"y": 1, "z": 2}}),
+            made({}, vars={"x": {"z": 2, "w": 3}}),
+            ["setting vars.x.w set", "setting vars.x.y no longer set"],
+        ),
+    ],
+)
+def test_changes_are_named_and_their_content_is_not(before: Basis, after: Basis, said: list[str]) -> None:
+    assert list(before.changes_to(after)) == said

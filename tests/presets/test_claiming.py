@@ -1,0 +1,211 @@
+"""Rules by namespace, ports on a list, and endpoints where no pod can be."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyconfd.model.context import RefusalReason
+from pyconfd.model.host import HostFacts
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets import registry
+from pyconfd.presets.claiming import ClaimOptions, Rule
+from pyconfd.presets.memo import Memo
+from pyconfd.presets.places import Places, network
+from pyconfd.presets.reading import HostsOptions, PresetOptions
+from tests.presets.objects import endpoint, endpoints, node, read, service, slice_, snapshot, subset
+from tests.presets.pods import config_map, pod
+from tests.presets.pods import read as read_pods
+
+PROD = Rule(("prod", "prod-*"), domains=("example.com",), protocols=("http", "redis"), ports=((6379, 6380),))
+REST = Rule(("*",), domains=("dev.example.com",))
+RULES = ClaimOptions((PROD, REST))
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "allowed"),
+    [
+        ("prod", "example.com", True),
+        ("prod-eu", "a.b.example.com", True),
+        ("prod", "*.example.com", True),
+        ("prod", "badexample.com", False),
+        ("prod", "example.com.evil.org", False),
+        ("prod", "*.com", False),
+        ("prod", "10.0.0.1", False),
+        ("team", "a.dev.example.com", True),
+        ("team", "example.com", False),
+        ("prod", r"^a[0-9]+\.example\.com$", True),
+        ("prod", r"~^(a|b)[.]example[.]com$", True),
+        ("prod", r"~^a\.example\.com(:[0-9]+)?$", True),
+        ("prod", r"^a\.example\.com", False),
+        ("prod", r"^a\.evil\.org|b\.example\.com$", False),
+        ("prod", r"^(a\.evil\.org|b)\.example\.com$", True),
+        ("prod", r"^.*$", False),
+        ("prod", r"^a.example.com$", False),
+        ("prod", r"^evilexample\.com$", False),
+        ("prod", r"^a\\.example\.com$", False),
+        ("prod", r"^a[|]\.example\.com$", True),
+    ],
+)
+def test_names_end_with_an_allowed_domain(namespace: str, name: str, allowed: bool) -> None:
+    wrong = RULES.domain(namespace, name)
+    assert (wrong == "") is allowed
+    assert allowed or namespace in wrong
+
+
+def test_the_first_rule_that_names_a_namespace_decides_and_without_one_nothing_is_allowed() -> None:
+    assert RULES.protocol("prod", "postgres")
+    assert not RULES.protocol("team", "postgres"), "what a rule does not mention it does not limit"
+    assert RULES.port("prod", 5432)
+    assert not RULES.port("prod", 6380)
+    only = ClaimOptions((PROD,))
+    assert only.domain("team", "a.com")
+    assert only.protocol("team", "http")
+    assert only.port("team", 6379)
+    assert not ClaimOptions((Rule(("team",)),)).domain("team", "a.com")
+    assert ClaimOptions((Rule(("team",), domains=()),)).domain("team", "a.com")
+    assert not ClaimOptions().domain("anybody", "a.com")
+
+
+@pytest.mark.parametrize(
+    ("preset", "asks"),
+    [
+        ("domains", {"domain": "shop.example.org", "proto": "http"}),
+        ("domains", {"domain": "shop.example.com", "proto": "postgres", "pyconfd.io/listen-port": "6379"}),
+        ("domains", {"domain": "shop.example.com", "proto": "redis", "pyconfd.io/listen-port": "5432"}),
+        ("kube2lb", {"kube2lb/external-domains": "shop.example.org"}),
+        ("kube2lb", {"kube2lb/port-mode": '{"web": "tcp"}'}),
+    ],
+)
+def test_what_a_rule_does_not_allow_is_refused_by_every_preset(preset: str, asks: dict[str, str]) -> None:
+    rules = ClaimOptions((Rule(("demo",), ("example.com", "svc.local"), ("http", "redis"), ((80, 80), (6379, 6379))),))
+    seen = snapshot(service("shop", asks, type_="NodePort"), slice_("shop", endpoint("10.0.0.1")))
+    context = registry.translate(seen, (preset,), PresetOptions(claims=rules))
+    (refusal,) = context.refused
+    assert (refusal.ref.name, refusal.reason) == ("shop", RefusalReason.NOT_ALLOWED)
+    assert "claims.rules" in refusal.detail
+    assert not registry.translate(seen, (preset,), PresetOptions()).refused
+
+
+@pytest.mark.parametrize(("field", "value"), [("hostnames", ["a.example.org"]), ("mode", "tcp")])
+def test_entries_of_a_configmap_are_judged_by_the_namespace_of_their_pods(field: str, value: Any) -> None:
+    entry = {"namespace": "demo", "selector": {}, "hostnames": ["a.example.com"], field: value}
+    objects = (config_map("config", {"template": "x"}), config_map("services", {"a": json.dumps(entry)}))
+    rules = ClaimOptions((Rule(("demo",), ("example.com",), ("http",)),))
+    context = read_pods("configmap", *objects, options=PresetOptions(claims=rules))
+    assert context.names["services"] == []
+    assert "claims.rules" in str(context.refused)
+
+
+BAD = [
+    "127.0.0.1",
+    "127.255.0.9",
+    "0.0.0.0",
+    "0.1.2.3",
+    "169.254.1.1",
+    "169.254.169.254",
+    "100.100.100.200",
+    "168.63.129.16",
+    "224.0.0.1",
+    "239.255.255.250",
+    "255.255.255.255",
+    "192.0.2.10",
+    "::",
+    "::1",
+    "fe80::1",
+    "ff02::1",
+    "fd00:ec2::254",
+    "2001:db8::10",
+    "::ffff:127.0.0.1",
+    "::ffff:a9fe:a9fe",
+    "::ffff:192.0.2.10",
+    "64:ff9b::7f00:1",
+    "2002:7f00:1::",
+]
+GOOD = ["10.0.0.1", "100.64.0.1", "172.16.0.1", "1.27.0.1", "192.0.2.11", "2001:db8::11", "fd00::1", "::ffff:10.0.0.1"]
+OWN = Places(frozenset({"192.0.2.10", "2001:db8::10"}))
+
+
+@pytest.mark.parametrize("address", BAD)
+def test_no_endpoint_may_be_there(address: str) -> None:
+    assert "claims.allow_endpoints" in OWN.wrong(address)
+    wide = tuple(map(network, ("0.0.0.0/0", "::/0")))
+    assert not replace(OWN, allowed=wide).wrong(address)
+
+
+@pytest.mark.parametrize("address", GOOD)
+def test_pods_may_be_anywhere_else(address: str) -> None:
+    assert not OWN.wrong(address)
+
+
+def test_a_network_that_is_allowed_counts_in_disguise_too() -> None:
+    places = Places(allowed=(network("127.0.0.0/8"),))
+    assert not places.wrong("127.0.0.1")
+    assert not places.wrong("::ffff:127.0.0.1")
+    assert places.wrong("::ffff:169.254.169.254")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:169.254.169.254", "192.0.2.10"])
+@pytest.mark.parametrize("way", ["slices", "endpoints"])
+def test_such_an_endpoint_is_refused_by_name_and_the_others_go_on(address: str, way: str) -> None:
+    notes = {"domain": "a.example.com", "proto": "http"}
+    behind = (
+        slice_("a", endpoint(address), endpoint("10.0.0.1"))
+        if way == "slices"
+        else endpoints("a", None, subset(address, "10.0.0.1", name="web"))
+    )
+    options = PresetOptions(claims=ClaimOptions(own_addresses=frozenset({"192.0.2.10"})))
+    context = read(service("a", notes), behind, options=options)
+    assert context.names["domains"]["a.example.com"]["ips"] == ["10.0.0.1"]
+    (refusal,) = context.refused
+    assert refusal.ref.kind == ("EndpointSlice" if way == "slices" else "Endpoints")
+    assert (refusal.field, refusal.reason) == ("endpoints.addresses", RefusalReason.FORBIDDEN_ADDRESS)
+    (view,) = context.names["cluster"].services
+    assert [each.address for port in view.ports for each in port.endpoints] == ["10.0.0.1"]
+
+
+@pytest.mark.parametrize("preset", ["hosts", "configmap"])
+def test_pods_are_judged_alike(preset: str) -> None:
+    entry = {"namespace": "demo", "selector": {"app": "shop"}}
+    objects = (
+        config_map("config", {"template": "x"}),
+        config_map("services", {"shop": json.dumps(entry)}),
+        pod("good", "10.0.0.1", {"app": "shop"}),
+        pod("bad", "127.0.0.1", {"app": "shop"}),
+        pod("unasked", "127.0.0.1", {"app": "other"}) if preset == "configmap" else pod("x", "10.0.0.9", {"app": "x"}),
+    )
+    options = PresetOptions(hosts=HostsOptions(selector={"app": "shop"}))
+    context = read_pods(preset, *objects, options=options)
+    if preset == "hosts":
+        assert context.names["hosts"] == {"shop": ["10.0.0.1"]}
+    else:
+        assert [list(each["pods"]) for each in context.names["services"]] == [["good"]]
+    found = [each.ref.name for each in context.refused if each.reason is RefusalReason.FORBIDDEN_ADDRESS]
+    assert found == ["bad"]
+
+
+def test_a_node_may_be_the_balancer_itself_and_nothing_special() -> None:
+    seen = snapshot(node("n1", "192.0.2.10"), node("n2", "127.0.0.1"))
+    here = replace(seen, host=HostFacts(frozenset({"127.0.0.1", "192.0.2.10"})))
+    context = registry.translate(here, ("domains",), PresetOptions())
+    assert [each.addresses for each in context.names["cluster"].nodes] == [(("InternalIP", "192.0.2.10"),), ()]
+    assert [(each.ref.kind, each.ref.name) for each in context.refused] == [("Node", "n2")]
+
+
+def test_an_address_that_comes_to_this_host_takes_its_endpoints_away_and_gives_them_back() -> None:
+    notes = {"domain": "a.example.com", "proto": "http"}
+    seen = snapshot(
+        service("a", notes), slice_("a", endpoint("10.0.0.1")), service("b"), slice_("b", endpoint("10.0.0.2"))
+    )
+    memo = Memo()
+
+    def ips(facts: HostFacts) -> tuple[Any, Snapshot]:
+        context = registry.translate(replace(seen, host=facts), ("domains",), PresetOptions(), memo)
+        return context.names["domains"]["a.example.com"]["ips"], context.names["cluster"].services[1]
+
+    away, same = ips(HostFacts(frozenset({"127.0.0.1"})))
+    here, still_same = ips(HostFacts(frozenset({"127.0.0.1", "10.0.0.1"})))
+    assert (away, here) == (["10.0.0.1"], [])
+    assert still_same is same, "what it does not concern is the same object"
+    assert ips(HostFacts(frozenset({"127.0.0.1"})))[0] == ["10.0.0.1"]

@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+
+from tests.release.checkout import ROOT, build, built, checkout, repacked
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheelhouse of these sources, fetched at most once for all builds."""
+    cached = ROOT / "dist/wheelhouse"
+    if cached.is_dir():
+        return cached
+    return built(checkout(tmp_path_factory.mktemp("first") / "sources"), "wheelhouse") / "wheelhouse"
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Path:
+    """A release, in its ``dist``."""
+    return release(tmp_path_factory.mktemp("released") / "sources", wheels)
+
+
+@pytest.fixture(scope="session")
+def newer(released: Path) -> str:
+    """The package of that release."""
+    (found,) = released.glob("*.deb")
+    return str(found)
+
+
+@pytest.fixture(scope="session")
+def older(tmp_path_factory: pytest.TempPathFactory, newer: str) -> str:
+    """The package as that of an older version."""
+    return str(repacked(Path(newer), tmp_path_factory.mktemp("older"), "9.0.0"))
+
+
+def release(sources: Path, wheels: Path, *, umask: int = 0o022) -> Path:
+    """Make release 9.1.0 of these sources; give its ``dist``."""
+    with_wheels(checkout(sources, version="9.1.0"), wheels)
+    done = build(sources, "release", umask=umask)
+    assert done.returncode == 0, done.stderr
+    return sources / "dist"
+
+
+def with_wheels(sources: Path, wheels: Path) -> None:
+    """Put wheels where the build looks for those of an earlier time."""
+    kept = sources / "dist/wheelhouse"
+    kept.mkdir(parents=True)
+    for wheel in wheels.glob("*.whl"):
+        (kept / wheel.name).hardlink_to(wheel)

@@ -1,0 +1,66 @@
+"""Maps that templates fill entry by entry, over several renderings."""
+
+from typing import Any
+
+import pytest
+
+from pyconfd.errors import RejectedInput
+from pyconfd.model.rendering import OutputFile
+from pyconfd.render.engine import Renderer
+from tests.render.stage import rendered, renderer
+
+
+class TestMaps:
+    TEMPLATE = (
+        "{{ map_file('m') }}\n{% for d, i in domains.items() %}\n"
+        "{% do map_entry('m', i.host, d) %}\n{{ d }} {{ i.port }}\n"
+        "{% endfor %}"
+    )
+
+    @staticmethod
+    def content(by: Renderer, domains: dict[str, Any]) -> OutputFile:
+        (file,) = rendered(by, {"domains": domains}).files
+        return file
+
+    def test_the_file_is_the_same_object_until_an_entry_changes(self) -> None:
+        by, one, two = renderer(self.TEMPLATE), {"host": "x", "port": 1}, {"host": "y", "port": 2}
+        first = self.content(by, {"a": one, "b": two})
+        assert first.content == "x a\ny b\n"
+        assert self.content(by, {"a": one, "b": {"host": "y", "port": 3}}) is first
+        assert self.content(by, {"a": one, "b": {"host": "w", "port": 3}}).content == "w b\nx a\n"
+        assert self.content(by, {"b": two}).content == "y b\n"
+
+    def test_the_first_writer_of_a_key_wins_also_when_it_comes_later(self) -> None:
+        by, one = renderer(self.TEMPLATE), {"host": "x", "port": 1}
+        assert self.content(by, {"b": one}).content == "x b\n"
+        assert self.content(by, {"a": one, "b": one}).content == "x a\n"
+        assert self.content(by, {"b": one}).content == "x b\n"
+
+    def test_entries_before_and_after_the_declaration_and_from_any_fragment(self) -> None:
+        by = renderer(
+            "{% do map_entry('m', 'a', 1) %}", "{{ map_file('m', ordered=true) }}", "{% do map_entry('m', '0', 2) %}"
+        )
+        assert self.content(by, {}).content == "a 1\n0 2\n"
+
+    def test_a_loop_may_declare_maps(self) -> None:
+        by = renderer("{% for n in names %}{{ map_file(n) }}{% do map_entry(n, n, 1) %}{% endfor %}")
+        assert [file.content for file in rendered(by, {"names": ["a", "b"]}).files] == ["a 1\n", "b 1\n"]
+        assert [file.content for file in rendered(by, {"names": ["b"]}).files] == ["b 1\n"]
+
+    @pytest.mark.parametrize(
+        ("template", "message"),
+        [
+            ("{% do map_entry('m', 'a', 1) %}", "none declares it"),
+            ("{{ map_file('m') }}{{ map_file('m', longest_first=true) }}", "declared twice"),
+            ("{{ map_file('m') }}{{ map_file('m', {'a': 1}) }}", "declared twice"),
+            ("{{ map_file('m', {'a': 1}) }}{{ map_file('m') }}", "declared twice"),
+            ("{{ map_file('m') }}{% do map_entry('m', 'a b', 1) %}", "the entry of map 'm' has the key 'a b'"),
+            ("{{ map_file('m') }}{% do map_entry('m', 'a', '') %}", "the value ''"),
+        ],
+    )
+    def test_what_cannot_be_is_refused_each_time(self, template: str, message: str) -> None:
+        by = renderer(template)
+        for _ in range(2):
+            with pytest.raises(RejectedInput) as caught:
+                rendered(by, {})
+            assert message in str(caught.value)

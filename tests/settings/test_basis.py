@@ -1,0 +1,46 @@
+from dataclasses import replace
+
+import pytest
+
+from pyconfd.errors import RejectedInput
+from pyconfd.settings import HaproxySettings, PresetSettings, Settings, TemplateSettings
+from pyconfd.settings.basis import kept, secret_values, with_kept
+
+THEN = Settings(
+    presets=PresetSettings(use=("kube2lb", "domains"), listen_ports=("80-90",)),
+    templates=TemplateSettings(
+        dir="/then", trim_blocks=False, vars={"a": 1, "api_token": "old", "stats": {"user": "u", "password": "old"}}
+    ),
+)
+NOW = Settings(
+    haproxy=HaproxySettings(conf="/now.cfg"),
+    templates=TemplateSettings(dir="/now", vars={"b": 2, "api_token": "new", "stats": {"password": "new"}}),
+)
+
+
+def test_what_decides_the_rendering_goes_back_and_nothing_else() -> None:
+    back = with_kept(NOW, kept(THEN))
+    assert back.presets == THEN.presets
+    assert not back.templates.trim_blocks
+    assert (back.templates.dir, back.haproxy.conf) == ("/now", "/now.cfg")
+    assert kept(back) == kept(THEN)
+
+
+def test_secrets_are_not_kept_and_come_from_the_present() -> None:
+    assert "old" not in str(kept(THEN))
+    back = with_kept(NOW, kept(THEN)).templates.vars
+    assert back == {"a": 1, "api_token": "new", "stats": {"user": "u", "password": "new"}}
+    assert sorted(secret_values(NOW)) == ["new", "new"]
+
+
+def test_the_same_settings_change_nothing() -> None:
+    assert kept(with_kept(NOW, kept(NOW))) == kept(NOW)
+    assert with_kept(NOW, {}) == replace(
+        NOW, templates=replace(NOW.templates, vars={"api_token": "new", "stats": {"password": "new"}})
+    )
+
+
+@pytest.mark.parametrize("values", [{"presets": {"use": 7}}, {"presets": 7}, {"templates": {"vars": 7}}])
+def test_what_these_settings_do_not_take_is_refused(values: dict[str, object]) -> None:
+    with pytest.raises(RejectedInput, match="cannot be used any more"):
+        with_kept(NOW, values)

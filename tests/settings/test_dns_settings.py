@@ -1,0 +1,66 @@
+import pytest
+
+from pyconfd.errors import ConfigurationError
+from pyconfd.settings import Settings, resolve
+
+FIXED = {"dns.names": "lb.example.com", "dns.address": "192.0.2.1"}
+
+
+def settings(**more: str) -> Settings:
+    return resolve(FIXED | {f"dns.{key}": value for key, value in more.items()}, {}, lambda _: "").settings
+
+
+def test_names_are_lower_case_without_a_final_dot() -> None:
+    assert settings(names="LB.Example.com., b.example.com", reaper="yes").dns.names == (
+        "lb.example.com",
+        "b.example.com",
+    )
+
+
+@pytest.mark.parametrize("names", ["lb", "192.0.2.1", "-x.example.com", "a b.example.com,::1", "a..example.com"])
+def test_what_is_no_name_is_refused(names: str) -> None:
+    with pytest.raises(ConfigurationError):
+        settings(names=names, reaper="yes")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"reaper": "yes"},
+        {"health_check_id": "abc-1"},
+        {"accept_dead_nodes": "yes"},
+        {"mode": "shared", "reaper": "yes"},
+        {"mode": "vip", "vip": "192.0.2.9"},
+        {"reaper": "yes", "weight": "0"},
+        {"reaper": "yes", "address_source": "imds-public", "address": ""},
+        {"reaper": "yes", "address_source": "interface", "interface": "eth0", "address": ""},
+    ],
+)
+def test_combinations_that_are_safe(more: dict[str, str]) -> None:
+    assert settings(**more).dns.names == ("lb.example.com",)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, "answer a crashed node for ever"),
+        ({"mode": "shared"}, "answer a crashed node for ever"),
+        ({"mode": "shared", "reaper": "yes", "health_check_id": "x"}, "has none"),
+        ({"mode": "shared", "reaper": "yes", "weight": "3"}, "has none"),
+        ({"mode": "vip"}, "no floating address"),
+        ({"reaper": "yes", "address": ""}, "the source is fixed, and there is none"),
+        ({"reaper": "yes", "address_source": "interface"}, "the source is interface"),
+        ({"reaper": "yes", "reap_after_s": "100"}, "needs longer than 100 s"),
+        ({"reaper": "yes", "address": "2001:db8::1"}, "an IPv4 address"),
+        ({"reaper": "yes", "address6": "192.0.2.1"}, "an IPv6 address"),
+        ({"reaper": "yes", "weight": "256"}, "a whole number from 0 to 255"),
+        ({"reaper": "yes", "frontends": "https://127.0.0.1/"}, "tcp://HOST:PORT"),
+    ],
+)
+def test_combinations_that_are_refused(more: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        settings(**more)
+
+
+def test_without_names_nothing_is_asked_for() -> None:
+    assert resolve({}, {}, lambda _: "").settings.dns.names == ()

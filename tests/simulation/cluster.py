@@ -1,0 +1,188 @@
+"""The cluster of a simulation: what there is, and what an API server that lies says there is. Pure."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+from pyconfd.model.snapshot import Resource
+from tests.world import objects
+from tests.world.objects import PortSpec
+
+HTTP_SERVICES = 5
+NAMES = (*(f"web{number}" for number in range(HTTP_SERVICES)), "tcp")
+"""The last one asks for a port of its own, the others for a name."""
+MOST_PODS = 4
+
+Objects = Mapping[tuple[Resource, str, str], dict[str, Any]]
+"""By resource, namespace and name, as the API gives them."""
+
+
+class Poison(IntEnum):
+    """What is wrong with a Service; all but the last take it away, and nothing else."""
+
+    NONE = 0
+    WORDS = 1
+    SMUGGLED_CONDITION = 2
+    SMUGGLED_LINE = 3
+    NO_SUCH_PORT = 4
+    REFUSED_BY_HAPROXY = 5
+    """A fragment of the operator's trusts it, and ``haproxy -c`` does not."""
+    FAILS_IN_TEMPLATE = 6
+    UNREADABLE = 7
+    BAD_ENDPOINT = 8
+    """One endpoint is where no pod can be; the others are good."""
+
+
+_NOTES: Mapping[Poison, Mapping[str, str]] = {
+    Poison.WORDS: {"domain": "evil words.example.com"},
+    Poison.SMUGGLED_CONDITION: {"domain": "evil.example.com } || { always_true"},
+    Poison.SMUGGLED_LINE: {"proto": "http\n    bind :1 #evil"},
+    Poison.NO_SUCH_PORT: {"pyconfd.io/port": "evil"},
+    Poison.REFUSED_BY_HAPROXY: {"example.com/balance": "evil"},
+    Poison.FAILS_IN_TEMPLATE: {"example.com/share": "0"},
+}
+
+EVIL = ("evil", "169.254.169.254")
+"""Whatever is configured must not contain these."""
+
+
+class Lie(IntEnum):
+    """What an API server does with a list."""
+
+    NONE = 0
+    SILENT = 1
+    """It does not answer: what was seen stays seen, and a new pyconfd sees nothing."""
+    NO_OBJECTS = 2
+    NO_SLICES = 3
+    """As after a change of permissions."""
+    ALL_UNREADY = 4
+    PARTIAL = 5
+    OLD = 6
+
+    @property
+    def is_total_loss(self) -> bool:
+        """Whether nothing would be left to serve: that waits for the operator."""
+        return self in {Lie.NO_OBJECTS, Lie.NO_SLICES, Lie.ALL_UNREADY}
+
+
+@dataclass(frozen=True)
+class Service:
+    """One Service with ``pods`` as a bit each, 0 where it is not there; ``thief`` is a younger one of its name."""
+
+    pods: int = 0
+    poison: Poison = Poison.NONE
+    thief: bool = False
+    there: bool = True
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether it is what it asks for that cannot be had: its name stays its own then, if it ever had it."""
+        return self.there and self.pods != 0 and self.poison in {Poison.REFUSED_BY_HAPROXY, Poison.FAILS_IN_TEMPLATE}
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it has to be served."""
+        return self.there and self.pods != 0 and self.poison in {Poison.NONE, Poison.BAD_ENDPOINT}
+
+
+State = tuple[Service, ...]
+"""By position in ``NAMES``; each has a namespace of its own name, and all thieves share one."""
+
+START: State = tuple(Service(pods=3) for _ in NAMES)
+
+
+def changed(state: State, at: int, **changes: Any) -> State:
+    """Give ``state`` with another Service at ``at``."""
+    return (*state[:at], replace(state[at], **changes), *state[at + 1 :])
+
+
+def told(lie: Lie, truth: State, past: State, chance: int) -> State:
+    """Give what the API says; ``past`` is how it was once, and ``chance`` has a bit for each Service that is left."""
+    match lie:
+        case Lie.NO_OBJECTS:
+            return tuple(Service(there=False) for _ in truth)
+        case Lie.PARTIAL:
+            gone = Service(there=False)
+            return tuple(each if chance >> at & 1 else gone for at, each in enumerate(truth))
+        case Lie.OLD:
+            return past
+        case _:
+            return truth
+
+
+def pod_address(at: int, pod: int) -> str:
+    """Give the address of a pod of the Service at ``at``."""
+    return f"127.19.{at}.{pod + 1}"
+
+
+def thief_address(at: int) -> str:
+    """Give the address of the pod of whoever wants the same name."""
+    return f"127.19.{100 + at}.1"
+
+
+def all_addresses() -> list[str]:
+    """Give every address on which something answers."""
+    pods = [pod_address(at, pod) for at in range(len(NAMES)) for pod in range(MOST_PODS)]
+    return [*pods, *(thief_address(at) for at in range(len(NAMES)))]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """``pods``: where all pods answer; ``tcp``: what the Service ``tcp`` asks for."""
+
+    pods: int
+    tcp: int
+
+
+def host(at: int) -> str:
+    """Give the name that the Service at ``at`` asks for."""
+    return f"{NAMES[at]}.example.com"
+
+
+def written(state: State, ports: Ports, *, unready: bool = False) -> Objects:
+    """Give the objects, ``unready`` where no pod is."""
+    found: dict[tuple[Resource, str, str], dict[str, Any]] = {}
+    for at, each in enumerate(state):
+        pods = [pod_address(at, pod) for pod in range(MOST_PODS) if each.pods >> pod & 1]
+        if each.poison is Poison.BAD_ENDPOINT and pods:
+            pods.append(EVIL[1])
+        if each.there:
+            found |= _one(NAMES[at], at, _NOTES.get(each.poison, {}), pods, ports, unready=unready)
+        if each.there and each.poison is Poison.UNREADABLE:
+            found[Resource.SERVICES, NAMES[at], NAMES[at]]["spec"]["ports"] = "evil"
+        if each.thief:
+            found |= _one("strangers", at, {}, [thief_address(at)], ports, unready=unready)
+    return found
+
+
+def _one(
+    namespace: str, at: int, notes: Mapping[str, str], pods: list[str], ports: Ports, *, unready: bool
+) -> dict[tuple[Resource, str, str], dict[str, Any]]:
+    name = NAMES[at]
+    asked = {"proto": "tcp", "pyconfd.io/listen-port": str(ports.tcp)} if name == "tcp" else {"proto": "http"}
+    annotations = {"domain": host(at), **asked, **notes}
+    service = objects.service(namespace, name, [PortSpec("web", 80, ports.pods)], annotations=annotations)
+    month = 1 if namespace == name else 2
+    service["metadata"]["creationTimestamp"] = f"2026-{month:02}-01T00:00:00Z"
+    found = {(Resource.SERVICES, namespace, name): service}
+    if pods:
+        key = Resource.ENDPOINTSLICES, namespace, f"{name}-a"
+        found[key] = _slice(namespace, name, pods, ports, unready=unready)
+    return found
+
+
+def _slice(namespace: str, name: str, pods: list[str], ports: Ports, *, unready: bool) -> dict[str, Any]:
+    conditions = {"ready": not unready, "serving": not unready, "terminating": False}
+    return {
+        "metadata": {"name": f"{name}-a", "namespace": namespace, "labels": {objects.SERVICE_NAME: name}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [each], "conditions": conditions} for each in pods],
+        "ports": [{"name": "web", "port": ports.pods, "protocol": "TCP"}],
+    }
+
+
+def line(kind: str, obj: Mapping[str, Any]) -> bytes:
+    """Give the line of a watch."""
+    return json.dumps({"type": kind, "object": obj}).encode()

@@ -1,0 +1,50 @@
+"""A pyconfd that knows nothing of the past, as a yardstick: what would serve if everything began anew."""
+
+from pyconfd import wiring
+from pyconfd.daemon.loop import Daemon
+from pyconfd.daemon.loop_settings import LoopSettings
+from pyconfd.daemon.ports import World
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.model.rendering import Rendering
+from pyconfd.sources.fragments import read_fragments
+from tests.daemon.fakes import FakeBalancer, FakeClock, FakeNotifier, FakeSource
+from tests.simulation.place import Place
+
+
+class _Judging(FakeBalancer):
+    """A HAProxy in memory; what it accepts is what the real one does."""
+
+    def __init__(self, clock: FakeClock, real: Balancer) -> None:
+        super().__init__(clock)
+        self._real = real
+
+    def check(self, rendering: Rendering) -> None:
+        self._real.check(rendering)
+
+
+def fresh_rendering(place: Place) -> Rendering:
+    """Give what a pyconfd that starts from nothing serves for what the API shows now."""
+    own, clock = place.settings, FakeClock()
+    source, balancer = FakeSource(place.source.snapshot()), _Judging(clock, place.balancer)
+    world = World(
+        source=source,
+        balancer=balancer,
+        notifier=FakeNotifier(),
+        clock=clock,
+        read_fragments=lambda: read_fragments(own.templates.dir),
+        make_renderer=lambda found: wiring.renderer(own, found),
+        preset_options=lambda renderer: wiring.preset_options(own, renderer),
+        allowed_holds=frozenset,
+        forget_holds=lambda: None,
+        publish=lambda _: None,
+    )
+    daemon = Daemon(world, LoopSettings(own.apply, own.presets.use, "0", 1))
+    daemon.start()
+    source.notify()
+    for _ in range(20):
+        clock.advance(0.5)
+        daemon.step(daemon.mailbox.take(0.0))
+    daemon.close()
+    last = balancer.last_good()
+    assert last is not None, daemon.status()
+    return last.rendering

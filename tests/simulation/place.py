@@ -1,0 +1,345 @@
+"""Where a simulation takes place: a real haproxy, pods that answer, and a pyconfd that can be killed and begun anew."""
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from pyconfd import fragments, wiring
+from pyconfd.app.pinned import pinning, proof
+from pyconfd.daemon.held_objects import HeldObjects
+from pyconfd.daemon.loop import Daemon
+from pyconfd.daemon.loop_settings import LoopSettings
+from pyconfd.daemon.ports import World
+from pyconfd.daemon.tenants import Tenants
+from pyconfd.guard import Rules
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.following import FollowingFile
+from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.model.context import Refusal
+from pyconfd.model.snapshot import Resource, Snapshot
+from pyconfd.model.status import SourceHealth
+from pyconfd.settings import ApplySettings, HistorySettings, ReloadMethod, Settings, TemplateSettings
+from pyconfd.settings.claims import ClaimSettings
+from pyconfd.sources.fragments import read_fragments
+from pyconfd.sources.kubernetes.cache import Cache
+from pyconfd.sources.kubernetes.decode import Unreadable, Upserted, decode_event
+from tests.daemon.fakes import FakeClock, FakeNotifier
+from tests.e2e.test_quarantine import RAW
+from tests.haproxy.crashing import arm
+from tests.simulation.cluster import Objects, Ports, all_addresses, line, pod_address
+from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
+
+RLIM_INFINITY = resource.RLIM_INFINITY
+LONG_S = 15.0
+"""How long a loss is held and a name is kept: short, since each second costs a turn of the loop."""
+_RESOURCES = Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.NODES
+
+CHECK = """#!/bin/sh
+# HAProxy's own judgement, and a note of what it let pass.
+ulimit -S -f unlimited
+{binary} -c -q -f "$1" || exit $?
+: > {checked}/$(sed -n 's/.*pyconfd:\\([0-9a-f]*\\).*/\\1/p' "$1" | tail -n 1)
+"""
+
+RELOAD = """#!/bin/sh
+# 1: fails; 2: does it and says that it failed, once: what then runs is waited for in real time.
+ulimit -S -f unlimited
+read mode < {mode}
+[ "$mode" = 1 ] && {{ echo "no reload today"; exit 1; }}
+kill -USR2 $(cat {pid_file}) || exit 1
+[ "$mode" = 2 ] && {{ echo 0 > {mode}; echo "reloaded, and lying about it"; exit 1; }}
+exit 0
+"""
+
+
+def own_address() -> str:
+    """Give an address of this process' own: HAProxy shares a port with whoever else asks for it."""
+    pid = os.getpid()
+    return f"127.{64 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}"
+
+
+class Seen:
+    """A source whose API servers answer what a simulation has them answer; what they say is decoded as it is."""
+
+    def __init__(self) -> None:
+        self._caches: dict[Resource, Cache] | None = None
+        self._shown: Objects = {}
+        self._asked = False
+        self._notify: Callable[[], None] = lambda: None
+
+    def show(self, objects: Objects, *, listed: bool) -> None:
+        """Give whole lists, or the events of a watch since the last time."""
+        if self._caches is None or listed:
+            self._list(objects)
+        else:
+            for kind_of, cache in self._caches.items():
+                for key in self._shown.keys() | objects.keys():
+                    if key[0] is kind_of and self._shown.get(key) != objects.get(key):
+                        kind = "MODIFIED" if key in objects else "DELETED"
+                        cache.apply(decode_event(kind_of, line(kind, objects.get(key) or self._shown[key])))
+        self._shown, self._asked = objects, False
+        self._notify()
+
+    def _list(self, objects: Objects) -> None:
+        self._caches = self._caches or {each: Cache() for each in _RESOURCES}
+        for kind_of, cache in self._caches.items():
+            events = [decode_event(kind_of, line("ADDED", item)) for key, item in objects.items() if key[0] is kind_of]
+            records = [each.record for each in events if isinstance(each, Upserted)]
+            cache.replace(records, [each.refusal for each in events if isinstance(each, Unreadable)])
+
+    def start(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
+        if self._caches is not None:
+            notify()
+
+    def snapshot(self) -> Snapshot | None:
+        if self._caches is None:
+            return None
+        views: dict[str, Any] = {kind_of.field: cache.view() for kind_of, cache in self._caches.items()}
+        return Snapshot(**views)
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        return tuple(each for cache in (self._caches or {}).values() for each in cache.refusals())
+
+    def health(self) -> SourceHealth:
+        return SourceHealth(synced=self._caches is not None)
+
+    def relist(self) -> None:
+        self._asked = True
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether full lists are wanted."""
+        return self._asked
+
+    def relisted(self) -> bool:
+        return not self._asked
+
+    def stop(self) -> None:
+        """Do nothing: there are no threads."""
+
+
+class Place:
+    """Everything in one folder; ``clock`` is the only one that pyconfd's loop sees."""
+
+    def __init__(self, folder: Path) -> None:
+        self._stack = ExitStack()
+        self.folder, self.clock = folder, FakeClock()
+        self._foreigner: socket.socket | None = None
+        self.front = own_address()
+        self.http = free_port(self.front)
+        self.ports = Ports(pods=free_port(pod_address(0, 0)), tcp=free_port(self.front))
+        self.haproxy = self._stack.enter_context(HaproxyProcess(folder / "etc"))
+        self._stack.callback(self.close_foreigner)
+        self._start_pods()
+        self.checked, self.mode = folder / "checked", folder / "reload-mode"
+        self.checked.mkdir()
+        self.templates = self._fragments()
+        self.settings = self._settings()
+        self.reload_mode(0)
+        self.most_bytes = RLIM_INFINITY
+        self.allowed: set[str] = set()
+        self.answers: Callable[[], Objects | None] = lambda: None
+        self.haproxy.conf.write_text(configuration(free_port()), encoding="utf-8")
+        self.haproxy.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start_pods(self) -> None:
+        argv = [sys.executable, "-m", "tests.world.backends", "--port", str(self.ports.pods), *all_addresses()]
+        pods = subprocess.Popen(argv, stdout=subprocess.PIPE)
+
+        def end() -> None:
+            pods.terminate()
+            pods.wait(30)
+
+        self._stack.callback(end)
+        assert pods.stdout is not None
+        with pods.stdout:
+            for _ in all_addresses():
+                pods.stdout.readline()
+
+    def _fragments(self) -> Path:
+        templates = self.folder / "templates"
+        templates.mkdir()
+        for each in read_fragments(fragments.directory()).fragments:
+            # Checks by HAProxy run on its own clock.
+            (templates / each.name).write_text(each.text.replace("default-server check", "default-server"))
+        (templates / "06-raw.tmpl").write_text(RAW)
+        return templates
+
+    def _settings(self) -> Settings:
+        check, reload = self.folder / "check", self.folder / "reload"
+        check.write_text(CHECK.format(binary=BINARY, checked=self.checked))
+        reload.write_text(RELOAD.format(mode=self.mode, pid_file=self.haproxy.pid_file))
+        for script in (check, reload):
+            script.chmod(0o755)
+        variables = {
+            "http_bind": f"{self.front}:{self.http}",
+            "https_bind": "",
+            "stats_bind": "",
+            "tcp_address": self.front,
+            "runtime_socket": self.haproxy.stats_socket,
+        }
+        return Settings(
+            haproxy=self.haproxy.settings(
+                reload_method=ReloadMethod.COMMAND,
+                reload_cmd=(str(reload),),
+                chk_cmd=(str(check),),
+                reload_timeout_s=60.0,
+            ),
+            apply=ApplySettings(keep_generations=5, retry_min_s=0.5, retry_max_s=2.0),
+            history=HistorySettings(ran_well_s=3.0, probation_s=0.0),
+            templates=TemplateSettings(dir=str(self.templates), vars=variables),
+            claims=ClaimSettings(reserve_s=LONG_S, allow_endpoints=("127.0.0.0/8",)),
+            state_dir=str(self.folder / "state"),
+        )
+
+    # pyconfd
+
+    def begin(self) -> None:
+        """Start a pyconfd that knows what is on disk and nothing else."""
+        own = self.settings
+        self.source = Seen()
+        if (objects := self.answers()) is not None:
+            self.source.show(objects, listed=True)
+        self.parts = ExitStack()
+        self.balancer = Balancer(own.haproxy, own.apply, own.state_dir, unit=UnitFacts())
+        self.balancer._file._stopping.set()  # it waits as long after each write as that took, in real time
+        self.balancer.startup()
+        chosen = pinning(own, own, lambda: read_fragments(own.templates.dir), lambda: None)
+        world = World(
+            source=self.source,
+            balancer=self.balancer,
+            notifier=FakeNotifier(),
+            clock=self.clock,
+            read_fragments=chosen.read,
+            make_renderer=lambda found: wiring.renderer(own, found, basis=chosen.keep(found)),
+            preset_options=lambda renderer: wiring.preset_options(own, renderer),
+            allowed_holds=lambda: frozenset(self.allowed),
+            forget_holds=self.allowed.clear,
+            publish=lambda _: None,
+            other_problems=chosen.problems,
+            former_fragments=chosen.former,
+            served_before=chosen.served,
+            hold_memory=HeldObjects(own.state_dir),
+            proof=proof(own, self.balancer, self.parts),
+            tenants=Tenants(own.state_dir, own.claims.reserve_s, chosen.tenures),
+        )
+        rules = Rules(window_s=LONG_S, persist_s=LONG_S)
+        self.daemon = Daemon(world, LoopSettings(own.apply, own.presets.use, "0", 1, rules, own.history))
+        self.daemon.start()
+
+    def run_for(self, seconds: float) -> None:
+        """Let time pass as the loop would."""
+        end = self.clock.monotonic() + seconds
+        for _ in range(50 + int(seconds * 20)):
+            self._turn()
+            left, wait_s = end - self.clock.monotonic(), self.daemon.wait_s()
+            if wait_s >= left:
+                self.clock.advance(max(left, 0.0))
+                self._turn()
+                return
+            self.clock.advance(wait_s)
+        raise AssertionError(f"the loop spins: {seconds} s are not filled")
+
+    def _turn(self) -> None:
+        if self.source.is_asked and (objects := self.answers()) is not None:
+            self.source.show(objects, listed=True)
+        with self._full_disk():
+            self.daemon.step(self.daemon.mailbox.take(0.0))
+            self.balancer._file.settle()
+
+    @contextmanager
+    def _full_disk(self) -> Iterator[None]:
+        """Let no file grow beyond ``most_bytes``, as the kernel would on a disk that is full."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.most_bytes, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    def kill(self, die_before: int) -> bool:
+        """Go on until an effect with this number, and die before it; then begin anew. Tell whether it came so far.
+
+        It is a fork that goes on and dies, as by `kill -9`; what this process knows of the former is thrown away.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # there is no thread that holds anything
+            child = os.fork()
+        if child == 0:
+            self._go_on_and_die(die_before)
+        _, status = os.waitpid(child, 0)
+        self.end()
+        self.begin()
+        return os.waitstatus_to_exitcode(status) == 99
+
+    def _go_on_and_die(self, die_before: int) -> None:
+        try:
+            self.balancer._file = FollowingFile(self.balancer._follow)  # the thread did not come along
+            arm(die_before)
+            self.run_for(3.0)
+        finally:
+            os._exit(0)
+
+    def end(self) -> None:
+        """Have the kernel take back what a dead process had; nothing is written."""
+        self.balancer.close()
+        self.parts.close()
+
+    # Faults
+
+    def reload_mode(self, mode: int) -> None:
+        """0: works; 1: fails; 2: works and says that it failed, once."""
+        self.mode.write_text(f"{mode}\n")
+
+    def take_port(self) -> bool:
+        """Have somebody else listen where ``tcp`` wants to; tell whether that was possible."""
+        self.close_foreigner()
+        foreigner = socket.socket()
+        try:
+            foreigner.bind((self.front, self.ports.tcp))
+            foreigner.listen()
+        except OSError:
+            foreigner.close()
+            return False
+        self._foreigner = foreigner
+        return True
+
+    def close_foreigner(self) -> None:
+        """Have the port be free again."""
+        if self._foreigner is not None:
+            self._foreigner.close()
+            self._foreigner = None
+
+    def restart_haproxy(self) -> None:
+        """Kill HAProxy, and start it as a service manager would: with the file as it lies there."""
+        running = self.haproxy.running()
+        assert running is not None
+        for pid in (running.worker_pid, running.master_pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.haproxy.stop()
+        self.haproxy.start(wait=False)
+        wait_until(lambda: self.haproxy.running() is not None, "haproxy comes up with what lies on disk")
+
+    def edit(self, text: str) -> None:
+        """Write the operator's own fragment, or remove it."""
+        path = self.templates / "07-own.tmpl"
+        if text:
+            path.write_text(text)
+        else:
+            path.unlink(missing_ok=True)

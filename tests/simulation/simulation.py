@@ -1,0 +1,309 @@
+"""Plays steps, and says after each whether every promise was kept."""
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from pyconfd.errors import PyconfdError
+from pyconfd.haproxy.marker import mark
+from pyconfd.model.plan import Noop
+from pyconfd.model.snapshot import Resource
+from tests.simulation.cluster import (
+    EVIL,
+    MOST_PODS,
+    NAMES,
+    START,
+    Lie,
+    Objects,
+    Poison,
+    State,
+    changed,
+    host,
+    pod_address,
+    thief_address,
+    told,
+    written,
+)
+from tests.simulation.fresh import fresh_rendering
+from tests.simulation.place import LONG_S, RLIM_INFINITY, Place
+from tests.simulation.steps import Step
+from tests.world.clients import ask
+from tests.world.haproxy import wait_until
+
+_PATIENCE_S = 20.0
+_PAUSES = 0.1, 1.0, 5.0, 12.0, 1.5 * LONG_S
+_DISKS = RLIM_INFINITY, 0, 700, 4000
+"""Bytes that a file may have: as many as it likes, none, too few for a configuration, maybe enough."""
+_EDITS = (
+    "",
+    "# a note: {two}\n",
+    "{{% fro %}}\n",
+    "backend broken\n    blance roundrobin\n",
+    "# {{{{ nothing }}}}\n",
+)
+_REMEMBERED = 12
+_CRASHES = PyconfdError, ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError
+"""By what a bug shows that ends pyconfd: that is a promise not kept too."""
+
+
+class BrokenPromiseError(AssertionError):
+    """A promise was not kept; ``at`` is the position of the step."""
+
+    def __init__(self, at: int, step: Step, why: str) -> None:
+        super().__init__(f"step {at} {tuple(step)}: {why}")
+        self.at = at
+
+
+class Simulation:
+    """``survived`` counts the faults after whose step every promise was kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = Place(folder)
+        self.survived: Counter[str] = Counter()
+        self.truth: State = START
+        self.shown: State = START
+        self._past: list[State] = [START]
+        self.lie, self._chance, self._old = Lie.NONE, 0, START
+        self._fault = ""
+        self._edited = False
+        self._served: set[int] = set()
+        """Services that were served when last asked, and that nothing has happened to since."""
+        self.place.answers = self._answer
+        self._ops: Mapping[str, Callable[[int, int], None]] = {
+            "pods": self._pods,
+            "scale to nothing": lambda at, _: self._change(at, pods=0),
+            "appear": lambda at, pods: self._change(at, there=True, pods=pods),
+            "vanish": lambda at, _: self._change(at, there=False),
+            "poison": self._poison,
+            "heal": lambda at, _: self._change(at, poison=Poison.NONE),
+            "thief": self._thief,
+            "lie": self._lies,
+            "truth": lambda _, __: self._tell(Lie.NONE),
+            "reload": self._reload,
+            "disk": self._disk,
+            "port": self._port,
+            "template": self._template,
+            "kill": self._kill,
+            "haproxy dies": self._restart_haproxy,
+            "pass": lambda one, _: self.place.run_for(_PAUSES[one]),
+            "allow": lambda _, __: self._allow(),
+            "calm": lambda _, __: self.calm(),
+        }
+
+    def close(self) -> None:
+        """End everything."""
+        self.place._stack.close()
+
+    def play(self, steps: Sequence[Step], progress: Callable[[int], None] = lambda _: None) -> None:
+        """Play ``steps``, then end all faults; raises BrokenPromiseError."""
+        with structlog.testing.capture_logs() as logs:
+            self.place.begin()
+            self.place.run_for(5.0)
+            try:
+                for at, step in enumerate([*steps, Step("calm")]):
+                    del logs[:-200]
+                    self._step(at, step)
+                    progress(at)
+            finally:
+                self.logs: list[Any] = logs
+                self.place.end()
+
+    def _step(self, at: int, step: Step) -> None:
+        self._fault = ""
+        try:
+            self._ops[step.kind](step.one, step.two)
+            self.place.run_for(0.3)
+            self._keeps_its_promises()
+        except (AssertionError, *_CRASHES) as error:
+            raise BrokenPromiseError(at, step, f"{type(error).__name__}: {error}") from error
+        if self._fault:
+            self.survived[self._fault] += 1
+
+    # What the API shows
+
+    def _answer(self) -> Objects | None:
+        if self.lie is Lie.SILENT:
+            return None
+        shown = told(self.lie, self.truth, self._old, self._chance)
+        if not self.lie.is_total_loss:  # that is not believed: what was shown before it goes on
+            self.shown = shown
+        objects = written(shown, self.place.ports, unready=self.lie is Lie.ALL_UNREADY)
+        if self.lie is Lie.NO_SLICES:
+            return {key: each for key, each in objects.items() if key[0] is not Resource.ENDPOINTSLICES}
+        return objects
+
+    def _show(self, *, listed: bool) -> None:
+        objects = self._answer()
+        if objects is not None:
+            self.place.source.show(objects, listed=listed)
+
+    def _change(self, at: int, **changes: Any) -> None:
+        self._past = [*self._past[-_REMEMBERED:], self.truth]
+        self.truth = changed(self.truth, at, **changes)
+        self._show(listed=False)
+
+    def _pods(self, at: int, pods: int) -> None:
+        if self.truth[at].there:
+            self._change(at, pods=pods)
+
+    def _poison(self, at: int, kind: int) -> None:
+        self._change(at, poison=Poison(kind))
+        self._fault = f"poison: {Poison(kind).name.lower().replace('_', ' ')}"
+
+    def _thief(self, at: int, there: int) -> None:
+        self._change(at, thief=bool(there))
+        self._fault = "a younger Service wants a name that is taken" if there else ""
+
+    def _lies(self, kind: int, chance: int) -> None:
+        self._old = self._past[chance % len(self._past)]
+        self._chance = chance
+        self._tell(Lie(kind))
+        self._fault = f"API server: {self.lie.name.lower().replace('_', ' ')}"
+
+    def _tell(self, lie: Lie) -> None:
+        self.lie = lie
+        self._show(listed=True)
+
+    # What else goes wrong
+
+    def _reload(self, mode: int, _: int) -> None:
+        self.place.reload_mode(mode)
+        self._fault = ("", "reload: fails", "reload: lies")[mode]
+
+    def _disk(self, which: int, _: int) -> None:
+        self.place.most_bytes = _DISKS[which]
+        self._fault = "disk: full" if which else ""
+
+    def _port(self, taken: int, _: int) -> None:
+        if not taken:
+            self.place.close_foreigner()
+        elif self.place.take_port():
+            self._fault = "port: taken by somebody else"
+
+    def _template(self, which: int, two: int) -> None:
+        self.place.edit(_EDITS[which].format(two=two))
+        self._fault = "fragment: refused" if which > 1 else ""
+
+    def _kill(self, at: int, die_before: int) -> None:
+        self._pods(at, 1 + die_before % ((1 << MOST_PODS) - 1))
+        in_the_middle = self.place.kill(die_before)
+        self._fault = "pyconfd: killed " + ("in the middle of a change" if in_the_middle else "while all was done")
+
+    def _restart_haproxy(self, _: int, __: int) -> None:
+        if self.place.most_bytes != RLIM_INFINITY or self.place.balancer.file_behind:
+            self._served.clear()  # what went live may not have come to the file
+        self.place.restart_haproxy()
+        self._fault = "haproxy: killed and started with what lies on disk"
+
+    def _allow(self) -> None:
+        """Have the operator believe a loss, where the API says the truth."""
+        if self.lie is Lie.NONE:
+            self.place.run_for(1.0)
+            hold_id = self.place.daemon.status().hold_id
+            self.place.allowed |= {hold_id} if hold_id else set()
+
+    def calm(self) -> None:
+        """End all faults but those of objects; what serves then is what a new pyconfd would serve."""
+        place = self.place
+        place.close_foreigner()
+        place.reload_mode(0)
+        place.most_bytes = RLIM_INFINITY
+        place.edit("")
+        # Who is in quarantine keeps its name if it had it: a new pyconfd does not know that.
+        self.truth = tuple(replace(each, thief=each.thief and not each.is_quarantined) for each in self.truth)
+        self._tell(Lie.NONE)
+        place.run_for(2 * LONG_S)
+        for _ in range(3):  # what is lost in truth waits for the operator
+            self._allow()
+            place.run_for(LONG_S)
+        last = place.balancer.last_good()
+        assert last is not None
+        wanted = fresh_rendering(place)
+        assert last.rendering.text == wanted.text, f"not as a new one: {_differences(last.rendering.text, wanted.text)}"
+        assert last.rendering.files == wanted.files, "other maps than a new one"
+        assert place.haproxy.conf.read_text() == mark(wanted.text, wanted.digest), "the file is not level"
+        looked = place.balancer.look()
+        assert isinstance(looked, Noop), looked
+        for at, each in enumerate(self.truth):
+            self._serves_just_its_pods(at, each.pods if each.is_healthy else 0, thief=each.thief)
+
+    def _serves_just_its_pods(self, at: int, pods: int, *, thief: bool) -> None:
+        wanted = {pod_address(at, pod) for pod in range(MOST_PODS) if pods >> pod & 1}
+        if not wanted and thief:
+            return
+        found: set[str] = set()
+
+        def all_answered() -> bool:
+            found.add(self._ask(at))
+            return found == wanted if wanted else not found & set(self._allowed(at))
+
+        try:
+            wait_until(all_answered, "", limit_s=_PATIENCE_S, pause_s=0)
+        except AssertionError:
+            raise AssertionError(f"{NAMES[at]} is served by {found} instead of {wanted}") from None
+
+    # The promises
+
+    def _ask(self, at: int) -> str:
+        port = self.place.ports.tcp if NAMES[at] == "tcp" else self.place.http
+        return ask(port, host(at), address=self.place.front)
+
+    def _allowed(self, at: int) -> frozenset[str]:
+        return frozenset(pod_address(at, pod) for pod in range(MOST_PODS))
+
+    def _keeps_its_promises(self) -> None:
+        self._runs_what_was_checked()
+        self._serves_nothing_refused()
+        for at, each in enumerate(self.truth):
+            if not (each.is_healthy and self.shown[at].is_healthy):
+                self._served.discard(at)
+                continue
+            allowed = self._allowed(at)
+            if at in self._served:
+                self._is_served(at, allowed)
+            elif self._ask(at) in allowed:
+                self._served.add(at)
+
+    def _is_served(self, at: int, allowed: frozenset[str]) -> None:
+        answers: list[str] = []
+
+        def answered() -> bool:
+            answers.append(self._ask(at))
+            return answers[-1] in allowed
+
+        try:
+            wait_until(answered, "", limit_s=_PATIENCE_S)
+        except AssertionError:
+            raise AssertionError(f"{NAMES[at]} is healthy and was served; now: {answers[-1]}") from None
+        assert thief_address(at) not in answers, f"{NAMES[at]} is served by a thief"
+
+    def _runs_what_was_checked(self) -> None:
+        running = None
+
+        def runs() -> bool:
+            nonlocal running
+            running = self.place.haproxy.running()
+            return running is not None and (self.place.checked / str(running.digest)).exists()
+
+        try:
+            wait_until(runs, "", limit_s=_PATIENCE_S)
+        except AssertionError:
+            raise AssertionError(f"HAProxy runs what was not checked: {running}") from None
+
+    def _serves_nothing_refused(self) -> None:
+        conf = self.place.haproxy.conf
+        for path in (conf, *(conf.parent / "files").rglob("*")):
+            if path.is_file():
+                text = path.read_text()
+                assert not any(word in text for word in EVIL), f"{path.name} has what was refused:\n{text}"
+        answer = ask(self.place.http, "evil.example.com", address=self.place.front)
+        assert answer == "503", f"evil.example.com is served: {answer}"
+
+
+def _differences(found: str, wanted: str) -> str:
+    return "\n".join(difflib.unified_diff(found.splitlines(), wanted.splitlines(), "served", "wanted", lineterm=""))

@@ -1,0 +1,239 @@
+"""Events on refused objects: what they say, how often, and what happens where they cannot be written."""
+
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.settings import KubernetesSettings
+from pyconfd.sources.kubernetes.events import (
+    MOST_AT_ONCE,
+    MOST_NOTE_BYTES,
+    RETRY_S,
+    Culprit,
+    EventWriter,
+    Told,
+    event_of,
+)
+from pyconfd.sources.kubernetes.rbac import manifest
+from tests.world.apiserver import ApiServer
+from tests.world.cluster import Cluster
+from tests.world.event_rules import validate_event
+from tests.world.faults import Fault, FaultKind
+from tests.world.rbac import Rules
+
+HOUR = 3600.0
+NOW = 1_800_000_000.0
+
+
+class FakeClock:
+    """Time that a test lets pass; each wait hands over to the test."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self._go, self._waits = threading.Semaphore(0), threading.Semaphore(0)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        del timeout_s
+        self._waits.release()
+        assert self._go.acquire(timeout=60)
+        return event.is_set()
+
+    def look(self, after_s: float = 5.0) -> None:
+        """Let time pass, and the writer look once."""
+        assert self._waits.acquire(timeout=60)
+        self.now += after_s
+        self._go.release()
+        assert self._waits.acquire(timeout=60)
+        self._waits.release()
+
+    def end(self) -> None:
+        self._go.release(100)
+
+
+def culprit(name: str = "web", detail: str = "it is wrong", **more: Any) -> Culprit:
+    ref = ObjectRef(more.get("kind", "Service"), more.get("namespace", "shop"), name)
+    reason = more.get("reason", RefusalReason.INVALID_VALUE)
+    return Culprit(Refusal(ref, more.get("field", "annotation proto"), "sm tp", reason, detail), "u-1")
+
+
+def test_an_event_names_the_object_and_says_why() -> None:
+    namespace, event = event_of(culprit(), NOW, instance="lb1", every_s=HOUR)
+    assert namespace == "shop"
+    assert event["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "namespace": "shop",
+        "name": "web",
+        "uid": "u-1",
+    }
+    assert (event["type"], event["reason"], event["action"]) == ("Warning", "InvalidValue", "Refused")
+    assert event["message"] == "not served as it asks: annotation proto sm tp: it is wrong"
+    validate_event(event)
+    whole = Culprit(Refusal(ObjectRef("Service", "shop", "web"), "", "", RefusalReason.BAD_TEMPLATE, "why"))
+    assert event_of(whole, NOW, instance="lb1", every_s=HOUR)[1]["message"] == "not served as it asks: why"
+
+
+@given(
+    st.from_regex(r"[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?(\.[a-z0-9]{1,60}){0,3}", fullmatch=True),
+    st.text(max_size=3000),
+    st.sampled_from(list(RefusalReason)),
+    st.sampled_from(["", "shop"]),
+    st.floats(0, 4e9),
+)
+def test_whatever_is_refused_the_event_is_one_that_the_api_takes(
+    name: str, detail: str, reason: RefusalReason, namespace: str, now: float
+) -> None:
+    told = culprit(name, detail, reason=reason, namespace=namespace)
+    _, event = event_of(told, now, instance="lb1", every_s=HOUR)
+    validate_event(msgspec.json.decode(msgspec.json.encode(event)))
+    assert len(event["message"].encode()) <= MOST_NOTE_BYTES
+
+
+def test_the_name_is_the_same_within_an_hour_and_for_one_balancer_and_cause_only() -> None:
+    def name(told: Culprit, now: float, instance: str = "lb1") -> str:
+        return str(event_of(told, now, instance=instance, every_s=HOUR)[1]["metadata"]["name"])
+
+    begin = HOUR * 500_000
+    assert name(culprit(), begin) == name(culprit(detail="said otherwise"), begin + HOUR - 1)
+    others = [
+        name(culprit(), begin + HOUR),
+        name(culprit(), begin, "lb2"),
+        name(culprit(reason=RefusalReason.NAME_TAKEN), begin),
+        name(culprit(field="annotation domain"), begin),
+        name(culprit("api"), begin),
+    ]
+    assert len({name(culprit(), begin), *others}) == 6
+
+
+@given(st.lists(st.tuples(st.floats(0, 2000), st.integers(0, 3)), max_size=60))
+def test_each_cause_is_told_at_most_once_an_hour(steps: list[tuple[float, int]]) -> None:
+    told, now, at = Told(HOUR), NOW, dict[int, list[float]]()
+    for pause, number in steps:
+        now += pause
+        for due in told.due([culprit(f"web-{number}")], now):
+            told.tell(due, now)
+            at.setdefault(number, []).append(now)
+    for times in at.values():
+        assert all(later - earlier >= HOUR for earlier, later in pairwise(times))
+
+
+def test_a_flood_is_told_in_parts_and_names_that_are_none_never() -> None:
+    told = Told(HOUR)
+    many = [culprit(f"web-{number}") for number in range(MOST_AT_ONCE + 5)] + [culprit("../x"), culprit("A b")]
+    first = told.due(many, NOW)
+    for each in first:
+        told.tell(each, NOW)
+    second = told.due(many, NOW + 5)
+    assert (len(first), len(second)) == (MOST_AT_ONCE, 5)
+
+
+def written(cluster: Cluster) -> list[str]:
+    return sorted(event["involvedObject"]["name"] for event in cluster.objects("events"))
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def writer(server: ApiServer, clock: FakeClock, culprits: Callable[[], list[Culprit]]) -> EventWriter:
+    made = EventWriter(KubernetesSettings(api_servers=(server.url,)), every_s=HOUR, clock=clock, instance="lb1")
+    made.start(culprits)
+    return made
+
+
+def stop(made: EventWriter, clock: FakeClock) -> None:
+    clock.end()
+    made.stop()
+
+
+def test_what_is_refused_is_written_once_and_again_after_an_hour(clock: FakeClock) -> None:
+    refused = [culprit("web"), culprit("api")]
+    with ApiServer() as server:
+        made = writer(server, clock, lambda: refused)
+        clock.look()
+        assert written(server.cluster) == ["api", "web"]
+        clock.look()
+        refused.append(culprit("db"))
+        clock.look()
+        assert written(server.cluster) == ["api", "db", "web"]
+        clock.look(HOUR)
+        assert written(server.cluster) == ["api", "api", "db", "db", "web", "web"]
+        assert (made.counts().written_total, made.counts().failures_total, made.problems()) == (6, 0, ())
+        stop(made, clock)
+
+
+def test_a_pyconfd_that_begins_anew_within_the_hour_repeats_nothing() -> None:
+    with ApiServer() as server:
+        for _ in range(2):
+            clock = FakeClock()
+            made = writer(server, clock, lambda: [culprit()])
+            clock.look()
+            stop(made, clock)
+        assert written(server.cluster) == ["web"]
+
+
+def test_without_the_right_it_is_said_what_is_missing_and_it_goes_on_when_it_is_there(clock: FakeClock) -> None:
+    with ApiServer() as server:
+        server.rules = Rules(manifest([], (), events=False))
+        made = writer(server, clock, lambda: [culprit()])
+        clock.look()
+        assert written(server.cluster) == []
+        assert made.counts().failures_total == 1
+        (problem,) = made.problems()
+        assert 'cannot create resource "events"' in problem.message
+        assert "pyconfd rbac" in problem.remedy
+        server.rules = Rules(manifest([], (), events=True))
+        clock.look(RETRY_S)
+        assert written(server.cluster) == ["web"]
+        assert made.problems() == ()
+        stop(made, clock)
+
+
+def test_one_that_is_not_accepted_silences_no_other(clock: FakeClock) -> None:
+    with ApiServer() as server:
+        server.faults.add(Fault(FaultKind.STATUS, "events", "create", code=422, times=1))
+        made = writer(server, clock, lambda: [culprit("api"), culprit("web")])
+        clock.look()
+        assert written(server.cluster) == ["web"]
+        assert made.counts().failures_total == 1
+        stop(made, clock)
+
+
+def test_a_namespace_that_takes_none_silences_no_other(clock: FakeClock) -> None:
+    with ApiServer() as server:
+        server.faults.add(Fault(FaultKind.STATUS, "events", "create", code=403, times=1))
+        made = writer(server, clock, lambda: [culprit("api"), culprit("web")])
+        clock.look()
+        clock.look()
+        assert written(server.cluster) == ["web"]
+        clock.look(RETRY_S)
+        assert written(server.cluster) == ["api", "web"]
+        stop(made, clock)
+
+
+def test_it_stops_at_once_while_a_server_hangs(clock: FakeClock) -> None:
+    with ApiServer() as server:
+        server.faults.add(Fault(FaultKind.HANG, "events", "create"))
+        made = writer(server, clock, lambda: [culprit()])
+        assert clock._waits.acquire(timeout=60)
+        clock._go.release()
+        server.wait_for_request("events", "create")
+        stop(made, clock)
+        assert made._thread is not None
+        made._thread.join(30)
+        assert not made._thread.is_alive()

@@ -1,0 +1,83 @@
+"""Reading the cluster once, and the Secrets of some namespaces."""
+
+import pytest
+
+from pyconfd.errors import ConfigurationError, TransientError
+from pyconfd.model.snapshot import Key, Resource
+from pyconfd.settings import KubernetesSettings
+from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
+from tests.sources.kubernetes.conftest import ALL, Start, addresses, eventually
+from tests.world.apiserver import ApiServer
+from tests.world.cluster import Cluster
+
+SHOP = Key("demo", "shop")
+
+
+def synced(source: KubernetesSource) -> None:
+    eventually(lambda: source.snapshot() is not None, what=source.problems)
+
+
+def problem_of(source: KubernetesSource, resource: Resource) -> str:
+    return next(state.problem for state in source.health().resources if state.resource is resource)
+
+
+def test_secrets_of_the_named_namespaces_only(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    for namespace in ("web", "shop", "private"):
+        cluster.add_namespace(namespace)
+        for name, kind in (("cert", "kubernetes.io/tls"), ("password", "Opaque")):
+            cluster.put(
+                "secrets", {"metadata": {"name": name, "namespace": namespace}, "type": kind, "data": {"a": "eA=="}}
+            )
+    source = start(server.url, resources=[Resource.SECRETS], secret_namespaces=("web", "shop"))
+    synced(source)
+    assert set(source.snapshot().secrets) == {Key("web", "cert"), Key("shop", "cert")}  # type: ignore[union-attr]
+    assert {request.path for request in server.requests} == {
+        "/api/v1/namespaces/web/secrets",
+        "/api/v1/namespaces/shop/secrets",
+    }
+    assert len(source.health().resources) == 1
+    assert source.health().resources[0].objects == 2
+
+
+def test_secrets_are_not_read_without_namespaces(server: ApiServer, start: Start) -> None:
+    source = start(server.url, resources=[Resource.SECRETS, Resource.NODES])
+    synced(source)
+    assert server.seen("secrets") == []
+
+
+def test_a_namespace_that_is_none() -> None:
+    settings = KubernetesSettings(api_servers=("http://127.0.0.1:1",), secret_namespaces=("ok", "../../nodes"))
+    with pytest.raises(ConfigurationError, match="is no name of a namespace"):
+        KubernetesSource(settings, [Resource.SECRETS])
+
+
+def test_read_once(server: ApiServer) -> None:
+    snapshot, refusals = read_once(KubernetesSettings(api_servers=(server.url,)), ALL, 20)
+    assert addresses(snapshot) == {"10.0.0.1", "10.0.0.2"}
+    assert refusals == ()
+    assert server.seen("", "watch") == []
+
+
+def test_read_once_names_each_servers_error(servers: list[ApiServer]) -> None:
+    servers[0].refuse()
+    servers[1].faults.answer(500)
+    servers[2].faults.html()
+    with pytest.raises(TransientError) as caught:
+        read_once(KubernetesSettings(api_servers=tuple(server.url for server in servers)), ALL, 20)
+    text = str(caught.value)
+    assert all(server.url in text for server in servers)
+    assert "refused" in text
+    assert "HTTP 500" in text
+    assert "instead of JSON" in text
+
+
+def test_read_once_does_not_wait_for_what_a_person_must_mend(server: ApiServer) -> None:
+    server.faults.deny("nodes")
+    with pytest.raises(TransientError, match="HTTP 403"):
+        read_once(KubernetesSettings(api_servers=(server.url,)), ALL, 3600)
+
+
+def test_read_once_has_a_limit(server: ApiServer) -> None:
+    server.faults.hang("nodes")
+    with pytest.raises(TransientError, match="no whole answer within"):
+        read_once(KubernetesSettings(api_servers=(server.url,)), ALL, 0.3)

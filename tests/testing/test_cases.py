@@ -1,0 +1,93 @@
+import pytest
+
+from pyconfd.errors import ConfigurationError
+from pyconfd.model.plan import ReloadReason
+from pyconfd.testing.cases import Expectation, Kind, Way, merged, read_cases
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        read_cases("a.test.toml", text)
+    return [f"{problem.place}: {problem.message} -> {problem.remedy}" for problem in caught.value.problems]
+
+
+def test_a_case_with_all_that_there_is() -> None:
+    [case] = read_cases(
+        "a.test.toml",
+        """
+[settings.presets]
+use = ["kube2lb"]
+[[test]]
+name = "all"
+snapshot = ["a.yaml", "b.yaml"]
+vars = { x = "1" }
+settings.presets.listen_ports = ["1-2"]
+deterministic = false
+can = ["backends"]
+expect = [
+  { contains = "a", in = "02-http.tmpl" },
+  { matches = "b+", times = 0 },
+  { in_order = ["c", "d"] },
+  { equals_file = "e.cfg" },
+]
+[[test.then]]
+snapshot = "c.yaml"
+reasons = ["section_added"]
+""",
+    )
+    first, then = case.steps
+    assert case.name == "all"
+    assert case.settings == {
+        "presets": {"use": ["kube2lb"], "listen_ports": ["1-2"]},
+        "templates": {"vars": {"x": "1"}},
+    }
+    assert (case.valid, case.deterministic, case.abilities) == (True, False, ("backends",))
+    assert first.files == ("a.yaml", "b.yaml")
+    assert first.expectations == (
+        Expectation(Kind.CONTAINS, ("a",), 12, "02-http.tmpl"),
+        Expectation(Kind.MATCHES, ("b+",), 13, times=0),
+        Expectation(Kind.IN_ORDER, ("c", "d"), 14),
+        Expectation(Kind.EQUALS_FILE, ("e.cfg",), 15),
+    )
+    assert (then.files, then.way, then.reasons) == (("c.yaml",), Way.RELOAD, (ReloadReason.SECTION_ADDED,))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[[test]\n", "a.test.toml line 1: is not TOML"),
+        ("", "a.test.toml line 1: there is no test in it"),
+        ("[[tests]]\nname = 'a'", "line 1: 'tests' is not known here -> did you mean test?"),
+        ("[[test]]\nnmae = 'a'", "line 2: 'nmae' is not known here -> did you mean name?"),
+        ("[[test]]\nsnapshot = 'a'", "line 1: a test needs a name"),
+        ("[[test]]\nname = 'a'\n[[test]]\nname = 'a'", "line 3: there is a test 'a' already"),
+        ("[[test]]\nname = 1", "line 2: name: expected a text"),
+        ("test = 1", "line 1: test is a list of tables -> begin each with [[test]]"),
+        ("[[test]]\nname = 'a'\nsnapshot = 1", "line 3: expected the name of a file"),
+        ("[[test]]\nname = 'a'\nexpect = [1]", "line 3: expected a list of tables"),
+        ("[[test]]\nname = 'a'\nexpect = [\n{ in = 'x' }]", "line 4: nothing is expected -> give one of contains"),
+        ("[[test]]\nname = 'a'\nexpect = [{ contains = 'a', lacks = 'b' }]", "line 3: contains and lacks exclude"),
+        ("[[test]]\nname = 'a'\nexpect = [{ contains = ['a', 'b'] }]", "line 3: contains: expected one text"),
+        ("[[test]]\nname = 'a'\nexpect = [{ contians = 'a' }]", "did you mean contains?"),
+        ("[[test]]\nname = 'a'\nexpect = [{ matches = '(' }]", "line 3: '(' is no regular expression"),
+        ("[[test]]\nname = 'a'\nexpect = [{ contains = 'a', times = 2 }]", "line 3: times is a number, and counts"),
+        ("[[test]]\nname = 'a'\n[[test.then]]\nplan = 'lvie'", "line 4: plan: 'lvie' is not known"),
+        ("[[test]]\nname = 'a'\nthen = [{ plan = ['live', 'nothing'] }]", "line 3: there is one way"),
+        ("[[test]]\nname = 'a'\n[[test.then]]\nplan = 'live'\nreasons = ['not_live']", "line 5: only a reload has"),
+        ("[[test]]\nname = 'a'\n[[test.then]]\nreasons = ['x']", "line 4: reasons: ['x'] is not known"),
+        ("[[test]]\nname = 'a'\nvalid = 'yes'", "line 3: valid is true or false"),
+        ("[[test]]\nname = 'a'\ncan = ['fly']", "line 3: can: ['fly'] is not known"),
+        ("[[test]]\nname = 'a'\nvars = 3", "line 3: vars is a table"),
+        ("[[test]]\nname = 'a'\nfails = 'x'\nexpect = [{ contains = 'a' }]", "line 3: what fails has no text"),
+    ],
+)
+def test_mistakes_have_their_line_and_what_to_do(text: str, told: str) -> None:
+    assert told in "\n".join(problems(text))
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    assert len(problems("[[test]]\nname = 1\nvalid = 2\nwhat = 3\n")) == 4
+
+
+def test_merged_documents_keep_what_the_second_does_not_name() -> None:
+    assert merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 4}, "e": 5}) == {"a": {"b": 1, "c": 4}, "d": 3, "e": 5}

@@ -1,0 +1,149 @@
+"""What is told of a cluster on loopback: who is behind an address, what can be asked, and what came of it."""
+
+from pyconfd.fragments import directory
+from pyconfd.model.context import Context
+from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.presets import registry
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.sources.file import read_snapshot
+from pyconfd.trying.fronts import Front, asked, fronts, names
+from pyconfd.trying.owners import Owner, owners_of
+from pyconfd.trying.probe import NOBODY, Answer, Question
+from pyconfd.trying.table import Behind, Row, Table, lines, questions, table
+
+SNAPSHOT, UNREADABLE = read_snapshot(f"{directory()}/tests/cluster.yaml")
+CONTEXT = registry.translate(SNAPSHOT, ("domains",), PresetOptions())
+NODES, _ = read_snapshot(f"{directory()}/kubefigurator/tests/services.yaml")
+
+TEXT = """\
+defaults base
+    mode http
+defaults plain from base
+    mode tcp
+frontend http-in from base
+    bind 127.0.0.1:8080
+    use_backend a if { hdr(host) -i one.example.com }
+    http-request set-var(txn.host) req.hdr(host),lower
+frontend tls-in from base
+    bind 127.0.0.1:8443 ssl crt /x.pem
+frontend sni-in from plain
+    bind 127.0.0.1:9443,127.0.0.1:9444
+    use_backend %[req.ssl_sni,map(/m)]
+listen redis from plain
+    bind 127.0.0.1:6379
+frontend unix from base
+    bind /run/x.sock
+"""
+
+
+def test_who_is_behind_an_address() -> None:
+    owners = owners_of(SNAPSHOT)
+    assert owners.at("10.244.1.1", 8080) == Owner("demo/shop-1", ("demo/shop",))
+    assert owners.at("fd00:10:244::1", 8080) == Owner("demo/six-1", ("demo/six",))
+    assert owners.at("ldap.example.net", 389) == Owner("ldap.example.net:389")
+    nodes = owners_of(NODES)
+    assert nodes.at("192.0.2.1", 30001) == Owner("demo/web through worker-1", ("demo/web",))
+    assert nodes.at("192.0.2.1", 9) == Owner("worker-1 port 9")
+
+
+def test_what_can_be_asked() -> None:
+    assert fronts(TEXT) == (
+        Front("frontend http-in", 8080, http=True, tls=False, sni=False),
+        Front("frontend tls-in", 8443, http=True, tls=True, sni=False),
+        Front("frontend sni-in", 9443, http=False, tls=False, sni=True),
+        Front("frontend sni-in", 9444, http=False, tls=False, sni=True),
+        Front("listen redis", 6379, http=False, tls=False, sni=False),
+    )
+
+
+def test_names_are_those_of_presets_of_the_text_and_of_maps() -> None:
+    files = (OutputFile(FileKind.MAP, "/m", "two.example.com be-two\n.example.org be-any\n10.0.0.1 x\n"),)
+    found = names(Context({"domains": {"three.example.com": {}}}), Rendering((Piece("a", TEXT),), files))
+    assert found == ("*.example.org", "one.example.com", "three.example.com", "two.example.com")
+    assert asked("*.example.org") == "any.example.org"
+
+
+def test_each_port_is_asked_for_what_it_knows() -> None:
+    http, sni, plain = (
+        Front("a", 1, True, False, False),
+        Front("b", 2, False, False, True),
+        Front("c", 3, False, False, False),
+    )
+    asked_of = list(questions((http, sni, plain), ("n",)))
+    assert asked_of == [(http, NOBODY), (http, "n"), (sni, NOBODY), (sni, "n"), (sni, ""), (plain, "")]
+
+
+HTTP = Front("frontend http-in", 8080, http=True, tls=False, sni=False)
+SNI = Front("frontend sni-in", 8443, http=False, tls=False, sni=True)
+REDIS = Front("listen redis", 6379, http=False, tls=False, sni=False)
+OWNERS = {
+    "demo/shop-1": Owner("demo/shop-1", ("demo/shop",)),
+    "demo/any-1": Owner("demo/any-1", ("demo/any",)),
+    "demo/vault-1": Owner("demo/vault-1", ("demo/vault",)),
+    "demo/cache-1": Owner("demo/cache-1", ("demo/cache",)),
+    "ldap:389": Owner("ldap:389"),
+}
+
+
+def told(answers: dict[Question, Answer]) -> Table:
+    behind = Behind(OWNERS, {"demo/shop": 2, "demo/any": 1, "demo/vault": 1, "demo/cache": 1})
+    return table(answers, behind, SNAPSHOT, CONTEXT, UNREADABLE)
+
+
+def test_rows_say_where_a_url_leads_and_how_to_ask() -> None:
+    found = told(
+        {
+            (HTTP, NOBODY): Answer(code=503),
+            (HTTP, "*.example.com"): Answer("demo/any-1", 200),
+            (HTTP, "blog.example.com"): Answer("demo/any-1", 200),
+            (HTTP, "shop.example.com"): Answer("demo/shop-1", 200),
+            (HTTP, "old.example.org"): Answer(code=301, location="https://new.example.org/"),
+            (HTTP, "empty.example.org"): Answer(code=503),
+            (SNI, "vault.example.com"): Answer("demo/vault-1", 200),
+            (SNI, ""): Answer(),
+            (REDIS, ""): Answer("demo/cache-1"),
+        }
+    )
+    assert {row.url: row.where for row in found.rows} == {
+        "http://*.example.com/": "demo/any, 1 pod",
+        "http://shop.example.com/": "demo/shop, 2 pods",
+        "http://old.example.org/": "a redirect to https://new.example.org/",
+        "https://vault.example.com/": "demo/vault, 1 pod",
+        "tcp port 6379 (listen redis)": "demo/cache, 1 pod",
+    }
+    commands = {row.url: row.command for row in found.rows}
+    assert commands["http://shop.example.com/"] == "curl -H 'Host: shop.example.com' http://127.0.0.1:8080/"
+    assert commands["https://vault.example.com/"].startswith("curl -k --resolve vault.example.com:8443:127.0.0.1 ")
+
+
+def test_a_default_is_one_row_and_names_that_lead_there_are_none() -> None:
+    found = told({(HTTP, NOBODY): Answer("ldap:389", 200), (HTTP, "x.example.com"): Answer("ldap:389", 200)})
+    assert [(row.url, row.where) for row in found.rows] == [("http://127.0.0.1:8080/ (any other name)", "ldap:389")]
+    stats = told({(HTTP, NOBODY): Answer(code=200)})
+    assert [row.where for row in stats.rows] == ["a page of HAProxy itself"]
+
+
+def test_what_is_missing_is_said_in_words() -> None:
+    missing = "\n".join(told({(HTTP, NOBODY): Answer(code=503), (HTTP, "shop.example.com"): Answer(code=503)}).missing)
+    assert "Service other/thief annotation domain shop.example.com: Service demo/shop has this name already" in missing
+    assert "demo/empty: no pod is ready, so empty.example.org is answered with 503" in missing
+    assert "demo/shop: it is there, but no answer came for shop.example.com" in missing
+    assert "4 more names were not asked for" in missing
+    idle = table({}, Behind({}, {}), SNAPSHOT, Context({}), ())
+    assert any("nothing asks for demo/any" in each and "demo/empty" in each for each in idle.missing)
+    others = table({}, Behind({}, {}), SNAPSHOT, Context({"kube2lb": {}}), ())
+    assert "demo/empty: no pod is ready" in others.missing, "of other presets it is not known who asks"
+
+
+def test_later_only_what_changed_is_told() -> None:
+    one, two, three = (Row(f"http://{name}/", "a", "curl") for name in "abc")
+    former, now = Table((one, two), ("x",)), Table((one, three, Row(two.url, "b", "curl")), ("x", "y"))
+    assert list(lines(now, former)) == [
+        "  now http://c/  ->  a",
+        "      curl",
+        "  now http://b/  ->  b",
+        "      curl",
+        "  not there y",
+    ]
+    assert list(lines(former, Table((one, two, three), ("x",)))) == ["  gone http://c/"]
+    assert "  nothing answers" in list(lines(Table((), ()), None))

@@ -1,0 +1,117 @@
+"""What the hook looks at beside processes: requests, listeners, gateways and routes, with everything real."""
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from tests.vip.bed import VIP4, Bed, Node, missing, wait_for
+from tests.vip.network import ELSEWHERE, SWITCH, ip
+from tests.vip.test_failover import exactly_one
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason=f"no bed for failover: {missing()}"),
+    pytest.mark.timeout(150),
+    pytest.mark.skipif("PYCONFD_TEST_FAILOVER" not in os.environ, reason="real failovers: make vip-test"),
+]
+HEALTH = "127.0.0.1:8404/health"
+GATEWAY = "10.77.0.1"
+
+
+def says(node: Node, alarm: str) -> bool:
+    return alarm in node.status()["routers"][0]["alarms"]
+
+
+def has_faults(node: Node, *faults: str) -> bool:
+    return bool(node.status()["routers"][0]["faults"] == list(faults))
+
+
+def has_seen_the_route(node: Node) -> bool:
+    return "way out" in node.status()["checks"]["gateways"]["detail"]
+
+
+def inside(node: Node, *argv: str) -> None:
+    node.bed.network.inside(node.space, *argv)
+
+
+def test_a_haproxy_that_answers_its_socket_and_refuses_clients() -> None:
+    with Bed(health=HEALTH) as bed:
+        refusing = bed.holder
+        (other,) = bed.others(refusing)
+        refusing.tell_haproxy("disable frontend stats")
+        exactly_one(bed, other)
+        assert has_faults(refusing, "refuses_clients")
+        refusing.tell_haproxy("enable frontend stats")
+        wait_for("ability", partial(has_faults, refusing))
+        exactly_one(bed, other)
+
+
+def test_a_haproxy_that_is_full_keeps_the_address() -> None:
+    with Bed(health=HEALTH, health_timeout_s=0.3) as bed:
+        full = bed.holder
+        full.tell_haproxy("set maxconn global 1")
+        code = f"import socket; c = socket.create_connection(('{VIP4}', 80)); input()"
+        argv = ["ip", "netns", "exec", bed.client, sys.executable, "-c", code]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE) as held:
+            wait_for("the alarm", partial(says, full, "haproxy_full"))
+            wait_for("missed answers", lambda: not full.status()["checks"]["haproxy serves"]["ok"])
+            exactly_one(bed, full)
+            held.communicate(b"\n", timeout=30)
+        wait_for("quiet", lambda: not says(full, "haproxy_full"))
+
+
+def test_somebody_else_on_a_port_of_haproxys() -> None:
+    with Bed() as bed:
+        (other,) = bed.others(bed.holder)
+        conf = other.folder / "haproxy.cfg"
+        conf.write_text(conf.read_text().replace(":80\n", ":81\n"))
+        other.kill(signal.SIGUSR2, "haproxy")
+        wait_for("the fault", partial(has_faults, other, "listener_gone"))
+        code = "import os, socket, time; os.setuid(65534); s = socket.create_server(('127.0.0.1', 80)); time.sleep(300)"
+        inside(other, "sysctl", "-qw", "net.ipv4.ip_unprivileged_port_start=0")
+        other.spawn("stranger", sys.executable, "-c", code)
+        wait_for("the fault", partial(has_faults, other, "listener_foreign"))
+
+
+def test_a_gateway_that_is_dead_for_everybody_moves_nothing() -> None:
+    with Bed(gateways=[GATEWAY], gateway_s=1) as bed:
+        holder = bed.holder
+        ip("-n", bed.client, "addr", "del", f"{GATEWAY}/24", "dev", "eth0")
+        for node in bed.nodes:
+            wait_for("the alarm", partial(says, node, "gateway_silent"))
+        exactly_one(bed, holder)
+        assert not any(node.did("hold.changed", "uplink_dead") for node in bed.nodes)
+
+
+def test_a_dead_uplink_of_its_own_behind_a_carrier() -> None:
+    with Bed(gateways=[GATEWAY], gateway_s=1) as bed:
+        cut = bed.holder
+        (other,) = bed.others(cut)
+        bed.network.move(cut.name, ELSEWHERE)
+        wait_for("the fault", partial(has_faults, cut, "uplink_dead"))
+        exactly_one(bed, other)
+        bed.network.move(cut.name, SWITCH)
+        wait_for("ability", partial(has_faults, cut))
+        exactly_one(bed, other)
+
+
+def test_a_route_that_is_gone_on_one_node_and_then_on_all() -> None:
+    with Bed(gateways=[GATEWAY]) as bed:
+        for node in bed.nodes:
+            ip("-n", node.space, "route", "add", "default", "via", GATEWAY)
+            wait_for("the route", partial(has_seen_the_route, node))
+        first = bed.holder
+        (second,) = bed.others(first)
+        ip("-n", first.space, "route", "del", "default")
+        exactly_one(bed, second)
+        assert has_faults(first, "route_lost")
+        ip("-n", second.space, "route", "del", "default")
+        wait_for("the fault", partial(has_faults, second, "route_lost"))
+        wait_for("the last one", lambda: any(says(node, "last_one") and node.holds() for node in bed.nodes))
+        exactly_one(bed, bed.holder)
+        ip("-n", first.space, "route", "add", "default", "via", GATEWAY)
+        wait_for("ability", partial(has_faults, first))
+        exactly_one(bed, first)

@@ -1,0 +1,80 @@
+"""``pyconfd vip ...`` against real hooks, and without one."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pyconfd.cli.main import cli
+from pyconfd.vip.report import metrics
+from tests.cli.application import FakeApp, invoke
+from tests.vip.bed import Bed, Node, missing, wait_for
+
+needs_bed = pytest.mark.skipif(bool(missing()), reason=f"no bed for failover: {missing()}")
+
+
+def vip(node: Node, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["vip", *words, "--config", str(node.folder / "pyconfd.toml")])
+
+
+def document(node: Node) -> dict[str, Any]:
+    return dict(json.loads(vip(node, "status", "--output", "json").stdout)["status"])
+
+
+@needs_bed
+@pytest.mark.timeout(150)
+def test_the_commands_speak_with_the_hook() -> None:
+    with Bed() as bed:
+        first = bed.holder
+        (second,) = bed.others(first)
+        wait_for("health", lambda: vip(first, "status").exit_code == vip(second, "status").exit_code == 0)
+        shown = vip(first, "status").stdout
+        assert "this node may hold it" in shown
+        assert "holder by the adverts: this node" in shown
+        assert f"holder by the adverts: {first.name}" in vip(second, "status").stdout
+        refused = vip(second, "failover")
+        assert (refused.exit_code, "does not hold" in refused.output) == (1, True)
+        handed = vip(first, "drain", "--reason", "new kernel")
+        assert (handed.exit_code, handed.stdout) == (0, f"Drained; {second.name} has the address.\n")
+        drained = vip(first, "status")
+        assert drained.exit_code == 1
+        assert "drained by order" in drained.stdout
+        assert "new kernel" in drained.stdout
+        assert "hold.changed able -> fault (drained)" in drained.stdout
+        assert vip(first, "undrain", "--router", "51").exit_code == 0
+        assert vip(first, "undrain", "--router", "9").exit_code == 1
+        assert vip(second, "failover").stdout == f"Handed over; {first.name} has the address.\n"
+        assert vip(first, "announce").exit_code == 0
+        wait_for("the announcement", lambda: document(first)["routers"][0]["instances"][0]["announced"])
+        assert first.hook is not None
+        first.hook.kill()
+        first.hook.wait()
+        dead = vip(first, "status")
+        assert dead.exit_code == 3
+        assert "does not run" in dead.stdout
+        assert "role.changed" in dead.stdout
+        assert vip(first, "drain").exit_code == 75
+
+
+@needs_bed
+def test_metrics_are_written_and_documented() -> None:
+    with Bed() as bed:
+        holder = bed.holder
+        path = holder.folder / "run" / "metrics.prom"
+        wait_for("the metrics", lambda: 'pyconfd_vip_holds{instance="vip-51"} 1' in path.read_text())
+        names = set(re.findall(r"^(pyconfd_vip_\w+)", metrics(holder.status()), re.MULTILINE))
+    documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    assert names == set(re.findall(r"`(pyconfd_vip_\w+)", documented))
+
+
+def test_orders_reach_the_application_with_their_router_and_reason() -> None:
+    app = FakeApp()
+    assert invoke("vip", "drain", "--router", "52", "--reason", "disk", app=app).stdout == "drain done\n"
+    assert invoke("vip", "failover", app=app).exit_code == 0
+    assert [(name, arguments) for name, _, arguments in app.calls] == [
+        ("vip_order", ("drain", 52, "disk")),
+        ("vip_order", ("failover", None, "")),
+    ]

@@ -1,0 +1,153 @@
+"""The kernel's events in a namespace of its own: addresses, the carrier, and an event socket that overflows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.vip.bed import missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=f"no namespaces: {missing()}")
+
+PRELUDE = """
+import subprocess, select, socket, time
+from pyconfd.vip.listeners import Ownership, listeners
+from pyconfd.vip.netlink import Link, Route, route_out
+def ip(*words, **more): subprocess.run(["ip", *words], check=True, **more)
+def told(link, condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        if select.select([link.fileno()], [], [], 1)[0]:
+            link.read()
+ip("link", "add", "eth0", "type", "veth", "peer", "name", "far")
+ip("link", "set", "far", "up"); ip("link", "set", "eth0", "up")
+"""
+
+
+def run(code: str) -> None:
+    found = subprocess.run(
+        ["unshare", "-n", sys.executable, "-c", PRELUDE + code],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+
+
+def test_addresses_come_and_go_and_are_taken_off() -> None:
+    run(
+        """
+link = Link("eth0")
+for address, prefix in (("192.0.2.10", 24), ("2001:db8::10", 64)):
+    ip("addr", "add", f"{address}/{prefix}", "dev", "eth0")
+    told(link, lambda: link.state.addresses.get(address) == prefix)
+    link.remove(address)
+    link.remove(address)
+    assert address not in Link("eth0").state.addresses
+ip("addr", "add", "192.0.2.99/24", "dev", "far")
+ip("addr", "add", "192.0.2.11/24", "dev", "eth0")
+told(link, lambda: "192.0.2.11" in link.state.addresses)
+assert "192.0.2.99" not in link.state.addresses
+"""
+    )
+
+
+def test_the_carrier_and_an_interface_made_anew_are_followed() -> None:
+    run(
+        """
+link = Link("eth0")
+told(link, lambda: link.state.carrier)
+ip("link", "set", "far", "down")
+told(link, lambda: not link.state.carrier)
+ip("link", "del", "eth0")
+told(link, lambda: link.state.index == 0)
+ip("link", "add", "eth0", "type", "veth", "peer", "name", "far")
+ip("link", "set", "far", "up"); ip("link", "set", "eth0", "up")
+told(link, lambda: link.state.index and link.state.carrier)
+"""
+    )
+
+
+def test_after_a_flood_that_overflows_the_socket_everything_is_read_anew() -> None:
+    run(
+        """
+link = Link("eth0")
+link._events.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+lines = [f"addr {what} 10.{n >> 8}.{n & 255}.1/32 dev far" for n in range(500) for what in ("add", "del")]
+ip("-batch", "-", input="\\n".join(lines).encode())
+ip("addr", "add", "192.0.2.10/24", "dev", "eth0")
+told(link, lambda: link.resyncs > 0)
+assert link.state.addresses.get("192.0.2.10") == 24
+ip("addr", "del", "192.0.2.10/24", "dev", "eth0")
+told(link, lambda: "192.0.2.10" not in link.state.addresses)
+"""
+    )
+
+
+def test_ports_that_are_listened_on() -> None:
+    run(
+        """
+ip("link", "set", "lo", "up")
+before = listeners().keys()
+one = socket.create_server(("127.0.0.1", 4321)); two = socket.create_server(("::1", 4322), family=socket.AF_INET6)
+assert listeners().keys() - before == {4321, 4322}
+one.close()
+assert 4321 not in listeners()
+"""
+    )
+
+
+def test_a_listener_belongs_to_a_process_or_its_children() -> None:
+    run(
+        """
+import os
+one = socket.create_server(("127.0.0.1", 4321))
+child = subprocess.Popen(["sleep", "60"], pass_fds=[one.fileno()])
+two = socket.create_server(("127.0.0.1", 4322)); two_inode = os.fstat(two.fileno()).st_ino
+here = Ownership()
+assert here.has(os.getpid(), listeners()[4322]) and [one.inode for one in listeners()[4322]] == [two_inode]
+there = Ownership()
+assert there.has(child.pid, listeners()[4321]) and not there.has(child.pid, listeners()[4322])
+one.close()
+assert here.has(os.getpid(), listeners()[4321]), "it is a child's"
+assert not Ownership().has(child.pid, listeners()[4322])
+child.kill(); child.wait()
+assert not Ownership().has(child.pid, listeners()[4322]), "it is no more"
+"""
+    )
+
+
+def test_who_may_not_look_into_the_process_asks_for_its_user() -> None:
+    run(
+        """
+import os, sys
+def listen(user, port):
+    code = f"import os, socket, sys; os.setuid({user}); s = socket.create_server(('127.0.0.1', {port}));"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code + "print(flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )
+    process.stdout.readline()
+    return process
+ip("link", "set", "lo", "up")
+own, stranger = listen(1234, 4321), listen(1235, 4322)
+os.setresuid(1236, 1236, 1236)
+seen = Ownership()
+assert seen.has(own.pid, listeners()[4321])
+assert not seen.has(own.pid, listeners()[4322])
+assert not seen.has(99999999, listeners()[4321])
+"""
+    )
+
+
+def test_the_way_out_and_where_it_is_from() -> None:
+    run(
+        """
+assert route_out(4) is None and route_out(6) is None
+ip("addr", "add", "10.1.1.2/24", "dev", "eth0"); ip("addr", "add", "fd00::2/64", "dev", "eth0", "nodad")
+ip("route", "add", "default", "via", "10.1.1.1")
+ip("-6", "route", "add", "default", "via", "fd00::1", "proto", "ra")
+assert route_out(4) == Route(4, "10.1.1.1", learned=False)
+assert route_out(6) == Route(6, "fd00::1", learned=True)
+"""
+    )
