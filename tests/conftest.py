@@ -1,6 +1,11 @@
 """Settings for the whole suite."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from pyconfd.system import secrecy
 
 # A busy machine is no failure: no deadline. The same examples each time: a red run can be repeated.
 settings.register_profile(
@@ -8,3 +13,12 @@ settings.register_profile(
 )
 settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile("suite")
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_one_test() -> Iterator[None]:
+    """Have no test's passwords hidden in what another one reads."""
+    former = dict(secrecy._known)
+    yield
+    secrecy._known.clear()
+    secrecy._known.update(former)

@@ -8,7 +8,7 @@ from pyconfd.guard.changes import CLUSTER, Change, by_preset, changes_between, d
 from pyconfd.guard.keeping import Delta, Keeping, announced
 from pyconfd.guard.ledger import Ledger
 from pyconfd.guard.rules import Rules
-from pyconfd.guard.saved import Saved, SavedLoss, objects_of, saved_of
+from pyconfd.guard.saved import Saved, SavedLoss, afterwards_of, objects_of, saved_of
 from pyconfd.model.context import Claimed, Context
 from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
 from pyconfd.model.snapshot import Snapshot
@@ -315,7 +315,11 @@ class Guard:
             SavedLoss(*name, len(distinct_of(self._claimed, name)) + self._ledger.missing(name), list(gone))
             for name, gone in self._ledger.lost.items()
         ]
-        return True, saved_of(hold, self._held_base, losses, sorted(self._emptied), self._keeping.objects())
+        kept = self._keeping
+        emptied = sorted(self._emptied)
+        return True, saved_of(
+            hold, self._held_base, losses, emptied, objects=kept.objects(), afterwards=kept.afterwards()
+        )
 
     def restore(self, saved: Saved, moment: Moment, seen: Seen) -> Snapshot:
         """Begin with a hold of a former run, and the first Snapshot of this one; give the Snapshot to serve."""
@@ -327,7 +331,7 @@ class Guard:
             gone = [address for address in loss.gone if address not in present]
             self._ledger.restore(moment.now, name, len(present) - loss.before, gone)
         self._emptied = {preset for preset in saved.emptied if not self._ready.get(preset)}
-        self._keeping.restore(moment.now, objects_of(saved), seen.snapshot)
+        self._keeping.restore(moment.now, objects_of(saved), afterwards_of(saved), seen.snapshot)
         self._keeping.give_way(Delta(Snapshot(), seen.snapshot))
         self._keeping.begin(anew=True)
         elapsed = min(max(0.0, moment.at - saved.since), self._rules.persist_s)

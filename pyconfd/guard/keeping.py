@@ -206,13 +206,27 @@ class Keeping:
             parts.setdefault(place.field, {})[place.key] = _whole(of_place)
         return Snapshot(**parts)  # type: ignore[arg-type]
 
-    def restore(self, now: float, objects: Snapshot, present: Snapshot) -> None:
-        """Keep what :meth:`objects` gave once; ``present`` is what the cluster shows now."""
+    def afterwards(self) -> Snapshot:
+        """Give what the kept carriers had become by then, those that had not vanished."""
+        parts: dict[str, dict[Key, AnyObject]] = {}
+        for place, of_place in self._of.items():
+            after = of_place[_ALL].after if _ALL in of_place else None
+            if after is not None:
+                parts.setdefault(place.field, {})[place.key] = after
+        return Snapshot(**parts)  # type: ignore[arg-type]
+
+    def restore(self, now: float, objects: Snapshot, afterwards: Snapshot | None, present: Snapshot) -> None:
+        """Keep what :meth:`objects` and :meth:`afterwards` gave once; ``present`` is what the cluster shows now.
+
+        A carrier that changed again meanwhile, or was made anew, is not kept. Without ``afterwards`` (a file of an
+        older version) nobody knows that, and each is kept.
+        """
         for field in (*HOLDERS, *CARRIERS):
             for key, record in getattr(objects, field).items():
                 place = Place(field, key)
-                if field in CARRIERS:
-                    self._keep(place, _ALL, _Kept(now, record, after=getattr(present, field).get(key)))
+                after = getattr(present, field).get(key)
+                if field in CARRIERS and (afterwards is None or getattr(afterwards, field).get(key) == after):
+                    self._keep(place, _ALL, _Kept(now, record, after=after))
                 for address, endpoint in _addresses(record) if field in HOLDERS else ():
                     self._keep(place, address, _Kept(now, record, endpoint))
 

@@ -23,6 +23,14 @@ class SavedLoss(msgspec.Struct, frozen=True):
     gone: list[str]
 
 
+class SavedCarriers(msgspec.Struct, frozen=True):
+    """What the saved objects that ask for something had become when they were kept."""
+
+    services: list[Service] = []
+    endpoints: list[Endpoints] = []
+    config_maps: list[ConfigMap] = []
+
+
 class Saved(msgspec.Struct, frozen=True):
     """One hold; ``since`` is seconds since the epoch, ``base`` how many endpoints there were.
 
@@ -43,10 +51,19 @@ class Saved(msgspec.Struct, frozen=True):
     nodes: list[Node] = []
     pods: list[Pod] = []
     config_maps: list[ConfigMap] = []
+    afterwards: SavedCarriers | None = None
 
 
-def saved_of(hold: Hold, base: int, losses: list[SavedLoss], emptied: list[str], objects: Snapshot) -> Saved:
-    """Put together what is saved."""
+def saved_of(
+    hold: Hold,
+    base: int,
+    losses: list[SavedLoss],
+    emptied: list[str],
+    *,
+    objects: Snapshot,
+    afterwards: Snapshot,
+) -> Saved:
+    """Put together what is saved; see :meth:`pyconfd.guard.keeping.Keeping.afterwards`."""
     return Saved(
         FORMAT,
         hold.hold_id,
@@ -62,6 +79,11 @@ def saved_of(hold: Hold, base: int, losses: list[SavedLoss], emptied: list[str],
         nodes=list(objects.nodes.values()),
         pods=list(objects.pods.values()),
         config_maps=list(objects.config_maps.values()),
+        afterwards=SavedCarriers(
+            services=list(afterwards.services.values()),
+            endpoints=list(afterwards.endpoints.values()),
+            config_maps=list(afterwards.config_maps.values()),
+        ),
     )
 
 
@@ -74,6 +96,16 @@ def objects_of(saved: Saved) -> Snapshot:
         nodes=_keyed(saved.nodes),
         pods=_keyed(saved.pods),
         config_maps=_keyed(saved.config_maps),
+    )
+
+
+def afterwards_of(saved: Saved) -> Snapshot | None:
+    """Give what the saved objects had become; None where an older version did not save it."""
+    after = saved.afterwards
+    if after is None:
+        return None
+    return Snapshot(
+        services=_keyed(after.services), endpoints=_keyed(after.endpoints), config_maps=_keyed(after.config_maps)
     )
 
 

@@ -30,6 +30,8 @@ class Pods:
     services: dict[str, dict[str, Pod]] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     hidden_slices: set[str] = field(default_factory=set)
+    domains: dict[str, str] = field(default_factory=dict)
+    """Of the services that do not ask for their own name."""
 
     def add(self, service: str, pod: str, address: str) -> None:
         self.services.setdefault(service, {})[pod] = Pod(address)
@@ -43,7 +45,7 @@ class Pods:
         shown: list[objects.Named] = []
         for name, pods in self.services.items():
             if name not in self.hidden:
-                shown.append(objects.service(name, {"domain": f"{name}.example.com", "proto": "http"}))
+                shown.append(objects.service(name, {"domain": f"{self.domains.get(name, name)}.example.com", "proto": "http"}))
             if name in self.hidden_slices:
                 continue
             members = (

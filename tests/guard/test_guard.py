@@ -6,7 +6,7 @@ from pyconfd.guard import Guard, Moment, Rules, Seen
 from pyconfd.model.hold import HoldKind, HoldStep
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.snapshot import Key, Snapshot
-from tests.guard.stage import OPTIONS, Stage, staged
+from tests.guard.stage import OPTIONS, Pod, Stage, staged
 from tests.presets import objects
 
 
@@ -342,6 +342,21 @@ def test_after_a_restart_addresses_that_were_given_away_are_not_served() -> None
     restarted = Guard(Rules())
     stage.served = restarted.restore(saved, _moment(stage), seen)
     assert stage.addresses()["s1"] == {f"10.1.0.{number}" for number in range(6) if number != 2}
+
+
+def test_after_a_restart_a_service_that_was_made_anew_is_served_as_it_is_now() -> None:
+    stage = staged(4, 6, 5)
+    stage.pods.hidden = stage.pods.hidden_slices = {"s1", "s2"}
+    stage.look()
+    stage.pods.hidden, stage.pods.hidden_slices = {"s2"}, {"s2"}
+    stage.pods.domains["s1"] = "other"
+    stage.pods.services["s1"] = {"s1-anew": Pod("10.1.0.200")}
+    stage.look()
+    before = stage.addresses()
+    assert before["other"] >= {"10.1.0.200"}
+    stage.restart()
+    assert stage.kind is not None
+    assert stage.addresses() == before
 
 
 def test_saved_once_for_each_change() -> None:
