@@ -45,7 +45,8 @@ class Pods:
         shown: list[objects.Named] = []
         for name, pods in self.services.items():
             if name not in self.hidden:
-                shown.append(objects.service(name, {"domain": f"{self.domains.get(name, name)}.example.com", "proto": "http"}))
+                domain = f"{self.domains.get(name, name)}.example.com"
+                shown.append(objects.service(name, {"domain": domain, "proto": "http"}))
             if name in self.hidden_slices:
                 continue
             members = (
