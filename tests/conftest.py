@@ -1,11 +1,17 @@
 """Settings for the whole suite."""
 
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from pyconfd.system import secrecy
+
+# Hundreds of tests start the program: where nothing may be kept, each one compiles all of it anew, for half of its time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A busy machine is no failure: no deadline. The same examples each time: a red run can be repeated.
 settings.register_profile(
