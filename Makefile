@@ -17,7 +17,7 @@ REPS ?= 20
 LONG_S ?= 60
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-test packages-ha lock demo test test-matrix lint docs bench ha-bench reload-test \
+.PHONY: help venv packages-demo packages-test packages-ha lock demo test test-matrix lint docs bench ha-bench reload-test crash-test \
 	vip-test soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
@@ -71,6 +71,9 @@ vip-test: packages-ha venv ## real failovers of the floating address and of the 
 
 reload-test: packages-demo venv ## a hundred reloads under load
 	PYCONFD_TEST_RELOADS=100 $(BIN)/python -m pytest -q tests/haproxy/test_reloads_under_load.py
+
+crash-test: packages-demo venv ## killed before each single effect of every change, where the suite takes every fourth
+	PYCONFD_TEST_CRASHES=1 $(BIN)/python -m pytest -q -n 2 tests/haproxy/test_crashes.py tests/haproxy/test_live_crashes.py tests/daemon/test_pin_crashes.py
 
 soak: packages-demo venv ## random faults against a real HAProxy (SEED=1 STEPS=10000, or REPLAY=FILE); prints what was survived
 	@$(BIN)/python -m tests.simulation --seed $(SEED) --steps $(STEPS) $(if $(REPLAY),--replay $(REPLAY))

@@ -11,13 +11,13 @@ from pyconfd.haproxy.bases import BasisStore
 from pyconfd.haproxy.generations import GenerationStore
 from pyconfd.haproxy.pin import PinFile
 from tests.haproxy.bench import Bench
+from tests.haproxy.kill_points import KillPoints, shards
 from tests.haproxy.test_crashes import forking_child, loads
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, fetch
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(600)]
 
-SHARDS = 3
-"""The kill points are dealt out to this many tests, so that they can run beside each other."""
+SHARDS = shards(3)
 
 
 @pytest.fixture
@@ -70,12 +70,13 @@ class Stage:
 
 
 @pytest.mark.parametrize("what", ["fragments", "settings"])
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", SHARDS)
 def test_whenever_it_is_killed_what_is_pinned_serves_after_the_next_start(bench: Bench, shard: int, what: str) -> None:
     stage = Stage(bench)
     bench.conf.write_text(configuration(bench.port, "before pyconfd"))
     bench.haproxy.start()
     died = 0
+    points = KillPoints(shard, SHARDS)
     with forking_child("tests.daemon.crashing") as ask:
         stage.write("old")
         assert ask(stage.request()) == "done"
@@ -88,7 +89,7 @@ def test_whenever_it_is_killed_what_is_pinned_serves_after_the_next_start(bench:
         now = {"fragments": "new a", "settings": "old b"}[what]
         assert ask(stage.request()) == "done"
         assert fetch(bench.port) == now
-        for point in range(shard, 10_000, SHARDS):
+        for point in points:
             pinned = PinFile(bench.state_dir).read() is not None
             do = "unpin" if pinned else "pin"
             kept = next(each for each in GenerationStore(bench.state_dir, 3).entries() if each.basis == former.basis)
@@ -103,8 +104,9 @@ def test_whenever_it_is_killed_what_is_pinned_serves_after_the_next_start(bench:
             assert bench.temporary_files() == [], f"killed at {point}"
             if outcome == "done":
                 assert is_pinned != pinned
-                break
-            assert outcome == "died", outcome
-            died += 1
+                points.survived()
+            else:
+                assert outcome == "died", outcome
+                died += 1
     print(f"{died} kill points")
     assert died > 20, "the kill points were not reached"

@@ -19,12 +19,12 @@ from pyconfd.model.plan import Noop, Reload
 from pyconfd.model.rendering import Rendering
 from tests.haproxy.bench import Bench
 from tests.haproxy.crashing import request_for
+from tests.haproxy.kill_points import KillPoints, shards
 from tests.world.haproxy import BINARY, fetch, free_port, wait_until
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(600)]
 
-SHARDS = 4
-"""The kill points are dealt out to this many tests, so that they can run beside each other."""
+SHARDS = shards(4)
 
 Apply = Callable[[Rendering, int], str]
 
@@ -93,15 +93,16 @@ def loads(conf: Path) -> bool:
     return subprocess.run([BINARY, "-W", "-c", "-q", "-f", str(conf)], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", SHARDS)
 def test_whenever_it_is_killed_the_file_loads_and_a_fresh_start_converges(bench: Bench, shard: int) -> None:
     tls_port = free_port()
     variants = [variant(bench, name, tls_port, pem()) for name in ("blue", "green")]
     bench.serve("start").close()
     died = 0
+    points = KillPoints(shard, SHARDS)
     with crashing_child(bench) as apply:
-        for point in range(shard, 10_000, SHARDS):
-            desired = variants[died % 2]
+        for trial, point in enumerate(points):
+            desired = variants[trial % 2]
             outcome = apply(desired, point)
             assert loads(bench.conf), f"killed at {point}"
             assert fetch(bench.port) in {"start", "blue", "green"}, f"killed at {point}"
@@ -114,25 +115,27 @@ def test_whenever_it_is_killed_the_file_loads_and_a_fresh_start_converges(bench:
             if isinstance(plan, Reload):
                 assert balancer.apply(desired, plan, curdate="", now=2.0).verified
             assert balancer.plan(desired) == Noop()
-            assert fetch(bench.port) == ("blue", "green")[died % 2]
+            assert fetch(bench.port) == ("blue", "green")[trial % 2]
             for file in desired.files:
                 assert Path(file.path).read_text() == file.content
             balancer.close()
             if outcome == "done":
-                break
-            assert outcome == "died"
-            died += 1
+                points.survived()
+            else:
+                assert outcome == "died", outcome
+                died += 1
     assert died > 10, "the kill points were not reached"
 
 
 def test_whenever_it_is_killed_the_very_first_file_is_whole_or_absent(bench: Bench) -> None:
     desired = bench.rendering("first")
     died = 0
-    with crashing_child(bench, reload_timeout_s=0.1) as apply:
-        for point in range(10_000):
+    points = KillPoints(0, range(1))
+    with crashing_child(bench, reload_timeout_s=0.02) as apply:
+        for point in points:
             outcome = apply(desired, point)
             assert not bench.conf.exists() or loads(bench.conf), f"killed at {point}"
-            balancer = bench.balancer(reload_timeout_s=0.1)
+            balancer = bench.balancer(reload_timeout_s=0.02)
             balancer.startup()
             assert bench.temporary_files() == [], f"killed at {point}"
             plan = balancer.plan(desired)
@@ -143,8 +146,9 @@ def test_whenever_it_is_killed_the_very_first_file_is_whole_or_absent(bench: Ben
             assert loads(bench.conf)
             balancer.close()
             bench.conf.unlink()
-            if outcome != "died":
-                break
-            died += 1
-    assert outcome == "failed 1"  # nothing killed it; haproxy was not running
+            if outcome == "failed 1":  # nothing killed it; haproxy was not running
+                points.survived()
+            else:
+                assert outcome == "died", outcome
+                died += 1
     assert died > 10, "the kill points were not reached"
