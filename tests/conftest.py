@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from pyconfd.system import secrecy
 
-# Hundreds of tests start the program: where nothing may be kept, each one compiles all of it anew, for half of its time.
+# Hundreds of tests start the program: where nothing may be kept, each compiles all of it anew, for half of its time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
