@@ -6,6 +6,8 @@ is no loader, so nothing to include; nothing random; and values cannot be change
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from jinja2 import TemplateError, TemplateSyntaxError, Undefined, UndefinedError
@@ -66,13 +68,19 @@ def render(text: str, names: Mapping[str, Any], required: Mapping[str, str], lim
     """
     environment = _environment(names, required)
     try:
-        template = environment.from_string(text)
+        template = environment.template_class.from_code(environment, _compiled(text), environment.make_globals(None))
         context = new_context(environment, None, template.blocks, {**template.globals, **names}, True, {}, None)
         return "".join(_limited(template.root_render_func(context), limit))
     except TemplateSyntaxError as error:
         return Fault(error.lineno, error.message or "does not parse")
     except _FAULTS as error:
         return Fault(_line(error), f"{error.message}" if isinstance(error, UndefinedError) else _described(error))
+
+
+@lru_cache(maxsize=4)
+def _compiled(text: str) -> CodeType:
+    """Compile a template, which takes most of the time; what it is rendered with has no part in that."""
+    return _environment({}, {}).compile(text)
 
 
 def _environment(names: Mapping[str, Any], required: Mapping[str, str]) -> _Sandbox:

@@ -16,6 +16,8 @@ SOURCES = ("pyconfd", "release", "systemd", "docs", "packer")
 FILES = ("README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "requirements.lock")
 DROP_IN = "/etc/systemd/system/haproxy.service.d/pyconfd.conf"
 DEBIAN_PYTHON = Path("/usr/bin/python3.11")
+LONG = bool(os.environ.get("PYCONFD_TEST_RELEASE"))
+"""Whether ``make release-test`` asks for all that takes long."""
 
 
 def checkout(target: Path, *, version: str = "") -> Path:
@@ -42,9 +44,25 @@ def replace(path: Path, pattern: str, by: str) -> None:
 
 def build(sources: Path, what: str, *, umask: int = 0o022) -> subprocess.CompletedProcess[str]:
     """Run what ``make wheelhouse``, ``make deb`` and ``make release`` run."""
+    return _run(sources, "-m", "release", what, umask=umask)
+
+
+def build_wheel_of(sources: Path, *, umask: int) -> Path:
+    """Build pyconfd's own wheel alone, as the whole release does; give its path."""
+    target = sources / "dist"
+    target.mkdir()
+    program = (
+        "import pathlib, release.wheelhouse; print(release.wheelhouse.build_wheel(pathlib.Path('dist').resolve()))"
+    )
+    done = _run(sources, "-c", program, umask=umask)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip())
+
+
+def _run(sources: Path, *arguments: str, umask: int) -> subprocess.CompletedProcess[str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run(
-        [sys.executable, "-m", "release", what],
+        [sys.executable, *arguments],
         cwd=sources,
         env=environ | {"SOURCE_DATE_EPOCH": EPOCH},
         umask=umask,

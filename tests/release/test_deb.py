@@ -1,6 +1,5 @@
 """The Debian package, with dpkg itself, real haproxy, and the pyconfd that was packed."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -8,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.release.checkout import DROP_IN, ROOT, Tree, why_no_tree
+from tests.release.checkout import DROP_IN, LONG, ROOT, Tree, why_no_tree
 from tests.world.appliance import Appliance
 from tests.world.load import Load
 
-LONG = bool(os.environ.get("PYCONFD_TEST_RELEASE"))
 NO_TREE = why_no_tree()
 needs_tree = pytest.mark.skipif(bool(NO_TREE), reason=NO_TREE or "there is one")
 pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("release"), pytest.mark.haproxy]
