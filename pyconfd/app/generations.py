@@ -333,5 +333,5 @@ def _not_yet(status: Status | None, what: str) -> PyconfdError:
     if status.live.paused is not None:
         return TransientError(Problem("pyconfd", f"{what}: applying is paused", "pyconfd resume"))
     problems = [Problem("pyconfd", what, remedy), *(Problem("", problem) for problem in status.problems)]
-    refused = status.phase in {Phase.REJECTED, Phase.FAILED, Phase.HELD}
+    refused = status.phase in {Phase.REJECTED, Phase.FAILED, Phase.HELD} or (status.pin and status.pin.refused)
     return RejectedInput(*problems) if refused else TransientError(*problems)

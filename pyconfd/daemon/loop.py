@@ -330,7 +330,6 @@ class Daemon:
             self._world.templates.keep(done.accepted)
             self._account.asked_for(done.context.dns_names)
             self._last_good.replaced()
-            self._fragments.prove(compiled)
             if compiled is self._fragments.newest:
                 self._account.candidate(None)
                 self._journal.problems("candidate", "candidate.accepted", ())
@@ -338,7 +337,7 @@ class Daemon:
                 self._world.forget_holds()
         if not isinstance(outcome, Held):
             self._world.targets.offer(done.context, guarded=not isinstance(outcome, Applied | Unchanged))
-        self._conclude(outcome, now)
+        self._conclude(outcome, now, compiled)
 
     def _isolated(self, done: Reconciled) -> None:
         """Have the quarantine learn from an attempt, and show who is in it."""
@@ -383,10 +382,12 @@ class Daemon:
         retry.failed(Attempt(done.rendering, outcome), self._world.clock.monotonic())
         self._waits_for_start = isinstance(outcome, Failed) and not self._world.balancer.runs()
 
-    def _conclude(self, outcome: Outcome, now: float) -> None:
+    def _conclude(self, outcome: Outcome, now: float, compiled: Compiled | None = None) -> None:
         """Put an outcome into the status, and make sure that something serves."""
         decided, self._decided = self._decided, True
         self._pulse.concluded(outcome, lambda: self._last_good.restore(now), decided=decided)
+        if compiled is not None and isinstance(outcome, Applied | Unchanged):
+            self._fragments.prove(compiled)  # who waits for these to serve reads the generation's number then
 
     def _decide_without_cluster(self, now: float) -> None:
         """No API server answered in time: serve what served last, and say so."""

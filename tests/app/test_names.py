@@ -28,3 +28,9 @@ assert gc.isenabled()
 print(*(each for each in {LIBRARIES} if each in sys.modules))"""
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
     assert set(found.stdout.split()) == needs
+
+
+@pytest.mark.parametrize("name", [names[0] for names in app._MODULES.values()])
+def test_each_part_can_be_the_first_that_is_imported(name: str) -> None:
+    """The end-to-end tests start pyconfd with all of them imported: tests/world/forked.py."""
+    subprocess.run([sys.executable, "-c", f"from pyconfd import app\napp.{name}"], timeout=100, check=True)

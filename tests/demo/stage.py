@@ -22,6 +22,7 @@ class Stage(Appliance):
         super().__init__(
             Path(self._folder.enter_context(tempfile.TemporaryDirectory(prefix="pyconfd-demo-"))), api_servers=2
         )
+        self.forks = False  # who watches sees what users would start
 
     def __enter__(self) -> Self:
         return self

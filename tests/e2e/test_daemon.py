@@ -62,6 +62,12 @@ def systemd(tmp_path: Path) -> Iterator[NotifySocket]:
     listening.close()
 
 
+@pytest.fixture(autouse=True)
+def _as_users_start_it(appliance: Appliance) -> None:
+    """What begins here and how it ends is the very command, not a fork of what imported it before."""
+    appliance.forks = False
+
+
 # Start and end
 
 

@@ -224,7 +224,9 @@ def test_what_comes_while_applying_is_paused(world: Appliance) -> None:
     assert fate(world, "shop") == "served"
     assert "pyconfd resume" in explained(world, "fresh")
     assert world.command("resume").returncode == 0
-    world.until(lambda: fate(world, "fresh") == "served", "it is applied")
+    world.until(lambda: world.ask("fresh") == "fresh-1", "it is applied")
+    world.until(world.settled, "it is verified")
+    assert fate(world, "fresh") == "served"
 
 
 def test_without_a_daemon_the_cluster_is_read(world: Appliance, tmp_path: Path) -> None:

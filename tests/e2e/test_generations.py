@@ -67,6 +67,8 @@ def greeter(appliance: Appliance) -> Appliance:
 def test_history_and_diff_tell_what_changed_and_how(greeter: Appliance) -> None:
     new_pod_answers(greeter)
     all_is_well(greeter)
+    # What goes live is kept a moment later.
+    greeter.until(lambda: rows(greeter)[0]["number"] == greeter.generation, "the newest is kept")
     listed = rows(greeter)
     live, edited = listed[0], next(row for row in listed if row["edits"])
     assert (live["how"], live["reasons"], live["edits"], live["serving"]) == ("live", [], [], True)

@@ -6,14 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from pyconfd import fragments
 from pyconfd.settings.table import TABLE
+from tests.world import forked
 from tests.world.apiserver import ApiServer
 from tests.world.backends import Backends
 from tests.world.clients import ask
@@ -45,9 +47,11 @@ class Appliance:
         self.http, self.https, self.stats, self.redis, self.page = (free_port() for _ in range(5))
         self.config = folder / "pyconfd.toml"
         self.log = folder / "pyconfd.log"
-        self.daemon: subprocess.Popen[bytes] | None = None
+        self.daemon: forked.Process | None = None
         self.launcher: tuple[str, ...] = ()
         """Put before the daemon's command line; it must end in ``exec``."""
+        self.forks = True
+        """Spare pyconfd its imports where it starts without a launcher; False starts the very command of users."""
         self.values = self._defaults()
         self._members: dict[str, list[EndpointSpec]] = {}
         self._started: dict[str, int] = {}
@@ -147,11 +151,17 @@ class Appliance:
     def spawn(self, *arguments: str, **environment: str) -> None:
         """Start pyconfd, by default as ``pyconfd run --config``, and do not wait."""
         self.write_settings()
-        argv = [*self.launcher, sys.executable, "-m", "pyconfd", *(arguments or ("run", "--config", str(self.config)))]
+        arguments = arguments or ("run", "--config", str(self.config))
         with self.log.open("ab") as log:
-            self.daemon = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(**environment)
-            )
+            self.daemon = self._begun(arguments, self.environment(**environment), log, log)
+
+    def _begun(
+        self, arguments: Sequence[str], environment: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes]
+    ) -> forked.Process:
+        if self.forks and not self.launcher and forked.fits(environment):
+            return forked.start(arguments, environment, stdout, stderr)
+        argv = [*self.launcher, sys.executable, "-m", "pyconfd", *arguments]
+        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environment)
 
     def start(self, *arguments: str, **environment: str) -> None:
         """Start pyconfd with no configuration there; haproxy as soon as there is one, as its unit would."""
@@ -192,16 +202,30 @@ class Appliance:
         self.until(lambda: len(self.events("daemon.started")) > before, "it begins anew")
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of pyconfd to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "pyconfd", *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=self.environment(**environment),
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        """Run a command of pyconfd to its end, outside of what the launcher makes for the daemon."""
+        given = self.environment(**environment)
+        if not self.forks or not forked.fits(given):
+            argv = [sys.executable, "-m", "pyconfd", *arguments]
+            return subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                env=given,
+                timeout=PATIENCE_S,
+                check=False,
+            )
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = forked.start(arguments, given, out, err)
+            try:
+                code = process.wait(PATIENCE_S)
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(arguments, code, out.read().decode(), err.read().decode())
 
     def command(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of pyconfd with the settings of the daemon."""
