@@ -60,7 +60,7 @@ class SystemClock:
 
     def date(self, now: float) -> str:
         """Give the local time as python-confd printed it, always with microseconds."""
-        return datetime.fromtimestamp(now).strftime("%Y-%m-%d %H:%M:%S.%f")  # noqa: DTZ006 - local, as it was
+        return datetime.fromtimestamp(now).isoformat(" ", "microseconds")  # noqa: DTZ006 - local, as it was
 
 
 def resources(settings: Settings) -> frozenset[Resource]:

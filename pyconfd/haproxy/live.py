@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pyconfd.haproxy.proxies import Inherited, Server, servers_of, takes_servers, why_not_addable
-from pyconfd.haproxy.sections import Line, Section
+from pyconfd.haproxy.sections import Section
 from pyconfd.model.plan import (
     AddBackend,
     AddServer,
@@ -83,16 +84,16 @@ def changed_section(old: Section, new: Section, base: Inherited, abilities: Abil
         reason = ReloadReason.GLOBAL_CHANGED if new.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
         found.obstacles.append(Obstacle(reason, f"{new.title} changed"))
         return found
-    servers = _named(old, "server"), _named(new, "server")
-    binds = _named(old, "bind"), _named(new, "bind")
-    if binds[0] != binds[1] and (summary := summarised("bind", *binds)):
+    was, now = _parted(old), _parted(new)
+    if was.binds != now.binds and (summary := summarised("bind", was.binds, now.binds)):
         found.obstacles.append(Obstacle(ReloadReason.BINDS_CHANGED, f"{new.title}: {summary}"))
-    if _others(old) != _others(new) or old.options != new.options:
+    if was.others != now.others or old.options != new.options:
         found.obstacles.append(
             Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed", _routing_advice(old, new))
         )
-    if servers[0] != servers[1] or _twice(servers_of(new, base)):
-        found.extend(_changed_servers(old, new, base, abilities, summarised("server", *servers)))
+    if was.servers != now.servers or _twice(servers_of(new, base)):
+        summary = summarised("server", was.servers, now.servers)
+        found.extend(_changed_servers(old, new, base, abilities, summary))
     elif not found.obstacles:
         found.extend(_changed_order(old, new, base))
     return found
@@ -101,8 +102,9 @@ def changed_section(old: Section, new: Section, base: Inherited, abilities: Abil
 def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abilities, summary: str) -> Difference:
     found = Difference(details=[f"{new.title}: {summary}"])
     before, after = servers_of(old, base), servers_of(new, base)
+    was, now = {server.name: server for server in before}, {server.name: server for server in after}
     why = advice = ""
-    if _twice(before) or _twice(after):
+    if len(was) < len(before) or len(now) < len(after):
         why, advice = "two servers have one name", "give each server of a backend a name of its own"
     elif len(after) < sum(line.words[0] == "server" for line in new.lines):
         why = "a server line has no address"  # the check says which
@@ -110,7 +112,6 @@ def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abi
         why, advice = "a server line stands between .if and .endif", CONDITION_ADVICE
     if why:
         return Difference(obstacles=[Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})", advice)])
-    was, now = {server.name: server for server in before}, {server.name: server for server in after}
     algorithm = takes_servers(old, base)
     for name, server in now.items():
         obstacle = (
@@ -239,30 +240,39 @@ def removed_section(section: Section, base: Inherited, abilities: Abilities) -> 
 
 def summarised(noun: str, old: dict[str, tuple[str, ...]], new: dict[str, tuple[str, ...]]) -> str:
     """Give ``2 servers added, 1 server removed``, or "" where nothing differs."""
+    both = old.keys() & new.keys()
     counts = (
-        ("added", sum(name not in old for name in new)),
-        ("removed", sum(name not in new for name in old)),
-        ("changed", sum(name in old and old[name] != words for name, words in new.items())),
+        ("added", len(new) - len(both)),
+        ("removed", len(old) - len(both)),
+        ("changed", len([name for name in both if old[name] != new[name]])),
     )
     return ", ".join(f"{count} {noun}{'s' if count > 1 else ''} {verb}" for verb, count in counts if count)
 
 
-def _named(section: Section, keyword: str) -> dict[str, tuple[str, ...]]:
-    lines = [line for line in section.lines if line.words[0] == keyword]
-    return {_name(line): line.words for line in lines}
+class _Parted(NamedTuple):
+    """The words of a section's lines: of servers and binds by name, of all others in order."""
+
+    servers: dict[str, tuple[str, ...]]
+    binds: dict[str, tuple[str, ...]]
+    others: list[tuple[str, ...]]
 
 
-def _name(line: Line) -> str:
-    return line.words[1] if len(line.words) > 1 else ""
-
-
-def _others(section: Section) -> list[tuple[str, ...]]:
-    return [line.words for line in section.lines if line.words[0] not in {"server", "bind"}]
+def _parted(section: Section) -> _Parted:
+    parted = _Parted({}, {}, [])
+    for line in section.lines:
+        words = line.words
+        if words[0] == "server":
+            parted.servers[words[1] if len(words) > 1 else ""] = words
+        elif words[0] == "bind":
+            parted.binds[words[1] if len(words) > 1 else ""] = words
+        else:
+            parted.others.append(words)
+    return parted
 
 
 def _routing_advice(old: Section, new: Section) -> str:
     """Give what would avoid this change of other lines than servers and binds; "" where nothing would."""
-    differing = set(_others(old)) ^ set(_others(new))
+    differing = set(_parted(old).others) ^ set(_parted(new).others)
     return ROUTING_ADVICE if differing and {words[0] for words in differing} <= _ROUTING else ""
 
 

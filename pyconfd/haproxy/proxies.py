@@ -149,6 +149,8 @@ def servers_of(section: Section, base: Inherited) -> tuple[Server, ...]:
 
 
 def _effective(words: tuple[str, ...]) -> tuple[str, ...]:
+    if _DROPPED.isdisjoint(words) and _CANCELS.keys().isdisjoint(words):
+        return words
     kept: list[str] = []
     skip = False
     for word in words:
@@ -184,9 +186,11 @@ def why_not_addable(server: Server, *, cookies: bool) -> str:
         return "its line stands between .if and .endif"
     if not is_literal(server.address):
         return f"{server.address} is no IP address with a port"
-    for word in (server.name, server.address, *server.effective):
-        if not _PLAIN.fullmatch(word):
-            return f"the word {word!r} cannot be sent over the socket"
+    words = (server.name, server.address, *server.effective)
+    # A plain word is one with anything plain beside it, and an empty one is not plain.
+    if not (all(words) and is_plain("".join(words))):
+        word = next(word for word in words if not is_plain(word))
+        return f"the word {word!r} cannot be sent over the socket"
     if len(server.effective) > MAX_WORDS:
         return f"it has more than {MAX_WORDS} keywords and values"
     refused = (_NEVER_LIVE | (frozenset() if cookies else {"cookie"})).intersection(server.effective)

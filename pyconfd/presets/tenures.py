@@ -62,6 +62,8 @@ def standing(former: Tenancy, now: float, keep_s: float, held_back: Collection[K
 
     What objects had that are ``held_back`` begins anew.
     """
+    if not former.tenures:
+        return former
     tenures: dict[str, Tenures] = {}
     for preset, mine in former.tenures.items():
         mine_still = {
@@ -88,6 +90,9 @@ def succeeded(
     former: Tenancy, owners: Mapping[str, Owners], *, is_released: IsReleased, now: float, keep_s: float
 ) -> Tenancy:
     """Give what to remember once ``owners`` have the names, where ``former`` was remembered before."""
+    same = former.owners.keys() == owners.keys() and all(former.owners[each] is mine for each, mine in owners.items())
+    if same and not former.tenures:
+        return former
     tenures = {}
     for preset in sorted({*former.owners, *former.tenures, *owners}):
         before, after = former.owners.get(preset, NO_OWNERS), owners.get(preset, NO_OWNERS)
@@ -123,7 +128,7 @@ def _succeeded(
 
 def contradicted(tenancy: Tenancy, owners: Mapping[str, Owners]) -> bool:
     """Say whether somebody was given a name that is another namespace's."""
-    return any(
+    return bool(tenancy.tenures) and any(
         name in owners.get(preset, NO_OWNERS) and owners[preset][name].namespace != tenure.namespace
         for preset, mine in tenancy.tenures.items()
         for name, tenure in mine.items()

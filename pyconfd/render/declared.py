@@ -36,6 +36,8 @@ class Declarations:
 
     def repeat(self, recorded: tuple[Recorded, ...]) -> bool:
         """Record once more what a fragment gave; nothing, and False, where another one declares a map of that name."""
+        if not recorded:
+            return True
         declared = [each for each in recorded if isinstance(each, Declared)]
         if any(each.path in self._files or self._collected.get(each.map, each) != each for each in declared):
             return False

@@ -252,6 +252,8 @@ def _merged(
     declared: tuple[OutputFile, ...], of_presets: tuple[OutputFile, ...]
 ) -> tuple[tuple[OutputFile, ...], list[Problem]]:
     """Put the files of fragments and presets together, sorted by path."""
+    if not of_presets:
+        return declared, []
     files = {file.path: file for file in (*of_presets, *declared)}
     message = "a fragment and a preset declare it with different content"
     problems = [

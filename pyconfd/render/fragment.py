@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
+from operator import is_
 from types import MethodType
 from typing import Any
 
@@ -89,11 +91,14 @@ class CompiledFragment:
         self, names: dict[str, Any], known: FragmentMemory, sources: Sources, declarations: Declarations
     ) -> tuple[Piece, FragmentMemory]:
         """Render it; what reads the very same objects as before gives the very same."""
-        given = None if self._reads is None else tuple([names.get(name, _MISSING) for name in self._reads])
-        if known.piece is not None and given is not None and known.given is not None and self._reads is not None:
-            new = [name for name, now, former in zip(self._reads, given, known.given, strict=True) if now is not former]
-            if not new and declarations.repeat(known.recorded):
+        reads, former = self._reads, known.given
+        if reads is not None and former is not None and known.piece is not None:
+            same = all(map(is_, map(names.get, reads, repeat(_MISSING)), former))
+            if same and declarations.repeat(known.recorded):
                 return known.piece, known
+        given = None if reads is None else tuple([names.get(name, _MISSING) for name in reads])
+        if known.piece is not None and given is not None and former is not None and reads is not None:
+            new = [name for name, now, was in zip(reads, given, former, strict=True) if now is not was]
             if new and self._sources.issuperset(new):
                 memory = self._patched(names, frozenset(new), known, sources, declarations)
                 if memory is not None and memory.piece is not None and declarations.repeat(known.recorded):

@@ -319,6 +319,11 @@ class Place:
         self._foreigner = foreigner
         return True
 
+    @property
+    def has_foreigner(self) -> bool:
+        """Whether somebody else listens where ``tcp`` wants to."""
+        return self._foreigner is not None
+
     def close_foreigner(self) -> None:
         """Have the port be free again."""
         if self._foreigner is not None:

@@ -250,6 +250,8 @@ class Simulation:
     # The promises
 
     def _ask(self, at: int) -> str:
+        if NAMES[at] == "tcp" and self.place.has_foreigner:
+            return "somebody else"  # who listens, and never answers
         port = self.place.ports.tcp if NAMES[at] == "tcp" else self.place.http
         return ask(port, host(at), address=self.place.front)
 
