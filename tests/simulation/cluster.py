@@ -79,7 +79,7 @@ class Service:
     @property
     def is_quarantined(self) -> bool:
         """Whether it is what it asks for that cannot be had: its name stays its own then, if it ever had it."""
-        return self.there and self.pods != 0 and self.poison in {Poison.REFUSED_BY_HAPROXY, Poison.FAILS_IN_TEMPLATE}
+        return self.there and self.poison in {Poison.REFUSED_BY_HAPROXY, Poison.FAILS_IN_TEMPLATE}
 
     @property
     def is_healthy(self) -> bool:
