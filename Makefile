@@ -28,7 +28,7 @@ demo: packages-demo venv ## run the main job on an embedded cluster, under a min
 	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep) $(if $(PRESET),--preset=$(PRESET))
 
 test: packages-test venv ## the whole suite
-	$(BIN)/python -m pytest -n 4 --dist loadgroup
+	$(BIN)/python -m pytest -n 5
 
 test-matrix: venv ## the live tests against HAProxy 2.6, 3.0, 3.2 and 3.4 (ONLY=3.4 for one)
 	@PYTHON=$(PYTHON) tests/packages.sh mmdebstrap=mmdebstrap unshare=util-linux
@@ -92,7 +92,7 @@ release: venv ## wheel, package, lock, bill of materials and checksums in dist; 
 
 release-test: packages-test venv ## the whole form of what is tested of them; needs root
 	@PYTHON=$(PYTHON) tests/packages.sh lintian=lintian
-	PYCONFD_TEST_RELEASE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/release
+	PYCONFD_TEST_RELEASE=1 $(BIN)/python -m pytest -n 2 tests/release
 
 appliance: wheelhouse ## dist/pyconfd-appliance.tar: all that makes an appliance of a Debian 12 machine (packer/README.md)
 	@packer/bundle.sh dist/pyconfd-appliance.tar

@@ -5,15 +5,12 @@ Each name is imported when it is first asked for: a command does not wait for wh
 
 import gc
 import importlib
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyconfd.fragments import directory as fragments_dir
 from pyconfd.fragments import of_presets as fragments
 from pyconfd.fragments import tests_of as fragment_tests
+from pyconfd.interrupts import fatal_interrupts
 
 if TYPE_CHECKING:
     from pyconfd.app.asking import allow, status, watch
@@ -83,20 +80,6 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
-@contextmanager
-def _fatal_interrupts() -> Iterator[None]:
-    """Have Ctrl-C end the process at once: an exception in the midst of an import may be swallowed by what it meets."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -104,7 +87,7 @@ def __getattr__(name: str) -> Any:
     # the time that the import takes.
     gc.disable()
     try:
-        with _fatal_interrupts():
+        with fatal_interrupts():
             module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
         gc.freeze()
     finally:

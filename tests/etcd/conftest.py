@@ -22,11 +22,3 @@ def stage(tmp_path: Path, etcd: EtcdProcess) -> Iterator[Stage]:
         pytest.skip("no haproxy binary")
     with Stage(tmp_path / "stage", etcd) as stage:
         yield stage
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run these one after the other: each has an etcd that syncs to disk, and leases that run out meanwhile."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("etcd"))

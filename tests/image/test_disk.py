@@ -28,7 +28,6 @@ LACKING = trees.missing() or missing()
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("PYCONFD_TEST_IMAGE"), reason="make image-test bakes a disk and boots it"),
     pytest.mark.skipif(bool(LACKING), reason=LACKING),
-    pytest.mark.xdist_group("image"),
     pytest.mark.timeout(2400),
 ]
 HOST = "10.0.2.2"

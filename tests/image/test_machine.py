@@ -18,7 +18,6 @@ from tests.world.clients import Crowd, ask
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.xdist_group("image"),
     pytest.mark.timeout(600),
 ]
 

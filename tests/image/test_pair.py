@@ -28,7 +28,6 @@ LONG = bool(os.environ.get("PYCONFD_TEST_IMAGE"))
 pytestmark = [
     pytest.mark.skipif(not LONG, reason="make image-test runs two machines in one network"),
     pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.xdist_group("image"),
     pytest.mark.timeout(900),
 ]
 BATCH_S = 5.0

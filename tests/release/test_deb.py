@@ -13,7 +13,7 @@ from tests.world.load import Load
 
 NO_TREE = why_no_tree()
 needs_tree = pytest.mark.skipif(bool(NO_TREE), reason=NO_TREE or "there is one")
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("release"), pytest.mark.haproxy]
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.haproxy]
 
 SETTINGS = '[kubernetes]\napi_servers = ["https://192.0.2.1:6443"]\n'
 KEPT = (

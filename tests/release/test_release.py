@@ -18,7 +18,7 @@ from release.wheelhouse import without_build_tools
 from tests.release.checkout import DEBIAN_PYTHON, LONG, build, build_wheel_of, checkout, replace
 from tests.release.conftest import release
 
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("release")]
+pytestmark = pytest.mark.timeout(1500)
 needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg-deb is not installed")
 
 COMPLETE = """\
