@@ -1,6 +1,7 @@
 """Settings for the whole suite."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,10 @@ from pyconfd.system import secrecy
 # Hundreds of tests start the program: where nothing may be kept, each compiles all of it anew, for half of its time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Who runs the suite in the background has it ignored, and so had every program that tests send it to.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure: no deadline. The same examples each time: a red run can be repeated.
 settings.register_profile(
