@@ -28,7 +28,7 @@ demo: packages-demo venv ## run the main job on an embedded cluster, under a min
 	@$(BIN)/python -m tests.demo $(if $(KEEP),--keep) $(if $(PRESET),--preset=$(PRESET))
 
 test: packages-test venv ## the whole suite
-	$(BIN)/python -m pytest -n 6
+	$(BIN)/python -m pytest -n 5
 
 test-matrix: venv ## the live tests against HAProxy 2.6, 3.0, 3.2 and 3.4 (ONLY=3.4 for one)
 	@PYTHON=$(PYTHON) tests/packages.sh mmdebstrap=mmdebstrap unshare=util-linux

@@ -54,10 +54,7 @@ def publish_once(settings: Settings) -> str:
     with ExitStack() as stack:
         campaign, balancer = _producer(settings, stack)
         stack.callback(campaign.resign)
-        standing = campaign.turn()
-        if not standing.leads:
-            remedy = "stop that one first, or leave it to it: one producer is enough"
-            raise TransientError(Problem("etcd", f"the producer {standing.holder} publishes", remedy))
+        _lead(campaign)
         last = balancer.last_good()
         serving = last.generation if last else None
         former = serving.curdate if serving else None
@@ -74,12 +71,21 @@ def publish_once(settings: Settings) -> str:
                 message = held.problem.message.replace("serving", "being published")
                 raise RejectedInput(Problem("guard", message, "if this is meant: --apply-total-loss apply"))
         reload = plan if isinstance(plan, Reload) else Reload((ReloadReason.FIRST_CONFIGURATION,))
+        _lead(campaign)  # whoever was searched for may have taken longer than the lease
         clock = SystemClock()
         now = clock.now()
         applied = balancer.apply(rendering, reload, curdate=clock.date(now), census=census, now=now)
         missing = ", ".join(sorted({str(each.ref) for each in once.refused if each.reason.spoils}))
         without = f", without {missing} (pyconfd check says why)" if missing else ""
         return f"Published below {settings.etcd.path} as generation {applied.generation.number}{without}."
+
+
+def _lead(campaign: Campaign) -> None:
+    """Get the lease, or renew it; raises TransientError where somebody else has it, or etcd does not answer."""
+    standing = campaign.turn()
+    if not standing.leads:
+        remedy = "stop that one first, or leave it to it: one producer is enough"
+        raise TransientError(Problem("etcd", f"the producer {standing.holder} publishes", remedy))
 
 
 def _producing(settings: Settings, around: Surroundings) -> Daemon:

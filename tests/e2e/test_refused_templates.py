@@ -129,7 +129,7 @@ def test_a_bad_template_stops_nobody_and_pods_follow_with_the_former_one(world: 
         told = world.break_template(how)
         appliance.until(lambda: told in world.problems(), "the status says what is wrong")
         assert "the template that was accepted last is rendered in its place" in world.problems()
-        assert appliance.phase == "rejected"
+        appliance.until(lambda: appliance.phase == "rejected", "so does its phase")
         (refused,) = [each for each in appliance.status()["refused"] if each["reason"] == "bad_template"]
         assert (refused["ref"]["kind"], refused["ref"]["name"], refused["field"]) == ("ConfigMap", "config", "template")
         world.run_shop("shop-2")

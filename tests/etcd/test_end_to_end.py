@@ -1,6 +1,7 @@
 """Real processes: a producer, a real etcd, real consumers, a real haproxy, a request that a pod answers."""
 
 import json
+import shutil
 import socket
 import ssl
 from contextlib import ExitStack
@@ -237,3 +238,20 @@ def test_a_bad_object_keeps_nothing_from_being_published(stage: Stage, tmp_path:
     with LightConsumer(stage.etcd, stage.folder / "light") as light:
         wait_for(lambda: "shop.example.com" in light.text(), lambda: str(light.status()))
         assert "bad.example.com" not in light.text()
+
+
+def test_a_check_that_takes_longer_than_the_lease_does_not_keep_from_publishing(stage: Stage, tmp_path: Path) -> None:
+    """The lease ends while HAProxy checks; who stands by may have it then, and here nobody does."""
+    haproxy, done = tmp_path / "haproxy", tmp_path / "done"
+    etcdctl = f"{shutil.which('etcdctl')} --endpoints={','.join(stage.etcd.settings().endpoints)} lease"
+    haproxy.write_text(
+        "#!/bin/sh\nexport ETCDCTL_API=3\n"
+        f"[ -e {done} ] || {etcdctl} list | tail -n +2 | xargs -r -n 1 {etcdctl} revoke >{done}\n"
+        f'exec {HAPROXY} "$@"\n'
+    )
+    haproxy.chmod(0o755)
+    stage.service("shop", "127.19.4.1")
+    producer = stage.configure("producer")
+    published = stage.run("publish", "--once", "--config", str(producer), "--haproxy-binary", str(haproxy))
+    assert "revoked" in done.read_text()
+    assert (published.returncode, "as generation 1" in published.stdout) == (0, True), published.stderr
