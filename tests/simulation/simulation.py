@@ -190,15 +190,20 @@ class Simulation:
         self._fault = "fragment: refused" if which > 1 else ""
 
     def _kill(self, at: int, die_before: int) -> None:
+        self._forget_what_is_not_on_disk()
         self._pods(at, 1 + die_before % ((1 << MOST_PODS) - 1))
         in_the_middle = self.place.kill(die_before)
         self._fault = "pyconfd: killed " + ("in the middle of a change" if in_the_middle else "while all was done")
 
     def _restart_haproxy(self, _: int, __: int) -> None:
-        if self.place.most_bytes != RLIM_INFINITY or self.place.balancer.file_behind:
-            self._served.clear()  # what went live may not have come to the file
+        self._forget_what_is_not_on_disk()
         self.place.restart_haproxy()
         self._fault = "haproxy: killed and started with what lies on disk"
+
+    def _forget_what_is_not_on_disk(self) -> None:
+        """Expect nothing of what went live and may not have come to a full disk: who begins anew knows just that."""
+        if self.place.most_bytes != RLIM_INFINITY or self.place.balancer.file_behind:
+            self._served.clear()
 
     def _allow(self) -> None:
         """Have the operator believe a loss, where the API says the truth."""
