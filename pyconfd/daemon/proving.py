@@ -11,6 +11,7 @@ from pyconfd.daemon.account import Account
 from pyconfd.daemon.ports import World
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.difference import difference, in_short
+from pyconfd.haproxy.sections import emptied
 from pyconfd.model.outcome import Applied, Outcome, Stored
 from pyconfd.model.pin import Pin, PinnedBy
 from pyconfd.model.plan import AddBackend, Command, Reload, RemoveBackend
@@ -122,7 +123,7 @@ class Proving:
         later = (each for each in self._samples if each.at > trial.begins.at and each.worker == sample.worker)
         window = sample.at - self._settings.probation_s
         begins = trial.begins if trial.begins.at >= window else next(later, trial.begins)
-        after = counted(begins, sample)
+        after = _without_emptied(counted(begins, sample), self._serving)
         findings = judge(trial.usual, after)
         if findings and self._alarm is None:
             self._raise(trial, findings)
@@ -192,6 +193,16 @@ class Proving:
             return
         self._marked = True
         log.info("generation.ran_well", number=self._serving.generation.number)
+
+
+def _without_emptied(sample: Sample, serving: Stored | None) -> Sample:
+    """Leave out backends that are to have no server: those that are still seen there are on their way out."""
+    down = [name for name, counts in sample.backends.items() if counts.servers and not counts.servers_up]
+    if not down or serving is None:
+        return sample
+    empty = set(emptied(serving.rendering.text, down))
+    left = {name: counts for name, counts in sample.backends.items() if name not in empty}
+    return replace(sample, backends=left) if empty else sample
 
 
 def _plan_of(outcome: Applied) -> tuple[tuple[str, ...], tuple[Command, ...]]:

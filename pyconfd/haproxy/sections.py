@@ -6,7 +6,7 @@ Source: the configuration manual of HAProxy, 2.1 (format), 2.2 (quoting and esca
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -119,6 +119,14 @@ def words(line: str) -> tuple[str, ...]:
     if not _SPECIAL.search(line):
         return tuple(line.split())
     return tuple(word.value for word in split_words(line.rstrip("\r")))
+
+
+def emptied(text: str, names: Iterable[str]) -> Iterator[str]:
+    """Give those of the backends ``names`` that ``text`` has without any server; it is not parsed for that."""
+    for name in names:
+        found = re.search(rf"(?m)^(?:backend|listen)[ \t]+{re.escape(name)}(?=\s).*((?:\n(?:[ \t#].*)?$)*)", text)
+        if found is not None and re.search(r"(?m)^[ \t]+server(?:-template)?[ \t]", found[1]) is None:
+            yield name
 
 
 @lru_cache(maxsize=4)

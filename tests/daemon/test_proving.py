@@ -108,6 +108,21 @@ def test_of_two_changes_in_a_row_the_first_is_named_too(bed: Bed) -> None:
     assert alarm.change.startswith(f"generation {number} after {before.number} ")
 
 
+def test_a_backend_that_is_to_have_no_server_is_not_down(bed: Bed) -> None:
+    bed.templates = {"02-part.tmpl": TEMPLATE + "backend be\n    server a 192.0.2.1:80\n\n    server b 192.0.2.2:80\n"}
+    bed.run_for(3.0)
+    haproxy = Haproxy(bed)
+    haproxy.passes(30, GOOD)
+    edit(bed, "backend be\n    mode http\n\nbackend other\n    server a 192.0.2.1:80\n")
+    haproxy.passes(5, Counts(0, 0, 0, 2))  # both drain
+    assert bed.status.probation.alarm is None
+    edit(bed, "backend be\n    mode http\n\n    # one\n    server a 192.0.2.1:80\n")
+    haproxy.passes(5, Counts(0, 0, 0, 1))
+    alarm = bed.status.probation.alarm
+    assert alarm is not None
+    assert alarm.findings == ("no server is up any more: be",)
+
+
 def test_after_its_time_a_change_is_not_to_blame(bed: Bed) -> None:
     haproxy = Haproxy(bed)
     haproxy.passes(30, GOOD)
