@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.haproxy.bench import Bench
+from tests.haproxy.live_bench import Live
 from tests.haproxy.serving import Served
 from tests.world.backends import Backends
 from tests.world.haproxy import BINARY, HaproxyProcess
@@ -27,3 +28,8 @@ def served(tmp_path: Path) -> Iterator[Served]:
         made = Served(tmp_path, haproxy, pods)
         yield made
         made.runtime.close()
+
+
+@pytest.fixture
+def live(bench: Bench) -> Live:
+    return Live(bench)

@@ -1,94 +1,20 @@
 """Changes without a reload, through the whole balancer: the process first, the file behind it, and through trouble."""
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import structlog.testing
 
 from pyconfd.errors import ApplyError, RejectedInput
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.marker import digest_in
 from pyconfd.haproxy.master_socket import ask
-from pyconfd.haproxy.readback import servers_now
 from pyconfd.model.context import Census
-from pyconfd.model.outcome import Applied, Unchanged
-from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.outcome import Applied
+from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import Piece, Rendering
 from tests.haproxy.bench import Bench
+from tests.haproxy.live_bench import Live
 from tests.world.haproxy import BINARY, free_port, wait_until
-
-TEXT = """global
-    stats socket {socket} mode 600 level admin
-defaults
-    mode http
-    timeout connect 2s
-    timeout client 30s
-    timeout server 30s
-frontend fe
-    bind 127.0.0.1:{port}
-    default_backend be
-backend be
-    balance roundrobin
-"""
-
-
-class Live:
-    """A balancer with its haproxy, which serves ``members`` of one backend."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.extra = ""
-        self.balancer = bench.balancer()
-        self.balancer.startup()
-
-    def rendering(self, *members: int) -> Rendering:
-        lines = "".join(f"    server s{one} 127.0.0.1:{9000 + one} id {one}\n" for one in members)
-        head = TEXT.format(socket=self.bench.haproxy.stats_socket, port=self.bench.port)
-        return Rendering((Piece("01-part.tmpl", head + lines, self.extra or "\n"),))
-
-    def begin(self, *members: int) -> None:
-        """Serve, and let the balancer see that all is level."""
-        first = self.rendering(*members)
-        self.bench.conf.write_text(first.text)
-        self.bench.haproxy.start()
-        self.reload(first)
-        assert isinstance(self.balancer.look(), Noop)
-
-    def reload(self, rendering: Rendering) -> Applied:
-        plan = self.balancer.plan(rendering)
-        assert isinstance(plan, Reload), plan
-        return self.balancer.apply(rendering, plan, curdate="", now=1.0, census=Census())
-
-    def change(self, *members: int) -> Applied | Reload:
-        wanted = self.rendering(*members)
-        plan = self.balancer.plan(wanted)
-        assert isinstance(plan, RuntimeUpdate), plan
-        return self.balancer.change(wanted, plan, curdate="", now=2.0, census=Census())
-
-    def follow(self) -> None:
-        wait_until(lambda: not self.balancer.file_behind, "the file is level")
-
-    def ask(self, command: str) -> str:
-        return ask(self.bench.haproxy.stats_socket, command)
-
-    def serving(self) -> set[str]:
-        """Give the servers of the process that take traffic."""
-        state = self.ask("show servers state be")
-        return {one.name for one in servers_now(state) if not (one.drain or one.maint)}
-
-    def worker(self) -> int:
-        wait_until(lambda: self.bench.haproxy.running() is not None, "the master answers")
-        running = self.bench.haproxy.running()
-        assert running is not None
-        return running.worker_pid
-
-
-@pytest.fixture
-def live(bench: Bench) -> Live:
-    return Live(bench)
 
 
 def test_the_process_is_changed_and_the_file_follows(live: Live) -> None:
@@ -367,66 +293,3 @@ def test_what_went_live_and_is_refused_behind_it_is_told(bench: Bench, tmp_path:
     live.change(1, 3)
     live.follow()
     assert not live.balancer.standing().file_refused
-
-
-@contextmanager
-def no_space() -> Iterator[None]:
-    """Let no file grow, as on a disk that is full."""
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        with structlog.testing.capture_logs():  # what is logged goes to a file too
-            resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
-            yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-
-
-def killed_while_the_disk_is_full(live: Live) -> Balancer:
-    """Serve what the file could not follow to, and give the balancer of the next pyconfd."""
-    live.begin(1)
-    live.change(1, 9)
-    live.follow()  # the note of a change is a file that is there by now
-    with no_space():
-        live.change(1, 2)
-        live.balancer._file.settle()
-    assert live.balancer.file_behind
-    live.balancer._file.level()  # it dies here
-    live.balancer.close()
-    again = live.bench.balancer()
-    again.startup()
-    return again
-
-
-def test_what_went_live_before_a_kill_goes_on_while_nothing_newer_can_be_written(live: Live) -> None:
-    again, worker = killed_while_the_disk_is_full(live), live.worker()
-    wanted = live.rendering(1, 2, 3)
-    for _ in range(3):
-        with no_space():
-            plan = again.plan(wanted)
-            assert isinstance(plan, Reload)
-            with pytest.raises(ApplyError):
-                again.apply(wanted, plan, curdate="", now=3.0)
-        # The older file would fit by now.
-        assert isinstance(again.restore_last_good(now=3.0), Unchanged)
-        assert (live.worker(), live.serving()) == (worker, {"s1", "s2"})
-        assert "goes on" in str(again.standing().problems)
-    plan = again.plan(wanted)
-    assert isinstance(plan, Reload)
-    again.apply(wanted, plan, curdate="", now=4.0)
-    assert isinstance(again.look(), Noop)
-    assert live.serving() == {"s1", "s2", "s3"}
-    assert again.standing().problems == ()
-    again.close()
-
-
-def test_what_went_live_before_a_kill_does_not_outlive_a_refusal(live: Live) -> None:
-    again = killed_while_the_disk_is_full(live)
-    broken = live.rendering(1, 2)
-    broken = Rendering((Piece("01-part.tmpl", broken.text + "    blance\n"),))
-    plan = again.plan(broken)
-    assert isinstance(plan, Reload)
-    with pytest.raises(RejectedInput):
-        again.apply(broken, plan, curdate="", now=3.0)
-    assert isinstance(again.restore_last_good(now=3.0), Applied)
-    assert live.serving() == {"s1", "s9"}, "nobody knows whether it was that which went live"
-    again.close()
