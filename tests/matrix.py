@@ -41,6 +41,7 @@ TESTS = (
             "live_shipped",
             "balancer",
             "balancer_live",
+            "full_disk",
             "balancer_reload",
             "balancer_start",
             "drift",
