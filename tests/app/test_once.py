@@ -1,6 +1,5 @@
 """The calls behind the commands that end, with files for the cluster and the real haproxy for the check."""
 
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import structlog
 import yaml
 
 from pyconfd import app, wiring
@@ -48,17 +46,6 @@ backend {{{{ items.key }}}}
 {{% endfor %}}
 {{% endfor %}}
 """
-
-
-@pytest.fixture(autouse=True)
-def _logs_restored() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("pyconfd")
-    before = (root.handlers[:], root.level, ours.level)
-    yield
-    structlog.reset_defaults()
-    root.handlers[:], level, our_level = before
-    root.setLevel(level)
-    ours.setLevel(our_level)
 
 
 @pytest.fixture

@@ -1,11 +1,8 @@
 """What check, plan and explain say of files in which something is bad: the daemon would serve the rest."""
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from pyconfd import app
 from pyconfd.errors import RejectedInput
@@ -32,17 +29,6 @@ backend raw-{{ service.name }}
     # {{ 100 // (service.annotations['share'] | default(1) | int) }}
 {% endfor %}
 """
-
-
-@pytest.fixture(autouse=True)
-def _logs_restored() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("pyconfd")
-    before = (root.handlers[:], root.level, ours.level)
-    yield
-    structlog.reset_defaults()
-    root.handlers[:], level, our_level = before
-    root.setLevel(level)
-    ours.setLevel(our_level)
 
 
 @pytest.fixture

@@ -137,13 +137,12 @@ def served(bed: Bed, provider: StrictRoute53) -> Iterator[str]:
 def names_on(bed: Bed) -> Iterator[Names]:
     provider = zone_with()
     with served(bed, provider) as url:
-        names = Names(bed, provider, url)
+        names, passed = Names(bed, provider, url), False
         try:
             yield names
-        except BaseException:
-            names.close(show=True)
-            raise
-        names.close(show=False)
+            passed = True
+        finally:
+            names.close(show=not passed)
         assert set(foreign()) <= provider.everything()
 
 

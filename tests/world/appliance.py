@@ -219,10 +219,9 @@ class Appliance:
             process = forked.start(arguments, given, out, err)
             try:
                 code = process.wait(PATIENCE_S)
-            except BaseException:
+            finally:
                 process.kill()
                 process.wait()
-                raise
             out.seek(0)
             err.seek(0)
             return subprocess.CompletedProcess(arguments, code, out.read().decode(), err.read().decode())
