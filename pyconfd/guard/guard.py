@@ -8,7 +8,7 @@ from pyconfd.guard.changes import CLUSTER, Change, by_preset, changes_between, d
 from pyconfd.guard.keeping import Delta, Keeping, announced
 from pyconfd.guard.ledger import Ledger
 from pyconfd.guard.rules import Rules
-from pyconfd.guard.saved import Saved, SavedLoss, afterwards_of, objects_of, saved_of
+from pyconfd.guard.saved import Saved, SavedLoss, afterwards_of, objects_of, saved_of, standing_of
 from pyconfd.model.context import Claimed, Context
 from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
 from pyconfd.model.snapshot import Snapshot
@@ -316,9 +316,14 @@ class Guard:
             for name, gone in self._ledger.lost.items()
         ]
         kept = self._keeping
-        emptied = sorted(self._emptied)
         return True, saved_of(
-            hold, self._held_base, losses, emptied, objects=kept.objects(), afterwards=kept.afterwards()
+            hold,
+            self._held_base,
+            losses,
+            sorted(self._emptied),
+            objects=kept.objects(),
+            afterwards=kept.afterwards(),
+            standing=kept.standing(self._seen.snapshot if self._seen else Snapshot()),
         )
 
     def restore(self, saved: Saved, moment: Moment, seen: Seen) -> Snapshot:
@@ -331,7 +336,7 @@ class Guard:
             gone = [address for address in loss.gone if address not in present]
             self._ledger.restore(moment.now, name, len(present) - loss.before, gone)
         self._emptied = {preset for preset in saved.emptied if not self._ready.get(preset)}
-        self._keeping.restore(moment.now, objects_of(saved), afterwards_of(saved), seen.snapshot)
+        self._keeping.restore(moment.now, objects_of(saved), afterwards_of(saved), standing_of(saved), seen.snapshot)
         self._keeping.give_way(Delta(Snapshot(), seen.snapshot))
         self._keeping.begin(anew=True)
         elapsed = min(max(0.0, moment.at - saved.since), self._rules.persist_s)

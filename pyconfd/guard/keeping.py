@@ -7,7 +7,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pyconfd.model.kubernetes import AnyObject, Endpoint, Endpoints, EndpointSlice, Node, Pod, TargetRef
+from pyconfd.model.kubernetes import (
+    SERVICE_NAME_LABEL,
+    AnyObject,
+    Endpoint,
+    Endpoints,
+    EndpointSlice,
+    Node,
+    Pod,
+    Service,
+    TargetRef,
+)
 from pyconfd.model.layered import Layered, differing, flat, with_values
 from pyconfd.model.snapshot import Key, Snapshot
 
@@ -68,6 +78,8 @@ class Keeping:
         self._places: dict[str, set[Place]] = {}
         """Where each kept address was."""
         self._of: dict[Place, dict[str, _Kept]] = {}
+        self._owners: set[Key] = set()
+        """The Services that kept slices belong to, or belonged to."""
         self._overlay: dict[str, dict[Key, AnyObject]] = {}
         self._dirty: set[Place] = set()
         self._seen: tuple[Snapshot, Snapshot] | None = None
@@ -113,7 +125,7 @@ class Keeping:
     def forget(self) -> None:
         """Keep nothing."""
         self.changed = self.changed or bool(self._kept)
-        for each in (self._kept, self._places, self._of, self._overlay, self._dirty):
+        for each in (self._kept, self._places, self._of, self._owners, self._overlay, self._dirty):
             each.clear()
         self._seen = None
 
@@ -129,6 +141,7 @@ class Keeping:
                 place = Place(field, key)
                 if place in self._of:
                     self._dirty.add(place)
+        self.changed = self.changed or not self._owners.isdisjoint(delta.keys("services"))
 
     def give_way(self, delta: Delta) -> None:
         """Drop each address that another pod has; the old Snapshot of ``delta`` was looked at already.
@@ -215,8 +228,19 @@ class Keeping:
                 parts.setdefault(place.field, {})[place.key] = after
         return Snapshot(**parts)  # type: ignore[arg-type]
 
-    def restore(self, now: float, objects: Snapshot, afterwards: Snapshot | None, present: Snapshot) -> None:
-        """Keep what :meth:`objects` and :meth:`afterwards` gave once; ``present`` is what the cluster shows now.
+    def standing(self, present: Snapshot) -> Mapping[Key, Service]:
+        """Give the Services of kept slices that are still there: their lists may go next."""
+        return {key: service for key in self._owners if (service := present.services.get(key)) is not None}
+
+    def restore(
+        self,
+        now: float,
+        objects: Snapshot,
+        afterwards: Snapshot | None,
+        standing: Mapping[Key, Service],
+        present: Snapshot,
+    ) -> None:
+        """Keep what the methods of these names gave once; ``present`` is what the cluster shows now.
 
         A carrier that changed again meanwhile, or was made anew, is not kept. Without ``afterwards`` (a file of an
         older version) nobody knows that, and each is kept.
@@ -229,6 +253,9 @@ class Keeping:
                     self._keep(place, _ALL, _Kept(now, record, after=after))
                 for address, endpoint in _addresses(record) if field in HOLDERS else ():
                     self._keep(place, address, _Kept(now, record, endpoint))
+        for key, service in standing.items():
+            if key not in present.services:  # it went on to vanish while nobody looked
+                self._keep(Place("services", key), _ALL, _Kept(now, service))
 
     def _keep(self, place: Place, address: str, kept: _Kept) -> None:
         self._kept.pop((place, address), None)
@@ -236,6 +263,10 @@ class Keeping:
         self._of.setdefault(place, {})[address] = kept
         self._places.setdefault(address, set()).add(place)
         self._dirty.add(place)
+        if isinstance(kept.record, EndpointSlice) and (
+            owner := (kept.record.metadata.labels or {}).get(SERVICE_NAME_LABEL)
+        ):
+            self._owners.add(Key(place.key.namespace, owner))
         self.changed = self._unchecked = True
 
     def _drop(self, place: Place, address: str) -> None:

@@ -1,6 +1,6 @@
 """A hold as it survives a restart: plain data, with the objects that are put back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,7 +34,7 @@ class SavedCarriers(msgspec.Struct, frozen=True):
 class Saved(msgspec.Struct, frozen=True):
     """One hold; ``since`` is seconds since the epoch, ``base`` how many endpoints there were.
 
-    Slices hold just the endpoints that are put back.
+    Slices hold just the endpoints that are put back. The Services ``standing`` were not lost by then.
     """
 
     format: int
@@ -52,6 +52,7 @@ class Saved(msgspec.Struct, frozen=True):
     pods: list[Pod] = []
     config_maps: list[ConfigMap] = []
     afterwards: SavedCarriers | None = None
+    standing: list[Service] = []
 
 
 def saved_of(
@@ -62,8 +63,9 @@ def saved_of(
     *,
     objects: Snapshot,
     afterwards: Snapshot,
+    standing: Mapping[Key, Service],
 ) -> Saved:
-    """Put together what is saved; see :meth:`pyconfd.guard.keeping.Keeping.afterwards`."""
+    """Put together what is saved; see the methods of these names of :class:`~pyconfd.guard.keeping.Keeping`."""
     return Saved(
         FORMAT,
         hold.hold_id,
@@ -84,6 +86,7 @@ def saved_of(
             endpoints=list(afterwards.endpoints.values()),
             config_maps=list(afterwards.config_maps.values()),
         ),
+        standing=list(standing.values()),
     )
 
 
@@ -107,6 +110,11 @@ def afterwards_of(saved: Saved) -> Snapshot | None:
     return Snapshot(
         services=_keyed(after.services), endpoints=_keyed(after.endpoints), config_maps=_keyed(after.config_maps)
     )
+
+
+def standing_of(saved: Saved) -> Mapping[Key, Service]:
+    """Give the Services that were not lost when it was saved."""
+    return _keyed(saved.standing)
 
 
 def _keyed(records: Iterable[_T]) -> dict[Key, _T]:

@@ -24,7 +24,8 @@ OBJECTS = Snapshot(
 
 
 def _saved() -> Saved:
-    return saved_of(Hold("0123abcd", HoldKind.TOTAL, 7.0, 1, 1, 1), 1, [], [], objects=OBJECTS, afterwards=Snapshot())
+    hold = Hold("0123abcd", HoldKind.TOTAL, 7.0, 1, 1, 1)
+    return saved_of(hold, 1, [], [], objects=OBJECTS, afterwards=Snapshot(), standing=OBJECTS.services)
 
 
 def test_what_was_saved_is_there_again_whole_and_for_nobody_else(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the end-to-end tests expect again and again."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,9 +73,10 @@ def attempts_fail(appliance: Appliance, number: int = 3) -> None:
 
 
 def beats(appliance: Appliance, seconds: float = 2.5) -> None:
-    """Wait until the loop has gone on for so long: whatever it would do by itself has then been done."""
-    since = appliance.status()["heartbeat_at"]
-    appliance.until(lambda: appliance.status()["heartbeat_at"] >= since + seconds, "the loop goes on")
+    """Wait until the loop has gone on for so long: whatever it would do by itself has then been done, and is shown."""
+    # The newest status may be from before what the caller has seen.
+    at = max(time.time(), appliance.status()["heartbeat_at"] + seconds)
+    appliance.until(lambda: appliance.status()["heartbeat_at"] >= at, "the loop goes on")
 
 
 def all_is_well(appliance: Appliance) -> None:

@@ -359,6 +359,20 @@ def test_after_a_restart_a_service_that_was_made_anew_is_served_as_it_is_now() -
     assert stage.addresses() == before
 
 
+def test_a_service_that_goes_on_to_vanish_while_nobody_looks_is_kept_too() -> None:
+    stage = staged(4, 6)
+    before = stage.addresses()
+    stage.pods.hidden_slices = {"s1"}
+    stage.look()
+    assert stage.kind is HoldKind.SHARE
+    stage.guard.to_save()
+    stage.pods.domains["s1"] = "other"  # a change of it that comes first is saved
+    stage.look()
+    stage.pods.hidden = {"s1"}
+    stage.restart()
+    assert stage.addresses() == {"s0": before["s0"], "other": before["s1"]}
+
+
 def test_saved_once_for_each_change() -> None:
     stage = staged(10)
     assert stage.guard.to_save() == (False, None)
