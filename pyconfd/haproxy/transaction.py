@@ -138,7 +138,7 @@ class Transaction:
         except ApplyError as error:
             if prepared is not None:
                 self._store.discard(prepared)
-            problems = (*error.problems, *self._undo(rendering, installation, before))
+            problems = (*error.problems, *self._undo(rendering, installation, before, known))
             raise ApplyError(error.step, *problems, disruptive=error.disruptive) from error
         installation.finish()
         self.layout.prune(declared_before, rendering)
@@ -219,9 +219,18 @@ class Transaction:
                 return answer
         return self._unit.low_ports
 
-    def _undo(self, rendering: Rendering, installation: Installation, before: Observation) -> tuple[Problem, ...]:
-        """Put the former files back, and the former text if the process lost it; give what went wrong with that."""
+    def _undo(
+        self, rendering: Rendering, installation: Installation, before: Observation, known: Known
+    ) -> tuple[Problem, ...]:
+        """Put the former files back, and the former text if the process lost it; give what went wrong with that.
+
+        Files that were never loaded, left by a pyconfd that was killed, are not what a restart of HAProxy shall find:
+        where the rendering serves already, its own files stay in their place.
+        """
         running = self._process.observe(_texts(rendering, before))
+        if running == before.running and _is_served_beside(rendering, before, known):
+            installation.finish()
+            return ()
         if before.installed_text is None and isinstance(before.running, NotRunning) and isinstance(running, NotRunning):
             # The very first file, and nothing serves: it stays, so that haproxy can be started with it.
             installation.finish()
@@ -242,6 +251,18 @@ class Transaction:
 
 def _runs(before: Observation, rendering: Rendering) -> bool:
     return isinstance(before.running, Running) and before.running.digest == rendering.digest
+
+
+def _is_served_beside(rendering: Rendering, before: Observation, known: Known) -> bool:
+    """Say whether the process is level with ``rendering`` beside a configuration on disk that it never loaded."""
+    running = before.running
+    if before.installed_text is None or not isinstance(running, Running) or running.digest is None:
+        return False
+    if digest_in(before.installed_text) == running.digest:
+        return False  # or somebody edited it and left the marker: who knows whether it was loaded
+    if (running.worker_pid, running.digest) == known.changed:
+        return known.applied is not None and known.applied.same_as(rendering)
+    return running.digest == rendering.digest
 
 
 def _texts(rendering: Rendering, before: Observation) -> list[str]:

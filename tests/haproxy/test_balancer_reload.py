@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from pyconfd.errors import ApplyError
+from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.observation import Running
-from pyconfd.model.outcome import Step
+from pyconfd.model.outcome import Failed, Step, Unchanged
 from pyconfd.model.plan import Noop
 from pyconfd.settings import ReloadMethod
 from tests.haproxy.bench import Bench, apply
+from tests.haproxy.live_bench import Live
 from tests.world.haproxy import configuration, fetch, wait_until
 
 pytestmark = pytest.mark.haproxy
@@ -72,6 +74,41 @@ def test_a_reload_command_that_hangs_is_killed_and_the_former_files_come_back(be
     assert not Path(f"/proc/{pid_file.read_text().strip()}").exists()
     assert bench.conf.read_bytes() == installed
     assert fetch(bench.port) == "good"
+
+
+def test_a_file_that_was_never_loaded_is_not_put_back_for_the_next_start_of_haproxy(bench: Bench) -> None:
+    """A pyconfd that was killed between the file and the reload left it; and reloads fail since."""
+    bench.serve("good").close()
+    _put_back_instead_of_what_was_never_loaded(bench)
+
+
+def test_nor_is_it_behind_a_process_that_was_changed_live(live: Live) -> None:
+    live.begin(1)
+    live.change(1, 2)
+    live.follow()
+    _put_back_instead_of_what_was_never_loaded(live.bench)
+    assert live.serving() == {"s1", "s2"}
+
+
+def _put_back_instead_of_what_was_never_loaded(bench: Bench) -> None:
+    installed, candidate = bench.conf.read_bytes(), bench.rendering("never loaded")
+    bench.conf.write_text(mark(candidate.text, candidate.digest))
+    balancer = bench.balancer(reload_method=ReloadMethod.COMMAND, reload_cmd=("/bin/false",))
+    outcome = balancer.restore_last_good(2000.0)
+    assert isinstance(outcome, Failed)
+    assert outcome.step is Step.RELOAD
+    assert bench.conf.read_bytes() == installed
+    assert isinstance(balancer.restore_last_good(2001.0), Unchanged)
+
+
+def test_a_file_that_somebody_edited_below_the_marker_of_what_runs_comes_back(bench: Bench) -> None:
+    """Whether it was loaded, nobody can say: the marker in it is that of what runs."""
+    bench.serve("good").close()
+    edited = f"# somebody was here\n{bench.conf.read_text()}"
+    bench.conf.write_text(edited)
+    balancer = bench.balancer(reload_method=ReloadMethod.COMMAND, reload_cmd=("/bin/false",))
+    assert isinstance(balancer.restore_last_good(2000.0), Failed)
+    assert bench.conf.read_text() == edited
 
 
 def test_a_reload_command_that_lies_is_found_out(bench: Bench) -> None:
