@@ -11,6 +11,7 @@ import structlog
 
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.unfinished import is_cut_short
 from pyconfd.model.plan import Noop
 from pyconfd.model.snapshot import Resource
 from tests.simulation.cluster import (
@@ -202,7 +203,10 @@ class Simulation:
 
     def _forget_what_is_not_on_disk(self) -> None:
         """Expect nothing of what went live and may not have come to a full disk: who begins anew knows just that."""
-        if self.place.most_bytes != RLIM_INFINITY or self.place.balancer.file_behind:
+        balancer = self.place.balancer
+        # A pyconfd that was killed on a full disk may have left a process that serves more than the file: its successor
+        # says so, and goes on as it is until something newer can be loaded.
+        if self.place.most_bytes != RLIM_INFINITY or balancer.file_behind or is_cut_short(balancer.look()):
             self._served.clear()
 
     def _allow(self) -> None:
