@@ -17,9 +17,9 @@ from pyconfd.dns.provider import RefusedBatchError
 from pyconfd.dns.readers import Reader
 from pyconfd.dns.records import ADDRESS_TYPES, Action, RecordSet
 from pyconfd.dns.reporting import report
-from pyconfd.dns.site import Kept, Site, is_withdrawn, of_name, set_published, set_withdrawn, site_of, spec_of
+from pyconfd.dns.site import Kept, Site, floating, is_withdrawn, of_name, set_published, set_withdrawn, site_of, spec_of
 from pyconfd.dns.view import Node, Spec, values_of, view_of
-from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError, first_line
 from pyconfd.settings import Settings, dns_name, name_of
 
 ATTEMPTS = 20
@@ -56,7 +56,7 @@ class Planned:
     def lines(self) -> list[str]:
         """The changes, or what is in the way, and what stays."""
         if self.error:
-            return [str(problem) for problem in self.error.problems]
+            return [first_line(self.error.problems)]
         if isinstance(self.plan, Blocked):
             return [self.plan.problem.message, f"-> {self.plan.problem.remedy}"]
         changes = self.plan.changes if isinstance(self.plan, Batch) else ()
@@ -251,7 +251,7 @@ class _NoAddressError(TransientError):
 
 def _node(site: Site, kept: Kept) -> Node:
     try:
-        return Addresses(kept.own, site.node).read()
+        return Addresses(kept.own, site.node, floating=floating(site.settings)).read()
     except TransientError as error:
         raise _NoAddressError(*error.problems) from error
 
