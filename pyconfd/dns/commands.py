@@ -13,7 +13,7 @@ from pyconfd.dns.memory import stored_asked
 from pyconfd.dns.planning import Batch, Blocked, InStep, Plan, Wish, plan
 from pyconfd.dns.planning import drop as dropping
 from pyconfd.dns.planning import forget as forgetting
-from pyconfd.dns.provider import RefusedBatchError
+from pyconfd.dns.provider import RefusedBatchError, ThrottledError
 from pyconfd.dns.readers import Reader
 from pyconfd.dns.records import ADDRESS_TYPES, Action, RecordSet
 from pyconfd.dns.reporting import report
@@ -23,6 +23,8 @@ from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError,
 from pyconfd.settings import Settings, dns_name, name_of
 
 ATTEMPTS = 20
+BUSY_ATTEMPTS = 6
+"""Each has the three tries of the SDK, with pauses of its own."""
 PAUSE_S = 0.5
 
 
@@ -286,15 +288,21 @@ def _planned(site: Site, spec: Spec, decide: _Decide) -> Planned:
 
 
 def _done(site: Site, spec: Spec, decide: _Decide) -> Planned:
-    """Plan and change until nobody was faster; a reply that was lost shows when it is read again."""
+    """Plan and change until nobody was faster; a reply that was lost shows when it is read again.
+
+    A busy account is asked again too: where all nodes leave at once, each would find it so.
+    """
+    throttled = 0
     for attempt in range(ATTEMPTS):
-        found = _planned(site, spec, decide)
-        if not isinstance(found.plan, Batch):
-            return found
         try:
-            site.provider.change(found.zone_id, found.plan.changes)
-        except RefusedBatchError as error:
+            found = _planned(site, spec, decide)
+            if isinstance(found.plan, Batch):
+                site.provider.change(found.zone_id, found.plan.changes)
+        except (RefusedBatchError, ThrottledError) as error:
             last = error
+            throttled += isinstance(error, ThrottledError)
+            if throttled == BUSY_ATTEMPTS:
+                break
             time.sleep(PAUSE_S * (attempt % 4 + 1))
         else:
             return found

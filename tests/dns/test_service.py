@@ -157,6 +157,18 @@ def test_a_route_53_that_is_away_is_an_error_of_plan_and_is_not_asked_for_each_n
         assert len(aws.seen) == ATTEMPTS
 
 
+def test_a_busy_account_is_asked_again_by_commands(
+    provider: StrictRoute53, aws: FaultProxy, new_node: Callable[[int], FieldNode]
+) -> None:
+    """Where all nodes are stopped at once; what it asks for in vain is more than the SDK tries by itself."""
+    node, other = new_node(0), new_node(1)
+    for each in (node, other):
+        assert each.pyconfd("publish").returncode == 0
+    aws.faults = ["", *["Throttling"] * (ATTEMPTS + 1)]
+    assert node.pyconfd("withdraw").returncode == 0
+    answers(provider, other)
+
+
 def test_names_of_the_annotation_that_no_setting_allows_are_shown(new_node: Callable[[int], FieldNode]) -> None:
     node = new_node(0)
     path = node.folder / "run" / "status.json"
