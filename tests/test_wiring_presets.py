@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd import wiring
+from pyconfd import preset_options, wiring
 from pyconfd.errors import ConfigurationError, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.kubernetes import ObjectRef
@@ -38,6 +38,23 @@ def test_what_is_read() -> None:
     options = wiring.preset_options(given, wiring.renderer(given, FragmentSet(())))
     assert options.hosts.config == ObjectRef("Deployment", "default", "haproxy")
     assert options.hosts.selector == {"app": "web", "tier": "a"}
+
+
+def test_the_addresses_of_the_load_balancers_are_no_places_for_endpoints_whoever_holds_them() -> None:
+    text = """
+        [claims]
+        own_addresses = ["198.51.100.7"]
+        [vip]
+        interface = "eth0"
+        virtual_router_id = 51
+        addresses = ["192.0.2.10/24", "2001:db8::10/64"]
+        nodes = [{ name = "lb1", addresses = ["192.0.2.11"] }, { name = "lb2", addresses = ["192.0.2.12"] }]
+        routers = [{ virtual_router_id = 52, addresses = ["192.0.2.20/24"] }]
+    """
+    given = resolve({"config": "/pyconfd.toml"}, {}, lambda _: text).settings
+    claims = preset_options.base_options(given).claims
+    everybody = {"192.0.2.10", "2001:db8::10", "192.0.2.20", "192.0.2.11", "192.0.2.12", "198.51.100.7"}
+    assert claims.own_addresses == everybody
 
 
 def test_targets_have_to_be_named() -> None:

@@ -146,8 +146,8 @@ class ClaimSettings:
     own_addresses: Annotated[
         tuple[str, ...],
         Setting(
-            "addresses of the balancer beside those of its interfaces, such as floating ones that another node has at"
-            " present: no endpoint may be there",
+            "addresses of load balancers beside those of this one's interfaces and those in [vip], floating or of a"
+            " node: no endpoint may be there",
             Listing(_address, metavar="ADDRESS,..."),
             empty="none",
         ),

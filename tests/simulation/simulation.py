@@ -221,6 +221,10 @@ class Simulation:
         place.edit("")
         # Who is in quarantine keeps its name if it had it: a new pyconfd does not know that.
         self.truth = tuple(replace(each, thief=each.thief and not each.is_quarantined) for each in self.truth)
+        bad = [at for at, each in enumerate(self.truth) if each.is_quarantined]
+        if bad and not any(each.is_healthy for each in self.truth):
+            # Nobody is left out where nothing would be left: who has the past serves it, who is new serves nothing.
+            self.truth = changed(self.truth, bad[0], poison=Poison.NONE, pods=1)
         self._tell(Lie.NONE)
         place.run_for(2 * LONG_S)
         for _ in range(3):  # what is lost in truth waits for the operator
