@@ -102,11 +102,12 @@ def run(ctx: click.Context, /, child_of: int, **_: object) -> int:
 )
 def plan(ctx: click.Context, /, output: str, **_: object) -> int:
     """Print the plan."""
+    found = _commands().plan_names(settings_of(ctx))
+    _print(found, output)
     try:
-        found = _commands().plan_names(settings_of(ctx))
+        _demand(found)
     except TransientError as error:  # 1 is an error here, whatever may help
         raise RejectedInput(*error.problems) from error
-    _print(found, output)
     states = {item.state for item in found}
     if "blocked" in states:
         return Exit.FAILED
@@ -127,13 +128,15 @@ def plan(ctx: click.Context, /, output: str, **_: object) -> int:
 )
 def status(ctx: click.Context, /, output: str, **_: object) -> int:
     """Print the status."""
-    found = _commands().status(settings_of(ctx))
+    found, error = _commands().status(settings_of(ctx))
     service = found["service"]
     if output == "json":
         print_json(found)
     else:
         for line in _status_lines(found):
             print_text(line)
+    if error:
+        raise error
     if not service["running"]:
         return Exit.NOT_RUNNING
     stuck = bool(service["refused"]) or any(item["problem"] for item in service["names"])
@@ -151,16 +154,16 @@ def status(ctx: click.Context, /, output: str, **_: object) -> int:
     },
     exits=_EXITS,
 )
-@click.option("--wait", is_flag=True, help="Wait for as long as an answer may be kept (dns.ttl_s).")
+@click.option("--wait", is_flag=True, help="Wait for as long as an answer may be kept (dns.ttl_s, or a name's own).")
 @click.option("--until-boot", is_flag=True, help="Only until the next boot.")
 def withdraw(ctx: click.Context, /, output: str, *, wait: bool, until_boot: bool, **_: object) -> int:
     """Withdraw."""
-    settings = settings_of(ctx)
-    found = _commands().withdraw(settings, until_boot=until_boot)
+    found = _commands().withdraw(settings_of(ctx), until_boot=until_boot)
     _print(found, output)
-    if wait and not all(item.state in {"kept", "blocked"} for item in found):
+    if wait:
         # Somebody, the service say, may have withdrawn it a moment ago: an answer of then counts too.
-        time.sleep(settings.dns.ttl_s)
+        out = (item.ttl_s for item in found if item.state in {"in step", "changes"})
+        time.sleep(max(out, default=0))
     return _outcome(found)
 
 
@@ -222,7 +225,15 @@ def forget(ctx: click.Context, /, node: str, output: str, **_: object) -> int:
     return _outcome(found)
 
 
+def _demand(found: Sequence[Planned]) -> None:
+    """Raise the first error, once all that is known was printed."""
+    for item in found:
+        if item.error:
+            raise item.error
+
+
 def _outcome(found: Sequence[Planned]) -> int:
+    _demand(found)
     return Exit.FAILED if any(item.state in {"blocked", "kept"} for item in found) else Exit.OK
 
 
@@ -251,10 +262,11 @@ def _status_lines(found: Mapping[str, Any]) -> list[str]:
             whose = f"{node} (doubted by {doubt})" if doubt else node
             rows.append((name["name"], record["type"], record["value"], whose, str(record["ttl_s"] or "")))
         if not name["records"]:
-            rows.append((name["name"], "", "(no address)", "", ""))
+            rows.append((name["name"], "", "(not known)" if name["problem"] else "(no address)", "", ""))
     not_taken = ", ".join(found["not_taken"])
     hint = [f"The annotation asks for {not_taken}: not taken, since dns.annotation_suffixes is empty"]
     lines = [_service_line(found["service"]), "", *_table(rows), *_troubles(found["service"])]
+    lines += [f"{name['name']}: {name['problem']}" for name in found["names"] if name["problem"]]
     return [*lines, *(["", *hint] if not_taken else [])]
 
 

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+from collections.abc import Collection
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -74,8 +75,10 @@ class Metadata:
         return Problem(f"instance metadata at {self._host}", what, remedy)
 
 
-def interface_addresses(name: str, without: str = "") -> tuple[str, str]:
-    """Give the first global IPv4 and IPv6 address of an interface, "" for none; ``without`` is left out.
+def interface_addresses(name: str, without: Collection[str] = ()) -> tuple[str, str]:
+    """Give the first global IPv4 and IPv6 address of an interface, "" for none; those of ``without`` are left out.
+
+    The kernel lists the newest IPv6 address first: with a floating one the order alone says nothing.
 
     Raises:
         TransientError: there is no such interface.
@@ -94,16 +97,19 @@ def interface_addresses(name: str, without: str = "") -> tuple[str, str]:
         address = ip_address(attributes.get("IFA_LOCAL") or attributes["IFA_ADDRESS"])
         flags = attributes.get("IFA_FLAGS", item["flags"])
         unusable = _DEPRECATED | _TENTATIVE | (_TEMPORARY if address.version == 6 else 0)
-        if item["scope"] == _SCOPE_GLOBAL and not flags & unusable and str(address) != without:
+        if item["scope"] == _SCOPE_GLOBAL and not flags & unusable and str(address) not in without:
             found[address.version] = found[address.version] or str(address)
     return found[4], found[6]
 
 
 class Addresses:
-    """Gives this node with its addresses, as the settings say where to find them."""
+    """Gives this node with its addresses, as the settings say where to find them; ``floating`` are nobody's own."""
 
-    def __init__(self, settings: NameSettings, node: str, metadata: Metadata | None = None) -> None:
+    def __init__(
+        self, settings: NameSettings, node: str, metadata: Metadata | None = None, floating: Collection[str] = ()
+    ) -> None:
         self._settings = settings
+        self._floating = frozenset({*floating, settings.vip})
         self._node = node
         self._metadata = metadata or Metadata()
 
@@ -125,7 +131,7 @@ class Addresses:
             case AddressSource.FIXED:
                 return settings.address, settings.address6
             case AddressSource.INTERFACE:
-                return interface_addresses(settings.interface, settings.vip)
+                return interface_addresses(settings.interface, self._floating)
             case AddressSource.IMDS_PUBLIC:
                 keys = _PUBLIC
             case AddressSource.IMDS_PRIVATE:

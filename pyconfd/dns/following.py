@@ -18,7 +18,7 @@ from pyconfd.dns.ownership import Marker, Mode
 from pyconfd.dns.planning import InStep, Wish, drop
 from pyconfd.dns.readers import Reader, nodes_that_accept
 from pyconfd.dns.reporting import METRICS, REPORT, REPORT_EVERY_S, line, metrics, name_values
-from pyconfd.dns.site import Kept, is_withdrawn, site_of, wish_of
+from pyconfd.dns.site import Kept, floating, is_withdrawn, site_of, wish_of
 from pyconfd.dns.view import Node
 from pyconfd.errors import TransientError, first_line
 from pyconfd.settings import Settings
@@ -147,7 +147,8 @@ class Following:
         own = kept.own
         key = (own.address_source.value, own.address, own.address6, own.interface, own.vip)
         if key not in self._sources:
-            self._sources[key] = _Source(Addresses(own, self.site.node), self._settings.dns.interval_s)
+            addresses = Addresses(own, self.site.node, floating=floating(self._settings))
+            self._sources[key] = _Source(addresses, self._settings.dns.interval_s)
         return self._sources[key]
 
     def _report(self, now: float, *, withdrawn: bool) -> None:

@@ -1,12 +1,16 @@
 import socket
+from collections.abc import Iterator
 
 import pytest
+from pyroute2 import netns
 
 from pyconfd.dns.addresses import Addresses, Metadata, interface_addresses
+from pyconfd.dns.site import floating
 from pyconfd.dns.view import Node
 from pyconfd.errors import TransientError
-from pyconfd.settings import AddressSource, DnsSettings, NameSettings, name_of
+from pyconfd.settings import AddressSource, DnsSettings, NameSettings, name_of, names_of, resolve
 from tests.dns.imds import InstanceMetadata
+from tests.vip.network import Network, ip, missing
 
 
 def kept(source: AddressSource) -> NameSettings:
@@ -74,3 +78,45 @@ def test_an_interface_gives_its_global_addresses() -> None:
         probe.close()
     pairs = [interface_addresses(name) for _, name in socket.if_nameindex()]
     assert mine in {v4 for v4, _ in pairs}
+
+
+@pytest.fixture
+def space() -> Iterator[str]:
+    """A namespace with an interface ``own0``; this test runs in it."""
+    if why := missing():
+        pytest.skip(why)
+    network = Network()
+    try:
+        name = network.space("dns")
+        ip("-n", name, "link", "add", "own0", "type", "bridge")
+        ip("-n", name, "link", "set", "own0", "up")
+        netns.pushns(name)
+        try:
+            yield name
+        finally:
+            netns.popns()
+    finally:
+        network.close()
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["the floating ones came last", "the floating ones came first"])
+def test_an_interface_gives_both_families_and_no_floating_address(space: str, late: bool) -> None:
+    own = ("192.0.2.4/24", "2001:db8::4/64")
+    others = ("192.0.2.9/32", "192.0.2.10/24", "2001:db8::9/128", "2001:db8::10/64")
+    for address in (*own, *others) if late else (*others, *own):
+        ip("-n", space, "addr", "add", address, "dev", "own0", "nodad")
+    settings = resolve(
+        {
+            "dns.names": "lb.example.com",
+            "dns.address_source": "interface",
+            "dns.interface": "own0",
+            "dns.accept_dead_nodes": "yes",
+            "dns.records": '[{"name": "vip.example.com", "mode": "vip", "vip": "2001:db8::9"}]',
+            "vip.addresses": "192.0.2.9/24",
+            "vip.routers": '[{"virtual_router_id": 9, "addresses": ["192.0.2.10/24", "2001:db8::10/64"]}]',
+        },
+        {},
+        lambda _: "",
+    ).settings
+    for name in names_of(settings.dns):
+        assert Addresses(name, "n0", floating=floating(settings)).read() == Node("n0", "192.0.2.4", "2001:db8::4")

@@ -1,19 +1,25 @@
 """An hour of outages by an injected clock, with a real haproxy and the real requests: not one of them changes."""
 
 import os
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pyconfd.dns.following import Following
 from pyconfd.dns.memory import stored_asked
+from pyconfd.dns.planning import Wish
+from pyconfd.haproxy.generations import GenerationStore
 from pyconfd.model.outcome import Generation
+from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth, Status
 from pyconfd.settings import Settings, resolve
 from pyconfd.status import document
 from tests.dns.nodes import FieldNode
-from tests.dns.stage import NAME
+from tests.dns.stage import NAME, SPEC, turn
+from tests.dns.stage import node as another
 from tests.dns.strict import StrictRoute53
 from tests.dns.wire import FaultProxy
 
@@ -32,13 +38,14 @@ def node(tmp_path: Path, aws: FaultProxy, credentials: None) -> Iterator[FieldNo
 
 def settings_of(node: FieldNode) -> Settings:
     more = {"DNS_ANNOTATION_SUFFIXES": "example.com", "DNS_LOOK_S": "2", "DNS_INTERVAL_S": "60", "DNS_NODES": "4"}
+    more["DNS_ANNOTATION_GRACE_S"] = "60"
     return resolve({}, node.environ(**more), lambda _: "").settings
 
 
 def say(node: FieldNode, phase: Phase, names: tuple[str, ...] | None, *, synced_at: float) -> None:
-    """What the daemon leaves behind."""
+    """What the daemon says of itself; it lives, by the real clock that such files are judged by."""
     status = Status(
-        START,
+        time.time(),
         "1",
         os.getpid(),
         START,
@@ -49,6 +56,11 @@ def say(node: FieldNode, phase: Phase, names: tuple[str, ...] | None, *, synced_
         dns_names=names,
     )
     (node.folder / "run" / "status.json").write_bytes(document.encode(status))
+
+
+def _in_history(settings: Settings) -> None:
+    """A configuration was applied here once: that stays on disk, whatever becomes of the daemon."""
+    GenerationStore(settings.state_dir, 3).record(Rendering((Piece("global", "global\n"),)), Generation(1, "d", 1.0))
 
 
 def run(settings: Settings, begin: float, seconds: float) -> float:
@@ -65,9 +77,13 @@ def test_an_hour_without_kubernetes_and_restarts_of_every_process_send_no_changi
     node: FieldNode, aws: FaultProxy, provider: StrictRoute53
 ) -> None:
     settings = settings_of(node)
-    say(node, Phase.SERVING, (WEB,), synced_at=START)
+    _in_history(settings)
+    # Another node is in the answers too: this one could be taken out of them.
+    for name in (NAME, WEB):
+        turn(provider, replace(SPEC, name=name), another(8), Wish.PUBLISH)
+    say(node, Phase.SERVING, (WEB,), synced_at=time.time())
     now = run(settings, START, 120.0)
-    assert provider.answer(NAME, "A") == provider.answer(WEB, "A") == ("192.0.2.1",)
+    assert provider.answer(NAME, "A") == provider.answer(WEB, "A") == ("192.0.2.1", "192.0.2.9")
     sent, end = aws.changing, now + HOUR_S
     aws.seen.clear()
     # The daemon ends, comes back without an API server, holds a loss, and is gone for good.

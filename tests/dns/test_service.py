@@ -1,12 +1,15 @@
 """``pyconfd dns`` as processes, with real haproxy and a strict Route 53 behind a proxy that counts and fails."""
 
 import json
+import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from pyconfd.dns.records import record_set
+from pyconfd.dns.route53 import ATTEMPTS
 from pyconfd.status import document
 from tests.dns.nodes import LIMIT_S, FieldNode, answers
 from tests.dns.stage import NAME, ZONE, foreign
@@ -49,9 +52,10 @@ def test_restarts_of_every_process_and_an_absent_cluster_send_no_changing_reques
     provider: StrictRoute53, aws: FaultProxy, new_node: Callable[[int], FieldNode]
 ) -> None:
     """There is no daemon and no Kubernetes here at all: what it said last is in its status file."""
-    node = new_node(0)
+    node, other = new_node(0), new_node(1)
+    assert other.pyconfd("publish").returncode == 0  # with another one there, this one could be taken out
     node.run()
-    answers(provider, node)
+    answers(provider, node, other)
     sent = provider.changing
     for end in (node.stop, node.kill):
         end()
@@ -112,6 +116,56 @@ def test_plan_publish_status_and_withdraw(provider: StrictRoute53, new_node: Cal
     assert node.pyconfd("publish").returncode == 0
     assert other.pyconfd("forget", "n0").returncode == 0
     assert other.pyconfd("forget", "n0").returncode == 1
+    answers(provider, other)
+
+
+def test_one_name_that_fails_keeps_no_other_from_its_turn_and_the_longest_answer_is_waited_for(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode]
+) -> None:
+    """A name without a zone, which an annotation may ask for too, must not spoil a shutdown."""
+    slow, lost = "slow.example.com", "lost.example.org"
+    records = json.dumps([{"name": lost}, {"name": slow, "ttl_s": 6}])
+    node, other = new_node(0), new_node(1)
+    for each in (node, other):
+        done = each.pyconfd("publish", DNS_RECORDS=records)
+        assert done.returncode == 78
+        assert f"no public hosted zone has {lost}" in done.stderr
+    answers(provider, node, other)
+    assert provider.answer(slow, "A") == ("192.0.2.1", "192.0.2.2")
+    shown = node.pyconfd("status", DNS_RECORDS=records)
+    assert shown.returncode == 78
+    assert re.search(r"192\.0\.2\.2 +n1", shown.stdout)
+    assert re.search(rf"{lost} +\(not known\)", shown.stdout)
+    began = time.monotonic()
+    done = node.pyconfd("withdraw", "--wait", "--output", "json", DNS_RECORDS=records)
+    assert time.monotonic() - began >= 6
+    assert done.returncode == 78
+    states = {item["name"]: item["state"] for item in json.loads(done.stdout)}
+    assert states == {NAME: "changes", lost: "failed", slow: "changes"}
+    answers(provider, other)
+    assert provider.answer(slow, "A") == ("192.0.2.2",)
+
+
+def test_a_route_53_that_is_away_is_an_error_of_plan_and_is_not_asked_for_each_name(
+    aws: FaultProxy, new_node: Callable[[int], FieldNode]
+) -> None:
+    records = json.dumps([{"name": f"n{number}.example.com"} for number in range(3)])
+    node = new_node(0)
+    for command, code in (("plan", 1), ("withdraw", 75)):
+        aws.faults, aws.seen = ["ServiceUnavailable"] * 100, []
+        assert node.pyconfd(command, DNS_RECORDS=records).returncode == code
+        assert len(aws.seen) == ATTEMPTS
+
+
+def test_a_busy_account_is_asked_again_by_commands(
+    provider: StrictRoute53, aws: FaultProxy, new_node: Callable[[int], FieldNode]
+) -> None:
+    """Where all nodes are stopped at once; what it asks for in vain is more than the SDK tries by itself."""
+    node, other = new_node(0), new_node(1)
+    for each in (node, other):
+        assert each.pyconfd("publish").returncode == 0
+    aws.faults = ["", *["Throttling"] * (ATTEMPTS + 1)]
+    assert node.pyconfd("withdraw").returncode == 0
     answers(provider, other)
 
 
