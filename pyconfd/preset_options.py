@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from ipaddress import ip_interface
 from typing import Any
 
 from pyconfd.haproxy.certificates import CertificateFiles
@@ -60,9 +59,8 @@ def base_options(settings: Settings) -> PresetOptions:
 def _claim_options(settings: Settings) -> ClaimOptions:
     own, vip = settings.claims, settings.vip
     # Whoever holds an address at present: each node refuses the same endpoints.
-    floating = (str(ip_interface(each).ip) for one in (vip, *vip.routers) for each in one.addresses)
     of_nodes = (each for node in vip.nodes for each in node.addresses)
-    addresses = frozenset((*own.own_addresses, *floating, *of_nodes))
+    addresses = frozenset((*own.own_addresses, *vip.floating, *of_nodes))
     return ClaimOptions(own.rules, tuple(map(network, own.allow_endpoints)), addresses)
 
 

@@ -107,9 +107,7 @@ def _files(settings: Settings) -> tuple[Path, Path]:
 def floating(settings: Settings) -> frozenset[str]:
     """Give all addresses that the settings know as floating: whoever holds one now, it is no node's own."""
     names = (*names_of(settings.dns), name_of(settings.dns, ""))
-    vip = settings.vip
-    carried = (*vip.addresses, *(address for router in vip.routers for address in router.addresses))
-    return frozenset({*(name.vip for name in names), *(item.partition("/")[0] for item in carried)}) - {""}
+    return settings.vip.floating.union(name.vip for name in names) - {""}
 
 
 def is_withdrawn(settings: Settings) -> bool:

@@ -305,3 +305,9 @@ class VipSettings:
     state_dir: Annotated[str, Setting("what the hook keeps: drain state and transitions", _DIRECTORY)] = (
         "/var/lib/pyconfd-vip"
     )
+
+    @property
+    def floating(self) -> frozenset[str]:
+        """The floating addresses of all routers, without prefixes."""
+        given = (*self.addresses, *(each for router in self.routers for each in router.addresses))
+        return frozenset(each.partition("/")[0] for each in given)
