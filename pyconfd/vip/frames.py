@@ -6,6 +6,7 @@ Source: RFC 826, RFC 4861, RFC 5227, RFC 5798.
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 ETH_P_IP, ETH_P_ARP, ETH_P_IPV6 = 0x0800, 0x0806, 0x86DD
@@ -79,6 +80,7 @@ def _target_hardware(payload: bytes) -> bytes:
     return b""
 
 
+@lru_cache(maxsize=256)
 def probe(own: bytes, address: str, source: str = "") -> bytes:
     """Give the question who has ``address``; without ``source`` it changes nobody's tables (RFC 5227, RFC 4862)."""
     target = ip_address(address)

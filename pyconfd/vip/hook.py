@@ -1,6 +1,7 @@
 """The loop of ``pyconfd-vip``: look, decide, act; everything that has happened is read before anything is decided."""
 
 import json
+import math
 import selectors
 import signal
 import socket
@@ -39,6 +40,7 @@ from pyconfd.vip.tracking import Sight
 from pyconfd.vip.wire import say_farewell
 
 HEARTBEAT_S = 0.5
+JOBS_S = 0.5
 REPORT_S = 5.0
 LEARN_S = 0.5
 ANNOUNCE_AGAIN_S = 0.2
@@ -73,6 +75,12 @@ class RouterState:
         """Say whether one of its addresses is here."""
         return bool(self.sight.held)
 
+    @property
+    def stands_by(self) -> bool:
+        """Say whether the adverts of whoever holds the addresses are keepalived's business alone."""
+        is_able = self.stance.hold is Hold.ABLE and self.handing_over is None
+        return is_able and not self.holds and not self.left
+
 
 class Hook:
     """The hook of one node.
@@ -97,7 +105,8 @@ class Hook:
         self._selector = selectors.DefaultSelector()
         self.senses = Senses(self.vip, topology, f"{settings.runtime_dir}/status.json", self._selector, self)
         self._heartbeat = SmallFile(topology.heartbeat)
-        self._heartbeat_due = self._report_due = self._learn_due = 0.0
+        self._heartbeat_due = self._report_due = self._learn_due = self._jobs_due = 0.0
+        self._judged = -math.inf
         self._stopping = self._ready = False
         self._changed = True
         self._files, self._sessions = Background("files"), Background("sessions")
@@ -130,17 +139,24 @@ class Hook:
         return min(_LONGEST_SLEEP_S, max(0.0, self.senses.ping.due - time.monotonic()))
 
     def turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
-        """Read what has come, then look at what is due, decide and act."""
+        """Read what has come; where that may change anything, or it is time, look at what is due, decide and act."""
         slept, self.now = time.monotonic() - self.now, time.monotonic()
         if slept > _LONGEST_SLEEP_S + STALL_S:
             # The machine stood still, or had no processor to spare; keepalived may not have run either.
             for sight in self._sights.values():
                 sight.watching_since = self.now
             self.senses.uplink.start(self.now)
+        # Most of what wakes this process is an answer in time or an advert of its own.
+        decides = not ready or self.senses.ping.due <= self.now or self.now - self._judged >= _LONGEST_SLEEP_S
         for key, _ in ready:
             # One of them may have closed another one's descriptor.
             if self._selector.get_map().get(key.fd) is key:
-                key.data()
+                decides = key.data() is not False or decides
+        if decides:
+            self._judged = self.now
+            self._decide_all()
+
+    def _decide_all(self) -> None:
         self.senses.look(self.now)
         self._look_at_addresses()
         self._learn()
@@ -150,12 +166,18 @@ class Hook:
             for state in self.routers:
                 self._judge(node, state)
             self._beat()
+        if self.now >= self._jobs_due:
+            self._jobs_due = self.now + JOBS_S
+            self._look_at_jobs()
+        if self._changed or self.now >= self._report_due:
+            self._report()
+
+    def _look_at_jobs(self) -> None:
+        """See what came of what others do beside this loop."""
         files = [(name, self._files) for name in ("memory", "metrics", "status")]
         for name, doing in (*files, ("sessions", self._sessions)):
             error = doing.error(name, self.now)
             self.trouble(not error, name, error)
-        if self._changed or self.now >= self._report_due:
-            self._report()
 
     def _beat(self) -> None:
         """Show that this process lives, and that it has judged."""
@@ -191,16 +213,21 @@ class Hook:
                     self._transition(sight.instance.name, what, address=address)
             state.moved(came, went, self.now)
 
-    def passed(self, said: Advert | Claim, own: str, *, outgoing: bool) -> None:
-        """Take what passed the interface."""
-        for sight in self._sights.values():
+    def passed(self, said: Advert | Claim, own: str, *, outgoing: bool) -> bool:
+        """Take what passed the interface; say whether it is worth a decision before the next one is due."""
+        news = False
+        for state in self.routers:
+            sight = state.sight
             if isinstance(said, Advert):
                 before = sight.role
                 sight.advert_seen(said, self.now, outgoing=outgoing)
                 if sight.role is not before:
                     self._transition(sight.instance.name, "role.seen", after=sight.role.value)
+                news = news or sight.role is not before or not (outgoing or state.stands_by)
             else:
                 sight.claim_seen(said, own, self.now, outgoing=outgoing)
+                news = news or said.address in sight.instance.bare
+        return news
 
     def role(self, name: str, role: Role) -> None:
         """Take what keepalived says of an instance."""

@@ -30,8 +30,8 @@ _DAEMON_SILENT_S = 180.0
 class Audience(Protocol):
     """Who is told what was seen."""
 
-    def passed(self, said: Advert | Claim, own: str, *, outgoing: bool) -> None:
-        """Take what passed the interface; ``own`` is its hardware address."""
+    def passed(self, said: Advert | Claim, own: str, *, outgoing: bool) -> bool:
+        """Take what passed the interface, and say whether it is worth a decision; ``own`` is its hardware address."""
         ...
 
     def role(self, name: str, role: Role) -> None:
@@ -48,7 +48,10 @@ class Audience(Protocol):
 
 
 class Senses:
-    """Everything that is looked at; :meth:`look` is called each turn, the rest by what ``selector`` finds ready."""
+    """Everything that is looked at; :meth:`look` is called each turn, the rest by what ``selector`` finds ready.
+
+    What is called so gives False where nothing has to be decided about it.
+    """
 
     def __init__(
         self, vip: VipSettings, topology: Topology, daemon_status: str, selector: selectors.BaseSelector, to: Audience
@@ -222,20 +225,22 @@ class Senses:
             self._to.trouble(False, "netlink", f"events were lost {self.link.resyncs} times; everything was read anew")
             self._to.trouble(True, "netlink", "")
 
-    def _read_wire(self) -> None:
+    def _read_wire(self) -> bool:
         if self.wire is None:
-            return
-        own = hardware_text(self.wire.hardware)
+            return False
+        own, news = hardware_text(self.wire.hardware), False
         try:
             for said, outgoing in self.wire.read():
                 if isinstance(said, Claim) and not outgoing:
                     self.uplink.answered(said.address, time.monotonic())
-                self._to.passed(said, own, outgoing=outgoing)
+                news = self._to.passed(said, own, outgoing=outgoing) or news
         except OSError as error:
             self._to.trouble(False, "interface", str(error))
             self._selector.unregister(self.wire)
             self.wire.close()
             self.wire = None
+            return True
+        return news
 
 
 def _health(vip: VipSettings, selector: selectors.BaseSelector) -> Asking | None:
