@@ -19,7 +19,6 @@ from pyconfd.vip.files import Log, SmallFile, boot_seconds, replace, tell_system
 from pyconfd.vip.frames import Advert, Claim, announcements, probe
 from pyconfd.vip.memory import Memory
 from pyconfd.vip.policy import (
-    Alarm,
     Decision,
     Deed,
     Hold,
@@ -28,14 +27,13 @@ from pyconfd.vip.policy import (
     NodeFacts,
     Role,
     RouterFacts,
-    Shared,
-    Stance,
     decide,
 )
 from pyconfd.vip.report import metrics, report
+from pyconfd.vip.routers import RouterState
 from pyconfd.vip.senses import Senses
 from pyconfd.vip.sessions import reset_sessions
-from pyconfd.vip.topology import Router, Topology
+from pyconfd.vip.topology import Topology
 from pyconfd.vip.tracking import Sight
 from pyconfd.vip.wire import say_farewell
 
@@ -46,40 +44,6 @@ LEARN_S = 0.5
 ANNOUNCE_AGAIN_S = 0.2
 STALL_S = 0.05
 _LONGEST_SLEEP_S = 0.05
-
-
-class RouterState:
-    """One virtual router in the hook's hands."""
-
-    def __init__(self, router: Router, now: float, probe_s: float) -> None:
-        self.router = router
-        self.sight = Sight(router.instance, now, 2.5 * probe_s)
-        self.stance = Stance(since=now)
-        self.track = SmallFile(router.track_file)
-        self.handing_over: float | None = None
-        self.alarms: frozenset[Alarm | Shared] = frozenset()
-        self.probe_at = self.announce_at = 0.0
-        self.left: frozenset[str] = frozenset()
-        """Addresses that this node had, and whose connections are still here."""
-        self.left_at = 0.0
-        self.decided = False
-
-    def moved(self, came: frozenset[str], went: frozenset[str], now: float) -> None:
-        """Take that addresses came and went."""
-        self.left = (self.left | went) - came
-        if went:
-            self.left_at = now
-
-    @property
-    def holds(self) -> bool:
-        """Say whether one of its addresses is here."""
-        return bool(self.sight.held)
-
-    @property
-    def stands_by(self) -> bool:
-        """Say whether the adverts of whoever holds the addresses are keepalived's business alone."""
-        is_able = self.stance.hold is Hold.ABLE and self.handing_over is None
-        return is_able and not self.holds and not self.left
 
 
 class Hook:
@@ -106,7 +70,7 @@ class Hook:
         self.senses = Senses(self.vip, topology, f"{settings.runtime_dir}/status.json", self._selector, self)
         self._heartbeat = SmallFile(topology.heartbeat)
         self._heartbeat_due = self._report_due = self._learn_due = self._jobs_due = 0.0
-        self._judged = -math.inf
+        self._decide_at = -math.inf
         self._stopping = self._ready = False
         self._changed = True
         self._files, self._sessions = Background("files"), Background("sessions")
@@ -147,14 +111,16 @@ class Hook:
                 sight.watching_since = self.now
             self.senses.uplink.start(self.now)
         # Most of what wakes this process is an answer in time or an advert of its own.
-        decides = not ready or self.senses.ping.due <= self.now or self.now - self._judged >= _LONGEST_SLEEP_S
+        decides = False
         for key, _ in ready:
             # One of them may have closed another one's descriptor.
             if self._selector.get_map().get(key.fd) is key:
                 decides = key.data() is not False or decides
-        if decides:
-            self._judged = self.now
+        answers = self.senses.ask(self.now)
+        if decides or not answers or self.now >= self._decide_at:
             self._decide_all()
+            at = (state.decide_at(self.now, self.limits.hang_s) for state in self.routers)
+            self._decide_at = min(at) if self.senses.complete else self.now
 
     def _decide_all(self) -> None:
         self.senses.look(self.now)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyconfd.vip.policy import Alarm, Fault, Hold, Shared
 
 if TYPE_CHECKING:
-    from pyconfd.vip.hook import Hook, RouterState
+    from pyconfd.vip.hook import Hook
+    from pyconfd.vip.routers import RouterState
     from pyconfd.vip.senses import Senses
     from pyconfd.vip.tracking import Sight
 

@@ -131,9 +131,13 @@ class Senses:
             self._look_at_ports()
             self._look_outside(now)
         self.carrier_trusted = self._damping.see(self.link.state.carrier, now)
+
+    def ask(self, now: float) -> bool:
+        """Ask haproxy where it is time to; give whether it answers as it should, as far as it has by now."""
         self.ping.step(now)
         if self.health:
             self.health.step(now)
+        return self.ping.misses == 0 and (self.health is None or self.health.misses == 0)
 
     def _look_at_daemon(self) -> None:
         silent = False

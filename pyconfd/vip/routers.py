@@ -1,0 +1,54 @@
+"""One virtual router in the hook's hands: what it was decided to do, and when to decide again."""
+
+from pyconfd.vip.files import SmallFile
+from pyconfd.vip.policy import Alarm, Hold, Role, Shared, Stance
+from pyconfd.vip.topology import Router
+from pyconfd.vip.tracking import Sight
+
+CALM_S = 0.09
+"""How long nothing is decided where nothing has happened: what only time tells can wait for the next question but one
+to haproxy."""
+
+
+class RouterState:
+    """One virtual router in the hook's hands."""
+
+    def __init__(self, router: Router, now: float, probe_s: float) -> None:
+        self.router = router
+        self.sight = Sight(router.instance, now, 2.5 * probe_s)
+        self.stance = Stance(since=now)
+        self.track = SmallFile(router.track_file)
+        self.handing_over: float | None = None
+        self.alarms: frozenset[Alarm | Shared] = frozenset()
+        self.probe_at = self.announce_at = 0.0
+        self.left: frozenset[str] = frozenset()
+        """Addresses that this node had, and whose connections are still here."""
+        self.left_at = 0.0
+        self.decided = False
+
+    def moved(self, came: frozenset[str], went: frozenset[str], now: float) -> None:
+        """Take that addresses came and went."""
+        self.left = (self.left | went) - came
+        if went:
+            self.left_at = now
+
+    @property
+    def holds(self) -> bool:
+        """Say whether one of its addresses is here."""
+        return bool(self.sight.held)
+
+    @property
+    def stands_by(self) -> bool:
+        """Say whether the adverts of whoever holds the addresses are keepalived's business alone."""
+        is_able = self.stance.hold is Hold.ABLE and self.handing_over is None
+        return is_able and not self.holds and not self.left
+
+    def decide_at(self, now: float, hang_s: float) -> float:
+        """Give when to decide again if nothing happens until then."""
+        sight = self.sight
+        if self.stands_by and sight.role is Role.BACKUP and not self.alarms:
+            return now + CALM_S
+        fine = self.stance.hold is Hold.ABLE and self.handing_over is None and not self.alarms
+        if fine and sight.role is Role.MASTER and sight.complete and sight.announced == sight.held:
+            return min(now + CALM_S, sight.own_advert + hang_s)
+        return now
