@@ -113,14 +113,6 @@ class Senses:
 
     def look(self, now: float) -> None:
         """Look at what is due."""
-        for process in (self.haproxy, self.keepalived, self.keepalived_parent):
-            process.look(now)
-        if self.haproxy.pid != self._haproxy_pid:
-            if self.haproxy.alive and self._haproxy_pid == 0 and self.ping.rounds:
-                self.ping.distrust()
-                if self.health:
-                    self.health.distrust()
-            self._haproxy_pid = self.haproxy.pid
         self._open_wire()
         if now >= self._fifo_due:
             self._fifo_due = now + FIFO_S
@@ -133,7 +125,16 @@ class Senses:
         self.carrier_trusted = self._damping.see(self.link.state.carrier, now)
 
     def ask(self, now: float) -> bool:
-        """Ask haproxy where it is time to; give whether it answers as it should, as far as it has by now."""
+        """Look for the processes, and ask haproxy, where it is time to; give whether that answers as it should."""
+        for process in (self.haproxy, self.keepalived, self.keepalived_parent):
+            process.look(now)
+        # Before the first answer, which would pass for one of a haproxy that is no more.
+        if self.haproxy.pid != self._haproxy_pid:
+            if self.haproxy.alive and self._haproxy_pid == 0 and self.ping.rounds:
+                self.ping.distrust()
+                if self.health:
+                    self.health.distrust()
+            self._haproxy_pid = self.haproxy.pid
         self.ping.step(now)
         if self.health:
             self.health.step(now)

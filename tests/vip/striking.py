@@ -15,8 +15,8 @@ class Outcome:
     """What a fault did; times in seconds.
 
     ``new`` and ``kept`` are what came back to the clients, ``double_s`` how long two nodes could be reached at the
-    address of the fault's family, ``settled_s`` when the holder changed for the last time (0: never), ``alarm_s`` when
-    the alarm came: since the fault, or since there were two holders.
+    address of the fault's family, ``settled_s`` when the holder changed for the last time (0: never), ``mended_s`` the
+    same from the fault's end on, ``alarm_s`` when the alarm came: since the fault, or since there were two holders.
     """
 
     before: str
@@ -25,6 +25,7 @@ class Outcome:
     kept: Mapping[str, Any]
     double_s: float
     settled_s: float
+    mended_s: float
     alarm_s: float | None
 
 
@@ -54,6 +55,7 @@ def strike(bed: Bed, fault: Fault, limit_s: float) -> Outcome:
         holder.name, after, found["new"], found["kept"],
         double_s(events, fault.host, since, until),
         settled_s([event for event in events if event.at <= until], (VIP4, VIP6), since),
+        settled_s(events, (VIP4, VIP6), until),
         alarm_s,
     )  # fmt: skip
 
@@ -78,6 +80,7 @@ def wrongs(fault: Fault, outcome: Outcome) -> list[str]:
         "the address moved": moved and fault.moves is False,
         "the address did not move": not moved and fault.moves is True,
         "the holder changed for a while": fault.moves is False and outcome.settled_s > 0,
+        "its end moved the address": fault.harmless and outcome.mended_s > 0,
         "a new connection failed": fault.harmless and outcome.new["failed"] > 0,
         "a kept connection failed": fault.harmless and outcome.kept["failed"] > 0,
     }
