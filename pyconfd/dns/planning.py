@@ -206,7 +206,9 @@ def _shared_record(draft: _Draft, kind: str, address: str) -> None:
     if values - wanted and len(wanted - (dead - {address})) < spec.min_records:
         draft.keep(kind, sorted(mine), len(wanted - dead))
         return
-    if wanted != values:
+    # Of several nodes one sees to the time to live: two with other settings would take turns.
+    other_ttl = have is not None and have.ttl_s != spec.ttl_s and bool(address) and address == min(wanted)
+    if wanted != values or other_ttl:
         draft.changes += swapped(have, record_set(spec.name, kind, spec.ttl_s, wanted))
         draft.takes = True
     draft.published += [address] if address else []

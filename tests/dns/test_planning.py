@@ -46,6 +46,28 @@ def test_health_check_weight_and_time_to_live_are_written_and_mended() -> None:
     assert [(item.policy, item.weight) for item in read(other) if item.type == "A"] == [(Policy.WEIGHTED, 10)]
 
 
+def test_a_time_to_live_of_one_record_set_is_mended_by_one_node() -> None:
+    """Two nodes with other settings, as while one of them was not reloaded yet, do not take turns."""
+
+    def answered(provider: StrictRoute53) -> tuple[int | None, int]:
+        (record,) = [item for item in read(provider) if item.type == "A"]
+        return record.ttl_s, len(record.values)
+
+    for spec, writers in ((VIP, (0,)), (SHARED, (0, 1))):
+        provider, count = zone_with(), len(writers)
+        for number in writers:
+            turn(provider, spec, node(number), PUBLISH)
+        others = replace(spec, ttl_s=7)
+        for number in reversed(writers):
+            assert answered(provider) == (spec.ttl_s, count)
+            turn(provider, others, node(number), PUBLISH)
+        assert answered(provider) == (7, count)
+        assert turn(provider, others, node(0), PUBLISH) == InStep()
+        for number in writers[1:]:
+            turn(provider, spec, node(number), PUBLISH)
+        assert answered(provider) == (7, count)
+
+
 @pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED])
 def test_a_node_withdraws_while_enough_others_answer_and_the_last_one_stays(spec: Spec) -> None:
     provider = zone_with()
