@@ -82,6 +82,7 @@ def pair(world: World, baked: Baked, tmp_path_factory: pytest.TempPathFactory) -
                 "hold_s": 1,
                 "interval_s": 5,
                 "joins_an_hour": 600,
+                "ttl_s": 5,  # a shutdown waits for as long
             },
             vip={
                 "interface": "host0",
@@ -145,7 +146,7 @@ def test_a_unit_that_is_stopped_moves_address_and_name(pair: Pair, unit: str) ->
 
 
 def test_a_changed_router_and_name_are_taken_by_one_reload(pair: Pair) -> None:
-    changes = {"virtual_router_id = 51": 'virtual_router_id = 51\nprofile = "fast"', "[dns]\n": "[dns]\nttl_s = 7\n"}
+    changes = {"virtual_router_id = 51": 'virtual_router_id = 51\nprofile = "fast"', "ttl_s = 5\n": "ttl_s = 7\n"}
     for machine in pair.machines:
         path = machine.path("/etc/pyconfd/pyconfd.toml")
         text = path.read_text()
