@@ -1,22 +1,20 @@
 """Keeps the objects that lost something, and puts what they lost back into a Snapshot."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import msgspec
 
+from pyconfd.guard.addresses import addresses_of, first_address, identity_of, is_ready, is_terminating, leaves
 from pyconfd.model.kubernetes import (
     SERVICE_NAME_LABEL,
     AnyObject,
     Endpoint,
     Endpoints,
     EndpointSlice,
-    Node,
     Pod,
     Service,
-    TargetRef,
 )
 from pyconfd.model.layered import Layered, differing, flat, with_values
 from pyconfd.model.snapshot import Key, Snapshot
@@ -102,7 +100,7 @@ class Keeping:
                 before, place = former.get(key), Place(field, key)
                 if before is None:
                     continue
-                for address, endpoint in _addresses(before):
+                for address, endpoint in addresses_of(before):
                     is_better = endpoint is not None and is_ready(endpoint)
                     if address in gone and (is_better or (place, address) not in self._kept):
                         self._keep(place, address, _Kept(now, before, endpoint))
@@ -155,18 +153,18 @@ class Keeping:
         for field in _POD_HOLDERS:
             latter: Mapping[Key, AnyObject] = getattr(delta.new, field)
             for key in delta.keys(field):
-                for address, endpoint in _addresses(latter[key]) if key in latter else ():
+                for address, endpoint in addresses_of(latter[key]) if key in latter else ():
                     if address not in self._places:
                         continue
                     if of_nodes is None:
-                        of_nodes = {each for node in flat(delta.new.nodes).values() for each, _ in _addresses(node)}
+                        of_nodes = {each for node in flat(delta.new.nodes).values() for each, _ in addresses_of(node)}
                     if address not in of_nodes:
-                        self._give(address, _identity(latter[key], endpoint))
+                        self._give(address, identity_of(latter[key], endpoint))
 
     def _give(self, address: str, owner: tuple[str, str, str]) -> None:
         for place in tuple(self._places[address]):
             kept = self._of[place][address]
-            if place.field in _POD_HOLDERS and _identity(kept.record, kept.endpoint) != owner:
+            if place.field in _POD_HOLDERS and identity_of(kept.record, kept.endpoint) != owner:
                 self._drop(place, address)
 
     def merged(self, snapshot: Snapshot, wanted: Collection[str], *, strictly: bool) -> Snapshot:
@@ -251,7 +249,7 @@ class Keeping:
                 after = getattr(present, field).get(key)
                 if field in CARRIERS and (afterwards is None or getattr(afterwards, field).get(key) == after):
                     self._keep(place, _ALL, _Kept(now, record, after=after))
-                for address, endpoint in _addresses(record) if field in HOLDERS else ():
+                for address, endpoint in addresses_of(record) if field in HOLDERS else ():
                     self._keep(place, address, _Kept(now, record, endpoint))
         for key, service in standing.items():
             if key not in present.services:  # it went on to vanish while nobody looked
@@ -311,7 +309,7 @@ def _merged(
     if present is not None and leaves(present) and not strictly:
         return present
     # A pod that was made anew under its name has another address: that one is new, and the former one is gone.
-    is_same = present is None or {each for each, _ in _addresses(present)} & mine.keys()
+    is_same = present is None or {each for each, _ in addresses_of(present)} & mine.keys()
     return first if is_same or not isinstance(first, Pod) else present
 
 
@@ -319,7 +317,7 @@ def _merged_slice(
     present: AnyObject | None, first: EndpointSlice, kept: Mapping[str, _Kept], *, strictly: bool
 ) -> EndpointSlice:
     now = present if isinstance(present, EndpointSlice) else None
-    endpoints: dict[str, Endpoint] = {_canonical(each): each for each in (now.endpoints or () if now else ())}
+    endpoints: dict[str, Endpoint] = {first_address(each): each for each in (now.endpoints or () if now else ())}
     for address, each in kept.items():
         current = endpoints.get(address)
         if current is not None and (is_ready(current) or (is_terminating(current) and not strictly)):
@@ -342,19 +340,6 @@ def _whole(kept: Mapping[str, _Kept]) -> AnyObject:
     return msgspec.structs.replace(record, endpoints=endpoints)
 
 
-def _addresses(record: AnyObject) -> Iterator[tuple[str, Endpoint | None]]:
-    """Give the addresses of an object that traffic is sent to."""
-    if isinstance(record, EndpointSlice):
-        for endpoint in record.endpoints or ():
-            yield _canonical(endpoint), endpoint
-    elif isinstance(record, Pod):
-        if record.status.pod_ip and record.status.phase not in {"Succeeded", "Failed"}:
-            yield canonical(record.status.pod_ip), None
-    elif isinstance(record, Node):
-        for item in record.status.addresses or ():
-            yield canonical(item.address), None
-
-
 def announced(delta: Delta, gone: Collection[str]) -> set[str]:
     """Give those of the addresses ``gone`` of which the cluster says that they leave on purpose, or said so before."""
     found = {address for each in delta.new.departures for address in gone if address in each}
@@ -362,48 +347,7 @@ def announced(delta: Delta, gone: Collection[str]) -> set[str]:
         former, latter = getattr(delta.old, field), getattr(delta.new, field)
         for key in delta.keys(field):
             for record in (former.get(key), latter.get(key)):
-                for address, endpoint in _addresses(record) if record is not None else ():
+                for address, endpoint in addresses_of(record) if record is not None else ():
                     if address in gone and (leaves(record) if endpoint is None else is_terminating(endpoint)):
                         found.add(address)
     return found
-
-
-def leaves(record: AnyObject) -> bool:
-    """Say whether a pod or node is being deleted, or a node was cordoned."""
-    if isinstance(record, Node) and record.spec.unschedulable:
-        return True
-    return bool(record.metadata.deletion_timestamp)
-
-
-def is_terminating(endpoint: Endpoint) -> bool:
-    """Say whether the pod behind an endpoint is being deleted."""
-    return bool(endpoint.conditions and endpoint.conditions.terminating)
-
-
-def is_ready(endpoint: Endpoint) -> bool:
-    """Say whether traffic may be sent to an endpoint."""
-    return endpoint.conditions is None or (endpoint.conditions.ready is not False and not is_terminating(endpoint))
-
-
-def _identity(record: AnyObject, endpoint: Endpoint | None) -> tuple[str, str, str]:
-    """Tell who is behind an address: of an endpoint without a target just the namespace is known."""
-    if isinstance(record, Pod):
-        return record.metadata.namespace, "Pod", record.metadata.name
-    if isinstance(record, Node):
-        return "", "Node", record.metadata.name
-    target = (endpoint.target_ref if endpoint else None) or TargetRef()
-    return record.metadata.namespace, target.kind, target.name
-
-
-def _canonical(endpoint: Endpoint) -> str:
-    return canonical(endpoint.addresses[0]) if endpoint.addresses else ""
-
-
-def canonical(address: str) -> str:
-    """Give an address in its usual spelling; what is none stays."""
-    if ":" not in address:
-        return address
-    try:
-        return str(ip_address(address))
-    except ValueError:
-        return address

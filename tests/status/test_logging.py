@@ -11,17 +11,13 @@ import structlog
 
 from pyconfd.errors import ConfigurationError
 from pyconfd.status.logging import configure
+from tests.world.log import logging_restored
 
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("pyconfd")
-    before = (root.handlers[:], root.level, ours.level)
-    yield
-    structlog.reset_defaults()
-    root.handlers[:], level, our_level = before
-    root.setLevel(level)
-    ours.setLevel(our_level)
+    with logging_restored():
+        yield
 
 
 def text_of(level: str = "INFO", format: str = "text") -> io.StringIO:  # noqa: A002 - as in configure

@@ -1,8 +1,13 @@
-"""Files of JSON lines that another process still writes."""
+"""Logs: files of JSON lines that another process still writes, and the logging of this one."""
 
 import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
@@ -10,3 +15,15 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     whole = text[: text.rfind("\n") + 1]
     return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+
+
+@contextmanager
+def logging_restored() -> Iterator[None]:
+    """Have the logging that is configured meanwhile end."""
+    root, ours = logging.getLogger(), logging.getLogger("pyconfd")
+    before = (root.handlers[:], root.level, ours.level)
+    yield
+    structlog.reset_defaults()
+    root.handlers[:], level, our_level = before
+    root.setLevel(level)
+    ours.setLevel(our_level)
