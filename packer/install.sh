@@ -12,7 +12,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 if [ ! -e /etc/haproxy/generated/haproxy.cfg ] && systemctl is-active --quiet haproxy 2>/dev/null &&
     grep -Eqs '^[[:space:]]*(bind|listen)[[:space:]]' /etc/haproxy/haproxy.cfg; then
-    echo "$0: haproxy serves /etc/haproxy/haproxy.cfg here. The Debian package takes over without an interruption: make deb" >&2
+    echo "$0: haproxy serves /etc/haproxy/haproxy.cfg here. The Debian package (make deb) goes beside it, and you say when it takes over" >&2
     exit 1
 fi
 for script in 10-packages 20-pyconfd 30-units 40-system 80-manifest; do

@@ -16,6 +16,7 @@ OWN = (
     "/etc/systemd/system/haproxy.service.d/*.conf",
     "/etc/systemd/system/keepalived.service.d/pyconfd.conf",
     "/etc/systemd/system/pyconfd*.service",
+    "/etc/systemd/system/ssh-host-keys.service",
     "/opt/pyconfd/libexec/*",
     "/usr/lib/sysusers.d/pyconfd.conf",
     "/usr/lib/tmpfiles.d/pyconfd.conf",

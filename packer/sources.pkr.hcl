@@ -30,9 +30,11 @@ source "qemu" "lb" {
   iso_checksum = var.base_checksum
   disk_image   = true
   # A disk of its own, without a chain to the base image.
-  use_backing_file     = false
-  skip_resize_disk     = true
-  disk_compression     = true
+  use_backing_file = false
+  skip_resize_disk = true
+  disk_compression = true
+  # Nobody needs the disk of a bake that was cut short; all of it is on it when qemu has ended.
+  disk_cache           = "unsafe"
   format               = "qcow2"
   disk_interface       = "virtio"
   net_device           = "virtio-net"
@@ -48,7 +50,9 @@ source "qemu" "lb" {
   ssh_agent_auth   = var.ssh_private_key_file == ""
   ssh_timeout      = "10m"
   shutdown_command = "$(test $(id -u) = 0 || echo sudo) systemctl poweroff"
-  qemuargs         = length(var.qemuargs) > 0 ? var.qemuargs : [["-drive", "file=${var.seed},if=virtio,format=raw,readonly=on"]]
+  # Packer serves the folder, and the machine is told where. Not as a disk: a "-drive" here takes the place of Packer's own.
+  http_directory = var.seed
+  qemuargs       = concat(var.seed == "" ? [] : [["-smbios", "type=1,serial=ds=nocloud-net;s=http://{{ .HTTPIP }}:{{ .HTTPPort }}/"]], var.qemuargs)
 }
 
 # A machine that is there: a host of your own, or a container in tests. It is not stopped, and nothing is copied from it.

@@ -131,15 +131,15 @@ variable "accelerator" {
 variable "qemuargs" {
   type        = list(list(string))
   default     = []
-  description = "More arguments of qemu, such as a kernel; where given, the seed of cloud-init has to be among them."
+  description = "More arguments of qemu, such as a kernel. A -drive takes the place of the disk itself."
 }
 
 # qemu and null: how Packer gets in
 
 variable "ssh_username" {
   type        = string
-  default     = "packer"
-  description = "root, or somebody who may use sudo without a password."
+  default     = "debian"
+  description = "root, or somebody who may use sudo without a password; the user of Debian's cloud image."
 }
 
 variable "ssh_private_key_file" {
@@ -167,5 +167,5 @@ variable "ssh_port" {
 variable "seed" {
   type        = string
   default     = ""
-  description = "qemu: a disk labelled cidata that gives the machine the public key, made as packer/README.md says."
+  description = "qemu: a folder for cloud-init that gives the machine the public key, as packer/seed.sh makes it. Served by HTTP during the bake."
 }

@@ -35,6 +35,7 @@ from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
 from pyconfd.status.redaction import HIDDEN
+from pyconfd.system.secrecy import SHORTEST
 from pyconfd.targets.absent import NoBalancer
 from pyconfd.targets.memory import Memory
 from pyconfd.targets.target import Target
@@ -168,7 +169,7 @@ class ClusterTemplates:
 def secrets_of(template: ClusterTemplate) -> tuple[str, ...]:
     """Give what the operator's environment gave to the template, longest first: its author may not have it shown."""
     values = {*template.names.get("env", {}).values(), template.names.get("stats", {}).get("password", "")}
-    return tuple(sorted((value for value in values if value), key=len, reverse=True))
+    return tuple(sorted((value for value in values if len(value) >= SHORTEST), key=len, reverse=True))
 
 
 def _without(secrets: tuple[str, ...], problem: Problem) -> Problem:

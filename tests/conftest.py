@@ -30,17 +30,20 @@ settings.load_profile("suite")
 
 TOGETHER = (
     "tests/etcd/",  # each has an etcd that syncs to disk, and leases that run out meanwhile
+    "tests/image/test_disk.py",  # a bake of its own, beside the one of the others
+    "tests/image/test_package.py",  # a machine of its own, without a bake
     "tests/image/",  # one bake, and machines with one root each
     "tests/release/",  # one release
 )
-"""Folders whose tests one worker runs, one after the other. (Marks of pytest-xdist 3.8 mean nothing to pytest 9.)"""
+"""Folders and files whose tests one worker runs, one after the other; the first that fits counts.
+(Marks of pytest-xdist 3.8 mean nothing to pytest 9.)"""
 
 
 class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Gives out the folders that stay together first, and all other tests one by one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
+        return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -25,5 +25,6 @@ if [ ! -e "$policy" ]; then
     trap 'rm -f "$policy"' EXIT
 fi
 apt-get update -qq
-# shellcheck disable=SC2086 - a list of words
+# A list of words.
+# shellcheck disable=SC2086
 apt-get install -qq -y --no-install-recommends $missing >/dev/null

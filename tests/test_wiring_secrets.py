@@ -9,7 +9,8 @@ from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.settings import resolve
 
-NAMES = {"stats": {"username": "stats", "password": "hunter2-of-7"}, "env": {"VARNISH_SECRET": "v4rn1sh", "EMPTY": ""}}
+ENV = {"VARNISH_SECRET": "v4rn1sh", "EMPTY": "", "PLAIN": "e"}
+NAMES = {"stats": {"username": "stats", "password": "hunter2-of-7"}, "env": ENV}
 
 
 def render(text: str) -> str:
@@ -42,3 +43,10 @@ def test_a_note_in_the_log_shows_none() -> None:
     assert "stats auth a:hunter2-of-7" in text, "where it belongs it is"
     assert any("[hidden]" in str(entry) for entry in logs)
     assert not any("hunter2" in str(entry) for entry in logs)
+
+
+def test_a_value_too_short_to_be_a_secret_does_not_take_the_message_with_it() -> None:
+    with pytest.raises(RejectedInput) as caught:
+        render("listen l\n bind :80\n lua x\n")
+    assert "configmap lb/config rendered line 3" in str(caught.value)
+    assert "[hidden]" not in str(caught.value)

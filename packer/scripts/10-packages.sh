@@ -1,6 +1,6 @@
 #!/bin/sh
 # The Debian packages of the appliance. What is installed already stays at its version: a new haproxy or keepalived is
-# never a side effect of this (their packages restart them).
+# never a side effect of this (haproxy's package reloads it, keepalived's restarts it).
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 

@@ -10,6 +10,7 @@ systemd-sysusers pyconfd.conf
 systemd-tmpfiles --create pyconfd.conf
 
 install -D -m 755 -t /opt/pyconfd/libexec "$source/systemd/pyconfd-haproxy-prestart" \
+    "$source/systemd/pyconfd-haproxy-reload" "$source/systemd/pyconfd-start-skipped" \
     "$source/systemd/pyconfd-vip-configure" "$source/pyconfd/keepalived/pyconfd-vip-backstop" \
     "$source/pyconfd/keepalived/pyconfd-vip-release" "$source/pyconfd/keepalived/keepalived-failover.sh"
 install -m 644 -t "$units" "$source"/systemd/*.service

@@ -26,7 +26,18 @@ rm -f /etc/ssh/ssh_host_*
 rm -f /root/.ssh/authorized_keys /root/.bash_history /home/*/.ssh/authorized_keys /home/*/.bash_history
 if command -v cloud-init >/dev/null; then
     cloud-init clean --logs --seed
+    # The network of this machine, by its hardware address; made anew where there is a data source.
+    rm -f /etc/netplan/50-cloud-init.yaml /etc/network/interfaces.d/50-cloud-init /etc/systemd/network/10-cloud-init-*
 fi
-rm -rf /var/log/journal/* /var/lib/pyconfd/generations
-rm -rf "${PYCONFD_SOURCE:?}" "$PYCONFD_SOURCE.tar"
+# What pyconfd and haproxy did here: history, names, certificates out of a cluster. The directories stay.
+systemctl stop pyconfd pyconfd-dns pyconfd-vip 2>/dev/null || true
+for folder in /var/lib/pyconfd /var/lib/pyconfd-vip /etc/haproxy/generated /var/log/journal /var/lib/dhcp; do
+    [ ! -d "$folder" ] || find "$folder" -mindepth 1 -delete
+done
+if head -n 5 /etc/keepalived/keepalived.conf 2>/dev/null | grep -qF 'Written by "pyconfd vip config"'; then
+    rm -f /etc/keepalived/keepalived.conf
+fi
+if [ -n "${PYCONFD_SOURCE:-}" ]; then
+    rm -rf "$PYCONFD_SOURCE" "$PYCONFD_SOURCE.tar"
+fi
 find /var/log -type f -exec truncate -s 0 {} +

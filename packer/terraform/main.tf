@@ -70,10 +70,11 @@ locals {
     var.extra_settings == "" ? "" : "\n${trimspace(var.extra_settings)}\n",
   ]) }
 
-  # The credential's path is another one in each unit, so it comes as a variable there and not in the file.
+  # The credential's path is another one in each unit, so it comes as a variable there and not in the file. By its name,
+  # for which systemd looks in /etc/credstore.encrypted: a path to a file that is not there yet would fail the unit.
   drop_in = var.credentials.encrypted_credential == "" ? [] : [for unit in ["pyconfd", "pyconfd-preflight"] : {
     path        = "/etc/systemd/system/${unit}.service.d/credential.conf"
-    content     = "[Service]\nLoadCredentialEncrypted=token:${var.credentials.encrypted_credential}\nEnvironment=PYCONFD_KUBERNETES_TOKEN_FILE=%d/token\n"
+    content     = "[Service]\nLoadCredentialEncrypted=token:${basename(var.credentials.encrypted_credential)}\nEnvironment=PYCONFD_KUBERNETES_TOKEN_FILE=%d/token\n"
     permissions = "0644"
     owner       = "root:root"
   }]

@@ -60,7 +60,7 @@ variable "kubernetes" {
 }
 
 variable "credentials" {
-  description = "How pyconfd logs in to the API servers, by reference only: the path of a file with a token that something else puts on the machine, or the path of an encrypted systemd credential, or the paths of a client certificate and its key. None: fill in later."
+  description = "How pyconfd logs in to the API servers, by reference only: the path of a file with a token that something else puts on the machine, or the path of an encrypted systemd credential in /etc/credstore.encrypted, or the paths of a client certificate and its key. None: fill in later."
   type = object({
     token_file           = optional(string, "")
     encrypted_credential = optional(string, "")
@@ -72,6 +72,10 @@ variable "credentials" {
   validation {
     condition     = alltrue([for path in values(var.credentials) : path == "" || can(regex("^/[^\\s]+$", path))])
     error_message = "credentials are absolute paths on the machine, never the secret itself."
+  }
+  validation {
+    condition     = can(regex("^(/etc/credstore\\.encrypted/[A-Za-z0-9._-]+)?$", var.credentials.encrypted_credential))
+    error_message = "credentials.encrypted_credential is a file in /etc/credstore.encrypted, where systemd looks for it."
   }
   validation {
     condition     = length([for path in [var.credentials.token_file, var.credentials.encrypted_credential, var.credentials.certificate_file] : path if path != ""]) <= 1

@@ -10,7 +10,7 @@ import psutil
 
 from pyconfd import wiring
 from pyconfd.app.rehearsal import Nothing, rehearse
-from pyconfd.errors import Problem, PyconfdError
+from pyconfd.errors import Problem, PyconfdError, RejectedInput
 from pyconfd.haproxy import preflight as haproxy
 from pyconfd.haproxy import unit as systemd
 from pyconfd.haproxy.balancer import Balancer
@@ -195,6 +195,7 @@ def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendere
     if balancer is not None:
         rendered.rendering = once.rendered.rendering
         yield _accepted(what)
+        yield from _binds(balancer, rendered.rendering)
     for target, text in texts:
         name = f"target {target.settings.name}"
         try:
@@ -203,6 +204,18 @@ def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendere
             yield from findings_of(Level.FAILURE, "targets", error.problems)
         else:
             yield Finding.ok("targets", name, "its check accepts what its template gives")
+
+
+def _binds(balancer: Balancer, rendering: Rendering) -> Iterator[Finding]:
+    """Say which ports or addresses HAProxy will not get; its check does not open them."""
+    try:
+        balancer.judge_binds(rendering)
+    except RejectedInput as error:
+        # Before its one restart the former haproxy has them, and lets them go then.
+        own = error.problems[0].place.endswith(".service")
+        yield from findings_of(Level.WARNING if own else Level.FAILURE, "binds", error.problems)
+    else:
+        yield Finding.ok("binds", "ports and addresses", "each can be had, or HAProxy has it")
 
 
 def _left_out(refused: tuple[Refusal, ...], what: str, level: Level) -> Iterator[Finding]:

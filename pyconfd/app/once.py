@@ -4,7 +4,6 @@ import difflib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyconfd import guard, wiring
 from pyconfd.app.rehearsal import Nothing, rehearse
@@ -29,6 +28,7 @@ from pyconfd.settings import Settings, TotalLoss
 from pyconfd.sources.file import write_snapshot
 from pyconfd.sources.kubernetes.rbac import manifest
 from pyconfd.status.logging import configure
+from pyconfd.system.files import exists
 from pyconfd.system.secrecy import without_secrets
 
 
@@ -157,7 +157,7 @@ def ask_process(settings: Settings, observed: Observation, applied: Rendering | 
 
 
 def _is_locked(path: str) -> bool:
-    return Path(path).exists() and not os.access(path, os.W_OK, effective_ids=True)
+    return exists(path) and not os.access(path, os.W_OK, effective_ids=True)
 
 
 def _socket_note(text: str) -> str:

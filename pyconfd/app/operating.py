@@ -25,6 +25,7 @@ from pyconfd.settings import Settings
 from pyconfd.status.durations import short
 from pyconfd.status.report import read_report
 from pyconfd.status.text import override_words
+from pyconfd.system.files import exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ def _haproxy(settings: Settings, *, changing: bool) -> _Haproxy:
         return _Haproxy(index_of(text), runtime, "")
     if abilities.answered and changing:
         raise TransientError(Problem("haproxy", "it cannot be changed while it runs", abilities.why))
-    forbidden = [path for path in paths if Path(path).exists() and not os.access(path, os.W_OK)]
+    forbidden = [path for path in paths if exists(path) and not os.access(path, os.W_OK)]
     if forbidden or not paths:
         remedy = "run it as root or as pyconfd" if forbidden else abilities.why
         what = f"{forbidden[0]} may not be used by this user" if forbidden else "it has no `stats socket`"

@@ -1,11 +1,20 @@
 """What every command needs before its call: the world outside and the settings."""
 
-import click
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pyconfd.cli.application import Outside
+from pyconfd.cli.exits import Exit, show_error
 from pyconfd.cli.options import flags_of
 from pyconfd.cli.output import print_notes
+from pyconfd.errors import ConfigurationError
 from pyconfd.settings import Resolved, Settings, resolve
+
+if TYPE_CHECKING:  # the reports of all commands, which one command has no use for
+    import click
+
+    from pyconfd.cli.reports import StatusReport, VipReport
 
 
 def outside(ctx: click.Context) -> Outside:
@@ -24,6 +33,32 @@ def settings_of(ctx: click.Context) -> Settings:
     found = resolved(ctx)
     print_notes(found.notes)
     return found.settings
+
+
+def settings_to_look_with(ctx: click.Context) -> tuple[Settings, bool]:
+    """Give the settings for a command that only looks, and True where the file cannot be used: then why is printed.
+
+    The daemon goes on with what it read before the file was broken, and is most probably found where it always is.
+    """
+    world = outside(ctx)
+    flags = flags_of(ctx)
+    try:
+        return resolve(flags, world.environ, world.read).settings, False
+    except ConfigurationError as error:
+        if any(problem.place.startswith("--") for problem in error.problems):
+            raise
+        show_error(error, Exit.CONFIGURATION)
+    try:
+        return resolve(flags, world.environ, lambda _: "").settings, True
+    except ConfigurationError:
+        return Settings(), True
+
+
+def exit_of_look(report: StatusReport | VipReport, *, wrong: bool) -> int:
+    """Give the exit code of such a command; it tells of wrong settings too."""
+    if wrong:
+        return Exit.FAILED if report.alive else Exit.CONFIGURATION
+    return report.exit_code
 
 
 def settings_for_permissions(ctx: click.Context) -> Settings:

@@ -44,7 +44,8 @@ _HEADINGS = {
 }
 
 
-def _show(error: PyconfdError, code: Exit) -> None:
+def show_error(error: PyconfdError, code: Exit) -> None:
+    """Print what is wrong to the standard error."""
     count = len(error.problems)
     heading = _HEADINGS[code] + (f" ({count} problems):" if count > 1 else ":")
     click.echo(click.style(heading, fg="red", bold=True), err=True)
@@ -66,7 +67,7 @@ class Boundary:
     ) -> None:
         if isinstance(error, PyconfdError):
             code = exit_code_of(error)
-            _show(error, code)
+            show_error(error, code)
             raise SystemExit(int(code)) from None
         if isinstance(error, click.Abort | KeyboardInterrupt):
             raise SystemExit(int(Exit.INTERRUPTED)) from None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pyconfd.cli.calling import outside, settings_of
+from pyconfd.cli.calling import exit_of_look, outside, settings_of, settings_to_look_with
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.cli.program import CONTEXT_SETTINGS, SettingsCommand, teach
@@ -85,12 +85,13 @@ def config(ctx: click.Context, /, *, nftables: bool, **_: object) -> int:
 @click.pass_context
 def status(ctx: click.Context, /, output: str, **_: object) -> int:
     """Print the status."""
-    report = outside(ctx).app().vip_status(settings_of(ctx))
+    settings, wrong = settings_to_look_with(ctx)
+    report = outside(ctx).app().vip_status(settings)
     if output == "json":
         print_json({"alive": report.alive, "status": dict(report.document)})
     else:
         print_text(report.text, newline=False)
-    return report.exit_code
+    return exit_of_look(report, wrong=wrong)
 
 
 def _ordering(order: str, short: str, what: str) -> None:

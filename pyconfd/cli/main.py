@@ -20,9 +20,9 @@ from pyconfd.cli import (
     upgrading,
     watching,
 )
+from pyconfd.cli.calling import exit_of_look, settings_for_permissions, settings_to_look_with
 from pyconfd.cli.calling import outside as _outside
 from pyconfd.cli.calling import resolved as _resolved
-from pyconfd.cli.calling import settings_for_permissions
 from pyconfd.cli.calling import settings_of as _settings
 from pyconfd.cli.choices import output as _output
 from pyconfd.cli.choices import snapshot
@@ -204,11 +204,12 @@ def plan(ctx: click.Context, /, snapshots: tuple[str, ...], output: str, **_: ob
     short_help="Show what the daemon does.",
     help=teach(
         "Show what the daemon does: what serves since when, how old the cluster's data is, which API servers answer,"
-        " what was refused. If no daemon answers it says so, and shows old values as old.",
+        " what was refused. If no daemon answers it says so, and shows old values as old. A file that cannot be used"
+        " by now is told, and the daemon is looked for in the usual places.",
         examples={"pyconfd status": "", "pyconfd status --output json": "for programs", "watch pyconfd status": ""},
         exits={
             Exit.OK: "it serves, and all is fresh",
-            Exit.FAILED: "it runs with a problem",
+            Exit.FAILED: "it runs with a problem, or would not start again with the settings as they are",
             Exit.NOT_RUNNING: "no daemon answers",
             **_USAGE,
         },
@@ -218,12 +219,13 @@ def plan(ctx: click.Context, /, snapshots: tuple[str, ...], output: str, **_: ob
 @click.pass_context
 def status(ctx: click.Context, /, output: str, **_: object) -> int:
     """Print the status."""
-    report = _outside(ctx).app().status(_resolved(ctx).settings)
+    settings, wrong = settings_to_look_with(ctx)
+    report = _outside(ctx).app().status(settings)
     if output == "json":
         print_json({"alive": report.alive, "status": report.status})
     else:
         print_text(report.text.rstrip("\n"))
-    return report.exit_code
+    return exit_of_look(report, wrong=wrong)
 
 
 @cli.command(

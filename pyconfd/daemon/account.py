@@ -1,6 +1,6 @@
 """Keeps the Status: what is going on, put together from what the loop tells. It decides nothing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, Self, get_args
@@ -51,11 +51,13 @@ class Account:
         pending = self._pending_since or (now if undecided else 0.0)
         return replace(self.status, now=now, source=source, events_total=self._events, pending_since=pending)
 
-    def line(self) -> str:
-        """Give one line for ``systemctl status``."""
+    def line(self, source: SourceHealth | None = None) -> str:
+        """Give one line for ``systemctl status``; with ``source`` it says when nothing of that answers."""
         number = f" generation {self.status.generation.number}" if self.status.generation else ""
         problem = first_line([problem for topic in _TOPICS for problem in self._problems.get(topic, ())])
-        return f"{self.status.phase.value.replace('_', ' ')}{number}{': ' if problem else ''}{problem}"
+        words = [f"{self.status.phase.value.replace('_', ' ')}{number}{': ' if problem else ''}{problem}"]
+        words += ["paused by hand"] if self.status.live.paused else []
+        return "; ".join([*words, *(_silent(source) if source else ())])
 
     def beat(self, now: float) -> None:
         """Note that the loop makes progress."""
@@ -203,3 +205,11 @@ def _counted(counts: Mapping[str, int], names: Iterable[str]) -> Mapping[str, in
     for name in names:
         more[name] = more.get(name, 0) + 1
     return MappingProxyType(more)
+
+
+def _silent(source: SourceHealth) -> Iterator[str]:
+    """Say which servers answer nobody any more, with what the one in use, or the first one, said last."""
+    for name, servers in (("API server", source.api_servers), ("endpoint of etcd", source.etcd)):
+        if servers and all(server.last_error and not server.healthy for server in servers):
+            told = max(servers, key=lambda server: server.in_use)
+            yield f"no {name} answers ({told.url}: {told.last_error})"

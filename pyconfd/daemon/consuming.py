@@ -109,7 +109,7 @@ class Consumer:
             self._account.changed = False
             self._upkeep.flush()
             self._pulse.beat()
-            self._world.publish(self.status())
+            self._world.publish(self._pulse.told(self.status()))
 
     def _look_around(self, now: float) -> None:
         """Find what changed without telling: a permission, a certificate of this machine, the file, the process."""
@@ -252,7 +252,7 @@ class Consumer:
             if outcome != self._outcome:
                 self._account.failure(outcome)
             self._retry.failed(Attempt(done.rendering, outcome), self._world.clock.monotonic())
-            self._waits_for_start = isinstance(outcome, Failed) and not self._world.balancer.runs()
+            self._waits_for_start = not self._world.balancer.runs()
         self._outcome = outcome
 
     def _conclude(self, outcome: Outcome, now: float) -> None:
@@ -272,7 +272,7 @@ class Consumer:
             log.warning("start.decided", phase=status.phase.value, reason=reason)
         if not self._decided:
             self._decided = True
-            self._world.notifier.ready(self._account.line())
+            self._pulse.ready()
 
 
 def _is_disruptive(outcome: Outcome) -> bool:

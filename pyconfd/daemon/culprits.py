@@ -115,6 +115,8 @@ class Search:
         self._filter = Filter()
         self._checks = 0
         self._named_left = _MOST_NAMED
+        self._sharing: set[Origin] = set()
+        """Those of several who have a part in what was refused: it may be the part of another one."""
         self._began = workshop.monotonic()
 
     def run(self, problems: Sequence[Problem], rendering: Rendering | None, suspects: Collection[Origin]) -> Verdict:
@@ -144,8 +146,8 @@ class Search:
             blamed |= new
             before, trial = trial, self._tried(frozenset(blamed))
             if not trial.problems:
-                for origin in sorted(doubtful)[:_DOUBTED]:
-                    if len(blamed) > 1 and not self._tried(frozenset(blamed) - {origin}).problems:
+                for origin in sorted(doubtful | self._sharing)[:_DOUBTED]:
+                    if origin in blamed and len(blamed) > 1 and not self._tried(frozenset(blamed) - {origin}).problems:
                         del blamed[origin]
                 return Verdict(blamed)
             former, left = (Counter(map(_message, each.problems)) for each in (before, trial))
@@ -191,6 +193,8 @@ class Search:
                 culprits = candidates & found.keys()
                 if not culprits:
                     culprits = candidates if len(candidates) == 1 else self._narrowed(candidates, trial, problem, place)
+                if len(candidates) > 1:
+                    self._sharing |= culprits
                 if culprits:
                     found |= {culprit: Blame(problem, trial.step) for culprit in culprits if culprit not in found}
                     break
@@ -242,7 +246,7 @@ class Search:
         if alone:
             # Not always the same fault: that of an object may hide it.
             fault = f" ({first_line(alone)})" if _message(alone[0]) not in map(_message, trial.problems) else ""
-            why = f"it is refused without any object of the cluster too: the fault is in a fragment{fault}"
+            why = f"it is refused without any object of the cluster too: the fault is in a fragment or template{fault}"
             return Verdict(why=why)
         group = everybody & frozenset(suspects)
         if not group or self._tried(group).problems:

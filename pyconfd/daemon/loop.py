@@ -150,7 +150,7 @@ class Daemon:
             self._account.changed = False
             self._upkeep.flush()
             self._pulse.beat()
-            self._world.publish(self.status())
+            self._world.publish(self._pulse.told(self.status()))
 
     def _reload_is_due(self, now: float) -> bool:
         """Say whether what was noted may be applied as a whole; too many workers of the past make it wait."""
@@ -380,7 +380,7 @@ class Daemon:
     def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
         self._account.failure(outcome)
         retry.failed(Attempt(done.rendering, outcome), self._world.clock.monotonic())
-        self._waits_for_start = isinstance(outcome, Failed) and not self._world.balancer.runs()
+        self._waits_for_start = not self._world.balancer.runs()
 
     def _conclude(self, outcome: Outcome, now: float, compiled: Compiled | None = None) -> None:
         """Put an outcome into the status, and make sure that something serves."""
@@ -396,4 +396,4 @@ class Daemon:
         if not self._upkeep.paused:
             self._last_good.restore(now)
         log.warning("start.decided", phase=self._account.status.phase.value, reason="no complete view of the cluster")
-        self._world.notifier.ready(self._account.line())
+        self._pulse.ready()

@@ -29,9 +29,11 @@ _SAMPLES = 12
 class _Trial:
     """Changes on probation until ``ends`` (monotonic): ``usual`` is what was counted before, ``begins`` where to begin.
 
-    ``before`` served before the first of them, ``after`` since the last; ``reasons`` are those of their reloads.
+    ``before`` served before the first of them, ``after`` since the last, at ``since`` (monotonic); ``reasons`` are
+    those of their reloads.
     """
 
+    since: float
     ends: float
     usual: Sample
     begins: Sample
@@ -98,11 +100,11 @@ class Proving:
         ends, known = now + self._settings.probation_s, self._trial
         if known is not None:  # what was usual before the first of several changes still is the measure
             merged = tuple(dict.fromkeys((*known.reasons, *reasons)))
-            self._trial = replace(known, ends=ends, begins=newest, after=after, reasons=merged)
+            self._trial = replace(known, since=now, ends=ends, begins=newest, after=after, reasons=merged)
             return
         oldest = next((each for each in self._samples if each.worker == newest.worker), newest)
         usual = counted(oldest if oldest is not newest else None, newest)
-        self._trial = _Trial(ends, usual, newest, before, after, reasons)
+        self._trial = _Trial(now, ends, usual, newest, before, after, reasons)
 
     def look(self, now: float) -> None:
         """Take what was counted since; ``now`` is of the monotonic clock."""
@@ -116,8 +118,14 @@ class Proving:
             self._samples.append(sample)
         while len(self._samples) > 1 and self._samples[1].at <= sample.at - self._settings.probation_s:
             self._samples.popleft()
-        if self._trial is not None:
-            self._judge(self._trial, sample, now)
+        if self._trial is not None and sample.at >= self._trial.since:
+            self._judge(self._from_the_change_on(self._trial, sample), sample, now)
+
+    def _from_the_change_on(self, trial: _Trial, sample: Sample) -> _Trial:
+        """Begin with the first sample after the change, where its worker has also counted what was before it."""
+        if trial.begins.at < trial.since and trial.begins.worker == sample.worker:
+            trial = self._trial = replace(trial, begins=sample)
+        return trial
 
     def _judge(self, trial: _Trial, sample: Sample, now: float) -> None:
         later = (each for each in self._samples if each.at > trial.begins.at and each.worker == sample.worker)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pyconfd.daemon.account import Account
 from pyconfd.daemon.ports import Clock, Notifier
 from pyconfd.model.outcome import Applied, Outcome, Unchanged
+from pyconfd.model.status import Status
 
 EVERY_S = 1.0
 
@@ -17,6 +18,7 @@ class Pulse:
         self._notifier = notifier
         self._account = account
         self._next = clock.monotonic()
+        self._told = ""
 
     def beat(self) -> None:
         """Say it now."""
@@ -36,8 +38,22 @@ class Pulse:
         """
         self._account.outcome(outcome)
         if decided:
-            self._notifier.status(self._account.line())
+            self._told = self._account.line()
+            self._notifier.status(self._told)
             return
         if not isinstance(outcome, Applied | Unchanged):
             restore()
-        self._notifier.ready(self._account.line())
+        self.ready()
+
+    def ready(self) -> None:
+        """Tell the service manager that it is decided what serves."""
+        self._told = self._account.line()
+        self._notifier.ready(self._told)
+
+    def told(self, status: Status) -> Status:
+        """Tell the service manager what has changed without an outcome: API servers, a pause. Give ``status`` back."""
+        line = self._account.line(status.source)
+        if self._told and line != self._told:
+            self._told = line
+            self._notifier.status(line)
+        return status

@@ -9,7 +9,8 @@ import structlog
 
 from pyconfd.daemon.arbitration import Remembered
 from pyconfd.errors import Problem, TransientError
-from pyconfd.model.tenure import NO_TENURES, Name, Owner, Tenancy, Tenure, Tenures
+from pyconfd.haproxy.owners import OwnerRow
+from pyconfd.model.tenure import NO_TENURES, Name, Tenancy, Tenure, Tenures
 from pyconfd.system.files import replace_shared
 
 log = structlog.get_logger(__name__)
@@ -31,9 +32,7 @@ class _Kept(msgspec.Struct, array_like=True):
 
 
 class _Document(msgspec.Struct):
-    """``owners`` are rows of preset, place, name, and the fields of Owner."""
-
-    owners: list[tuple[str, str, str, str, str, str, str]] = []
+    owners: list[OwnerRow] = []
     tenures: list[_Kept] = []
 
 
@@ -118,7 +117,7 @@ def _same(old: Tenancy, new: Tenancy) -> bool:
 
 def _encoded(tenancy: Tenancy) -> bytes:
     document = _Document(
-        [(preset, *name, *owner) for preset, mine in tenancy.owners.items() for name, owner in mine.items()],
+        [OwnerRow(preset, *name, *owner) for preset, mine in tenancy.owners.items() for name, owner in mine.items()],
         [
             _Kept(preset, *name, tenure.namespace, tenure.since, tenure.until, tenure.owner)
             for preset, mine in tenancy.tenures.items()
@@ -137,7 +136,7 @@ def _read(path: Path) -> Tenancy:
         log.warning("owners.unreadable", path=str(path), problem=str(error), effect="former owners are forgotten")
         return Tenancy()
     return Tenancy(
-        _by_preset((row[0], Name(row[1], row[2]), Owner(*row[3:])) for row in document.owners),
+        _by_preset((row.preset, row.holds, row.owner) for row in document.owners),
         _by_preset(
             (row.preset, Name(row.place, row.name), Tenure(row.namespace, row.since, row.until, row.owner))
             for row in document.tenures

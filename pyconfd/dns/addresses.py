@@ -16,7 +16,8 @@ from pyconfd.settings import AddressSource, NameSettings
 METADATA_URL = "http://169.254.169.254"
 TOKEN_S = 21600
 """Source: Amazon EC2 User Guide, IMDSv2: a token lasts six hours at the most."""
-_TIMEOUT_S = 2.0
+TIMEOUT_S = 2.0
+"""The service answers in milliseconds, and a hop limit of 1 lets it be silent: to wait long is in vain."""
 _PUBLIC = ("public-ipv4", "ipv6")
 _PRIVATE = ("local-ipv4", "ipv6")
 _UNAUTHORISED, _NOT_FOUND, _OK = 401, 404, 200
@@ -26,11 +27,15 @@ _DEPRECATED, _TENTATIVE, _TEMPORARY = 0x20, 0x40, 0x01
 
 
 class Metadata:
-    """The instance metadata service, version 2: each question carries a token; never through a proxy."""
+    """The instance metadata service, version 2: each question carries a token; never through a proxy.
 
-    def __init__(self, url: str = "") -> None:
+    ``timeout_s`` bounds each wait for a part of an answer.
+    """
+
+    def __init__(self, url: str = "", *, timeout_s: float = TIMEOUT_S) -> None:
         parts = urlsplit(url or os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or METADATA_URL)
         self._host, self._port = parts.hostname or "", parts.port or 80
+        self._timeout_s = timeout_s
         self._token = ""
 
     def value(self, key: str) -> str:
@@ -60,7 +65,7 @@ class Metadata:
         return text
 
     def _ask(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         try:
             connection.request(method, path, headers=headers)
             answer = connection.getresponse()

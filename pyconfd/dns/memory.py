@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,28 @@ ASKED = "dns-names.json"
 
 
 def stored_standings(settings: Settings) -> dict[str, Standing]:
-    """Give what a former process believed, by floating address: that it withdrew, and how often it joined."""
-    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        document = json.loads((Path(settings.state_dir) / STANDINGS).read_text())
-        return {str(vip): _standing(values) for vip, values in document.items()}
-    return {}
+    """Give what a former process believed, by floating address: that it withdrew, and how often it joined.
+
+    What is not as this version writes it is left out, and named in the log.
+    """
+    document = _stored(Path(settings.state_dir) / STANDINGS)
+    found = {}
+    for vip, values in document.items() if isinstance(document, dict) else ():
+        try:
+            found[vip] = _standing(values)
+        except (ValueError, TypeError, KeyError) as error:
+            log.warning("dns_memory.left_out", path=STANDINGS, entry=vip, error=str(error))
+    return found
+
+
+def _stored(path: Path) -> object:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        log.warning("dns_memory.unreadable", path=str(path), error=str(error))
+        return None
 
 
 def _standing(values: Mapping[str, Any]) -> Standing:
@@ -44,9 +60,7 @@ def store_standings(settings: Settings, standings: Mapping[str, Standing]) -> No
 
 def stored_asked(settings: Settings) -> dict[str, AskedName]:
     """Give the names that the cluster asked for."""
-    with suppress(OSError, ValueError):
-        return from_document(json.loads((Path(settings.state_dir) / ASKED).read_text()))
-    return {}
+    return from_document(_stored(Path(settings.state_dir) / ASKED))
 
 
 def store_asked(settings: Settings, names: Mapping[str, AskedName]) -> None:

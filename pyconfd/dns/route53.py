@@ -51,20 +51,21 @@ class Route53:
         before_request: Callable[[], None] | None = None,
     ) -> None:
         import boto3  # noqa: PLC0415 - takes a third of a second, and most commands do without
+        import botocore.session  # noqa: PLC0415 - the same
         from botocore.config import Config  # noqa: PLC0415 - the same
 
         metadata_without_proxy(os.environ)
-        session = boto3.session.Session()
         config = Config(
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=read_timeout_s,
             retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         )
+        core = botocore.session.get_session()
+        core.set_default_client_config(config)  # else STS, which is asked for a role's keys, may hang for minutes
+        session = boto3.session.Session(botocore_session=core)
         region = session.region_name or _REGION
         with _translated("AWS"):
-            self._client: Any = session.client(
-                "route53", region_name=region, endpoint_url=endpoint_url or None, config=config
-            )
+            self._client: Any = session.client("route53", region_name=region, endpoint_url=endpoint_url or None)
         if before_request:
             self._client.meta.events.register("before-send.route53", lambda **_: before_request())
 

@@ -30,17 +30,19 @@ def run(resolved: Resolved, *, child_of: int = 0) -> int:
         TransientError: another process keeps the names of this node.
     """
     notifier = SystemdNotifier()
+    refused = ""
     former = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
-        while _ended_by(resolved.settings, notifier, child_of) == signal.SIGHUP:
+        while _ended_by(resolved.settings, notifier, child_of, refused) == signal.SIGHUP:
             notifier.reloading("reading the settings again")
             try:
                 fresh = resolve_again(resolved)
                 site_of(fresh.settings)
             except PyconfdError as error:
+                refused = f"{first_line(error.problems)}; the former settings are still in force"
                 log.error("settings.refused", problem=first_line(error.problems))  # noqa: TRY400 - no bug of ours
             else:
-                resolved = fresh
+                resolved, refused = fresh, ""
         notifier.stopping()
     finally:
         notifier.close()
@@ -48,7 +50,7 @@ def run(resolved: Resolved, *, child_of: int = 0) -> int:
     return 0
 
 
-def _ended_by(settings: Settings, notifier: SystemdNotifier, child_of: int) -> int:
+def _ended_by(settings: Settings, notifier: SystemdNotifier, child_of: int, refused: str) -> int:
     """Serve until a signal comes, which is only looked for between two turns; give its number."""
     configure(settings.log.level, settings.log.format)
     lock = StateLock(settings.state_dir, "dns.lock", "keeps the names in Route 53", "pyconfd-dns")
@@ -56,22 +58,23 @@ def _ended_by(settings: Settings, notifier: SystemdNotifier, child_of: int) -> i
         lock.acquire()
         try:
             log.info("dns.started", names=[each.name for each in names_of(settings.dns)], node=following.site.node)
-            number = _turns(following, notifier, child_of)
+            number = _turns(following, notifier, child_of, refused)
         finally:
             lock.release()
     log.info("dns.stopped", signal=number)
     return number
 
 
-def _turns(following: Following, notifier: SystemdNotifier, child_of: int) -> int:
+def _turns(following: Following, notifier: SystemdNotifier, child_of: int, refused: str) -> int:
     told = ""
     while True:
         wait_s = following.turn(time.time())
+        line = "; ".join(filter(None, (following.line, refused)))
         if not told:
-            notifier.ready(following.line)
-        elif following.line != told:
-            notifier.status(following.line)
-        told = following.line
+            notifier.ready(line)
+        elif line != told:
+            notifier.status(line)
+        told = line
         notifier.watchdog()
         came = signal.sigtimedwait(_SIGNALS, wait_s)
         if came is not None:

@@ -23,6 +23,7 @@ from pyconfd.haproxy.process import HaproxyProcess
 from pyconfd.haproxy.refused import without_servers
 from pyconfd.haproxy.runtime import NotLive, OtherWorker, PartlyRefused, Runtime
 from pyconfd.haproxy.sections import stats_sockets
+from pyconfd.haproxy.silence import Silence
 from pyconfd.haproxy.transaction import Known, Transaction
 from pyconfd.haproxy.unfinished import CUT_SHORT, Unfinished, is_cut_short, problems_of
 from pyconfd.model.context import Census
@@ -68,16 +69,15 @@ class Balancer:
         self._last_good: Stored | None = None
         self._written: Rendering | None = None
         self._changed: ChangedWorker | None = None
-        self._worker_pid = 0
-        self._trusted = False
-        self._suspect, self._served, self._turned_away = "", False, False
+        self._worker_pid, self._first_free = 0, 0
+        self._suspect, self._trusted, self._served, self._turned_away = "", False, False, False
         self.sockets = tuple[str, ...]()
         self._refused: set[AddServer] = set()
         self._unfinished = Unfinished(state_dir)
         self._overrides = Overrides(state_dir)
         self._drift = Drift(self._overrides)
+        self._silence = Silence(self._process.pids)
         self._beyond: Rendering | None = None
-        self._first_free = 0
         self._planned: tuple[Rendering, Stored | None, Plan] | None = None
         self.old_workers, self._oldest_worker_age_s = 0, 0.0
 
@@ -120,7 +120,6 @@ class Balancer:
         State and weight set by hand are left; what went wrong half-way must not pass for that. Raises what a bug in
         the thread of the file raised.
         """
-        problems = [*self._file.problems(), *self._transaction.warnings, *problems_of(self._suspect)]
         last = self.last_good()
         if last is not None and self._trusted and self._runtime.abilities.runtime and not self._suspect:
             self._look_after(last, may_repair=may_repair)
@@ -130,8 +129,9 @@ class Balancer:
         live = live_status(self._overrides, self._runtime, monotonic=time.monotonic(), paused=None, drift=self._drift)
         if self._trusted and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
-        behind, refused = self._file.behind, self._file.refused
-        return Standing(tuple(problems), live, self.old_workers, self._oldest_worker_age_s, behind, refused)
+        doubts = (*problems_of(self._suspect), *self._silence.problems())
+        own = (*self._file.problems(), *self._transaction.warnings, *doubts)
+        return Standing(own, live, self.old_workers, self._oldest_worker_age_s, self._file.behind, self._file.refused)
 
     def _look_after(self, last: Stored, *, may_repair: bool) -> None:
         try:
@@ -145,7 +145,9 @@ class Balancer:
         except NotLive as error:
             self._suspect, self._trusted = str(error), False
             log.warning("process.unclear", problem=str(error))
+            self._silence.note(error, self._worker_pid)
             return
+        self._silence.ended(self._worker_pid)
         if may_repair:
             self._runtime.reap(self._apply_settings.drain_limit_s)
         if may_repair and found.beyond and self._beyond is not last.rendering:
@@ -169,17 +171,16 @@ class Balancer:
     def observe(self, files: Sequence[OutputFile] = ()) -> Observation:
         """Look at what is installed and what runs; ``files`` are those whose content matters."""
         observed = self._transaction.observe(self._known(), files)
-        if isinstance(observed.running, Running):
-            self._worker_pid = observed.running.worker_pid
+        self._silence.saw(found := observed.running, self._worker_pid)
+        if isinstance(found, Running):
+            self._worker_pid = found.worker_pid
             if self._unfinished.was_left(self._worker_pid):
                 self._suspect = CUT_SHORT
-            self.old_workers = observed.running.old_workers
-            self._oldest_worker_age_s = observed.running.oldest_worker_age_s
+            self.old_workers, self._oldest_worker_age_s = found.old_workers, found.oldest_worker_age_s
         return observed
 
     def _known(self) -> Known:
-        last = self.last_good()
-        return Known(last.rendering if last else None, self._written, self._changed)
+        return Known(last.rendering if (last := self.last_good()) else None, self._written, self._changed)
 
     def runs(self) -> bool:
         """Say whether HAProxy runs, whatever it has loaded."""
@@ -237,8 +238,7 @@ class Balancer:
         return observed
 
     def _connect(self, text: str) -> None:
-        paths = self._settings.runtime_socket, *stats_sockets(text)
-        self.sockets = tuple(dict.fromkeys(path for path in paths if path))
+        self.sockets = tuple(dict.fromkeys(filter(None, (self._settings.runtime_socket, *stats_sockets(text)))))
         self._runtime.connect(self.sockets)
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
@@ -248,13 +248,12 @@ class Balancer:
         return self._transaction.contested(rendering, self._known())
 
     def check(self, rendering: Rendering) -> None:
-        """Let HAProxy judge ``rendering``; nothing is installed.
-
-        Raises:
-            RejectedInput: it cannot be used; the problems name fragments and lines.
-            TransientError: the check could not be run.
-        """
+        """Let HAProxy judge ``rendering``, install nothing. Raises: RejectedInput: refused. TransientError: not run."""
         self._transaction.check(rendering, self._progressed)
+
+    def judge_binds(self, rendering: Rendering) -> None:
+        """Judge its new binds, as before a reload. Raises: RejectedInput: one cannot be had."""
+        self._transaction.judge_binds(rendering, self._known())
 
     def goes_live(self) -> bool:
         """Say whether some changes may need no reload at present: what was not looked at yet may take them."""
@@ -317,6 +316,7 @@ class Balancer:
             return Reload((ReloadReason.NOT_LIVE,), (str(error), *plan.details))
         except NotLive as error:
             self._suspect, self._trusted = str(error), False
+            self._silence.note(error, self._worker_pid)
             log.warning("live_change.failed", problem=str(error), commands=len(plan.commands))
             return Reload((ReloadReason.NOT_LIVE,), (self._suspect, *plan.details))
         return Applied(self._went_live(rendering, generation), plan, verified=True)

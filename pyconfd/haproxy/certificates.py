@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from pyconfd.system.files import exists
+
 GRACE_LOOKS = 3
 """A file that was good counts as bad only after so many looks: it may just be written anew, and is in memory."""
 
@@ -53,7 +55,7 @@ class CertificateFiles:
         except OSError:
             paths = []
         found = {path: self._judge(path, fault_of) for path in paths}
-        found |= {path: self._judge(path, _fault_of_bundle) for path in self._extra if Path(path).exists()}
+        found |= {path: self._judge(path, _fault_of_bundle) for path in self._extra if exists(path)}
         return self._with_grace(found)
 
     def _judge(self, path: str, judge: Callable[[str], str]) -> str:
@@ -142,7 +144,7 @@ def fault_of(path: str) -> str:
     if not keys:
         # HAProxy also takes the key from a file beside it.
         beside = (f"{path}.key", str(Path(path).with_suffix(".key")))
-        return "" if any(Path(each).exists() for each in beside) else "the file has no private key"
+        return "" if any(exists(each) for each in beside) else "the file has no private key"
     try:
         public = load_pem_private_key(keys[0], password=None).public_key()
         chain = [block[0] for block in _BLOCK.finditer(text) if block[1] == b"CERTIFICATE"]

@@ -66,7 +66,11 @@ def difference(before: Rendering, after: Rendering) -> Difference:
     old, new = index_of(before.text), index_of(after.text)
     gone = [key for key in old.texts if key not in new.texts]
     came = [key for key in new.texts if key not in old.texts]
-    both = [key for key in new.texts if key in old.texts and _differ(old, new, key)]
+    exactly = [key for key in new.texts if key in old.texts and _differ(old, new, key)]
+    # A comment above a section stands at the end of the one before, which did not change when the next one came.
+    both = [key for key in exactly if _servers_differ(old, new, key) or _body(old, key) != _body(new, key)]
+    if not (gone or came or both):
+        both = exactly
     changes = [(key, _change(old, new, key)) for key in both]
     sections = [
         *(f"{_name(key)} added" for key in came if not _is_service(key)),
@@ -97,7 +101,19 @@ def _name(key: Key) -> str:
 
 
 def _differ(old: Index, new: Index, key: Key) -> bool:
-    return old.texts[key] != new.texts[key] or (_is_service(key) and _servers(old, key) != _servers(new, key))
+    return old.texts[key] != new.texts[key] or _servers_differ(old, new, key)
+
+
+def _servers_differ(old: Index, new: Index, key: Key) -> bool:
+    return _is_service(key) and _servers(old, key) != _servers(new, key)
+
+
+def _body(index: Index, key: Key) -> list[str]:
+    """Give the lines of a section without the comments and blanks at its end."""
+    lines = index.texts[key].splitlines()
+    while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
+        lines.pop()
+    return lines
 
 
 def _servers(index: Index, key: Key) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -15,7 +15,7 @@ from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.settings import HaproxySettings
-from pyconfd.system.files import NewFile, flush_directory, problem_of
+from pyconfd.system.files import READ_ONLY_REMEDY, NewFile, flush_directory, is_directory, is_read_only, problem_of
 
 log = structlog.get_logger(__name__)
 
@@ -54,11 +54,13 @@ class Layout:
     def problems(self) -> tuple[Problem, ...]:
         """Say at the start what would only be met at the first change."""
         directory = Path(os.path.realpath(self.conf)).parent
-        if Path(self.conf).is_dir():
+        if is_directory(self.conf):
             return (Problem("haproxy.conf", f"{self.conf} is a directory", "set the path of a file in it"),)
-        if not directory.is_dir():
+        if not is_directory(directory):
             remedy = f"create it: install -d -o USER -g haproxy -m 2750 {directory}, with the user pyconfd runs as"
             return (Problem("haproxy.conf", f"the directory {directory} does not exist", remedy),)
+        if is_read_only(directory):
+            return (Problem("haproxy.conf", f"{directory} is on a file system that is read-only", READ_ONLY_REMEDY),)
         if not os.access(directory, os.W_OK | os.X_OK):
             remedy = "give it to the user that pyconfd runs as, or set haproxy.conf to a file in a directory of its own"
             return (Problem("haproxy.conf", f"pyconfd may not write in {directory}", remedy),)

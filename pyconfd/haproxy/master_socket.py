@@ -21,7 +21,8 @@ _UPTIME = re.compile(r"(\d+)d(\d+)h(\d+)m(\d+)s")
 class NoAnswer(Exception):  # noqa: N818 - it says what happened
     """The socket could not be asked.
 
-    ``refused`` where nobody listens on it, or it is not there; ``closed`` where the other side hung up.
+    ``refused`` where nobody listens on it, or it is not there; ``closed`` where the other side hung up,
+    ``silent`` where it did not answer in time.
     """
 
     def __init__(self, path: str, error: OSError) -> None:
@@ -29,6 +30,7 @@ class NoAnswer(Exception):  # noqa: N818 - it says what happened
         self.refused = isinstance(error, ConnectionRefusedError | FileNotFoundError)
         self.forbidden = isinstance(error, PermissionError)
         self.closed = isinstance(error, ConnectionResetError | BrokenPipeError)
+        self.silent = isinstance(error, TimeoutError)
         super().__init__(f"{path}: {error.strerror or error}")
 
 

@@ -15,9 +15,14 @@ class NotRunning:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """HAProxy runs, or seems to, but no socket tells which text; ``why`` says what to open for pyconfd."""
+    """HAProxy runs, or seems to, but no socket tells which text; ``why`` says what to open for pyconfd.
+
+    ``silent`` where somebody took the question and gave no answer: ``worker_pid`` is the newest worker, 0 if not known.
+    """
 
     why: str = ""
+    silent: bool = False
+    worker_pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)

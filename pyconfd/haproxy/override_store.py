@@ -53,7 +53,7 @@ class OverrideStore:
         return self._signature is None or self._signature_now() != self._signature
 
     def read(self) -> dict[OverrideKey, Override]:
-        """Give what is stored; a file that is damaged counts as empty, which is logged once.
+        """Give what is stored; a file that is damaged, or of another format, counts as empty, which is logged once.
 
         Raises:
             TransientError: it is there and cannot be read.
@@ -67,8 +67,8 @@ class OverrideStore:
             problem = Problem(str(self._path), f"cannot be read: {error.strerror}", "run it as root or as pyconfd")
             raise TransientError(problem) from error
         try:
-            document = msgspec.json.decode(content, type=_Document)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            document = _decoded(content)
+        except (msgspec.MsgspecError, ValueError) as error:
             if not self._damaged:
                 log.warning("overrides.unreadable", path=str(self._path), error=str(error))
             self._damaged = True
@@ -111,6 +111,11 @@ class OverrideStore:
     def _write(self, overrides: Iterable[Override]) -> None:
         ordered = sorted(overrides, key=lambda override: override.key)
         content = msgspec.json.format(msgspec.json.encode(_Document(FORMAT, ordered)), indent=2) + b"\n"
+        if self._damaged:
+            # For the version that knows it, or for a person.
+            with suppress(OSError):
+                self._path.rename(self._path.with_name(f"{FILE_NAME}.unreadable"))
+            self._damaged = False
         replace_shared(str(self._path), content)
         self._signature = self._signature_now()
 
@@ -120,6 +125,13 @@ class OverrideStore:
         except OSError:
             return ()
         return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _decoded(content: bytes) -> _Document:
+    document = msgspec.json.decode(content, type=_Document)
+    if document.format != FORMAT:
+        raise ValueError(f"format {document.format} is not {FORMAT}")
+    return document
 
 
 def _try_lock(descriptor: int) -> bool:

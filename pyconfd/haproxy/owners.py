@@ -12,8 +12,28 @@ from pyconfd.model.tenure import Name, Owner, Owners
 from pyconfd.system.files import flush_directory, problem_of, remove_tree, temporary_beside, write_new
 
 _SUFFIX = ".json"
-_Rows = list[tuple[str, str, str, str, str, str, str]]
-"""Preset, place, name, and the fields of Owner."""
+
+
+class OwnerRow(msgspec.Struct, array_like=True, frozen=True):
+    """Preset, place, name, and the fields of Owner; what a newer version adds at the end is ignored."""
+
+    preset: str
+    place: str
+    name: str
+    kind: str
+    namespace: str
+    object: str
+    since: str
+
+    @property
+    def holds(self) -> Name:
+        """Which name it is about."""
+        return Name(self.place, self.name)
+
+    @property
+    def owner(self) -> Owner:
+        """Who has it."""
+        return Owner(self.kind, self.namespace, self.object, self.since)
 
 
 class OwnersStore:
@@ -87,10 +107,10 @@ def decoded(data: bytes) -> Mapping[str, Owners]:
         RejectedInput: it is not that.
     """
     try:
-        rows = msgspec.json.decode(data, type=_Rows)
+        rows = msgspec.json.decode(data, type=list[OwnerRow])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RejectedInput(Problem("claims", f"are damaged: {error}", "pin again: pyconfd rollback N")) from error
     found: dict[str, dict[Name, Owner]] = {}
-    for preset, place, name, *owner in rows:
-        found.setdefault(preset, {})[Name(place, name)] = Owner(*owner)
+    for row in rows:
+        found.setdefault(row.preset, {})[row.holds] = row.owner
     return found

@@ -22,11 +22,14 @@ from pyconfd.haproxy.sections import certificate_lists, stats_sockets
 from pyconfd.model.preflight import Finding, Level, findings_of
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.settings import HaproxySettings, ReloadMethod
+from pyconfd.system.files import READ_ONLY_REMEDY, exists, is_directory, is_read_only
 
 LIVE_SINCE = (2, 6)
 """The first version whose servers can be added and removed while it runs."""
 
 EXPIRY_WARNING_S = 30 * 86400.0
+FIRST_START = "# pyconfd: nothing to serve yet."
+"""How the text of pyconfd-haproxy-prestart begins; the runtime socket comes with the first configuration."""
 _LEAST_FREE_BYTES = 64 << 20
 _SHOWN_FEATURES = ("OPENSSL", "OPENSSL_AWSLC", "OPENSSL_WOLFSSL", "LUA", "PCRE2", "PCRE2_JIT", "PCRE", "QUIC", "THREAD")
 
@@ -68,7 +71,7 @@ def process(settings: HaproxySettings, unit: systemd.UnitFacts, text: str) -> It
         yield from findings_of(Level.FAILURE, "reload", error.problems)
     else:
         yield _reloads(method, balancer)
-    if not isinstance(running, NotRunning):
+    if not isinstance(running, NotRunning) and not text.startswith(FIRST_START):
         yield _live(settings, text)
 
 
@@ -77,8 +80,11 @@ def _running(running: RunningState, settings: HaproxySettings, unit: systemd.Uni
         version = f", version {running.version}" if running.version else ""
         return Finding.ok("haproxy", "process", f"it runs (pid {running.worker_pid}{version})")
     if isinstance(running, NotRunning):
-        how = f"systemctl start {unit.name}" if unit.found else f"start it with -W -S and -f {settings.conf}"
-        message = "it does not run yet; pyconfd writes the first configuration without it"
+        how, what = f"start it with -W -S and -f {settings.conf}", "it does not run yet"
+        if unit.found:
+            # A haproxy with the unit's former command line may run: to start it would do nothing.
+            how, what = f"systemctl restart {unit.name}", f"none runs that loads {settings.conf}"
+        message = f"{what}; pyconfd writes the first configuration without it"
         return Finding(Level.WARNING, "haproxy", "process", message, f"{how}, as soon as there is one")
     remedy = "open the master socket to pyconfd's group: -S PATH,mode,660,group,GROUP"
     return Finding(Level.FAILURE, "haproxy", "process", f"it runs and cannot be asked: {running.why}", remedy)
@@ -89,6 +95,8 @@ def _reloads(method: ReloadMethod, balancer: HaproxyProcess) -> Finding:
     what, told = "haproxy.reload_method", f"reloads go by {method.value}"
     socket = "let haproxy open its master socket to pyconfd's group: -S PATH,mode,660,group,GROUP"
     if os.geteuid() != 0 and method is ReloadMethod.SYSTEMD:
+        if problem := balancer.not_restarted():
+            return Finding.of(Level.WARNING, "reload", problem)
         return Finding(Level.WARNING, "reload", what, f"{told}, which needs root or a rule of polkit", socket)
     if os.geteuid() != 0 and method is ReloadMethod.SIGNAL and not _is_own(balancer.pids()):
         return Finding(Level.FAILURE, "reload", what, f"{told}, and this user may not send haproxy one", socket)
@@ -130,30 +138,31 @@ def directories(
 def writable(name: str, path: str) -> Finding:
     """Say whether this user may write in a directory, or make it where it is missing."""
     place = Path(path)
-    missing = not _can_be_seen(place)
-    while not _can_be_seen(place) and place != place.parent:
+    missing = not exists(place)
+    while not exists(place) and place != place.parent:
         place = place.parent
     if not place.is_dir():
         return Finding(Level.FAILURE, "directories", name, f"{place} is no directory", f"move it away, or set {name}")
+    if is_read_only(place):
+        message = f"{path} is on a file system that is read-only"
+        return Finding(Level.FAILURE, "directories", name, message, READ_ONLY_REMEDY)
     if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
         what = f"cannot make {path}: {place} is" if missing else f"{path} is"
         give = f"install -d -o $(id -un {os.geteuid()}) {path}"
         return Finding(Level.FAILURE, "directories", name, f"{what} not writable for this user", give)
-    room = os.statvfs(place)
+    scarce = shortage(name, path, os.statvfs(place))
+    return scarce or Finding.ok("directories", name, f"{path} {'can be made' if missing else 'is writable'}")
+
+
+def shortage(name: str, path: str, room: os.statvfs_result) -> Finding | None:
+    """Say that little is left there, or nothing: then the next change fails."""
     free = room.f_bavail * room.f_frsize
-    if free < _LEAST_FREE_BYTES or (room.f_files and not room.f_favail):
-        message = f"{path} has {free >> 20} MiB and {room.f_favail} files left"
-        return Finding(
-            Level.WARNING, "directories", name, message, "make room: changes cannot be written on a full disk"
-        )
-    return Finding.ok("directories", name, f"{path} {'can be made' if missing else 'is writable'}")
-
-
-def _can_be_seen(path: Path) -> bool:
-    try:
-        return path.exists()
-    except PermissionError:  # a directory above it may not be searched
-        return False
+    no_files = bool(room.f_files) and not room.f_favail
+    if free >= _LEAST_FREE_BYTES and not no_files:
+        return None
+    level = Level.FAILURE if free < 1 << 20 or no_files else Level.WARNING
+    message = f"{path} has {free >> 20} MiB and {room.f_favail} files left"
+    return Finding(level, "directories", name, message, "make room: changes cannot be written on a full disk")
 
 
 def limits(settings: HaproxySettings, unit: systemd.UnitFacts, rendering: Rendering) -> Iterator[Finding]:
@@ -175,7 +184,7 @@ def limits(settings: HaproxySettings, unit: systemd.UnitFacts, rendering: Render
 def sockets(text: str) -> Iterator[Finding]:
     """Look whether HAProxy will be able to open its sockets."""
     for path in stats_sockets(text):
-        if not Path(path).parent.is_dir():
+        if not is_directory(Path(path).parent):
             message = f"stats socket {path}: its directory does not exist, haproxy cannot start"
             yield Finding(Level.FAILURE, "haproxy", path, message, "create it for haproxy's user")
 
@@ -228,7 +237,7 @@ def _on_disk(words: Iterable[str], declared: Iterable[str]) -> Iterator[str]:
         path = Path(word)
         if not path.is_absolute() or str(path).rstrip("/") in own:
             continue
-        if path.is_dir():
+        if is_directory(path) and os.access(path, os.R_OK | os.X_OK, effective_ids=True):
             yield from (str(each) for each in path.iterdir() if each.is_file() and _is_certificate(each))
         else:
             yield word

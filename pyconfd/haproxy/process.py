@@ -64,8 +64,15 @@ class HaproxyProcess:
             return found
         forbidden = [refusal for refusal in refusals if refusal.forbidden]
         if self.pids() or forbidden:
-            return Unknown(str((forbidden or refusals)[0]) if refusals else "")
+            silent = any(refusal.silent for refusal in refusals)
+            why = str((forbidden or refusals)[0]) if refusals else ""
+            return Unknown(why, silent, self._newest_worker() if silent else 0)
         return NotRunning()
+
+    def _newest_worker(self) -> int:
+        with suppress(NoAnswer):
+            return processes(self.master_socket).worker_pid
+        return 0
 
     def pids(self) -> frozenset[int]:
         """Give the processes of this HAProxy, by their command line and by the pid file."""
@@ -81,6 +88,15 @@ class HaproxyProcess:
                 message = f"{user} may not use {self.master_socket}: only root may unless haproxy opens it"
                 return (Problem("haproxy.master_socket", message, self._socket_remedy()),)
         return ()
+
+    def not_restarted(self) -> Problem | None:
+        """Say that haproxy was not started since its unit has a master socket, as after an installation beside it."""
+        with suppress(OSError):
+            if self._unit.master_socket and not Path(self._unit.master_socket).exists():
+                message = f"has not been started since its settings are pyconfd's: no {self._unit.master_socket} yet"
+                remedy = f"as root: systemctl restart {self._unit.name}; it ends connections, this once"
+                return Problem(self._unit.name, message, remedy)
+        return None
 
     def _socket_remedy(self) -> str:
         return f"start haproxy with -S {self.master_socket},mode,660,group,GROUP, where GROUP is one of pyconfd's"
@@ -152,7 +168,11 @@ class HaproxyProcess:
             case ReloadMethod.COMMAND:
                 return self._run(self._settings.reload_cmd, "haproxy.reload_cmd")
             case ReloadMethod.SYSTEMD:
-                return self._run(("systemctl", "reload-or-restart", self._settings.unit), "haproxy.unit")
+                complaint = self._run(("systemctl", "reload-or-restart", self._settings.unit), "haproxy.unit")
+                denied = complaint is not None and any(word in complaint.message for word in _DENIED)
+                if not denied:
+                    return complaint
+                return self.not_restarted() or (self._not_running() if isinstance(before, NotRunning) else complaint)
             case ReloadMethod.MASTER | ReloadMethod.AUTO:
                 return None if isinstance(before, NotRunning) else self._ask_master()
             case ReloadMethod.SIGNAL:
@@ -300,6 +320,8 @@ class HaproxyProcess:
         return Problem("haproxy", "is not running, and did not appear", f"start it: {how}; it loads what is installed")
 
 
+_DENIED = ("Access denied", "authentication required")
+"""What systemctl says to a user that is not root, without and with polkit."""
 _START_REMEDY = "haproxy's own log has the reason (`journalctl -u haproxy`): often a port, an address or a limit"
 
 

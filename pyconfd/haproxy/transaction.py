@@ -98,6 +98,14 @@ class Transaction:
         held = self._held_binds(self.observe(known, rendering.files), known)
         return binds.contested(wanted, held, self._host_facts(wanted, held))
 
+    def judge_binds(self, rendering: Rendering, known: Known) -> None:
+        """Judge the new binds of ``rendering`` as before a reload.
+
+        Raises:
+            RejectedInput: one cannot be had; the problems name fragments and lines.
+        """
+        self._judge_binds(rendering, self.observe(known, rendering.files), known)
+
     def reload(
         self, rendering: Rendering, generation: Generation | None, known: Known, progress: Callable[[], None]
     ) -> bool:
@@ -190,7 +198,9 @@ class Transaction:
             may_bind_low_ports=self._may_bind_low_ports(before.running),
         )
         if problems:
-            raise RejectedInput(*problems, step=Step.BINDS)
+            # The former haproxy itself may have the port; to whom a socket belongs only root can see.
+            former = self._process.not_restarted() if isinstance(before.running, NotRunning) else None
+            raise RejectedInput(*([former] if former else []), *problems, step=Step.BINDS)
 
     def _host_facts(self, wanted: Sequence[Bind], held: Sequence[Bind]) -> HostFacts:
         addresses, ports = binds.addresses_and_ports(wanted, held)

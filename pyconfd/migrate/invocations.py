@@ -5,22 +5,26 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pyconfd.migrate.options import COMMANDS, PROGRAMS, Form, option_for_flag
+from pyconfd.migrate.options import COMMANDS, PROGRAMS, Form, option_for_flag, option_for_variable
 from pyconfd.migrate.report import System
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _UNIT_LINES = ("ExecStart", "ExecStartPre", "ExecReload", "ExecStartPost")
+_UNIT = re.compile(r"^\[Service\]\s*$", re.MULTILINE)
 _ENDS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "done", "2>&1", "<"})
 _WITHOUT_VALUE = (Form.NOTHING, Form.COUNT)
 _DOLLAR = "\ue000"
 """Stands for a dollar sign that names no variable."""
-_REFERENCE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
-"""``${NAME}`` and ``$NAME`` of shells and units, ``$(NAME)`` of manifests."""
+_REFERENCE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|\((\w+)\)|(\w+))")
+"""``${NAME}``, ``${NAME:-default}`` and ``$NAME`` of shells and units, ``$(NAME)`` of manifests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One option as it was given: ``kind`` is "flag", "variable", "command", "word" or "unreadable"."""
+    """One option as it was given: ``kind`` is "flag", "variable", "command", "word" or "unreadable".
+
+    "sourced" is a variable of a manifest whose value stands elsewhere, as ``value`` says; without a name it is many.
+    """
 
     kind: str
     name: str
@@ -44,8 +48,10 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def read(system: System, text: str) -> Iterator[Given]:
     """Give every option of a text, line by line; never raises."""
+    is_unit = bool(_UNIT.search(text))
     for line, content in logical_lines(text):
-        yield from read_line(system, content, line)
+        if not is_unit or content.strip().startswith((*_UNIT_LINES, "Environment")):
+            yield from read_line(system, content, line)
 
 
 def read_line(system: System, content: str, line: int) -> Iterator[Given]:
@@ -97,13 +103,16 @@ def _with_plain_dollars(words: str) -> str:
 
 def expanded(text: str, variables: Mapping[str, str]) -> tuple[str, str]:
     """Give a value with the variables put in, and the name of the first one that is not known ("" for none)."""
-    missing = [name for name in (_name_in(found) for found in _REFERENCE.finditer(text)) if name not in variables]
-    value = _REFERENCE.sub(lambda found: variables.get(_name_in(found), found[0]), text)
+    given = [(_name_in(found), found[2]) for found in _REFERENCE.finditer(text)]
+    missing = [name for name, default in given if name not in variables and default is None]
+    value = _REFERENCE.sub(
+        lambda found: variables.get(_name_in(found), found[0] if found[2] is None else found[2]), text
+    )
     return value.replace(_DOLLAR, "$"), missing[0] if missing else ""
 
 
 def _name_in(found: re.Match[str]) -> str:
-    return found[1] or found[2] or found[3]
+    return found[1] or found[3] or found[4]
 
 
 def _dockerfile(rest: str) -> str:
@@ -114,6 +123,9 @@ def _dockerfile(rest: str) -> str:
 def read_tokens(system: System, tokens: list[str], line: int) -> Iterator[Given]:
     """Give the options of the words of one command or of a list of assignments."""
     rest = list(tokens)
+    if whole := _value_with_blanks(system, rest):
+        yield Given("variable", *whole, line)
+        return
     while rest and (rest[0] in {"export", "env", "exec", "sudo"} or _ASSIGNMENT.fullmatch(rest[0])):
         if found := _ASSIGNMENT.fullmatch(rest.pop(0)):
             yield Given("variable", found[1], found[2], line)
@@ -128,6 +140,22 @@ def read_tokens(system: System, tokens: list[str], line: int) -> Iterator[Given]
             yield Given("word", "--env-file", word.partition("=")[2] or (rest.pop(0) if rest else ""), line)
         elif _is_program(system, word):
             yield from _program(system, rest, line)
+
+
+def _value_with_blanks(system: System, tokens: list[str]) -> tuple[str, str] | None:
+    """Give name and value of ``NAME=a command`` in an environment file, which needs no quotes there.
+
+    A shell would run the command's second word, which is never what is meant of an option that is a command.
+    """
+    found = _ASSIGNMENT.fullmatch(tokens[0]) if len(tokens) > 1 else None
+    option = option_for_variable(system, found[1]) if found else None
+    if found is None or option is None or option.form is not Form.COMMAND:
+        return None
+    if any(word in _ENDS or word == "export" or _ASSIGNMENT.fullmatch(word) for word in tokens[1:]):
+        return None
+    if found[2].endswith(";") or any(_is_program(system, word) for word in tokens[1:]):
+        return None
+    return found[1], shlex.join([found[2], *tokens[1:]])
 
 
 def _is_program(system: System, word: str) -> bool:

@@ -24,7 +24,10 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """An annotation or a label; ``owner`` is KIND/NAMESPACE/NAME of the manifest that has it, "" if it has no name."""
+    """An annotation or a label; ``owner`` is KIND/NAMESPACE/NAME of the manifest that has it, "" if it has no name.
+
+    Where the manifest names no namespace there is none between the strokes.
+    """
 
     name: str
     value: str
@@ -83,7 +86,7 @@ def _owner(parts: Mapping[str, yaml.Node]) -> str:
     name, namespace = metadata.get("name"), metadata.get("namespace")
     if not isinstance(kind, yaml.ScalarNode) or not isinstance(name, yaml.ScalarNode):
         return ""
-    where = namespace.value if isinstance(namespace, yaml.ScalarNode) else "default"
+    where = namespace.value if isinstance(namespace, yaml.ScalarNode) else ""
     return f"{str(kind.value).lower()}/{where}/{name.value}"
 
 
@@ -101,7 +104,7 @@ def _visit(system: System, node: yaml.Node, manifest: Manifest, owner: str, dept
     for key, value in parts.items():
         if key in {"annotations", "labels"}:
             _annotations(value, manifest, owner)
-        elif key == "env" and isinstance(value, yaml.SequenceNode):
+        elif key in {"env", "envFrom"} and isinstance(value, yaml.SequenceNode):
             manifest.given += _variables(value)
         elif key == "data":
             for name, content in _pairs(value):
@@ -128,8 +131,22 @@ def _variables(node: yaml.SequenceNode) -> Iterator[Given]:
     for item in node.value:
         parts = dict(_pairs(item))
         name, value = parts.get("name"), parts.get("value")
+        line = item.start_mark.line + 1
         if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode):
             yield Given("variable", str(name.value), str(value.value), name.start_mark.line + 1)
+        elif isinstance(name, yaml.ScalarNode) and "valueFrom" in parts:
+            yield Given("sourced", str(name.value), _source(parts["valueFrom"]), line)
+        elif parts.keys() & {"configMapRef", "secretRef"}:
+            yield Given("sourced", "", _source(item), line)
+
+
+def _source(node: yaml.Node) -> str:
+    """Say where a value comes from: ``secretKeyRef stats password``."""
+    return " ".join(
+        f"{kind} {' '.join(str(each.value) for _, each in _pairs(reference) if isinstance(each, yaml.ScalarNode))}"
+        for kind, reference in _pairs(node)
+        if isinstance(reference, yaml.MappingNode)
+    )
 
 
 def _command(system: System, parts: dict[str, yaml.Node]) -> Iterator[Given]:

@@ -4,7 +4,7 @@ import errno
 import re
 from collections.abc import Iterable, Iterator
 
-from jinja2 import Environment, TemplateSyntaxError
+from jinja2 import Environment, TemplateSyntaxError, nodes
 
 from pyconfd.errors import ConfigurationError
 from pyconfd.migrate import keepalived
@@ -25,6 +25,7 @@ _TEMPLATE_SUFFIXES = (".tmpl", ".tpl", ".j2", ".jinja", ".jinja2", ".gotmpl")
 _HAPROXY_SUFFIXES = (".cfg", ".conf")
 _MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 _CLUSTER_TEMPLATES = (System.KUBERNETES_HAPROXY, System.ADS_INFRA_HAPROXY)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _GO_ACTION = re.compile(r"\{\{")
 _PLACEHOLDER = re.compile(r"\b__[A-Z][A-Z0-9_]*__\b")
 """What the images of kube2lb's examples replace with sed before kube2lb reads the template."""
@@ -76,6 +77,8 @@ class _Run:
         else:
             before = len(findings.found)
             self._collector.take(read(self._system, file.text), findings)
+            if len(findings.found) == before and self._system is System.KUBEFIGURATOR:
+                self._collector.consumer(file.text, findings)
             if len(findings.found) == before:
                 findings.add(0, Effect.LEFT, f"nothing of {self._system} was found in it")
         self._findings += sorted(findings.found, key=lambda finding: finding.line)
@@ -84,15 +87,21 @@ class _Run:
         text = upgrade(file.text, findings)
         if not any(finding.effect is Effect.CHANGED for finding in findings.found):
             findings.add(0, Effect.TRANSLATED, "needs no change")
-        self._write(f"{_stem(file.name)}.conf", text)
+        name = _stem(file.name)
+        if self._system is System.KUBEFIGURATOR and not name[:1].isdigit():
+            # Its defaults are for what comes below, and that is 10-kubefigurator.tmpl.
+            name = f"01-{name}"
+        self._write(f"{name}.conf", text)
 
-    def _template(self, name: str, text: str, findings: Findings) -> None:
+    def _template(self, name: str, text: str, findings: Findings, offset: int = 0) -> None:
         if self._system is System.KUBE2LB:
             text = _from_go(name, text, findings)
         else:
             _check_jinja(text, findings)
         if self._system is not System.KUBE2LB or is_haproxy(text):
             text = upgrade(text, findings)
+        if self._system is System.KUBERNETES_HAPROXY:
+            self._collector.environment(_variables_in(text), findings, offset)
         if self._system in _CLUSTER_TEMPLATES:
             message = (
                 "belongs back into the cluster, where pyconfd reads it; as a fragment it would need"
@@ -120,8 +129,12 @@ class _Run:
         for embedded in manifest.texts:
             if not is_haproxy(embedded.text) and embedded.key != "template":
                 continue
+            if self._system is System.KUBERNETES_HAPROXY and embedded.key != "template":
+                message = f"the key {embedded.key} is left as it is: pyconfd reads template, as kubernetes-haproxy did"
+                findings.add(embedded.offset, Effect.NOTED, message)
+                continue
             inner = Findings(file.name)
-            self._template(f"{_stem(file.name)}-{embedded.key}", embedded.text, inner)
+            self._template(f"{_stem(file.name)}-{embedded.key}", embedded.text, inner, embedded.offset)
             for one in inner.found:
                 findings.add(one.line + embedded.offset if one.line else 0, one.effect, one.message)
         if not any(known) and not manifest.given and not manifest.texts:
@@ -181,10 +194,37 @@ def _from_go(name: str, text: str, findings: Findings) -> str:
     return translated.text
 
 
-def _check_jinja(text: str, findings: Findings) -> None:
-    environment = Environment(extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"], autoescape=False)  # noqa: S701 - parses only
+def _variables_in(text: str) -> dict[str, int]:
+    """Give the variables of the environment that a template of Jinja looks at, each with its first line."""
     try:
-        environment.parse(text)
+        tree = _jinja().parse(text)
+    except TemplateSyntaxError:
+        return {}
+    found: dict[str, int] = {}
+    for node in tree.find_all((nodes.Getattr, nodes.Getitem, nodes.Call)):
+        match node:
+            case nodes.Call(
+                node=nodes.Getattr(node=nodes.Name(name="env"), attr="get"), args=[nodes.Const(value=name), *_]
+            ):
+                pass
+            case nodes.Getitem(node=nodes.Name(name="env"), arg=nodes.Const(value=name)):
+                pass
+            case nodes.Getattr(node=nodes.Name(name="env"), attr=name) if not hasattr(dict, name):
+                pass
+            case _:
+                continue
+        if isinstance(name, str) and _VARIABLE.fullmatch(name):
+            found[name] = min(node.lineno, found.get(name, node.lineno))
+    return dict(sorted(found.items()))
+
+
+def _jinja() -> Environment:
+    return Environment(extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"], autoescape=False)  # noqa: S701 - parses only
+
+
+def _check_jinja(text: str, findings: Findings) -> None:
+    try:
+        _jinja().parse(text)
     except TemplateSyntaxError as error:
         findings.add(error.lineno, Effect.LEFT, f"is no Jinja: {error.message}")
     else:

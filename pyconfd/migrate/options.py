@@ -59,6 +59,8 @@ def _variable(name: str, path: str, form: Form = Form.TEXT, note: str = "") -> O
 
 _ANY_TEXT_WAS_TRUE = "python-confd took any text for true, also False; now false is false"
 
+_READABLE = "with the shipped units the user pyconfd has to be able to read it, and the files that it names"
+
 _PYTHON_CONFD = (
     _both("--api-servers", "APISERVERS", "kubernetes.api_servers", Form.LIST),
     _both("--log-level", "LOGLEVEL", "log.level"),
@@ -74,9 +76,26 @@ _PYTHON_CONFD = (
         "changes are watched, so it counts only with kubernetes.mode = poll",
     ),
     _both("--template-dir", "TEMPLATE_DIR", "templates.dir"),
-    _both("--haproxy-conf", "HAPROXY_CONF", "haproxy.conf"),
-    _both("--haproxy-chk-cmd", "HAPROXY_CHECK_CMD", "haproxy.chk_cmd", Form.COMMAND),
-    _both("--haproxy-reload-cmd", "HAPROXY_RELOAD_CMD", "haproxy.reload_cmd", Form.COMMAND),
+    _both(
+        "--haproxy-conf",
+        "HAPROXY_CONF",
+        "haproxy.conf",
+        note="leave it out with the shipped units: they write, and load, /etc/haproxy/generated/haproxy.cfg",
+    ),
+    _both(
+        "--haproxy-chk-cmd",
+        "HAPROXY_CHECK_CMD",
+        "haproxy.chk_cmd",
+        Form.COMMAND,
+        "leave it out for the same with the flags and the user of haproxy's unit",
+    ),
+    _both(
+        "--haproxy-reload-cmd",
+        "HAPROXY_RELOAD_CMD",
+        "haproxy.reload_cmd",
+        Form.COMMAND,
+        "leave it out with the shipped units: they reload over the master socket, and most commands need root",
+    ),
 )
 
 OWN_HAPROXY = (
@@ -87,7 +106,7 @@ OWN_HAPROXY = (
 
 _KUBE2LB = (
     _kept("-apiserver", "kubernetes.api_servers", Form.LIST),
-    _kept("-kubecfg", "kubernetes.kubeconfig"),
+    _kept("-kubecfg", "kubernetes.kubeconfig", note=_READABLE),
     _kept("-domain", "kube2lb.domain"),
     _kept("-config", "target.output"),
     _kept("-template", "target.template", note="give the template to pyconfd migrate too; this is what it becomes"),
@@ -106,9 +125,14 @@ _KUBE2LB = (
 
 _KUBEFIGURATOR = (
     _kept("--cluster", "kubefigurator.cluster"),
-    _kept("--kubeconfig", "kubernetes.kubeconfig"),
+    _kept("--kubeconfig", "kubernetes.kubeconfig", note=_READABLE),
     Option(("-v", "--verbosity"), (), "log.level", Form.COUNT),
-    _flag("--haproxy-config", "haproxy.conf", note="one file holds everything now, also what stood in haproxy.cfg"),
+    _flag(
+        "--haproxy-config",
+        "haproxy.conf",
+        note="one file holds everything now, also what stood in haproxy.cfg; leave it out with the shipped units: they"
+        " write, and load, /etc/haproxy/generated/haproxy.cfg",
+    ),
     _flag("--exec", "haproxy.reload_cmd", Form.COMMAND, "a restart drops connections; without it pyconfd reloads"),
     _kept("--etcd-host", "etcd.endpoints", Form.REPEATED, "tried in order"),
     _kept("--etcd-path", "etcd.path", note="consumers must name the same path"),
@@ -197,8 +221,8 @@ ANNOTATIONS: Mapping[System, Mapping[str, str]] = MappingProxyType(
         System.ADS_INFRA_HAPROXY: MappingProxyType(
             {
                 "haproxy.unity3d.com/config": "works as it is; only allowed sections and directives get through",
-                "haproxy.unity3d.com/route53": "works as it is; the names are handed to the DNS module",
-                "kontrol.unity3d.com/opentsdb": "no longer read: point telegraf's own output there",
+                "haproxy.unity3d.com/route53": "works as it is where dns.annotation_suffixes allows its names",
+                "kontrol.unity3d.com/opentsdb": "no longer read: see docs/telegraf.md for what goes there",
                 "kontrol.unity3d.com/master": "works as it is; hosts.master says whose pods are taken",
             }
         ),

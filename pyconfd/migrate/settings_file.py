@@ -3,10 +3,10 @@
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyconfd.migrate.invocations import Given, expanded
+from pyconfd.migrate.invocations import Given, expanded, logical_lines
 from pyconfd.migrate.manifests import Annotation
 from pyconfd.migrate.options import (
     ANNOTATIONS,
@@ -25,9 +25,14 @@ from pyconfd.settings.table import TABLE
 Value = str | float | bool | tuple[str, ...]
 
 _LEVELS = ("ERROR", "WARNING", "INFO", "INFO", "DEBUG")
+_ENDPOINTS = re.compile(r"--endpoints?[= ]([^\s\"']+)")
+_WATCHED = re.compile(r"\bwatch\s+(/[^\s\"']+)")
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(h|m|s|ms))+")
 _RESTARTS = re.compile(r"\brestart\b")
 _FALSE_WORDS = frozenset({"false", "no", "off", "0"})
+_OTHER_OWNER = {
+    "hosts.config": "; put its annotations on a Service or Deployment too, and name that one: service/NAMESPACE/NAME"
+}
 _REPEATED = frozenset(option.path for options in OPTIONS.values() for option in options if option.form is Form.REPEATED)
 
 
@@ -56,6 +61,8 @@ class SettingsCollector:
                     self._option(one, option_for_flag(self.system, one.name), findings)
                 case "variable":
                     self._variable(one, findings)
+                case "sourced":
+                    self._sourced(one, findings)
                 case "command":
                     now = COMMANDS[self.system][one.name]
                     findings.add(one.line, Effect.TRANSLATED, f"the command {one.name} is now: {now}")
@@ -77,9 +84,50 @@ class SettingsCollector:
             if given.name.startswith("KONTROL_") and self.system is System.ADS_INFRA_HAPROXY:
                 findings.add(given.line, Effect.LEFT, f"{given.name} is no variable that is known of {self.system}")
             else:
-                findings.add(given.line, Effect.NOTED, f"{given.name} is no option of {self.system}; left out")
+                findings.add(
+                    given.line, Effect.NOTED, f"{given.name} is no option of {self.system}; {self._left_out()}"
+                )
             return
         self._option(given, option, findings)
+
+    def _left_out(self) -> str:
+        if self.system is System.KUBERNETES_HAPROXY:
+            return "left out; where the template looks at it, keep it in pyconfd's environment, /etc/default/pyconfd"
+        return "left out"
+
+    def _sourced(self, given: Given, findings: Findings) -> None:
+        """Say what becomes of a variable whose value stands in another object."""
+        option = option_for_variable(self.system, given.name)
+        if not given.name:
+            message = (
+                f"variables come from {given.value}: give what stands there to pyconfd migrate as NAME=VALUE lines"
+            )
+            findings.add(given.line, Effect.LEFT, message)
+        elif option is not None and option.path:
+            message = f"{given.name}: its value comes from {given.value}; write it into {option.path}"
+            findings.add(given.line, Effect.LEFT, message)
+        else:
+            self._variable(given, findings)
+
+    def consumer(self, text: str, findings: Findings) -> None:
+        """Take a loop around etcdctl, which is what the README has as the consumer."""
+        for number, line in logical_lines(text):
+            if "etcdctl" not in line:
+                continue
+            message = "the loop around etcdctl is now `pyconfd consume`, for etcd v3 (docs/etcd.md)"
+            findings.add(number, Effect.CHANGED, message)
+            hosts, path = _ENDPOINTS.search(line), _WATCHED.search(line)
+            given = [Given("flag", "--etcd-host", hosts[1], number)] if hosts else []
+            given += [Given("flag", "--etcd-path", path[1], number)] if path else []
+            self.take(given, findings)
+            return
+
+    def environment(self, names: Mapping[str, int], findings: Findings, offset: int) -> None:
+        """Add the variables that a template looks at, by their first line, ``offset`` lines into the file."""
+        for name, line in names.items():
+            self.settings.append(Setting("configmap.env", (name,), findings.file, line + offset))
+            message = f"env.{name} -> configmap.env; its value has to be in pyconfd's environment, /etc/default/pyconfd"
+            findings.add(line, Effect.TRANSLATED, message)
 
     def _option(self, given: Given, option: Option | None, findings: Findings) -> None:
         if option is None:
@@ -132,15 +180,18 @@ class SettingsCollector:
         """Add the setting that names the object or the value of an annotation."""
         path, value = {
             "kontrol.unity3d.com/master": ("hosts.master", given.value.strip()),
-            "haproxy.unity3d.com/config": ("hosts.config", given.owner),
+            "haproxy.unity3d.com/config": ("hosts.config", given.owner.replace("//", "/default/")),
         }.get(given.name, ("", ""))
         if not path or not value:
             return
         try:
             TABLE[path].kind.parse(value)
         except NotAcceptedError as error:
-            findings.add(given.line, Effect.LEFT, f"{path} = {_toml(value)}: {error}")
+            findings.add(given.line, Effect.LEFT, f"{path} = {_toml(value)}: {error}{_OTHER_OWNER.get(path, '')}")
             return
+        if "//" in given.owner and path == "hosts.config":
+            message = f"its manifest names no namespace: {path} is {_toml(value)}; write the namespace that it is in"
+            findings.add(given.line, Effect.NOTED, message)
         self.settings.append(Setting(path, value, findings.file, given.line))
         findings.add(given.line, Effect.TRANSLATED, f"annotation {given.name} -> {path} = {_toml(value)}")
 
@@ -151,7 +202,7 @@ class SettingsCollector:
         for setting in self.settings:
             section, _, key = setting.path.partition(".")
             former = tables.setdefault(section, {}).get(key)
-            if former and setting.path in _REPEATED and former.file == setting.file:
+            if former and (setting.path == "configmap.env" or self._is_repeated(setting, former)):
                 tables[section][key] = _both(former, setting)
                 continue
             if former and former.value != setting.value:
@@ -162,6 +213,10 @@ class SettingsCollector:
                 continue
             tables[section][key] = setting
         return "\n".join(self._lines(tables)) + "\n", findings
+
+    @staticmethod
+    def _is_repeated(setting: Setting, former: Setting) -> bool:
+        return setting.path in _REPEATED and former.file == setting.file
 
     def _lines(self, tables: dict[str, dict[str, Setting]]) -> Iterator[str]:
         yield f"# Written by pyconfd migrate {self.system}. `pyconfd settings` shows what counts in the end."

@@ -25,6 +25,7 @@ KNOWN_PASSWORD = "IAmAnIdiotForNotChangingTheDefaultPassword"  # noqa: S105 - ku
 """The predecessor's default; it opens nothing here."""
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}", re.ASCII)
+_ENV_REMEDY = "name it in configmap.env, and give it a value (empty will do) in pyconfd's environment"
 _PASSWORD = re.compile(r"[^\s\"'\\#$%{}\x00-\x1f\x7f]+")
 
 
@@ -81,6 +82,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     reader.refused.extend(memo.wanted.refused(snapshot.cluster))
     files = tuple(_certificates(reader))
     stats, required = _stats(own)
+    required["env.*"] = _ENV_REMEDY
     names = {
         "services": [served.entry for served in memo.wanted.served.values()],
         "certificates": [file.path.rpartition("/")[2].removesuffix(".pem") for file in files],

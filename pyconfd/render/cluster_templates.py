@@ -38,10 +38,18 @@ _PYTHON_2 = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys"}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a template gave nothing; ``line`` counts from 1, 0 where it cannot be told."""
+    """Why a template gave nothing; ``line`` counts from 1, 0 where it cannot be told.
+
+    ``remedy`` is "" where the message says what to do.
+    """
 
     line: int
     message: str
+    remedy: str = "correct the template"
+
+
+class _ValueMissingError(UndefinedError):
+    """A required value is not there: the settings or the environment lack it, and the template is good."""
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -63,8 +71,9 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 def render(text: str, names: Mapping[str, Any], required: Mapping[str, str], limit: int) -> str | Fault:
     """Render ``text`` with ``names``; give the result, or why there is none.
 
-    ``required`` maps a path (``stats.password``) that has no value to what to do about it: printing it is a fault,
-    while any other undefined name prints nothing. More than ``limit`` characters of output are a fault as well.
+    ``required`` maps a path (``stats.password``, ``env.*`` for any name) that has no value to what to do about it:
+    printing it is a fault, while any other undefined name prints nothing. More than ``limit`` characters of output are
+    a fault as well.
     """
     environment = _environment(names, required)
     try:
@@ -73,6 +82,8 @@ def render(text: str, names: Mapping[str, Any], required: Mapping[str, str], lim
         return "".join(_limited(template.root_render_func(context), limit))
     except TemplateSyntaxError as error:
         return Fault(error.lineno, error.message or "does not parse")
+    except _ValueMissingError as error:
+        return Fault(_line(error), error.message or "", remedy="")
     except _FAULTS as error:
         return Fault(_line(error), f"{error.message}" if isinstance(error, UndefinedError) else _described(error))
 
@@ -93,8 +104,9 @@ def _environment(names: Mapping[str, Any], required: Mapping[str, str]) -> _Sand
 
         def __str__(self) -> str:
             path = owners.get(id(self._undefined_obj), "")
-            if path and path.partition(".")[2] == self._undefined_name:
-                raise UndefinedError(f"{path} has no value: {required[path]}")
+            owner, _, name = path.partition(".")
+            if path and name in {self._undefined_name, "*"}:
+                raise _ValueMissingError(f"{owner}.{self._undefined_name} has no value: {required[path]}")
             return ""
 
     environment = _Sandbox(

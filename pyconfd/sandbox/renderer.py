@@ -104,7 +104,7 @@ class TemplateProcess:
             self._resting.pop(source, None)
             if answer.text is None:
                 place = f"{template.name} line {answer.line}" if answer.line else template.name
-                raise RejectedInput(Problem(place, answer.message, "correct the template"), step=Step.RENDER)
+                raise RejectedInput(Problem(place, answer.message, answer.remedy), step=Step.RENDER)
             self._last[source] = (request, answer.text)
             _bound(self._last)
             return answer.text

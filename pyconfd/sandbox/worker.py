@@ -26,11 +26,12 @@ class Request(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """``text``, or what is wrong; ``line`` is 0 where that cannot be told."""
+    """``text``, or what is wrong and what to do about it; ``line`` is 0 where that cannot be told."""
 
     text: str | None = None
     message: str = ""
     line: int = 0
+    remedy: str = "correct the template"
 
 
 def main() -> None:
@@ -48,7 +49,8 @@ def _answer(request: Request) -> Answer:
     except MemoryError:
         return Answer(message="the template needs more memory than it may have")
     if isinstance(result, Fault):
-        return Answer(message=result.message.encode("utf-8", "replace").decode()[:500], line=result.line)
+        message = result.message.encode("utf-8", "replace").decode()[:500]
+        return Answer(message=message, line=result.line, remedy=result.remedy)
     return Answer(text=result.encode("utf-8", "replace").decode())
 
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pyconfd import __version__
-from pyconfd.errors import ConfigurationError
+from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.settings.checks import contradictions, holds_key, remarks
 from pyconfd.settings.kinds import PathText
 from pyconfd.settings.sources import (
@@ -89,9 +89,17 @@ def resolve_again(former: Resolved, read: ReadText = read_text) -> Resolved:
     """Resolve anew with the same flags and environment; the file may have changed.
 
     Raises:
-        ConfigurationError: with every problem; the former settings stay good.
+        ConfigurationError: with every problem, or since the file has gone, which an editor that puts another in its
+            place does too; the former settings stay good.
     """
-    return resolve(former.flags, former.environ, read)
+    again = resolve(former.flags, former.environ, read)
+    if former.config_found and not again.config_found:
+        raise ConfigurationError(_gone(former.config))
+    return again
+
+
+def _gone(path: str) -> Problem:
+    return Problem(path, "is not there any more", "put it back; to go on without it: systemctl restart pyconfd")
 
 
 def overlaid(settings: Settings, document: Mapping[str, object], place: str) -> Settings:

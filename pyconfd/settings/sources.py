@@ -43,6 +43,7 @@ class Findings:
 ReadText = Callable[[str], str]
 """Gives the text of a file; raises OSError, or ValueError where it is not UTF-8."""
 
+_BYTE_ORDER_MARK = "\ufeff"
 _SERVICE_LINK = re.compile(r"PYCONFD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 """What Kubernetes puts into every pod of a namespace that has a Service named ``pyconfd`` or ``pyconfd-...``."""
 
@@ -97,14 +98,22 @@ def config_path(flags: Mapping[str, object], environ: Mapping[str, str]) -> tupl
 def load_file(path: str, named_by: str, read: ReadText, found: Findings) -> Mapping[str, object] | None:
     """Give the tables of the TOML file; None where there is none, or where it cannot be read (a problem then)."""
     try:
-        return tomllib.loads(read(path))
+        text = read(path)
+        if text.startswith(_BYTE_ORDER_MARK):
+            found.problems.append(
+                Problem(path, "begins with a byte order mark, as editors of Windows write it", "save it without")
+            )
+            return None
+        return tomllib.loads(text)
     except FileNotFoundError:
-        if named_by:
+        if Path(path).is_symlink():
+            leads = shown(str(Path(path).readlink()))
+            found.problems.append(Problem(path, f"is a link to {leads}, which is not there", "mend the link"))
+        elif named_by:
             found.problems.append(Problem(named_by, f"there is no file {shown(path)}", "write it, or name another one"))
     except OSError as error:
-        found.problems.append(
-            Problem(path, f"cannot be read: {error.strerror or error}", "pyconfd's user must be able to")
-        )
+        remedy = f"each user of pyconfd reads it: chmod 0644 {path}" if isinstance(error, PermissionError) else ""
+        found.problems.append(Problem(path, f"cannot be read: {error.strerror or error}", remedy))
     except UnicodeDecodeError as error:
         found.problems.append(Problem(path, f"is not UTF-8 (byte {error.start})", "save it as UTF-8"))
     except (ValueError, RecursionError) as error:

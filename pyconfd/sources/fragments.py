@@ -109,7 +109,7 @@ def _read_once(directory: str, *, may_be_empty: bool) -> tuple[FragmentSet, Tran
         problem = Problem(
             directory,
             "there is no fragment: no file *.conf or *.tmpl in the template directory",
-            "put fragments there, or name another directory with --template-dir; pyconfd ships a set to start from",
+            f"pyconfd fragments --copy-to {directory} puts the shipped ones there; or name another with --template-dir",
         )
         return FragmentSet(()), TransientError(problem)
     fragments = tuple(Fragment(name, walk.fragments[name]) for name in natural_order(walk.fragments))

@@ -239,9 +239,10 @@ def _problems(error: PyconfdError, place: str = "status.listen") -> tuple[Proble
 
 def _unreadable(path: Path, error: OSError) -> Problem:
     if isinstance(error, FileNotFoundError):
-        return Problem(
-            str(path), "there is no such file: pyconfd has not run since the boot", "systemctl start pyconfd"
-        )
+        message = "there is no such file: pyconfd has not run since the boot"
+        # Without settings its unit is skipped, and says so only to who asks; so does one that fails at each start.
+        remedy = "systemctl status pyconfd says why; if not: systemctl start pyconfd, once there is "
+        return Problem(str(path), message, f"{remedy}/etc/pyconfd/pyconfd.toml")
     if isinstance(error, PermissionError):
         return Problem(str(path), "this user may not read it", "use sudo, or join the group pyconfd")
     return Problem(str(path), f"cannot be read: {error.strerror}")

@@ -131,6 +131,8 @@ def _ages(report: StatusReport, status: Status) -> Iterator[str]:
     if age == float("inf"):
         if status.phase is not Phase.STARTING:
             yield f"no {whence} has given the whole data yet: what serves is the last good configuration, or nothing"
+            # Nobody was asked then, so that nothing else says why.
+            yield from (each.problem for each in status.source.credentials if each.problem)
     elif age >= STALE_AFTER_S:
         yield f"the data is {short(age)} old: no {whence} confirms it (limit {short(STALE_AFTER_S)})"
 

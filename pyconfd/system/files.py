@@ -22,10 +22,11 @@ log = structlog.get_logger(__name__)
 PREFIX = ".pyconfd-"
 """Begins the name of every temporary file; HAProxy skips names with a leading dot when it loads a directory."""
 
+READ_ONLY_REMEDY = "the file system is read-only: list it in ReadWritePaths= of pyconfd.service, or remount it"
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free some space there",
     errno.EDQUOT: "the disk quota is used up: raise it or free some space",
-    errno.EROFS: "the file system is read-only: list it in ReadWritePaths= of pyconfd.service, or remount it",
+    errno.EROFS: READ_ONLY_REMEDY,
     errno.EACCES: "let the user that pyconfd runs as write to that directory, or choose another path in the settings",
     errno.EPERM: "let the user that pyconfd runs as write to that directory, or choose another path in the settings",
     errno.ENOTDIR: "a part of the path is a file: correct the path in the settings",
@@ -139,6 +140,21 @@ def replace_shared(path: str, content: bytes, *, forbidden: str = "", mode: int 
         if forbidden and isinstance(error, PermissionError):
             problem = replace(problem, remedy=forbidden)
         raise TransientError(problem) from error
+
+
+def exists(path: str | Path) -> bool:
+    """Say whether something is there; what a directory above hides from this user is not, for it."""
+    return os.access(path, os.F_OK, effective_ids=True)
+
+
+def is_directory(path: str | Path) -> bool:
+    """Say whether this user can see a directory there."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where a directory above may not be searched
+
+
+def is_read_only(path: str | Path) -> bool:
+    """Say whether nobody can write there, whoever it is."""
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def give_to_owner_of_directory(path: str) -> None:

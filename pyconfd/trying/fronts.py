@@ -1,7 +1,7 @@
 """What a configuration on loopback can be asked, and for which names. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,14 +37,13 @@ class Front:
 def fronts(text: str) -> tuple[Front, ...]:
     """Give the ports of a configuration, one for each bind of a TCP port."""
     found: list[Front] = []
-    modes: dict[str, str] = {}
-    latest = "tcp"
     by_title = {bind.number: bind for bind in binds(text)}
-    for section in parse(text):
-        base = modes.get(section.options[1], latest) if section.options[:1] == ("from",) else latest
-        mode = next((line.words[1] for line in section.lines if line.words[0] == "mode" and len(line.words) > 1), base)
-        if section.keyword == "defaults":
-            latest = modes[section.name] = mode if section.options[:1] == ("from",) or _says_mode(section) else "tcp"
+    sections = tuple(_with_modes(parse(text)))
+    backends = {section.name: mode for section, mode in sections if section.keyword in {"backend", "listen"}}
+    for section, mode in sections:
+        # HAProxy takes connections of mode tcp up to HTTP where they go to such a backend.
+        default = _value(section, "default_backend")
+        http = mode == "http" or (section.keyword == "frontend" and backends.get(default) == "http")
         for line in section.lines:
             bind = by_title.get(line.number)
             if bind is None or not bind.judged:
@@ -54,7 +53,7 @@ def fronts(text: str) -> tuple[Front, ...]:
                 Front(
                     section.title.partition(" from ")[0],
                     int(port),
-                    mode == "http",
+                    http,
                     "ssl" in line.words[2:],
                     any("ssl_sni" in other.raw for other in section.lines),
                 )
@@ -64,8 +63,21 @@ def fronts(text: str) -> tuple[Front, ...]:
     return tuple(found)
 
 
-def _says_mode(section: Section) -> bool:
-    return any(line.words[0] == "mode" for line in section.lines)
+def _with_modes(sections: Iterable[Section]) -> Iterator[tuple[Section, str]]:
+    modes: dict[str, str] = {}
+    latest = "tcp"
+    for section in sections:
+        inherits = section.options[:1] == ("from",)
+        base = modes.get(section.options[1], latest) if inherits else latest
+        said = _value(section, "mode")
+        if section.keyword == "defaults":
+            latest = modes[section.name] = said or (base if inherits else "tcp")
+        yield section, said or base
+
+
+def _value(section: Section, keyword: str) -> str:
+    """Give the first word behind a keyword, "" without that."""
+    return next((line.words[1] for line in section.lines if line.words[0] == keyword and len(line.words) > 1), "")
 
 
 def names(context: Context, rendering: Rendering) -> tuple[str, ...]:

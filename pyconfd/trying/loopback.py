@@ -68,8 +68,8 @@ class Loopback:
             self.listeners[key] = self.port(port)
         return HOST, self.listeners[key]
 
-    def port(self, wanted: int, *, held: bool = True) -> int:
-        """Give a free port on 127.0.0.1, ``wanted`` if that can be had; not ``held`` where we bind it ourselves.
+    def port(self, wanted: int) -> int:
+        """Give a free port on 127.0.0.1, ``wanted`` if that can be had; nobody else who asks here gets it.
 
         Raises:
             TransientError: there is none.
@@ -83,11 +83,10 @@ class Loopback:
             except (OSError, OverflowError):
                 holder.close()
                 continue
-            if not held:
-                holder.close()
-                return port
-            # Set after the port was found free: whoever looks as we did finds it taken, and haproxy may share it.
+            # Set after the port was found free: who looks as we did finds it taken; haproxy, or the status page, may
+            # listen there all the same.
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._stack.callback(holder.close)
             return port
         raise TransientError(Problem("loopback", "no port is free on 127.0.0.1", "end some programs"))

@@ -120,7 +120,8 @@ def _row(front: Front, name: str, answer: Answer, default: Answer, behind: Behin
         return Row(
             f"{scheme}://{name}/",
             where,
-            f"curl -k --resolve {host}:{front.port}:127.0.0.1 https://{host}:{front.port}/",
+            # The Host header without a port, as clients of port 443 send it: rules may compare it as a whole.
+            f"curl -k --connect-to {host}:443:127.0.0.1:{front.port} https://{host}/",
         )
     return Row(f"{scheme}://{name}/", where, f"curl -H 'Host: {host}' http://127.0.0.1:{front.port}/")
 

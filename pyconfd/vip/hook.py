@@ -6,12 +6,13 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyconfd.errors import ConfigurationError, first_line
 from pyconfd.settings import Settings
 from pyconfd.vip.background import Background
 from pyconfd.vip.control import ControlSocket
@@ -36,6 +37,7 @@ from pyconfd.vip.sessions import reset_sessions
 from pyconfd.vip.topology import Topology
 from pyconfd.vip.tracking import Sight
 from pyconfd.vip.wire import say_farewell
+from pyconfd.vip.words import line
 
 HEARTBEAT_S = 0.5
 JOBS_S = 0.5
@@ -49,12 +51,15 @@ _LONGEST_SLEEP_S = 0.05
 class Hook:
     """The hook of one node.
 
+    ``again`` gives the settings as they are now, or raises ConfigurationError; it is asked at SIGHUP.
+
     Raises:
         OSError: it may not open the sockets that it needs.
     """
 
-    def __init__(self, settings: Settings, topology: Topology, log: Log) -> None:
+    def __init__(self, settings: Settings, topology: Topology, log: Log, again: Callable[[], Settings]) -> None:
         self.vip, self.topology, self._log = settings.vip, topology, log
+        self._used, self._again = _used(settings), again
         vip = self.vip
         self.limits = Limits(
             topology.advert_s, vip.ping_misses, vip.offer_s, vip.gateway_s, fencing=vip.fencing, farewell=vip.farewell
@@ -71,8 +76,9 @@ class Hook:
         self._heartbeat = SmallFile(topology.heartbeat)
         self._heartbeat_due = self._report_due = self._learn_due = self._jobs_due = 0.0
         self._decide_at = -math.inf
-        self._stopping = self._ready = False
+        self._stopping = self._ready = self._reads_again = False
         self._changed = True
+        self._told = ""
         self._files, self._sessions = Background("files"), Background("sessions")
         self.troubles: dict[str, str] = {}
         """What of the hook's own does not work now."""
@@ -82,8 +88,26 @@ class Hook:
         """Leave the loop; nothing changes for the address."""
         self._stopping = True
 
+    def read_again(self, _signal: int, _frame: object) -> None:
+        """Look at the settings in the next turn."""
+        self._reads_again = True
+
+    def _look_at_settings(self) -> None:
+        """Leave the loop where they are others, to be started anew with them; wrong ones are told, and not taken."""
+        self._reads_again = False
+        try:
+            fresh = self._again()
+        except ConfigurationError as error:
+            self.trouble(False, "settings", f"{first_line(error.problems)}; the former ones are still in force")
+            return
+        self.trouble(True, "settings", "")
+        if _used(fresh) != self._used:
+            self._log("info", "settings.changed")
+            self._stopping = True
+
     def run(self) -> None:
-        """Run until a signal asks to stop."""
+        """Run until a signal asks to stop, or the settings have changed."""
+        signal.signal(signal.SIGHUP, self.read_again)
         signal.signal(signal.SIGTERM, self.stop)
         signal.signal(signal.SIGINT, self.stop)
         waking, woken = socket.socketpair()
@@ -93,6 +117,8 @@ class Hook:
         self._log("info", "hook.started", node=self.topology.node, interface=self.topology.interface)
         while not self._stopping:
             self.turn(self._selector.select(self._sleep_s()))
+            if self._reads_again:
+                self._look_at_settings()
         tell_systemd("STOPPING=1")
         self._report()
         self._files.close()
@@ -311,6 +337,9 @@ class Hook:
         """Leave what is known for others, and for the next start."""
         self._report_due = self.now + REPORT_S
         document = report(self)
+        if (told := line(document)) != self._told:
+            self._told = told
+            tell_systemd(f"STATUS={told}")
         if self._changed:
             self._changed = False
             kept = json.dumps(self.memory.document() | {"status": document}).encode()
@@ -354,3 +383,8 @@ class Hook:
         if not chosen:
             return {"error": "this node does not hold the address"}
         return {"routers": [state.router.id for state in chosen]}
+
+
+def _used(settings: Settings) -> tuple[object, ...]:
+    """Give what the hook reads of the settings."""
+    return settings.vip, settings.runtime_dir, settings.log.format

@@ -3,18 +3,32 @@
 import math
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from pyconfd.vip.policy import Alarm, Fault, Hold, Shared
+from pyconfd.settings.vip import VipSettings
+from pyconfd.vip.memory import Memory
+from pyconfd.vip.policy import Alarm, Fault, Hold, Limits, Shared
+from pyconfd.vip.routers import RouterState
+from pyconfd.vip.senses import Senses
+from pyconfd.vip.topology import Topology
+from pyconfd.vip.tracking import Sight
 
-if TYPE_CHECKING:
-    from pyconfd.vip.hook import Hook
-    from pyconfd.vip.routers import RouterState
-    from pyconfd.vip.senses import Senses
-    from pyconfd.vip.tracking import Sight
+
+class Told(Protocol):
+    """What there is to tell; the hook has it."""
+
+    vip: VipSettings
+    topology: Topology
+    limits: Limits
+    memory: Memory
+    senses: Senses
+    routers: list[RouterState]
+    troubles: dict[str, str]
+    started: float
+    now: float
 
 
-def report(hook: "Hook") -> dict[str, Any]:
+def report(hook: Told) -> dict[str, Any]:
     """Give the document, ready for JSON: times are seconds since the epoch, ages seconds (None for never)."""
     senses, vip = hook.senses, hook.vip
     wall = time.time()
@@ -51,7 +65,7 @@ def _check(fine: bool, good: str, bad: str) -> dict[str, Any]:
     return {"ok": fine, "detail": good if fine else bad}
 
 
-def _health(hook: "Hook") -> dict[str, Any]:
+def _health(hook: Told) -> dict[str, Any]:
     health = hook.senses.health
     if health is None:
         return _check(True, "not asked", "")
@@ -59,12 +73,12 @@ def _health(hook: "Hook") -> dict[str, Any]:
     return _check(health.misses < hook.vip.ping_misses, hook.vip.health, f"{health.misses} answers missed{full}")
 
 
-def _ports(senses: "Senses") -> str:
+def _ports(senses: Senses) -> str:
     words = [f"{port} closed" for port in sorted(senses.closed_ports)]
     return ", ".join([*words, *(f"{port} is not haproxy's" for port in sorted(senses.foreign_ports))])
 
 
-def _gateways(hook: "Hook") -> dict[str, Any]:
+def _gateways(hook: Told) -> dict[str, Any]:
     uplink, age = hook.senses.uplink, hook.senses.uplink.age_s(hook.now)
     words = [f"silent for {age:.0f} s"] if age >= hook.limits.gateway_s else []
     words += [f"no route by {uplink.lost.gateway}"] if uplink.lost else []
@@ -74,7 +88,7 @@ def _gateways(hook: "Hook") -> dict[str, Any]:
     return _check(not words, good, ", ".join(words))
 
 
-def _router(hook: "Hook", state: "RouterState", wall: float) -> dict[str, Any]:
+def _router(hook: Told, state: RouterState, wall: float) -> dict[str, Any]:
     drained = hook.memory.drained.get(state.router.id)
     return {
         "id": state.router.id,
@@ -88,7 +102,7 @@ def _router(hook: "Hook", state: "RouterState", wall: float) -> dict[str, Any]:
     }
 
 
-def _instance(hook: "Hook", sight: "Sight", wall: float) -> dict[str, Any]:
+def _instance(hook: Told, sight: Sight, wall: float) -> dict[str, Any]:
     facts = sight.facts(hook.now)
     return {
         "name": sight.instance.name,
@@ -103,7 +117,7 @@ def _instance(hook: "Hook", sight: "Sight", wall: float) -> dict[str, Any]:
     }
 
 
-def _age(hook: "Hook", sight: "Sight", address: str) -> float | None:
+def _age(hook: Told, sight: Sight, address: str) -> float | None:
     at, _ = sight.heard.get(address, (-math.inf, 0))
     return round(hook.now - at, 3) if math.isfinite(at) else None
 

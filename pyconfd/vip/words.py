@@ -21,6 +21,22 @@ def described(document: Mapping[str, Any], transitions: Sequence[Mapping[str, An
     return "\n".join(_lines(document, transitions, now)) + "\n"
 
 
+def line(document: Mapping[str, Any]) -> str:
+    """Give a report in one line, for ``systemctl status``."""
+    words = [_router_line(router) for router in document["routers"]]
+    words += [f"trouble with {what}: {error}" for what, error in document["troubles"].items()]
+    return "; ".join(words)
+
+
+def _router_line(router: Mapping[str, Any]) -> str:
+    has = "has" if any(one["holds"] for one in router["instances"]) else "does not have"
+    words = [f"router {router['id']}: {has} the address"]
+    words += [f"faults: {' '.join(router['faults'])}"] if router["faults"] else []
+    words += ["drained by order"] if router["drained"] else []
+    words += [f"alarms: {' '.join(router['alarms'])}"] if router["alarms"] else []
+    return ", ".join(words)
+
+
 def _lines(document: Mapping[str, Any], transitions: Sequence[Mapping[str, Any]], now: float) -> Iterator[str]:
     yield f"{document['node']} on {document['interface']}, profile {document['profile']}"
     for router in document["routers"]:

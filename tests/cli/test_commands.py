@@ -211,6 +211,23 @@ def test_status_alive_and_dead() -> None:
     assert json.loads(dead.stdout) == {"alive": False, "status": {"phase": "serving"}}
 
 
+@pytest.mark.parametrize(("alive", "code"), [(True, 1), (False, 78)])
+def test_status_is_shown_though_the_file_cannot_be_used(*, alive: bool, code: int) -> None:
+    app = FakeApp(status_report=StatusReport(alive=alive, exit_code=0 if alive else 3))
+    files = {"/etc/pyconfd/pyconfd.toml": "[kubernetes\n"}
+    shown = invoke("status", app=app, files=files, PYCONFD_RUNTIME_DIR="/run/own")
+    assert (shown.exit_code, shown.stdout) == (code, "serving\n")
+    assert "pyconfd.toml: line 1, column 12: is not TOML" in shown.stderr
+    [(_, settings, _)] = app.calls
+    assert settings.runtime_dir == "/run/own"
+    floating = invoke("vip", "status", app=FakeApp(), files=files)
+    assert (floating.exit_code, "is not TOML" in floating.stderr) == (1, True)
+    assert floating.stdout
+    # Wrong variables are of no use, and a wrong flag is a mistake of this very line.
+    assert invoke("status", app=FakeApp(), PYCONFD_NO_SUCH="1").exit_code == 1
+    assert invoke("status", "--interval", "0").exit_code == 78
+
+
 def test_record_rbac_and_allow_pass_their_arguments_on() -> None:
     app = FakeApp()
     assert invoke("record", "cluster.yaml", app=app).stdout == "3 objects written to cluster.yaml\n"

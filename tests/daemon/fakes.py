@@ -25,7 +25,7 @@ from pyconfd.model.pin import Pin
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import Paused, Phase, SourceHealth, Status
+from pyconfd.model.status import ApiServerState, Paused, Phase, SourceHealth, Status
 from pyconfd.model.traffic import Sample
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -65,6 +65,7 @@ class FakeSource:
     stopped: bool = False
     notify: Callable[[], None] = lambda: None
     bug: Exception | None = None
+    servers: tuple[ApiServerState, ...] = ()
 
     def start(self, notify: Callable[[], None]) -> None:
         self.notify = notify
@@ -82,7 +83,7 @@ class FakeSource:
         return self.unreadable
 
     def health(self) -> SourceHealth:
-        return SourceHealth(synced=self.current is not None)
+        return SourceHealth(synced=self.current is not None, api_servers=self.servers)
 
     def relist(self) -> None:
         self.relists += 1
@@ -122,7 +123,7 @@ class FakeBalancer(TakesAll):
     def __init__(self, clock: FakeClock | None = None, disk: "FakeDisk | None" = None) -> None:
         self.clock = clock or FakeClock()
         self.disk = disk or FakeDisk()
-        self.broken: ApplyError | None = None
+        self.broken: ApplyError | RejectedInput | None = None
         self.tolerates = False
         self.takes_s = 0.25
         self.taken: tuple[Listener, ...] = ()
@@ -226,6 +227,7 @@ backend {{ domain }}
 DATED = "# made {{ extra.curdate }}\n" + TEMPLATE
 
 DEAD = ApplyError(Step.VERIFY, Problem("haproxy", "is not running, and did not appear", "start it"))
+TAKEN = RejectedInput(Problem("a.conf", "port 80 is taken", "stop what listens there"), step=Step.BINDS)
 FAILING = ApplyError(Step.RELOAD, Problem("haproxy.reload_cmd", "ended with 1", "run it by hand"))
 DISRUPTIVE = ApplyError(Step.VERIFY, Problem("haproxy", "the new worker did not start", "see its log"), disruptive=True)
 AWAY = TransientError(Problem("/etc/pyconfd", "the template directory does not exist", "create it"))

@@ -3,19 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import pytest
 import structlog.testing
 
 from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.runner import EXIT_BUG, run_until_stopped
-from pyconfd.errors import Problem
+from pyconfd.errors import ApplyError, Problem, RejectedInput
 from pyconfd.guard import Rules
 from pyconfd.haproxy.census import census_of
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth, Status
 from pyconfd.settings import ApplySettings
-from tests.daemon.fakes import DEAD, DISRUPTIVE, FAILING, FakeBalancer, FakeClock, FakeNotifier
+from tests.daemon.fakes import DEAD, DISRUPTIVE, FAILING, TAKEN, FakeBalancer, FakeClock, FakeNotifier
 
 
 @dataclass
@@ -204,13 +205,15 @@ def test_readings_of_the_same_publication_neither_hurry_nor_postpone_a_retry() -
     assert bed.phase() is Phase.SERVING
 
 
-def test_a_haproxy_that_is_started_by_hand_ends_the_waiting() -> None:
+@pytest.mark.parametrize(("broken", "phase"), [(DEAD, Phase.FAILED), (TAKEN, Phase.REJECTED)])
+def test_a_haproxy_that_is_started_by_hand_ends_the_waiting(broken: ApplyError | RejectedInput, phase: Phase) -> None:
+    """The former haproxy, with another configuration, may have the ports until it is restarted."""
     bed = ConsumerBed(retry_min_s=60)
     bed.balancer.disk.worker = 0
-    bed.balancer.broken = DEAD
+    bed.balancer.broken = broken
     bed.show(1, "192.0.2.1")
     bed.run_for(3)
-    assert bed.phase() is Phase.FAILED
+    assert bed.phase() is phase
     bed.balancer.broken = None
     bed.balancer.disk.load()
     bed.run_for(6)

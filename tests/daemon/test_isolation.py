@@ -239,6 +239,20 @@ def test_of_two_objects_that_give_one_section_one_is_served(tmp_path: Path) -> N
     assert served(balancer) == {"x", "b"}
 
 
+def test_who_only_has_a_part_in_a_bad_line_is_taken_back(tmp_path: Path) -> None:
+    """One line holds a word of each object, as ``bind`` does with certificates; one of the words is bad."""
+    head = "frontend f2\n    bind 127.0.0.1:18081\n    http-request set-var(txn.a) str(x)"
+    text = head + "{% for s in cluster.services %},{{ s.annotations.word }}{% endfor %}\n"
+    good, bad = {"word": "upper"}, {"word": "nonsense"}
+    for objects_ in ({"a": good, "b": bad, "c": good}, {"a": bad, "b": good}):
+        balancer = Judging(tmp_path)
+        done = run(balancer, snapshot(objects_), text)
+        assert isinstance(done.outcome, Applied)
+        assert done.verdict is not None
+        guilty = {service(name) for name, annotations in objects_.items() if annotations is bad}
+        assert set(done.verdict.culprits) == guilty
+
+
 def test_who_is_blamed_for_nothing_is_taken_back() -> None:
     """The message leads to an innocent first, as long as that one is there."""
     found = snapshot({"bad": {}, "innocent": {}, "other": {}})

@@ -1,9 +1,10 @@
 """The loop, step by step, with a clock that the test moves: start, changes, the service manager, status."""
 
 import itertools
+from dataclasses import replace
 
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.model.status import Phase
+from pyconfd.model.status import ApiServerState, Paused, Phase
 from tests.daemon.fakes import (
     DEAD,
     TEMPLATE,
@@ -26,6 +27,29 @@ def test_the_first_configuration_is_applied_at_once_and_ready_is_said_once() -> 
     bed.settle()
     assert len(bed.notifier.readies) == 1
     assert bed.notifier.said[-1] == "serving generation 2"
+
+
+def test_systemctl_status_says_which_servers_are_silent_and_that_somebody_paused_it() -> None:
+    bed = Bed()
+    bed.source.show(cluster("192.0.2.10"))
+    bed.turn()
+    up = ApiServerState("https://a:6443", healthy=True)
+    down = ApiServerState("https://b:6443", in_use=True, last_error="connection refused")
+    bed.source.servers = (up, down)
+    bed.run_for(2.0)
+    assert bed.notifier.said[-1] == "READY serving generation 1"
+    bed.source.servers = (replace(up, healthy=False, last_error="timed out"), down)
+    bed.run_for(2.0)
+    silent = "no API server answers (https://b:6443: connection refused)"
+    assert bed.notifier.said[1:] == [f"serving generation 1; {silent}"]
+    bed.source.servers = (up, down)
+    bed.paused = Paused(bed.clock.now(), 0.0, "moving racks")
+    bed.run_for(2.0)
+    assert bed.notifier.said[-1] == "serving generation 1; paused by hand"
+    bed.paused = None
+    bed.run_for(2.0)
+    assert bed.notifier.said[-1] == "serving generation 1"
+    assert len(bed.notifier.readies) == 1
 
 
 def test_without_a_cluster_it_waits_and_serves_when_one_appears() -> None:

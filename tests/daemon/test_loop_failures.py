@@ -2,14 +2,17 @@
 
 import itertools
 
+import pytest
 import structlog.testing
 
+from pyconfd.errors import ApplyError, RejectedInput
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.status import Phase
 from tests.daemon.fakes import (
     DEAD,
     DISRUPTIVE,
     FAILING,
+    TAKEN,
     TEMPLATE,
     Bed,
     cluster,
@@ -77,13 +80,15 @@ def test_an_edit_of_the_fragments_hurries_a_failure() -> None:
     assert bed.phase() is Phase.SERVING
 
 
-def test_a_haproxy_that_is_started_by_hand_ends_the_waiting() -> None:
+@pytest.mark.parametrize(("broken", "phase"), [(DEAD, Phase.FAILED), (TAKEN, Phase.REJECTED)])
+def test_a_haproxy_that_is_started_by_hand_ends_the_waiting(broken: ApplyError | RejectedInput, phase: Phase) -> None:
+    """The former haproxy, with another configuration, may have the ports until it is restarted."""
     bed = Bed(retry_min_s=60)
     bed.balancer.disk.worker = 0
-    bed.balancer.broken = DEAD
+    bed.balancer.broken = broken
     bed.source.show(cluster("192.0.2.10"))
     bed.settle()
-    assert bed.phase() is Phase.FAILED
+    assert bed.phase() is phase
     bed.balancer.broken = None
     bed.balancer.disk.load()
     bed.run_for(6)

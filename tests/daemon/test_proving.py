@@ -6,6 +6,7 @@ import pytest
 
 from pyconfd.model.traffic import Counts, Sample
 from tests.daemon.fakes import DEAD, TEMPLATE, Bed, cluster, serving
+from tests.daemon.test_two_clocks import NAMED, live_bed
 
 GOOD, BAD = Counts(100, 0, 2, 2), Counts(100, 60, 2, 2)
 
@@ -121,6 +122,33 @@ def test_a_backend_that_is_to_have_no_server_is_not_down(bed: Bed) -> None:
     alarm = bed.status.probation.alarm
     assert alarm is not None
     assert alarm.findings == ("no server is up any more: be",)
+
+
+def test_what_failed_between_the_last_look_and_the_change_is_not_its_fault(bed: Bed) -> None:
+    haproxy = Haproxy(bed)
+    haproxy.passes(30, GOOD)
+    before = bed.balancer.disk.worker
+    bed.balancer.report_progress(lambda: haproxy.counts(BAD) if bed.balancer.disk.worker == before else None)
+    edit(bed)
+    assert bed.balancer.disk.worker != before
+    haproxy.passes(5, GOOD)
+    assert bed.status.probation.alarms_total == 0
+    haproxy.passes(10, BAD)
+    assert bed.status.probation.alarms_total == 1
+
+
+@pytest.mark.parametrize("failed", [0, 60])
+def test_of_a_worker_that_serves_on_only_what_it_counts_after_the_change_is_judged(failed: int) -> None:
+    bed, balancer = live_bed()
+    haproxy = Haproxy(bed)
+    haproxy.passes(30, GOOD)
+    bed.balancer.report_progress(lambda: haproxy.counts(BAD))
+    bed.templates = {"02-part.tmpl": NAMED + "    server edited 192.0.2.9:80\n"}
+    bed.run_for(3.0)
+    bed.balancer.report_progress(lambda: None)
+    assert len(balancer.live) == 1
+    haproxy.passes(5, Counts(100, failed, 2, 2))
+    assert bed.status.probation.alarms_total == bool(failed)
 
 
 def test_after_its_time_a_change_is_not_to_blame(bed: Bed) -> None:

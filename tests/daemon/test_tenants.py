@@ -200,6 +200,16 @@ def test_what_an_older_pyconfd_noted_is_kept_for_its_namespace(tmp_path: Path) -
     assert not tenures.standing(remembered.tenancy, 60.0, KEEP_S, {Key("else", "anything")}).tenures["domains"]
 
 
+def test_what_a_newer_pyconfd_noted_beside_what_this_one_knows_is_ignored(tmp_path: Path) -> None:
+    owner, kept = ["domains", "", NAME, "Service", "prod", "shop", created(1)], ["domains", "", NAME, "prod", "", 50.0]
+    (tmp_path / "owners.json").write_text(json.dumps({"owners": [owner], "tenures": [kept]}))
+    known = Tenants(str(tmp_path), KEEP_S).at(10.0).tenancy
+    assert known.owners
+    more = {"owners": [[*owner, "more"]], "tenures": [[*kept, "shop", "more"]], "more": [1]}
+    (tmp_path / "owners.json").write_text(json.dumps(more))
+    assert Tenants(str(tmp_path), KEEP_S).at(10.0).tenancy.owners == known.owners
+
+
 @presets
 def test_another_object_of_the_namespace_succeeds(preset: str) -> None:
     world = World(preset)

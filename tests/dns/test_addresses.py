@@ -53,6 +53,13 @@ def test_a_service_that_gives_no_token_or_is_away_is_an_error_with_a_remedy(imds
         Metadata("http://127.0.0.1:1").value("ipv6")
 
 
+def test_a_service_that_hangs_is_waited_for_a_moment_only() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hangs:  # as behind a hop limit that the answer does not survive
+        metadata = Metadata(f"http://127.0.0.1:{hangs.getsockname()[1]}", timeout_s=0.1)
+        with pytest.raises(TransientError, match="does not answer: timed out"):
+            metadata.value("local-ipv4")
+
+
 def test_a_proxy_is_never_asked_for_instance_metadata(imds: InstanceMetadata, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.url)

@@ -1,7 +1,9 @@
 """Route 53's requests over HTTP, with a proxy before them that fails."""
 
 import json
+import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +42,25 @@ def test_one_that_hangs_ends_by_its_time_out(proxy: FaultProxy, new_zone: Callab
     proxy.faults = [HANG] * ATTEMPTS
     with pytest.raises(TransientError, match=r"[Tt]imed? ?out"):
         Route53(proxy.url, read_timeout_s=0.2).records(zone.zone_id, NAME)
+
+
+@pytest.mark.parametrize("way", ["assumed", "web identity"])
+def test_sts_that_hangs_ends_by_the_same_time_out(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    role, config, token = "arn:aws:iam::123456789012:role/dns", tmp_path / "config", tmp_path / "token"
+    config.write_text(
+        "[profile machine]\naws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = example\n"
+        f"[profile dns]\nrole_arn = {role}\nsource_profile = machine\n"
+    )
+    token.write_text("token")
+    named = {"AWS_CONFIG_FILE": str(config), "AWS_PROFILE": "dns"}
+    federated = {"AWS_ROLE_ARN": role, "AWS_WEB_IDENTITY_TOKEN_FILE": str(token)}
+    with socket.create_server(("127.0.0.1", 0)) as hangs:
+        endpoint = f"http://127.0.0.1:{hangs.getsockname()[1]}"
+        for name, value in {**(named if way == "assumed" else federated), "AWS_ENDPOINT_URL_STS": endpoint}.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(TransientError, match=r"[Tt]imed? ?out"):
+            Route53(read_timeout_s=0.2).zones()
 
 
 def test_one_that_is_away_is_transient(proxy: FaultProxy) -> None:

@@ -1,6 +1,7 @@
 """``pyconfd dns run`` and what stands around it: systemd, the hook, other processes; and names that differ."""
 
 import json
+import signal
 import socket
 import stat
 import threading
@@ -71,6 +72,28 @@ def test_systemd_is_told_that_it_is_ready_how_it_is_and_that_it_lives(
     )
     assert node.stop() == 0
     assert systemd.heard("STOPPING") == ["1"]
+
+
+def test_systemctl_status_says_that_new_settings_are_refused_until_they_are_mended(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode], systemd: Systemd, tmp_path: Path
+) -> None:
+    path = tmp_path / "pyconfd.toml"
+    path.write_text("")
+    node = new_node(0)
+    node.around = {"NOTIFY_SOCKET": str(systemd.path)}
+    node.run(CONFIG=str(path))
+    answers(provider, node)
+    path.write_text("[dns")
+    node.service.send_signal(signal.SIGHUP)
+    wait_until(
+        lambda: systemd.heard("STATUS")[-1].endswith("; the former settings are still in force"), "it says so",
+        limit_s=LIMIT_S,
+    )  # fmt: skip
+    assert "is not TOML" in systemd.heard("STATUS")[-1]
+    answers(provider, node)
+    path.write_text("")
+    node.service.send_signal(signal.SIGHUP)
+    wait_until(lambda: systemd.heard("STATUS")[-1] == "in; 1 of 1 names in step", "all is well", limit_s=LIMIT_S)
 
 
 def test_a_route_53_that_is_away_does_not_keep_it_from_being_ready(

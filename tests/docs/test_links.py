@@ -1,6 +1,7 @@
 """What README and docs point at is there: files, headings, commands and their options."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ PAGES = sorted(
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "systemd").glob("*.md"),
         *(ROOT / "packer").rglob("*.md"),
+        *(ROOT / "pyconfd").rglob("*.md"),
     ]
 )
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -24,10 +26,11 @@ _CALL = re.compile(r"(?:^|[\s`/(\"])pyconfd (?P<rest>(?:--)?[a-z][^\n`|;&#)]*)",
 _NOT_CALLS = frozenset({"runs", "needs", "keeps", "was", "is", "has", "does", "and", "keys", "as", "stops", "writes"})
 
 
-def _links() -> list[tuple[Path, str]]:
+def links(pages: Iterable[Path]) -> list[tuple[Path, str]]:
+    """Give each relative link with the page that it stands on."""
     return [
         (page, found["target"])
-        for page in PAGES
+        for page in pages
         for found in _LINK.finditer(_FENCE.sub("", page.read_text(encoding="utf-8")))
         if "://" not in found["target"]
     ]
@@ -52,7 +55,7 @@ def _calls() -> list[tuple[str, str]]:
     return sorted(call for call in found if call[1].split()[0] not in _NOT_CALLS)
 
 
-@pytest.mark.parametrize(("page", "target"), _links(), ids=lambda value: str(getattr(value, "name", value)))
+@pytest.mark.parametrize(("page", "target"), links(PAGES), ids=lambda value: str(getattr(value, "name", value)))
 def test_a_relative_link_resolves(page: Path, target: str) -> None:
     path, _, anchor = target.partition("#")
     there = (page.parent / path).resolve() if path else page
@@ -81,5 +84,5 @@ def test_the_table_of_commands_in_the_readme_is_whole() -> None:
 
 
 def test_there_is_something_to_look_at() -> None:
-    assert len(_links()) > 10
+    assert len(links(PAGES)) > 10
     assert len(_calls()) > 20

@@ -12,7 +12,6 @@ from pyconfd.haproxy.readback import servers_now
 from tests.e2e.expect import all_is_well, beats, new_pod_answers, serving, undisturbed
 from tests.world.appliance import Appliance
 from tests.world.clients import ping_redis
-from tests.world.haproxy import wait_until
 
 pytestmark = pytest.mark.haproxy
 
@@ -20,13 +19,13 @@ pytestmark = pytest.mark.haproxy
 def live(appliance: Appliance, name: str = "shop", **options: Any) -> None:
     """Serve, and see that a change has gone live without a reload."""
     serving(appliance, name, **options)
-    worker = worker_of(appliance)
+    worker = appliance.haproxy.worker()
     for _ in range(20):
         new_pod_answers(appliance, name)
         appliance.until(lambda: level(appliance), "the file follows")
-        if worker_of(appliance) == worker:
+        if appliance.haproxy.worker() == worker:
             return
-        worker = worker_of(appliance)
+        worker = appliance.haproxy.worker()
     raise AssertionError("no change went live")
 
 
@@ -34,13 +33,6 @@ def level(appliance: Appliance) -> bool:
     """Say whether all that came in is applied, in the process and in the file (of which the status tells later)."""
     text = appliance.haproxy.conf.read_text()
     return appliance.settled() and all(f" {each}:" in text for each in servers(appliance))
-
-
-def worker_of(appliance: Appliance) -> int:
-    wait_until(lambda: appliance.haproxy.running() is not None, "the master answers")
-    running = appliance.haproxy.running()
-    assert running is not None
-    return running.worker_pid
 
 
 def reload_times(appliance: Appliance) -> list[str]:
@@ -80,14 +72,14 @@ def test_endpoint_changes_are_live_while_a_reload_waits_for_its_turn(appliance: 
     appliance.serve("second")
     live(appliance, pods=2)
     with undisturbed(appliance):
-        before, worker = len(reload_times(appliance)), worker_of(appliance)
+        before, worker = len(reload_times(appliance)), appliance.haproxy.worker()
         appliance.serve("third")  # needs a reload, for which it is too early
         for _ in range(25):
             appliance.scale_up("shop")
             appliance.remove("shop", appliance.members("shop")[0].pod)
         appliance.until(lambda: servers(appliance) == wanted(appliance, "shop", "second"), "the burst is live")
         appliance.until(lambda: appliance.events("reload.deferred"), "it says that a reload waits")
-        assert (worker_of(appliance), len(reload_times(appliance))) == (worker, before)
+        assert (appliance.haproxy.worker(), len(reload_times(appliance))) == (worker, before)
         appliance.values["apply"]["reload_interval_s"] = 0.2
         appliance.write_settings()
         appliance.begin_anew()
@@ -109,27 +101,27 @@ def test_reloads_wait_for_workers_of_the_past_whose_sessions_nobody_kills(applia
         appliance.serve("second")
         appliance.until(lambda: appliance.ask("second") == "second-1", "a reload brings the second service")
         appliance.until(lambda: appliance.status()["applying"]["old_workers"] == 1, "the former worker is counted")
-        worker = worker_of(appliance)
+        worker = appliance.haproxy.worker()
         appliance.serve("third")
         new_pod_answers(appliance)
         beats(appliance, 3.0)
-        assert (worker_of(appliance), appliance.ask("third")) == (worker, "503")
+        assert (appliance.haproxy.worker(), appliance.ask("third")) == (worker, "503")
         assert "1 former worker" in appliance.command("status").stdout
         assert "pyconfd_old_workers 1" in appliance.get("/metrics")[1]
         assert appliance.status()["pending_since"] > 0
         assert ping(kept) == "+PONG"
         kept.close()
         # Not by asking: requests that fail just before a reload would count against what it brings.
-        appliance.until(lambda: worker_of(appliance) != worker, "the reload happens")
+        appliance.until(lambda: appliance.haproxy.worker() != worker, "the reload happens")
         appliance.until(lambda: appliance.ask("third") == "third-1", "the third service is there")
     all_is_well(appliance)
-    assert worker_of(appliance) != worker
+    assert appliance.haproxy.worker() != worker
     assert servers(appliance) == wanted(appliance, "cache", "shop", "second", "third")
 
 
 def test_a_pause_freezes_everything_and_its_end_applies_everything(appliance: Appliance) -> None:
     live(appliance)
-    worker, text, before = worker_of(appliance), appliance.haproxy.conf.read_text(), servers(appliance)
+    worker, text, before = appliance.haproxy.worker(), appliance.haproxy.conf.read_text(), servers(appliance)
     assert appliance.command("pause", "--reason", "racks move").returncode == 0
     appliance.until(lambda: appliance.status()["live"]["paused"], "the daemon knows")
     appliance.scale_up("shop")
@@ -140,7 +132,7 @@ def test_a_pause_freezes_everything_and_its_end_applies_everything(appliance: Ap
     gone = appliance.members("shop")[0].pod
     appliance.remove("shop", gone)
     beats(appliance, 6.0)  # longer than it takes to look for drift
-    assert (worker_of(appliance), appliance.haproxy.conf.read_text()) == (worker, text)
+    assert (appliance.haproxy.worker(), appliance.haproxy.conf.read_text()) == (worker, text)
     assert servers(appliance) == before
     assert "racks move" in appliance.command("status").stdout
     assert appliance.command("resume").returncode == 0
@@ -158,10 +150,10 @@ def test_a_server_that_was_drained_by_hand_stays_so_through_a_reload_until_its_t
     assert servers(appliance) == everything - {drained.address}
     appliance.until(lambda: appliance.status()["live"]["overrides"], "the daemon knows")
     with undisturbed(appliance):
-        worker = worker_of(appliance)
+        worker = appliance.haproxy.worker()
         appliance.serve("second")
         appliance.until(lambda: appliance.ask("second") == "second-1", "a reload brings the second service")
-        assert worker_of(appliance) != worker
+        assert appliance.haproxy.worker() != worker
         appliance.until(
             lambda: servers(appliance) == wanted(appliance, "shop", "second") - {drained.address}, "drained"
         )

@@ -41,6 +41,7 @@ def test_a_good_world_before_anything_was_started_and_beside_what_runs(appliance
     findings = looked(appliance)
     assert [finding["what"] for finding in of(findings, "warning")] == ["process"], findings
     assert {finding["topic"] for finding in of(findings, "ok")} == {
+        "binds",
         "clock",
         "directories",
         "fragments",

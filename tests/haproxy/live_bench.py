@@ -69,7 +69,4 @@ class Live:
         return {one.name for one in servers_now(state) if not (one.drain or one.maint)}
 
     def worker(self) -> int:
-        wait_until(lambda: self.bench.haproxy.running() is not None, "the master answers")
-        running = self.bench.haproxy.running()
-        assert running is not None
-        return running.worker_pid
+        return self.bench.haproxy.worker()

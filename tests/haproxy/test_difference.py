@@ -30,6 +30,8 @@ def compared(after: str) -> Difference:
     [
         (TEXT, []),
         (TEXT + "backend c\n    server c1 10.0.2.1:80\n", ["backend c added, 1 server"]),
+        (TEXT + "\n# shop/c\nbackend c\n    server c1 10.0.2.1:80\n", ["backend c added, 1 server"]),
+        (TEXT + "# only said\n", ["backend b: the order of its lines, or blanks"]),
         (TEXT[: TEXT.index("backend b")], ["backend b removed, 1 server"]),
         (TEXT.replace("    server a2 10.0.0.2:80 check\n", ""), ["backend a: server a2 removed"]),
         (TEXT + "    server b2 10.0.1.2:80\n    server b3 10.0.1.3:80\n", ["backend b: 2 servers added (b2, b3)"]),

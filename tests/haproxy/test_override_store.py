@@ -71,6 +71,18 @@ def test_a_damaged_file_counts_as_empty_and_is_said_once(tmp_path: Path, content
         assert store.read() == {DRAIN.key: DRAIN}
 
 
+def test_what_a_newer_version_wrote_in_another_format_is_kept_aside(tmp_path: Path) -> None:
+    newer = '{"format": 2, "overrides": []}'
+    (tmp_path / FILE_NAME).write_text(newer)
+    store = OverrideStore(str(tmp_path))
+    with structlog.testing.capture_logs() as logs:
+        assert store.read() == {}
+    assert [line["error"] for line in logs] == ["format 2 is not 1"]
+    with written(store, DRAIN):
+        assert store.read() == {DRAIN.key: DRAIN}
+    assert (tmp_path / f"{FILE_NAME}.unreadable").read_text() == newer
+
+
 def test_two_do_not_write_at_once(tmp_path: Path) -> None:
     slept: list[float] = []
     first, second = OverrideStore(str(tmp_path)), OverrideStore(str(tmp_path), sleep=slept.append)

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,11 @@ def test_what_is_kept_is_given_back() -> None:
     assert encoded({"kube2lb": TWO, "domains": ONE}) == encoded(owners)
     with pytest.raises(RejectedInput):
         decoded(b"[[1]]")
+
+
+def test_what_a_newer_version_adds_to_a_row_is_ignored() -> None:
+    rows = [[*row, "of a newer version", 2] for row in json.loads(encoded({"domains": ONE}))]
+    assert decoded(json.dumps(rows).encode()) == {"domains": ONE}
 
 
 def test_each_is_kept_once_and_goes_when_nothing_needs_it(tmp_path: Path) -> None:

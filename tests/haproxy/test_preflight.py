@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.preflight import certificates, judged, program, sockets, writable
+from pyconfd.haproxy.preflight import certificates, directories, judged, program, shortage, sockets, writable
+from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.preflight import Finding, Level
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.settings import HaproxySettings
@@ -66,6 +67,38 @@ def test_directories_of_somebody_else(tmp_path: Path) -> None:
     assert [each.level for each in found] == [Level.FAILURE, Level.FAILURE]
     assert "not writable for this user" in found[0].message
     assert "install -d" in found[1].remedy
+
+
+@pytest.mark.parametrize(
+    ("blocks", "files", "level"),
+    [(1 << 20, 10, None), (1 << 10, 10, Level.WARNING), (0, 10, Level.FAILURE), (1 << 20, 0, Level.FAILURE)],
+)
+def test_a_disk_that_is_full_is_no_mere_warning(blocks: int, files: int, level: Level | None) -> None:
+    found = shortage(
+        "state_dir", "/s", os.statvfs_result((4096, 4096, 1 << 20, blocks, blocks, 99, files, files, 0, 255))
+    )
+    assert (found.level if found else None) is level
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
+def test_what_another_user_may_not_see_is_a_finding(tmp_path: Path) -> None:
+    folder = tmp_path / "generated"
+    (folder / "files").mkdir(parents=True)
+    (folder / "haproxy.cfg").write_text("")
+    for parent in (tmp_path, *tmp_path.parents):
+        if not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    folder.chmod(0o700)
+    settings = HaproxySettings(conf=str(folder / "haproxy.cfg"), files_dir=str(folder / "files"))
+    text = f"global\n stats socket {folder}/a/s\nfrontend f\n bind :443 ssl crt {folder}/files/a.pem\n"
+    os.seteuid(NOBODY)
+    try:
+        found = [*directories(settings, UnitFacts(), ()), *sockets(text)]
+        found += certificates(Rendering((Piece("a", text),)), 0.0)
+    finally:
+        os.seteuid(0)
+    assert Level.OK not in {each.level for each in found}
+    assert [each.topic for each in found] == ["directories", "directories", "haproxy", "certificates"]
 
 
 @pytest.mark.parametrize(

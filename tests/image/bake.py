@@ -81,9 +81,9 @@ def bake(name: str, layers: tuple[Path, ...], folder: Path, *options: str) -> Ba
     return Baked((machine.upper, *layers), output)
 
 
-def packer(*arguments: str) -> str:
+def packer(*arguments: str, **environ: str) -> str:
     """Run Packer in its folder; give what it printed. Raises: AssertionError: with that, where it failed."""
-    environment = {**os.environ, "CHECKPOINT_DISABLE": "1", "PACKER_CACHE_DIR": str(cache() / "packer")}
+    environment = {**os.environ, "CHECKPOINT_DISABLE": "1", "PACKER_CACHE_DIR": str(cache() / "packer"), **environ}
     done = subprocess.run(
         ["packer", *arguments], cwd=PACKER, env=environment, capture_output=True, text=True, check=False, timeout=1800
     )

@@ -64,4 +64,6 @@ def lb(world: World, baked: Baked, tmp_path_factory: pytest.TempPathFactory) -> 
     machine = Machine("lb1", 1, baked.layers, tmp_path_factory.mktemp("lb1"))
     with seeded(machine, world.settings()):
         machine.until(lambda: machine.ask("shop").startswith("shop-"), "the first boot serves")
+        # preflight, which looks at the settings too, may still be to come.
+        machine.run("systemctl", "is-system-running", "--wait", check=False)
         yield machine

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.image.bake import Baked, bundle, packer
+from tests.image.bake import PACKER, Baked, bundle, packer
 from tests.image.trees import base, digest
 
 _CPU = (("-machine", "type=q35,accel=tcg"), ("-cpu", "max"), ("-smp", "2"))
@@ -38,16 +38,15 @@ def _arguments(tree: Path, serial: Path) -> list[tuple[str, str]]:
     ]
 
 
-def base_disk(key: Path) -> Path:
-    """Give a disk of Debian 12 that knows ``key``; in the cache as long as tree and key are the same."""
+def base_disk() -> Path:
+    """Give a disk of Debian 12 that lets nobody in, as a cloud's; in the cache as long as the tree is the same."""
     tree = base(kernel=True)
-    disk = tree.parent / f"disk-{digest(tree.name, _NETWORK, _SIZE, key.read_text())}.qcow2"
+    disk = tree.parent / f"disk-{digest(tree.name, _NETWORK, _SIZE)}.qcow2"
     if disk.exists():
         return disk
     for old in disk.parent.glob("disk-*"):
         old.unlink()
     for path, text, mode in (
-        ("root/.ssh/authorized_keys", key.read_text(), 0o600),
         ("etc/systemd/network/80-dhcp.network", _NETWORK, 0o644),
         ("etc/fstab", "/dev/vda / ext4 defaults 0 1\n", 0o644),
     ):
@@ -66,12 +65,8 @@ def base_disk(key: Path) -> Path:
 
 def bake_disk(folder: Path) -> Baked:
     """Let Packer's qemu source make an image; the disk is in its output folder."""
-    keys = base(kernel=True).parent / "keys"
-    key = keys / "packer"
-    if not key.exists():
-        keys.mkdir(mode=0o700, exist_ok=True)
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    disk = base_disk(key.with_suffix(".pub"))
+    disk, bake = base_disk(), folder / "bake"
+    subprocess.run([PACKER / "seed.sh", bake], check=True)
     output = folder / "output"
     output.mkdir(parents=True)
     values = {
@@ -80,8 +75,8 @@ def bake_disk(folder: Path) -> Baked:
         "base_image": str(disk),
         "base_checksum": "none",
         "accelerator": "tcg",
-        "ssh_username": "root",
-        "ssh_private_key_file": str(key),
+        "seed": str(bake / "seed"),
+        "ssh_private_key_file": str(bake / "key"),
         "qemuargs": json.dumps(_arguments(base(kernel=True), folder / "bake.log")),
     }
     packer("build", "-color=false", "-only=qemu.lb", *(f"-var={k}={v}" for k, v in values.items()), ".")

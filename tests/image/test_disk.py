@@ -41,6 +41,7 @@ runcmd:
     systemctl is-enabled haproxy keepalived pyconfd pyconfd-vip pyconfd-dns | xargs echo enabled:;
     systemctl list-units --failed --plain --no-legend | xargs echo failed:;
     echo "files: $(systemctl show haproxy --property=LimitNOFILE)";
+    cat /root/.ssh/authorized_keys /home/*/.ssh/authorized_keys | xargs echo keys:;
     ls /etc/ssh/ssh_host_ed25519_key; cat /etc/machine-id; echo told) > /dev/ttyS0 2>&1
 """
 
@@ -97,6 +98,7 @@ def test_the_disk_boots_joins_and_serves(baked: Baked, tmp_path: Path) -> None:
     assert "enabled: enabled enabled enabled enabled enabled" in said
     assert re.search(r"failed:\s*$", said, re.MULTILINE), said
     assert "files: LimitNOFILE=211024" in said
+    assert re.search(r"keys:\s*$", said, re.MULTILINE), "the key of the bake is still known"
     assert re.search(r"^[0-9a-f]{32}\s*$", said, re.MULTILINE)
     assert re.search(r"\d+ ok, \d+ warnings?, 0 failures", said)
 

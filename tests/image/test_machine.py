@@ -22,6 +22,9 @@ pytestmark = [
 ]
 
 
+CREDENTIAL = "/etc/credstore.encrypted/pyconfd-token"
+
+
 @contextmanager
 def drop_in(machine: Machine, unit: str, text: str) -> Iterator[None]:
     """Override lines of a unit, as an operator does."""
@@ -97,16 +100,16 @@ def test_updates_leave_haproxy_and_keepalived_alone(lb: Machine) -> None:
     assert lb.said("systemctl", "is-enabled", "systemd-timesyncd") == "enabled"
 
 
-def test_pyconfd_has_no_capability_and_haproxy_two(lb: Machine) -> None:
+def test_pyconfd_has_no_capability_haproxy_two_and_no_unit_more_than_it_needs(lb: Machine) -> None:
     assert lb.effective("pyconfd") == ("pyconfd", 0)
     # CAP_NET_BIND_SERVICE and CAP_SYS_CHROOT.
     assert lb.effective("haproxy") == ("haproxy", 1 << 10 | 1 << 18)
-    level = re.search(
-        r"Overall exposure level for pyconfd.service: ([\d.]+)",
-        lb.said("systemd-analyze", "security", "pyconfd", "--no-pager"),
-    )
-    assert level
-    assert float(level[1]) < 2
+    bounds = {"pyconfd": 2, "pyconfd-dns": 2, "pyconfd-dns-withdraw": 2, "pyconfd-preflight": 2, "pyconfd-vip": 2.5}
+    for unit, bound in (bounds | {"pyconfd-vip-config": 3.5, "haproxy": 2.5, "keepalived": 8}).items():
+        said = lb.said("systemd-analyze", "security", unit, "--no-pager")
+        level = re.search(rf"Overall exposure level for {unit}.service: ([\d.]+)", said)
+        assert level
+        assert float(level[1]) < bound, unit
 
 
 def test_start_means_decided_and_status_says_what(lb: Machine) -> None:
@@ -135,6 +138,22 @@ def test_reload_reads_the_file_again(lb: Machine, world: World) -> None:
     assert lb.pid("pyconfd") == pid
 
 
+def test_a_reload_that_comes_while_it_starts_is_not_forgotten(lb: Machine, world: World) -> None:
+    path = "/etc/pyconfd/pyconfd.toml"
+    before = lb.path(path).read_text()
+    # While what follows a start still runs, systemd takes the next start's for the same.
+    lb.until(lambda: lb.active("pyconfd-start-skipped") == "inactive", "what follows the boot's start is over")
+    with drop_in(lb, "pyconfd", "ExecStartPost=/bin/sleep 3"), traffic(lb):
+        lb.systemctl("--no-block", "restart", "pyconfd")
+        lb.until(lambda: lb.show("pyconfd", "SubState")["SubState"] == "start-post", "it has read its settings")
+        lb.write(path, world.settings(**{"templates.vars": {"stats_bind": "*:8404"}}))
+        lb.systemctl("reload", "pyconfd")
+        lb.until(lambda: ask(8404, "any", address=lb.address) != "failed: ConnectionRefusedError", "the new bind")
+    lb.write(path, before)
+    lb.systemctl("reload", "pyconfd")
+    lb.until(lambda: ask(8404, "any", address=lb.address) == "failed: ConnectionRefusedError", "the former settings")
+
+
 def test_a_file_that_is_wrong_changes_nothing_and_says_so(lb: Machine) -> None:
     path = "/etc/pyconfd/pyconfd.toml"
     before = lb.path(path).read_text()
@@ -144,9 +163,34 @@ def test_a_file_that_is_wrong_changes_nothing_and_says_so(lb: Machine) -> None:
         lb.systemctl("reload", "pyconfd")
         lb.until(lambda: "settings" in lb.show("pyconfd", "StatusText")["StatusText"], "systemctl status says it")
         assert lb.pid("pyconfd") == pid
+        shown = lb.run("pyconfd", "status", check=False)
+        assert shown.returncode == 1
+        assert "is not TOML" in shown.stdout
+        assert re.search(r"^SERVING +generation", shown.stdout, re.MULTILINE)
         lb.write(path, before)
         lb.systemctl("reload", "pyconfd")
         lb.until(lambda: lb.show("pyconfd", "StatusText")["StatusText"].startswith("serving"), "it serves as before")
+
+
+def test_a_link_to_no_file_is_no_lack_of_settings(lb: Machine) -> None:
+    path = "/etc/pyconfd/pyconfd.toml"
+    before = lb.path(path).read_text()
+    lb.run("ln", "-sfn", "/srv/nowhere.toml", path)
+    try:
+        with traffic(lb):
+            assert lb.run("systemctl", "restart", "pyconfd", check=False).returncode == 1
+        assert 'is a link to "/srv/nowhere.toml", which is not there' in lb.journal("pyconfd")
+    finally:
+        lb.write(path, before)
+        lb.systemctl("restart", "pyconfd")
+
+
+def test_preflight_tells_anybody_what_stands_in_the_way(lb: Machine) -> None:
+    etc = "mount --bind /etc /etc && mount -o remount,bind,ro /etc && exec runuser -u nobody -- pyconfd preflight"
+    said = lb.said("unshare", "--mount", "sh", "-c", etc)
+    assert "Traceback" not in said
+    assert re.search(r"haproxy\.conf: /etc/haproxy/generated is on a file system that is read-only", said)
+    assert "this is nobody" in said
 
 
 def test_stop_and_crash_change_nothing_that_serves(lb: Machine, world: World) -> None:
@@ -184,6 +228,17 @@ def test_a_haproxy_that_dies_is_back_with_the_last_good_configuration(lb: Machin
     lb.systemctl("start", "pyconfd")
 
 
+def test_debians_package_of_haproxy_is_upgraded_without_a_failed_request(lb: Machine) -> None:
+    haproxy = lb.pid("haproxy")
+    with traffic(lb):
+        # The same version takes the way of a newer one: files are replaced, then the unit is reloaded.
+        lb.run("sh", "-c", "dpkg --install /var/lib/archive/haproxy_*.deb")
+        lb.until(lambda: "worker.replaced" in lb.journal("pyconfd"), "pyconfd notices the new worker")
+    assert lb.pid("haproxy") == haproxy
+    assert lb.active("haproxy") == "active"
+    assert lb.path("/etc/haproxy/generated/haproxy.cfg").exists()
+
+
 SOURCE = "/var/tmp/source"
 
 
@@ -205,16 +260,57 @@ def test_the_access_log_is_in_the_journal_and_can_be_switched_off(lb: Machine) -
     assert lb.show("haproxy", "LogLevelMax") == {"LogLevelMax": "-1"}
 
 
+def encrypted(machine: Machine, token: str) -> None:
+    """Put a token where only this machine can open it, as packer/terraform/README.md says."""
+    machine.write("/run/token", token, 0o600)
+    machine.run("mkdir", "-p", "-m", "700", "/etc/credstore.encrypted")
+    machine.run("systemd-creds", "encrypt", "--name=token", "/run/token", CREDENTIAL)
+    machine.run("rm", "/run/token")
+
+
+def test_a_token_that_only_this_machine_can_open_reaches_the_units_and_is_replaced(lb: Machine, world: World) -> None:
+    module = (ROOT / "packer/terraform/main.tf").read_text()
+    lines = re.search(r'content +=  *"\[Service\]\\n(LoadCredential.*)\\n"', module)
+    assert lines
+    text = lines[1].replace("${basename(var.credentials.encrypted_credential)}", CREDENTIAL.rpartition("/")[2])
+    text = text.replace("\\n", "\n")
+    world.api.token = "first"
+    try:
+        with drop_in(lb, "pyconfd", text), drop_in(lb, "pyconfd-preflight", text), traffic(lb):
+            # Nobody has put it there yet: what served serves on, and status says what is missing.
+            lb.systemctl("restart", "pyconfd")
+            assert "serving last good" in lb.said("systemctl", "status", "pyconfd")
+            assert "cannot be read: No such file" in lb.said("pyconfd", "status")
+            encrypted(lb, "first")
+            assert "first" not in lb.path(CREDENTIAL).read_text()
+            lb.systemctl("restart", "pyconfd", "pyconfd-preflight")
+            lb.until(lambda: lb.status().get("phase") == "serving", "the cluster is read with the token")
+            world.api.token = "second"
+            encrypted(lb, "second")
+            lb.systemctl("restart", "pyconfd")
+            lb.until(lambda: lb.status().get("phase") == "serving", "the cluster is read with the new token")
+            pod = world.scale_up("shop")
+            lb.until(lambda: lb.ask("shop") == pod, "the new pod is asked")
+            lb.systemctl("restart", "pyconfd-preflight")
+    finally:
+        world.api.token = ""
+    lb.systemctl("restart", "pyconfd")
+
+
 def test_a_boot_without_an_api_server_serves_what_served_last(lb: Machine, world: World) -> None:
     number = lb.status()["generation"]["number"]
     world.api.refuse()
-    # The power goes, and comes back.
+    # The power goes, and comes back; the disk with the state was another machine's.
+    lb.run("chown", "-R", "4242:4242", "/var/lib/pyconfd/generations", "/var/lib/pyconfd/lock")
     lb.kill()
     lb.boot()
     lb.until(lambda: serves(lb), "the last good configuration serves")
     lb.until(lambda: lb.active("pyconfd") == "active", "pyconfd has decided")
     assert lb.status()["generation"]["number"] == number
     assert lb.status()["phase"] != "serving"
+    lb.until(
+        lambda: "no API server answers" in lb.show("pyconfd", "StatusText")["StatusText"], "systemctl status says why"
+    )
     # What preflight finds is told, and holds nothing up.
     lb.until(lambda: lb.active("pyconfd-preflight") == "failed", "preflight tells of the API server")
     world.api.listen()

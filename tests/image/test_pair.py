@@ -4,10 +4,8 @@ import json
 import os
 import signal
 import subprocess
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,12 @@ import pytest
 from tests.dns.stage import NAME, zone_with
 from tests.dns.strict import StrictRoute53
 from tests.dns.strict_http import StrictServer
+from tests.image.asking import Clients, Window, window
 from tests.image.bake import Baked, shelf
 from tests.image.conftest import seeded
 from tests.image.machine import Lan, Machine
 from tests.image.trees import missing
-from tests.image.world import World
+from tests.image.world import World, followed
 from tests.release.checkout import built, checkout
 from tests.release.conftest import with_wheels
 from tests.world.clients import ask
@@ -30,8 +29,9 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),
     pytest.mark.timeout(900),
 ]
-BATCH_S = 5.0
-"""How long a client waits for an answer: a packet lost while the address moves is sent again within that."""
+CREDENTIALS = ("AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test")
+GRACE_S = 10
+"""``vip.grace_s``."""
 
 
 class Pair:
@@ -69,21 +69,7 @@ def pair(world: World, baked: Baked, tmp_path_factory: pytest.TempPathFactory) -
     provider = zone_with()
     with StrictServer(provider, host=Lan.host) as aws, ExitStack() as stack:
         settings = world.settings(
-            dns={
-                "names": [NAME],
-                "owner": "prod",
-                "zone_id": "Z1",
-                "mode": "vip",
-                "vip": Lan.vip,
-                "address_source": "interface",
-                "interface": "host0",
-                "endpoint_url": f"http://{Lan.host}:{aws.port}",
-                "accept_dead_nodes": True,
-                "hold_s": 1,
-                "interval_s": 5,
-                "joins_an_hour": 600,
-                "ttl_s": 5,  # a shutdown waits for as long
-            },
+            dns=followed(NAME, aws.port),
             vip={
                 "interface": "host0",
                 "virtual_router_id": 51,
@@ -99,7 +85,7 @@ def pair(world: World, baked: Baked, tmp_path_factory: pytest.TempPathFactory) -
             settings += f'[[vip.nodes]]\nname = "lb{number}"\naddresses = {addresses}\n'
         for number in (1, 2):
             machine = Machine(f"lb{number}", number, baked.layers, tmp_path_factory.mktemp(f"lb{number}"))
-            machine.prepare("/etc/default/pyconfd", "AWS_ACCESS_KEY_ID=test\nAWS_SECRET_ACCESS_KEY=test\n")
+            machine.prepare("/etc/default/pyconfd", "\n".join(CREDENTIALS) + "\n")
             machines.append(stack.enter_context(seeded(machine, settings)))
         found = Pair((machines[0], machines[1]), provider)
         found.until_settled("two first boots give one holder")
@@ -124,6 +110,63 @@ def test_a_hook_that_crashes_or_hangs_moves_nothing(pair: Pair) -> None:
         holder.signal("pyconfd-vip", number)
         holder.until(lambda f=former: holder.restarted("pyconfd-vip", f), "systemd starts the hook anew")  # type: ignore[misc]
         assert pair.holders() == [holder]
+
+
+def test_a_hook_that_is_stopped_moves_nothing_and_says_who_has_the_address(pair: Pair) -> None:
+    holder, other = pair.until_settled("before")
+    for machine, has in ((holder, "has"), (other, "does not have")):
+        line = f"router 51: {has} the address"
+        machine.until(lambda m=machine, w=line: m.show("pyconfd-vip", "StatusText")["StatusText"] == w, line)  # type: ignore[misc]
+    holder.systemctl("stop", "pyconfd-vip")
+    # The backstop of keepalived looks now, and finds a haproxy that lives.
+    holder.until(lambda: backstop_looks(holder), "the hook's grace is over")
+    assert pair.holders() == [holder]
+    holder.systemctl("start", "pyconfd-vip")
+    pair.until_settled("after")
+    assert pair.holders() == [holder]
+
+
+def backstop_looks(machine: Machine) -> bool:
+    """Whether the hook has been silent for longer than its grace."""
+    beat = float(machine.path("/run/pyconfd-vip/heartbeat").read_text().split()[0])
+    return float(machine.path("/proc/uptime").read_text().split()[0]) - beat > GRACE_S + 4
+
+
+@pytest.mark.parametrize("unit", ["keepalived", "haproxy"])
+def test_what_hangs_loses_the_address_and_comes_back(pair: Pair, unit: str) -> None:
+    holder, other = pair.until_settled("before")
+    former = holder.pid(unit)
+    children = holder.said("pgrep", "--parent", str(former)).split()
+    holder.run("kill", "-STOP", *children)
+    other.until(lambda: pair.holders() == [other], "the other one has the address")
+    if unit == "keepalived":
+        holder.until(lambda: holder.said("pgrep", "--parent", str(holder.pid(unit))).split() != children, "a new one")
+    else:
+        assert "haproxy_hangs" in holder.show("pyconfd-vip", "StatusText")["StatusText"]
+        holder.run("kill", "-CONT", *children)
+    pair.until_settled("after")
+    assert pair.holders() == [other]
+
+
+def test_who_stops_the_withdrawal_withdraws_and_a_reload_does_not_let_the_node_in(pair: Pair) -> None:
+    holder, _ = pair.until_settled("before")
+    holder.systemctl("stop", "pyconfd-dns-withdraw")
+    assert "withdrawn by command" in holder.said("pyconfd", "dns", "status")
+    holder.systemctl("reload", "pyconfd")
+    holder.until(lambda: holder.active("pyconfd") == "active", "pyconfd has read its settings")
+    assert holder.active("pyconfd-dns-withdraw") == "inactive"
+    holder.systemctl("start", "pyconfd-dns-withdraw")
+    holder.run("runuser", "-u", "pyconfd", "--", "env", *CREDENTIALS, "pyconfd", "dns", "publish")
+    pair.until_settled("after")
+
+
+def test_the_packet_filter_outlives_a_restart_of_nftables(pair: Pair) -> None:
+    machine, _ = pair.machines
+    machine.systemctl("restart", "nftables")
+    machine.until(lambda: "pyconfd_vip" in machine.said("nft", "list", "tables"), "the table is there again")
+    machine.systemctl("stop", "nftables")
+    machine.systemctl("start", "pyconfd-vip-config")
+    pair.until_settled("after")
 
 
 def test_keepalived_that_dies_leaves_no_address_behind(pair: Pair) -> None:
@@ -176,40 +219,11 @@ def test_power_that_goes_moves_the_address_and_a_shutdown_moves_the_name_first(p
     holder.boot()
     pair.until_settled("after the shutdown")
     units = ("haproxy.service", "pyconfd-dns-withdraw.service")
-    said = holder.said("journalctl", "--boot=-1", "--no-pager", "--output=cat", *(f"--unit={unit}" for unit in units))
+    words = ("journalctl", "--boot=-1", "--no-pager", "--output=cat", *(f"--unit={unit}" for unit in units))
+    # The former boot is there once journald has moved what it keeps to the disk.
+    holder.until(lambda: "Stopped pyconfd-dns-withdraw.service" in holder.said(*words), "the journal of the last boot")
+    said = holder.said(*words)
     assert 0 < said.rindex("Stopped pyconfd-dns-withdraw.service") < said.rindex("Stopping haproxy.service")
-
-
-class Clients:
-    """Ask the address all the time, each request on a connection of its own; failures with their times."""
-
-    def __init__(self) -> None:
-        self.failures: list[tuple[float, float, str]] = []
-        self.asked = 0
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._ask) for _ in range(3)]
-        for thread in self._threads:
-            thread.start()
-
-    def _ask(self) -> None:
-        while not self._over.wait(0.005):
-            begin = time.monotonic()
-            answer = ask(80, "shop.example.com", address=Lan.vip, timeout_s=BATCH_S)
-            self.asked += 1
-            if not answer.startswith("shop-"):
-                self.failures.append((begin, time.monotonic(), answer))
-
-    def stop(self) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-
-
-@contextmanager
-def window(found: list[tuple[float, float]]) -> Iterator[None]:
-    begin = time.monotonic()
-    yield
-    found.append((begin, time.monotonic()))
 
 
 @pytest.fixture(scope="module")
@@ -239,8 +253,8 @@ def upgrade(machine: Machine, bundle: Path) -> None:
 
 def test_a_rolling_upgrade_loses_no_request_but_in_the_failover(pair: Pair, newer: Path) -> None:
     pair.until_settled("before")
-    moves: list[tuple[float, float]] = []
-    clients = Clients()
+    moves: list[Window] = []
+    clients = Clients(Lan.vip)
     try:
         for machine in reversed(pair.until_settled("before")):
             with window(moves):
@@ -253,7 +267,6 @@ def test_a_rolling_upgrade_loses_no_request_but_in_the_failover(pair: Pair, newe
     finally:
         clients.stop()
     assert clients.asked > 100
-    outside = [one for one in clients.failures if not any(a <= one[1] and one[0] <= b for a, b in moves)]
-    assert outside == []
+    assert clients.outside(moves) == []
     assert len(clients.failures) < clients.asked / 100
     assert {machine.status()["version"] for machine in pair.machines} == {"9.1.0"}

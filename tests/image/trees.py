@@ -28,6 +28,7 @@ CLOUD = (
     "openssh-server",
     "procps",
     "python3",
+    "sudo",
     "systemd",
     "systemd-sysv",
     "udev",

@@ -16,6 +16,25 @@ NAMESPACE = "demo"
 POD_PORT = 8080
 
 
+def followed(name: str, port: int) -> dict[str, Any]:
+    """Give ``[dns]`` for a name that follows the floating address, in the zone at this port of the host."""
+    return {
+        "names": [name],
+        "owner": "prod",
+        "zone_id": "Z1",
+        "mode": "vip",
+        "vip": Lan.vip,
+        "address_source": "interface",
+        "interface": "host0",
+        "endpoint_url": f"http://{Lan.host}:{port}",
+        "accept_dead_nodes": True,
+        "hold_s": 1,
+        "interval_s": 5,
+        "joins_an_hour": 600,
+        "ttl_s": 5,  # a shutdown waits for as long
+    }
+
+
 class World:
     """Everything outside of the machines; leaving the ``with`` ends it."""
 

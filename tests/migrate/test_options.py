@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyconfd import fragments
 from pyconfd.migrate.migration import migrate
 from pyconfd.migrate.report import Effect, InputFile, System
 from tests.migrate.settings_files import settings_of
@@ -61,6 +62,21 @@ def test_the_container_of_python_confds_readme_and_pyconfd_reads_the_file() -> N
     settings = settings_of(text)
     assert settings.kubernetes.api_servers == ("https://10.31.12.49:6443",)
     assert settings.haproxy.reload_cmd == ("/etc/init.d/haproxy", "reload")
+
+
+def test_a_command_in_an_environment_file_needs_no_quotes() -> None:
+    text = """# for docker run --env-file
+HAPROXY_CHECK_CMD=/usr/sbin/haproxy -c -q -f
+HAPROXY_RELOAD_CMD=/etc/init.d/haproxy reload
+TEMPLATE_DIR=/etc/pyconfd
+"""
+    found = toml_of(System.PYTHON_CONFD, text)
+    assert found["haproxy"] == {
+        "chk_cmd": ["/usr/sbin/haproxy", "-c", "-q", "-f"],
+        "reload_cmd": ["/etc/init.d/haproxy", "reload"],
+    }
+    before_a_program = "HAPROXY_RELOAD_CMD=/bin/true ./pyconfd.py --log-level debug\n"
+    assert toml_of(System.PYTHON_CONFD, before_a_program)["log"] == {"level": "debug"}
 
 
 def test_kube2lbs_readme() -> None:
@@ -120,6 +136,9 @@ done
 def test_a_unit_of_systemd_and_a_dockerfile() -> None:
     unit = '[Service]\nEnvironment="LOGLEVEL=debug" REFRESH_INTERVAL=15\nExecStart=-/usr/local/bin/pyconfd.py --api https://a\n'
     found = toml_of(System.PYTHON_CONFD, unit, "pyconfd.service")
+    own = "[Unit]\nDescription=a\n" + unit + "Restart=always\n"
+    told = migrate(System.PYTHON_CONFD, [InputFile("pyconfd.service", own)]).findings
+    assert not [each for each in told if "Description" in each.message or "Restart" in each.message]
     assert found["log"] == {"level": "debug"}
     assert found["kubernetes"] == {"interval_s": 15, "api_servers": ["https://a"]}
     docker = "FROM debian\nENV APISERVERS https://a:6443\nENV LOGLEVEL=info\n"
@@ -154,6 +173,14 @@ kube2lb -template=/t.tpl -config=$CONF -notify=command:"haproxy -f ${CONF} -p $P
 def test_what_stands_in_single_quotes_stays() -> None:
     found = toml_of(System.KUBE2LB, "A=1\nkube2lb -template=/t.tpl -config=/c -notify 'command:kill $A $(cat /p)'\n")
     assert found["target"] == {"template": "/t.tmpl", "output": "/c", "notify": "command:kill $A $(cat /p)"}
+
+
+def test_a_default_of_the_shell_counts_where_nothing_else_is_said() -> None:
+    flags = "-domain=$DOMAIN -default-port-mode ${MODE-tcp} -template=/t -config=/c -notify=debug:"
+    script = f"DOMAIN=${{DOMAIN:-a.local}}\nkube2lb {flags}\n"
+    assert toml_of(System.KUBE2LB, script)["kube2lb"] == {"domain": "a.local", "default_port_mode": "tcp"}
+    files = [InputFile("a.env", "MODE=http\n"), InputFile("run.sh", script)]
+    assert 'default_port_mode = "http"' in migrate(System.KUBE2LB, files).outputs[-1].text
 
 
 def test_a_variable_that_is_set_elsewhere_is_named_and_may_come_from_another_file() -> None:
@@ -201,3 +228,77 @@ def test_any_text_of_any_name_is_migrated_without_failing(system: System, text: 
                 tomllib.loads(output.text)
                 if migration.is_complete:
                     settings_of(output.text)
+
+
+def test_the_variables_that_a_template_of_the_cluster_looks_at_are_let_through() -> None:
+    text = """kind: ConfigMap
+metadata: {name: config, namespace: lb}
+data:
+  template: |
+    global
+    backend VARNISH
+      server VARNISH {{env.ADDRESS}}:80 {% if env['PLAIN'] %}{{ env.get("TLS") }}{% endif %} {{ env.items() }}
+  varnishtemplate: |
+    backend default { .host = "{{env.HAPROXY}}"; }
+"""
+    migration = migrate(System.KUBERNETES_HAPROXY, [InputFile("config.yaml", text)])
+    assert [output.name for output in migration.outputs] == ["config-template.tmpl", "pyconfd.toml"]
+    assert tomllib.loads(migration.outputs[-1].text)["configmap"] == {"env": ["ADDRESS", "PLAIN", "TLS"]}
+    assert "config.yaml line 7" in migration.outputs[-1].text
+    told = {(each.line, each.message) for each in migration.findings}
+    assert (8, "the key varnishtemplate is left as it is: pyconfd reads template, as kubernetes-haproxy did") in told
+
+
+def test_a_variable_of_a_manifest_whose_value_stands_elsewhere_is_named() -> None:
+    text = """kind: Pod
+spec:
+  containers:
+  - env:
+    - name: K8SBASE
+      valueFrom: {configMapKeyRef: {name: config, key: k8sbase}}
+    - name: STATISTICS_PASSWORD
+      valueFrom: {secretKeyRef: {name: stats, key: password}}
+    envFrom:
+    - configMapRef: {name: lb-env}
+"""
+    migration = migrate(System.KUBERNETES_HAPROXY, [InputFile("pod.yaml", text)])
+    base, many = migration.of(Effect.LEFT)
+    assert (base.line, many.line) == (5, 10)
+    assert base.message.endswith("comes from configMapKeyRef config k8sbase; write it into kubernetes.api_servers")
+    assert "configMapRef lb-env" in many.message
+    [password] = migration.of(Effect.NOTED)
+    assert "stats.password" in password.message
+
+
+def test_the_loop_of_a_consumer_becomes_a_command() -> None:
+    text = """#!/bin/bash
+while true
+do
+    etcdctl --endpoints https://etcd1:2379,https://etcd2:2379 watch /lb/config > /dev/null \\
+        && etcdctl --endpoints https://etcd1:2379,https://etcd2:2379 get /lb/config > /etc/haproxy/dynamic.cfg \\
+        && systemctl restart haproxy
+done
+"""
+    migration = migrate(System.KUBEFIGURATOR, [InputFile("consumer.sh", text)])
+    assert migration.is_complete
+    assert any("pyconfd consume" in each.message and each.line == 4 for each in migration.findings)
+    found = tomllib.loads(migration.outputs[-1].text)["etcd"]
+    assert found == {"endpoints": ["https://etcd1:2379", "https://etcd2:2379"], "path": "/lb/config"}
+
+
+def test_the_static_part_of_a_configuration_sorts_before_what_inherits_its_defaults() -> None:
+    migration = migrate(System.KUBEFIGURATOR, [InputFile("haproxy.cfg", "defaults\n    mode http\n")])
+    [output] = migration.outputs
+    assert output.name == "01-haproxy.conf"
+    shipped = fragments.of_presets(["kubefigurator"])
+    assert sorted([output.name, *shipped])[:3] == ["00-runtime.tmpl", "01-defaults.conf", "01-haproxy.conf"]
+    assert "10-kubefigurator.tmpl" in shipped
+
+
+def test_an_object_that_hosts_config_cannot_name_and_a_namespace_that_is_not_said() -> None:
+    text = "kind: {}\nmetadata:\n  name: lb\n  annotations:\n    haproxy.unity3d.com/config: |\n      global\n"
+    [left] = migrate(System.ADS_INFRA_HAPROXY, [InputFile("a.yaml", text.format("DaemonSet"))]).of(Effect.LEFT)
+    assert "put its annotations on a Service or Deployment" in left.message
+    migration = migrate(System.ADS_INFRA_HAPROXY, [InputFile("a.yaml", text.format("Deployment"))])
+    assert 'config = "deployment/default/lb"' in migration.outputs[-1].text
+    assert any("names no namespace" in each.message for each in migration.of(Effect.NOTED))

@@ -249,7 +249,7 @@ class TestOtherNames:
         own = replace(OPTIONS.configmap, stats_password="s3cret!")
         context = translated(options=PresetOptions(configmap=own))
         assert context.names["stats"] == {"username": "stats", "password": "s3cret!"}
-        assert context.templates[0].required == {}
+        assert "stats.password" not in context.templates[0].required
         assert (context.templates[0].ref.name, context.templates[0].field) == ("config", "template")
         assert "s3cret" not in repr(own)
 
@@ -257,6 +257,7 @@ class TestOtherNames:
         own = replace(OPTIONS.configmap, env={"VARNISH_SECRET": "x"})
         assert translated(options=PresetOptions(configmap=own)).names["env"] == {"VARNISH_SECRET": "x"}
         assert translated().names["env"] == {}
+        assert "configmap.env" in translated().templates[0].required["env.*"]
 
     def test_without_a_template_it_is_said(self) -> None:
         context = read("configmap", services(), options=OPTIONS)

@@ -1,12 +1,15 @@
 """The Debian package, with dpkg itself, real haproxy, and the pyconfd that was packed."""
 
+import io
 import re
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
 
+from tests.docs.test_links import links
 from tests.release.checkout import DROP_IN, LONG, ROOT, Tree, why_no_tree
 from tests.world.appliance import Appliance
 from tests.world.load import Load
@@ -24,6 +27,7 @@ KEPT = (
     "/opt/pyconfd/libexec/pyconfd-haproxy-prestart",
     "/opt/pyconfd/libexec/pyconfd-vip-backstop",
     "/var/lib/pyconfd/generations/1/haproxy.cfg",
+    "/opt/pyconfd/libexec/pyconfd-haproxy-reload",
 )
 """What haproxy and keepalived need, and what operators wrote."""
 
@@ -118,7 +122,7 @@ def as_the_readme_says(tree: Tree, lb: Appliance) -> None:
             )
     assert "runuser -u pyconfd -- pyconfd plan" in codes
     assert "pyconfd fragments --copy-to /etc/pyconfd" in codes
-    assert tree.asked_of_systemd() == ["enable --now pyconfd", "restart haproxy"]
+    assert tree.asked_of_systemd() == ["restart haproxy", "enable --now pyconfd"]
     tree.run("rm", "/etc/pyconfd/pyconfd.toml")
 
 
@@ -178,3 +182,14 @@ def test_every_unit_and_every_file_that_a_unit_runs_is_in_the_package(newer: str
     # The units wait for one of these: with it the package would start what nobody has configured.
     assert " ./etc/pyconfd" not in listed
     assert " ./etc/default/pyconfd" not in listed
+
+
+def test_what_its_documents_lead_to_is_in_it_too(newer: str, tmp_path: Path) -> None:
+    files = subprocess.run(["dpkg-deb", "--fsys-tarfile", newer], capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(files)) as packed:
+        documents = [member for member in packed if member.name.startswith("./usr/share/doc/")]
+        packed.extractall(tmp_path, documents, filter="data")
+    found = links((tmp_path / "usr/share/doc/pyconfd").rglob("*.md"))
+    assert len(found) > 50
+    dead = [(page.name, target) for page, target in found if not (page.parent / target.partition("#")[0]).exists()]
+    assert dead == []

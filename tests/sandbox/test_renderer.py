@@ -56,6 +56,17 @@ def test_a_required_value_is_never_printed_as_nothing(process: TemplateProcess) 
     text = "{% if stats.password %}x{% endif %}{{ stats.other }}{{ other.password }}"
     assert process.render(template(text, required, stats={"username": "s"}, other={})) == ""
     assert "no value" in problem(process, "{{ 'a:' ~ stats.password }}", required, stats={})
+    assert "correct the template" not in told
+
+
+def test_a_variable_that_is_not_there_is_never_printed_as_nothing(process: TemplateProcess) -> None:
+    """``server varnish {{ env.ADDRESS }}:80`` would be a server that haproxy accepts, without an address."""
+    required = {"env.*": "name it in configmap.env"}
+    told = problem(process, "\nserver v {{ env.ADDRESS }}:80", required, env={"SECRET": "x"})
+    assert "configmap lb/config line 2: env.ADDRESS has no value: name it in configmap.env" in told
+    text = "{% if env.ADDRESS %}x{% endif %}{{ env.ADDRESS | default('none') }} {{ env.SECRET }}"
+    assert process.render(template(text, required, env={"SECRET": "x"})) == "none x"
+    assert process.render(template("[{{ env.EMPTY }}]", required, env={"EMPTY": ""})) == "[]"
 
 
 @pytest.mark.parametrize(

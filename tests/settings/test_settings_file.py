@@ -116,6 +116,11 @@ def test_a_syntax_error_has_its_line_and_hides_no_other_problem() -> None:
     assert other.place == "environment LOGLEVEL"
 
 
+def test_a_byte_order_mark_is_named() -> None:
+    [problem] = problems_of("\ufeff[log]\nlevel = 'INFO'\n")
+    assert "begins with a byte order mark" in problem.message
+
+
 @pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "9" * 5000, "a = 2020-99-99"])
 def test_toml_that_breaks_the_parser_is_a_problem_too(text: str) -> None:
     assert "is not TOML" in problems_of(text)[0].message
@@ -150,8 +155,9 @@ def _denied(path: str) -> str:
 
 
 def test_a_file_that_is_there_must_be_readable(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"pyconfd\.toml: cannot be read: Permission denied"):
+    with pytest.raises(ConfigurationError, match=r"pyconfd\.toml: cannot be read: Permission denied") as caught:
         resolve({}, {}, _denied)
+    assert "chmod 0644 /etc/pyconfd/pyconfd.toml" in caught.value.problems[0].remedy
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         resolve({"config": str(tmp_path)}, {})
     (tmp_path / "latin.toml").write_bytes(b'a = "\xe4"')
@@ -240,6 +246,21 @@ def test_resolving_again_reads_the_file_anew_with_the_same_flags() -> None:
     settings = again.settings
     assert (settings.log.level, settings.kubernetes.page_size, settings.apply.keep_generations) == ("DEBUG", 7, 3)
     assert "PATH" not in first.environ
+
+
+def test_a_link_that_leads_nowhere_is_no_lack_of_a_file(tmp_path: Path) -> None:
+    link = tmp_path / "pyconfd.toml"
+    link.symlink_to("/no/such/file")
+    with pytest.raises(ConfigurationError, match='is a link to "/no/such/file", which is not there'):
+        resolve({"config": str(link)}, {})
+
+
+def test_a_file_that_has_gone_takes_no_settings_back() -> None:
+    first = resolve({}, {}, lambda _: "[log]\nlevel = 'ERROR'\n")
+    with pytest.raises(ConfigurationError, match="is not there any more"):
+        resolve_again(first, _absent)
+    # One that never was there is not missed.
+    assert resolve_again(resolve({}, {}, _absent), _absent).settings == Settings()
 
 
 def test_a_relative_path_in_the_file_is_noted_and_one_on_the_command_line_is_not() -> None:

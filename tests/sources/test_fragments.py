@@ -163,6 +163,7 @@ def test_an_unreadable_directory(tmp_path: Path) -> None:
 def test_no_fragment(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("")
     assert "no fragment" in problems(tmp_path)[0].message
+    assert f"pyconfd fragments --copy-to {tmp_path}" in problems(tmp_path)[0].remedy
 
 
 def test_every_bad_fragment_is_named_at_once(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_no_daemon_and_no_file(settings: Settings) -> None:
     assert (report.freshness, report.exit_code, report.status) == (Freshness.UNKNOWN, 3, None)
     text = render_text(report)
     assert text.startswith("NOT RUNNING")
-    assert "systemctl start pyconfd" in text
+    assert "systemctl start pyconfd, once there is /etc/pyconfd/pyconfd.toml" in text
 
 
 def test_a_file_that_is_half_there_or_something_else(settings: Settings) -> None:

@@ -118,6 +118,15 @@ def test_credentials_near_their_end(make_status: Callable[..., Status], left: fl
     assert f"certificate  {words}\n" in shown(replace(status, source=source))
 
 
+def test_credentials_that_cannot_be_used_are_why_nothing_was_read(make_status: Callable[..., Status]) -> None:
+    status = make_status()
+    lacking = CredentialState("credentials", problem="/etc/pyconfd/token: cannot be read: Permission denied")
+    source = replace(status.source, credentials=(lacking,), last_sync_at=0.0, synced=False)
+    problems, _, rest = shown(replace(status, source=source)).partition("API servers")
+    assert "Permission denied" in problems
+    assert "Permission denied" in rest
+
+
 def test_refused_objects_by_reason_the_first_ten_and_how_many_more(make_status: Callable[..., Status]) -> None:
     def refusal(name: str, reason: RefusalReason) -> Refusal:
         return Refusal(ObjectRef("Service", "demo", name), "domain", "x", reason, "is wrong")

@@ -33,14 +33,25 @@ class Store:
             aws_secret_access_key="testing",
         )
 
-    def fetch(self, **secrets: str) -> subprocess.CompletedProcess[str]:
-        files = {str(self.folder / name): {"secret": arn, "owner": "root:nogroup"} for name, arn in secrets.items()}
+    def fetch(self, reload: tuple[str, ...] = (), **secrets: str) -> subprocess.CompletedProcess[str]:
+        """``systemctl`` notes what it is asked in the file ``asked``, and refuses the unit ``bad.service``."""
+        files: dict[str, dict[str, Any]] = {
+            str(self.folder / name): {"secret": arn, "owner": "root:nogroup"} for name, arn in secrets.items()
+        }
+        for wanted in files.values() if reload else ():
+            wanted["reload"] = list(reload)
+        systemctl = self.folder / "bin/systemctl"
+        systemctl.parent.mkdir(exist_ok=True)
+        systemctl.write_text(f'#!/bin/sh\necho "$*" >> {self.folder}/asked\n[ "$2" != bad.service ]\n')
+        systemctl.chmod(0o755)
         listed = self.folder / "list.json"
         listed.write_text(json.dumps({"region": REGION, "files": files}))
         environ = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
         return subprocess.run(
             [sys.executable, SCRIPT, listed],
-            env=environ | CREDENTIALS | {"AWS_ENDPOINT_URL": self.url, "AWS_MAX_ATTEMPTS": "1"},
+            env=environ
+            | CREDENTIALS
+            | {"AWS_ENDPOINT_URL": self.url, "AWS_MAX_ATTEMPTS": "1", "PATH": f"{systemctl.parent}:/usr/bin:/bin"},
             capture_output=True,
             text=True,
             check=False,
@@ -80,4 +91,18 @@ def test_secrets_come_are_rotated_and_a_bad_one_stays_as_it_was(store: Store) ->
     assert path.read_text() == "second"
     assert (store.folder / "pem").read_bytes() == b"-----BEGIN"
     assert bad.stderr.count("stays as it is") == 2
-    assert sorted(each.name for each in store.folder.iterdir()) == ["list.json", "pem", "token"]
+    assert sorted(each.name for each in store.folder.iterdir()) == ["bin", "list.json", "pem", "token"]
+
+
+def test_units_are_reloaded_once_where_a_file_is_new(store: Store) -> None:
+    first = store.client.create_secret(Name="one", SecretString="1")["ARN"]
+    second = store.client.create_secret(Name="two", SecretString="2")["ARN"]
+    asked = store.folder / "asked"
+    assert store.fetch(("haproxy.service",), a=first, b=second).returncode == 0
+    assert asked.read_text() == "try-reload-or-restart haproxy.service\n"
+    asked.unlink()
+    assert store.fetch(("haproxy.service",), a=first, b=second).returncode == 0
+    assert not asked.exists()
+    store.client.put_secret_value(SecretId=second, SecretString="3")
+    assert store.fetch(("bad.service", "haproxy.service"), a=first, b=second).returncode == 1
+    assert len(asked.read_text().splitlines()) == 2

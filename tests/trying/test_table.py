@@ -56,6 +56,13 @@ def test_what_can_be_asked() -> None:
     )
 
 
+def test_a_frontend_without_a_mode_speaks_http_where_its_backend_does() -> None:
+    """As in the README of ads-infra-haproxy, and as HAProxy has it since 2.4."""
+    text = "frontend proxy\n bind 127.0.0.1:80\n default_backend {}\nbackend http\n mode http\nbackend db\n"
+    for backend, http in (("http", True), ("db", False), ("nobody", False)):
+        assert fronts(text.format(backend)) == (Front("frontend proxy", 80, http=http, tls=False, sni=False),)
+
+
 def test_names_are_those_of_presets_of_the_text_and_of_maps() -> None:
     files = (OutputFile(FileKind.MAP, "/m", "two.example.com be-two\n.example.org be-any\n10.0.0.1 x\n"),)
     found = names(Context({"domains": {"three.example.com": {}}}), Rendering((Piece("a", TEXT),), files))
@@ -113,7 +120,8 @@ def test_rows_say_where_a_url_leads_and_how_to_ask() -> None:
     }
     commands = {row.url: row.command for row in found.rows}
     assert commands["http://shop.example.com/"] == "curl -H 'Host: shop.example.com' http://127.0.0.1:8080/"
-    assert commands["https://vault.example.com/"].startswith("curl -k --resolve vault.example.com:8443:127.0.0.1 ")
+    expected = "curl -k --connect-to vault.example.com:443:127.0.0.1:8443 https://vault.example.com/"
+    assert commands["https://vault.example.com/"] == expected
 
 
 def test_a_default_is_one_row_and_names_that_lead_there_are_none() -> None:

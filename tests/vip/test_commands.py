@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,29 @@ def test_the_commands_speak_with_the_hook() -> None:
         assert "does not run" in dead.stdout
         assert "role.changed" in dead.stdout
         assert vip(first, "drain").exit_code == 75
+
+
+@needs_bed
+def test_at_sighup_the_hook_ends_for_other_settings_and_tells_of_wrong_ones() -> None:
+    with Bed() as bed:
+        holder = bed.holder
+        hook, path = holder.hook, holder.folder / "pyconfd.toml"
+        assert hook is not None
+        text = path.read_text()
+        path.write_text("[vip")
+        hook.send_signal(signal.SIGHUP)
+        wait_for("the word", lambda: "still in force" in document_of(holder)["troubles"].get("settings", ""))
+        path.write_text(f"{text}\n# the same\n")
+        hook.send_signal(signal.SIGHUP)
+        wait_for("its end", lambda: not document_of(holder)["troubles"])
+        path.write_text(text.replace("[vip]\n", "[vip]\nreset_sessions = false\n"))
+        hook.send_signal(signal.SIGHUP)
+        assert hook.wait(10) == 0
+        assert holder.holds()
+
+
+def document_of(node: Node) -> dict[str, Any]:
+    return node.order("status")
 
 
 @needs_bed

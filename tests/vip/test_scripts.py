@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -68,8 +67,7 @@ def test_the_backstop_leaves_the_judgement_to_a_hook_that_lives(tmp_path: Path) 
 def test_without_a_heartbeat_the_backstop_looks_for_haproxy(beat: bytes | None, tmp_path: Path) -> None:
     assert backstop(beat, f"{os.getpid()}\n", tmp_path) == 0
     dead = subprocess.Popen(["true"])
-    while Path(f"/proc/{dead.pid}/cmdline").read_bytes():
-        time.sleep(0.01)
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
     assert backstop(beat, f"{dead.pid}\n", tmp_path) != 0, "dead and not buried"
     dead.wait()
     assert backstop(beat, f"{dead.pid}\n", tmp_path) != 0

@@ -3,7 +3,25 @@
 import pytest
 
 from pyconfd.vip.policy import Alarm, Shared
-from pyconfd.vip.words import described
+from pyconfd.vip.words import described, line
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "router 51: does not have the address"),
+        ({"instances": [{"holds": True}]}, "router 51: has the address"),
+        (
+            {"faults": ["carrier", "haproxy_dead"], "drained": {"at": 0.0}, "alarms": ["last_one"]},
+            "router 51: does not have the address, faults: carrier haproxy_dead, drained by order, alarms: last_one",
+        ),
+    ],
+)
+def test_one_line_says_who_has_it_and_what_is_wrong(changes: dict[str, object], told: str) -> None:
+    router = {"id": 51, "faults": [], "drained": None, "alarms": [], "instances": [{"holds": False}], **changes}
+    assert line({"routers": [router], "troubles": {}}) == told
+    trouble = {"heartbeat": "no space left"}
+    assert line({"routers": [router], "troubles": trouble}) == f"{told}; trouble with heartbeat: no space left"
 
 
 @pytest.mark.parametrize("alarm", [*Alarm, *Shared])

@@ -62,6 +62,18 @@ class HaproxyProcess(OwnHaproxy):
         if wait:
             wait_until(lambda: self.running() is not None, f"haproxy is up\n{self.log.read_text()}")
 
+    def worker(self) -> int:
+        """Give the newest worker; the master is silent for a moment while it loads itself anew."""
+        seen: list[int] = []
+
+        def answers() -> bool:
+            if (running := self.running()) is not None:
+                seen.append(running.worker_pid)
+            return bool(seen)
+
+        wait_until(answers, "the master answers")
+        return seen[0]
+
 
 def configuration(port: int, answer: str = "ok", *, extra: str = "", global_lines: str = "") -> str:
     """Give a configuration that answers every request on ``port`` with ``answer``."""

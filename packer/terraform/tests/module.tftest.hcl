@@ -74,7 +74,7 @@ run "an_encrypted_credential_reaches_the_units" {
     credentials = { encrypted_credential = "/etc/credstore.encrypted/pyconfd-token" }
   }
   assert {
-    condition     = strcontains(output.user_data["lb1"], "LoadCredentialEncrypted=token:/etc/credstore.encrypted/pyconfd-token")
+    condition     = strcontains(output.user_data["lb1"], "LoadCredentialEncrypted=token:pyconfd-token\n")
     error_message = "The unit loads it."
   }
   assert {
@@ -221,6 +221,15 @@ run "a_secret_in_place_of_a_path" {
 
   variables {
     credentials = { token_file = "eyJhbGciOiJSUzI1NiJ9.e30.c2ln" }
+  }
+}
+
+run "a_credential_where_systemd_does_not_look" {
+  command         = plan
+  expect_failures = [var.credentials]
+
+  variables {
+    credentials = { encrypted_credential = "/etc/pyconfd/token.cred" }
   }
 }
 

@@ -1,10 +1,12 @@
 """From the settings to what a connection needs, read again when a file changes."""
 
+import grp
 import hashlib
 import os
 import ssl
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,7 +114,8 @@ class Credentials:
             ApiError: of kind CREDENTIALS: a file is missing, unreadable, or does not fit the others.
         """
         with self._lock:
-            if self._loaded is None:
+            # Files are looked at again each time; a plugin may ask somebody who counts.
+            if self._loaded is None and (not self._problem or not self._origin.exec_command or self._may_renew()):
                 self._load()
             loaded = self._loaded
             if loaded is None:
@@ -314,8 +317,21 @@ def _content(path: str) -> bytes:
         with Path(path).open("rb") as file:
             return file.read(_MAX_FILE_BYTES)
     except OSError as error:
-        message = f"cannot be read: {error.strerror}; does the file exist, and may the user of pyconfd read it?"
-        raise ApiError(Failure.CREDENTIALS, path, message) from None
+        raise ApiError(
+            Failure.CREDENTIALS, path, f"cannot be read: {error.strerror}; {_file_remedy(path, error)}"
+        ) from None
+
+
+def _file_remedy(path: str, error: OSError) -> str:
+    match error:
+        case FileNotFoundError():
+            return "put it there (`pyconfd rbac` says where it comes from), or correct the setting that names it"
+        case IsADirectoryError():
+            return "name the file in it"
+        case PermissionError():
+            with suppress(KeyError):  # a group without a name
+                return f"as root: chgrp {grp.getgrgid(os.getegid()).gr_name} {path} && chmod 0640 {path}"
+    return "the user of pyconfd has to read it"
 
 
 def _fingerprint(paths: Mapping[str, str]) -> dict[str, str]:

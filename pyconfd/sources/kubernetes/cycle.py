@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pyconfd.settings import ReadMode
-from pyconfd.sources.kubernetes.failures import Failure
+from pyconfd.sources.kubernetes.failures import NEXT_SERVER, Failure
 
 BACKOFF_MIN_S = 0.5
 BACKOFF_MAX_S = 30.0
+CREDENTIALS_MAX_S = 5.0
+"""To look again whether a file is there asks nobody else, and who has just put it there is waiting."""
 RETRY_AFTER_MAX_S = 300.0
 """A server that asks for more is asked again after this time all the same."""
 WATCH_MIN_S = 240.0
@@ -38,10 +40,11 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait, then do what is next."""
+    """Wait, then do what is next; ``until_back``: sooner, if the API servers answer somebody again meanwhile."""
 
     delay_s: float
     then: List | Watch
+    until_back: bool = False
 
 
 Step = List | Watch | Pause
@@ -192,7 +195,10 @@ class Cycle:
         self._list_failures += 1
         if failed.moved and self._list_failures % self._servers:
             return self._list()
-        return Pause(backoff_s(self._list_failures, failed.retry_after_s, self._uniform), self._list())
+        pause_s = backoff_s(self._list_failures, failed.retry_after_s, self._uniform)
+        if failed.kind is Failure.CREDENTIALS:
+            pause_s = min(pause_s, CREDENTIALS_MAX_S)
+        return Pause(pause_s, self._list(), _until_back(failed))
 
     def _after_watch_failure(self, failed: Failed) -> Step:
         self._watch_failures += 1
@@ -204,4 +210,10 @@ class Cycle:
             return self._list()
         relist = failed.moved or failed.broken or failed.kind in {Failure.EXPIRED, Failure.NOT_FOUND, Failure.REFUSED}
         again = self._list() if relist else self._watch()
-        return Pause(backoff_s(self._watch_failures, failed.retry_after_s, self._uniform), again)
+        pause_s = backoff_s(self._watch_failures, failed.retry_after_s, self._uniform)
+        return Pause(pause_s, again, _until_back(failed))
+
+
+def _until_back(failed: Failed) -> bool:
+    """Say whether it was the server that failed, without a word of how long to wait."""
+    return failed.kind in NEXT_SERVER and failed.retry_after_s is None

@@ -61,6 +61,7 @@ _REMEDIES = {
     Failure.FORBIDDEN: "give the account its rights: pyconfd rbac prints the manifest",
     Failure.NOT_FOUND: "does this cluster serve that API? EndpointSlices need Kubernetes 1.21 or later",
 }
+_CLOCK = "is the clock of this machine right (timedatectl)? if so, renew the server's certificate"
 
 
 class ApiError(TransientError):
@@ -75,7 +76,8 @@ class ApiError(TransientError):
         self.kind = kind
         self.status = status
         self.retry_after_s = retry_after_s
-        super().__init__(Problem(place, message, _REMEDIES.get(kind, "")))
+        out_of_time = kind is Failure.TLS and any(words in message for words in ("not yet valid", "has expired"))
+        super().__init__(Problem(place, message, _CLOCK if out_of_time else _REMEDIES.get(kind, "")))
 
 
 def failure_of_status(status: int) -> Failure:

@@ -14,13 +14,16 @@ _EXISTING_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube
 _HEAD = """\
 # What pyconfd may do: list and watch {what}, and nothing else.
 #
-#   pyconfd rbac | kubectl apply -f -
+# Wherever kubectl may create roles (that need not be the machine that runs pyconfd), once; the last two lines fetch the
+# token and the cluster's CA:
 #
-# Then give its token and the cluster's CA to the machine that runs pyconfd:
+#   kubectl apply -f rbac.yaml
+#   kubectl -n {namespace} get secret {account}-token -o jsonpath='{{.data.token}}' | base64 -d > token
+#   kubectl -n {namespace} get secret {account}-token -o jsonpath='{{.data.ca\\.crt}}' | base64 -d > ca.pem
 #
-#   kubectl -n {namespace} get secret {account}-token -o jsonpath='{{.data.token}}' | base64 -d > /etc/pyconfd/token
-#   kubectl -n {namespace} get secret {account}-token -o jsonpath='{{.data.ca\\.crt}}' | base64 -d > /etc/pyconfd/ca.pem
-#   chmod 0640 /etc/pyconfd/token && chgrp pyconfd /etc/pyconfd/token
+# Bring both files to each machine that runs pyconfd; there, as root:
+#
+#   install -m 0640 -g pyconfd token /etc/pyconfd/token && install -m 0644 ca.pem /etc/pyconfd/ca.pem
 #
 # and name them in pyconfd.toml: kubernetes.token_file = "/etc/pyconfd/token" (ca.pem there is found by itself).
 # This token does not expire; to withdraw it, delete the Secret {account}-token. pyconfd reads the file again when it

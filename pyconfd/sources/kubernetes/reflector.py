@@ -71,6 +71,7 @@ class Reflector:
         cycle: Cycle,
         clock: Clock,
         on_change: Callable[[], None],
+        on_recovered: Callable[[], None],
     ) -> None:
         self.resource = resource
         self.bug: BaseException | None = None
@@ -81,10 +82,12 @@ class Reflector:
         self._cycle = cycle
         self._clock = clock
         self._on_change = on_change
+        self._on_recovered = on_recovered
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = False
         self._relist_wanted = False
+        self._server_back = False
         self._relists_asked = self._relists_done = 0
         self._listed_at: int | None = None
         self._cache = Cache()
@@ -137,6 +140,11 @@ class Reflector:
         self._relist_wanted = True
         self._wake.set()
 
+    def server_is_back(self) -> None:
+        """Try again at once, where this one waits for a server that failed: another one had an answer."""
+        self._server_back = True
+        self._wake.set()
+
     @property
     def relisted(self) -> bool:
         """Whether a whole list that began after the last :meth:`relist` has come."""
@@ -156,9 +164,8 @@ class Reflector:
     def _once(self) -> None:
         step = self._cycle.step
         match step:
-            case Pause(delay_s, _):
-                if self._clock.wait(self._wake, delay_s):
-                    self._wake.clear()
+            case Pause():
+                self._pause(step)
                 self._cycle.passed()
             case List(limit):
                 self._cycle.after(self._list(limit))
@@ -167,8 +174,16 @@ class Reflector:
             case _:
                 assert_never(step)
 
+    def _pause(self, step: Pause) -> None:
+        ends_s = self._clock.monotonic() + step.delay_s
+        while not (self._stopping or self._relist_wanted or (step.until_back and self._server_back)):
+            left_s = ends_s - self._clock.monotonic()
+            if left_s <= 0.0 or not self._clock.wait(self._wake, left_s):
+                return
+            self._wake.clear()
+
     def _list(self, limit: int) -> Outcome:
-        self._relist_wanted = False
+        self._relist_wanted = self._server_back = False
         asked = self._relists_asked
         lease = None
         try:
@@ -221,7 +236,7 @@ class Reflector:
 
     def _watch(self, step: Watch) -> Outcome:
         started_s = self._clock.monotonic()
-        self._progress = False
+        self._progress = self._server_back = False
         lease = None
         try:
             lease = self._servers.lease()
@@ -299,11 +314,14 @@ class Reflector:
     def _came_through(self, stage: _Stage) -> None:
         if self._problem_kind is None or stage < self._problem_stage:
             return
-        say = log.debug if self._problem_kind in NEXT_SERVER else log.info
+        of_the_server = self._problem_kind in NEXT_SERVER
+        say = log.debug if of_the_server else log.info
         self._problem_kind = None
         with self._lock:
             self._problem = ""
         say("resource.recovered", resource=self.resource.value)
+        if of_the_server:
+            self._on_recovered()
 
 
 class _BrokenWatchError(ApiError):

@@ -178,10 +178,16 @@ class KubernetesSource:
             cycle=cycle,
             clock=self._clock,
             on_change=self._changed,
+            on_recovered=self._recovered,
         )
 
     def _changed(self) -> None:
         self._notify()
+
+    def _recovered(self) -> None:
+        """Let all come back with the first: each one's own pause may be half a minute, and they belong together."""
+        for reflector in self._reflectors:
+            reflector.server_is_back()
 
     def _spawn(self, name: str, body: Callable[[], None]) -> None:
         thread = threading.Thread(target=body, name=name, daemon=True)

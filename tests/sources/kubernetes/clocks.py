@@ -36,3 +36,30 @@ class StandingClock:
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         self.now_s += timeout_s
         return event.is_set()
+
+
+class PatientClock:
+    """Time at which nobody wakes by himself, but the threads of one name, when they may go on.
+
+    Who waits to end (the one thread that belongs to no resource) waits as ever.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.waiting: set[str] = set()
+        self.goes_on = threading.Event()
+        self._name = name
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def time(self) -> float:
+        return time.time()
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        name = threading.current_thread().name
+        if not name.startswith("reflector-"):
+            return event.wait(timeout_s)
+        self.waiting.add(name)
+        (self.goes_on if name == self._name else event).wait()
+        self.waiting.discard(name)
+        return event.is_set()

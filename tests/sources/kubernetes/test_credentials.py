@@ -1,14 +1,12 @@
 import base64
 import json
+import os
 import shutil
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog.testing
-import yaml
 
 from pyconfd.errors import ConfigurationError
 from pyconfd.model.snapshot import Resource
@@ -18,6 +16,7 @@ from pyconfd.sources.kubernetes.failures import ApiError, Failure
 from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
 from tests.sources.kubernetes.clocks import ScaledClock, StandingClock
 from tests.sources.kubernetes.conftest import Start, eventually
+from tests.sources.kubernetes.kubeconfigs import kubeconfig
 from tests.world.apiserver import ApiServer, tls_context
 from tests.world.cluster import Cluster
 from tests.world.pki import CertificateAuthority, KeyPair
@@ -28,25 +27,6 @@ NODES = [Resource.NODES]
 def jwt(claims: dict[str, Any]) -> str:
     body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
     return f"e30.{body}.c2ln"
-
-
-def kubeconfig(path: Path, server: str, user: dict[str, Any], **cluster: Any) -> str:
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "main",
-                "contexts": [
-                    {"name": "main", "context": {"cluster": "c", "user": "u"}},
-                    {"name": "lost", "context": {"cluster": "c", "user": "nobody"}},
-                ],
-                "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
-                "users": [{"name": "u", "user": user}],
-            }
-        )
-    )
-    return str(path)
 
 
 def credentials(settings: KubernetesSettings, tmp_path: Path, **environ: str) -> Credentials:
@@ -280,6 +260,25 @@ def test_missing_and_mismatched_files_are_transient(authority: CertificateAuthor
         assert words in made.states()[-1].problem
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes nobody")
+def test_a_file_that_may_not_be_read_comes_with_the_command_that_lets_it_be() -> None:
+    url = "http://192.0.2.1"
+    # Root's on every machine. tmp_path is of no use: nobody may not even look into it.
+    made = credentials(KubernetesSettings(api_servers=(url,), token_file="/etc/shadow"), Path("/nonexistent"))
+    os.seteuid(65534)
+    try:
+        with pytest.raises(ApiError, match=r"as root: chgrp root /etc/shadow && chmod 0640 /etc/shadow"):
+            made.access(url)
+    finally:
+        os.seteuid(0)
+
+
+def test_a_directory_in_the_place_of_a_file_is_told(tmp_path: Path) -> None:
+    settings = KubernetesSettings(api_servers=("https://a",), ssl_ca=str(tmp_path))
+    with pytest.raises(ApiError, match="Is a directory; name the file in it"):
+        credentials(settings, tmp_path).access("https://a")
+
+
 def test_no_verification_is_said_once(cluster: Cluster, authority: CertificateAuthority, tmp_path: Path) -> None:
     with (
         ApiServer(cluster, tls=tls_context(authority.server())) as server,
@@ -328,40 +327,6 @@ def test_a_kubeconfigs_token_file_that_changes(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("two")
     made.refresh()
     assert access.authorization() == "Bearer two"
-
-
-PLUGIN = """
-import json, pathlib, sys
-counter = pathlib.Path(sys.argv[1])
-count = int(counter.read_text()) + 1 if counter.exists() else 1
-counter.write_text(str(count))
-print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
-                  "status": {"token": f"token-{count}"} if count < 9 else {}}))
-"""
-
-
-def test_an_exec_plugin_is_run_again_after_a_401(cluster: Cluster, tmp_path: Path, start: Start) -> None:
-    (tmp_path / "plugin.py").write_text(textwrap.dedent(PLUGIN))
-    plugin = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": sys.executable,
-        "args": [str(tmp_path / "plugin.py"), str(tmp_path / "count")],
-    }
-    with ApiServer(cluster, token="token-2") as server:
-        source = start(kubeconfig=kubeconfig(tmp_path / "config", server.url, {"exec": plugin}), resources=NODES)
-        synced(source)
-        tokens = [request.headers["authorization"] for request in server.seen("nodes", "list")]
-        assert (tokens[0], tokens[-1]) == ("Bearer token-1", "Bearer token-2")
-        source.stop()
-
-
-def test_an_exec_plugin_that_fails_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/false"}
-    path = kubeconfig(tmp_path / "config", "http://a", {"exec": plugin})
-    made = credentials(KubernetesSettings(kubeconfig=path), tmp_path)
-    with pytest.raises(ApiError, match="the plugin /bin/false gave no credentials"):
-        made.access("http://a")
-    assert "process returned 1" in caplog.text
 
 
 def test_in_cluster(tmp_path: Path, authority: CertificateAuthority) -> None:

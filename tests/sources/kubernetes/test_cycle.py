@@ -121,6 +121,14 @@ def test_list_denied_backs_off() -> None:
     assert made.after(Failed(Failure.UNAUTHORIZED)) == Pause(2, List(500))
 
 
+def test_files_of_this_machine_are_looked_at_again_soon() -> None:
+    made = cycle()
+    for _ in range(10):
+        made.after(Failed(Failure.CREDENTIALS))
+        made.passed()
+    assert made.after(Failed(Failure.CREDENTIALS)) == Pause(5, List(500))
+
+
 def test_polling_lists_each_interval() -> None:
     made = cycle(mode=ReadMode.POLL)
     assert made.after(Listed("7")) == Pause(30, List(500))
@@ -132,7 +140,7 @@ def test_after_a_move_the_next_server_is_listed_at_once_each_one_once() -> None:
     failed = Failed(Failure.UNREACHABLE, moved=True)
     assert made.after(failed) == List(500)
     assert made.after(failed) == List(500)
-    assert made.after(failed) == Pause(4, List(500))
+    assert made.after(failed) == Pause(4, List(500), until_back=True)
     made.passed()
     assert made.after(failed) == List(500)
 
@@ -142,11 +150,17 @@ def test_a_server_lost_while_watching_means_a_list_at_the_next() -> None:
 
 
 def test_the_only_server_lost_while_watching_means_a_watch_from_the_same_version_later() -> None:
-    assert watching().after(Failed(Failure.UNREACHABLE)) == Pause(1, Watch("7", 480))
+    assert watching().after(Failed(Failure.UNREACHABLE)) == Pause(1, Watch("7", 480), until_back=True)
 
 
 def test_a_stream_that_cannot_be_trusted_means_a_list() -> None:
-    assert watching().after(Failed(Failure.BAD_ANSWER, broken=True)) == Pause(1, List(500))
+    assert watching().after(Failed(Failure.BAD_ANSWER, broken=True)) == Pause(1, List(500), until_back=True)
+
+
+def test_who_was_told_how_long_to_wait_does_not_come_sooner() -> None:
+    failed = Failed(Failure.SERVER_ERROR, retry_after_s=17)
+    assert cycle().after(failed) == Pause(17, List(500), until_back=False)
+    assert watching().after(failed) == Pause(17, Watch("7", 480), until_back=False)
 
 
 def test_interrupted() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from pyconfd.model.snapshot import Resource
+from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.source import KubernetesSource
-from tests.sources.kubernetes.conftest import Start, addresses, eventually, shop
+from tests.sources.kubernetes.clocks import PatientClock
+from tests.sources.kubernetes.conftest import ALL, Start, addresses, eventually, shop
 from tests.world.apiserver import ApiServer, tls_context
 from tests.world.cluster import Cluster
 from tests.world.pki import CertificateAuthority
@@ -103,6 +105,37 @@ def test_all_resources_are_listed_anew_at_the_next_server(servers: list[ApiServe
     for resource in ("services", "endpointslices", "endpoints", "nodes"):
         servers[1].wait_for_request(resource, "list")
         servers[1].wait_for_request(resource, "watch")
+
+
+def test_after_an_outage_all_come_back_with_the_first(server: ApiServer) -> None:
+    server.refuse()
+    clock = PatientClock("reflector-services")
+    source = KubernetesSource(KubernetesSettings(api_servers=(server.url,)), ALL, clock=clock)
+    source.start(lambda: None)
+    try:
+        eventually(lambda: len(clock.waiting) == len(ALL))
+        server.listen()
+        clock.goes_on.set()
+        synced(source)
+    finally:
+        clock.goes_on.set()
+        source.stop()
+
+
+def test_what_fails_alone_is_not_hurried_by_the_others(cluster: Cluster, server: ApiServer) -> None:
+    server.faults.answer(500, resource="nodes", verb="list")
+    clock = PatientClock("nobody")
+    source = KubernetesSource(KubernetesSettings(api_servers=(server.url,)), ALL, clock=clock)
+    source.start(lambda: None)
+    try:
+        server.wait_for_watches("services")
+        eventually(lambda: clock.waiting == {"reflector-nodes"})
+        for number in range(5):
+            cluster.add_service("demo", f"new-{number}")
+        eventually(lambda: source.events_total >= 5)
+        assert len(server.seen("nodes", "list")) == 1
+    finally:
+        source.stop()
 
 
 def test_a_cut_connection_of_a_server_that_lives_is_no_move(

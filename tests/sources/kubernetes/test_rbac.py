@@ -131,3 +131,9 @@ def test_events_may_be_created_only_where_that_is_asked_for() -> None:
     roles = [each for each in yaml.safe_load_all(text) if each["kind"] == "ClusterRole"]
     assert roles[1]["rules"] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
     assert "create events" in text
+
+
+def test_the_head_writes_no_secret_for_everybody_and_needs_no_kubectl_on_the_balancer() -> None:
+    head = manifest([Resource.SERVICES]).partition("\n---")[0]
+    assert "install -m 0640 -g pyconfd token /etc/pyconfd/token" in head
+    assert not [line for line in head.splitlines() if "kubectl" in line and "/etc/" in line]

@@ -200,3 +200,17 @@ def test_every_status_means_something() -> None:
     assert {failure_of_status(status) for status in (500, 502, 503, 504)} == {Failure.SERVER_ERROR}
     assert failure_of_status(400) is Failure.REFUSED
     assert failure_of_status(0) is Failure.BAD_ANSWER
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("certificate is not yet valid (_ssl.c:992)", "clock"),
+        ("certificate has expired (_ssl.c:992)", "clock"),
+        ("unable to get local issuer certificate (_ssl.c:992)", "kubernetes.ssl_ca"),
+    ],
+)
+def test_a_certificate_out_of_its_time_points_at_the_clock(reason: str, remedy: str) -> None:
+    error = ApiError(Failure.TLS, "https://a:6443", f"TLS: certificate verify failed: {reason}")
+    (problem,) = error.problems
+    assert remedy in problem.remedy

@@ -1,13 +1,15 @@
 #!/opt/pyconfd/bin/python3
 """Writes secrets of AWS Secrets Manager into files: fetch-secrets [LIST], by default /etc/pyconfd-secrets.json.
 
-LIST is {"region": REGION, "files": {PATH: {"secret": ARN, "owner": "USER:GROUP"}}}. The instance's role logs in. A file
-is replaced whole and only where its content is another one; what cannot be fetched stays as it is. Exit code 1 then.
+LIST is {"region": REGION, "files": {PATH: {"secret": ARN, "owner": "USER:GROUP", "reload": [UNIT]}}}. The instance's
+role logs in. A file is replaced whole and only where its content is another one; units that it names are reloaded then,
+if they run. What cannot be fetched stays as it is. Exit code 1 then.
 """
 
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -32,11 +34,17 @@ def written(path: Path, content: bytes, owner: str) -> bool:
     return True
 
 
+def reloaded(units: set[str]) -> bool:
+    """Have the units take new files; give whether all did."""
+    done = [subprocess.run(["systemctl", "try-reload-or-restart", unit], check=False) for unit in sorted(units)]
+    return not any(each.returncode for each in done)
+
+
 def main() -> int:
     """Fetch everything; one secret that cannot be had does not keep back the others."""
     listed = json.loads(Path(sys.argv[1] if len(sys.argv) > 1 else "/etc/pyconfd-secrets.json").read_text())
     client = boto3.client("secretsmanager", region_name=listed["region"])
-    failed = 0
+    failed, units = 0, set()
     for name, wanted in sorted(listed["files"].items()):
         try:
             answer = client.get_secret_value(SecretId=wanted["secret"])
@@ -45,10 +53,11 @@ def main() -> int:
                 raise ValueError("the secret is empty")  # noqa: TRY301 - told like the others
             if written(Path(name), content, wanted["owner"]):
                 print(f"{name} is new")  # noqa: T201 - the journal
+                units.update(wanted.get("reload", ()))
         except (BotoCoreError, ClientError, OSError, LookupError, ValueError) as error:
             print(f"<3>{name} stays as it is: {error}", file=sys.stderr)  # noqa: T201 - the journal
             failed = 1
-    return failed
+    return failed if reloaded(units) else 1
 
 
 if __name__ == "__main__":

@@ -3,14 +3,14 @@
 # EC2 API, which keepalived does not make; the rule for protocol 112 is for networks of your own where VRRP works.
 #
 # Not validated without a network and the provider: everything in this folder but its formatting, and the user data,
-# which is the module's.
+# which is the module's. Names and types of all arguments were compared once with the provider's schema (6).
 
 terraform {
   required_version = ">= 1.9"
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = ">= 5.60"
+      version = ">= 5.60, < 7.0"
     }
   }
 }
@@ -25,11 +25,13 @@ locals {
     private_ip = var.private_ips[index]
   } }
 
-  # Secrets by reference: what is fetched by which node into which file. Rotation: change the secret; within 15 minutes
-  # the file is new, and pyconfd reads a new token, and haproxy a new certificate, without a restart.
+  # Secrets by reference: what is fetched by which node into which file. Rotation: change the secret; within 16 minutes
+  # the file is new. pyconfd reads a new token by itself; for a new certificate haproxy is reloaded, which ends nothing.
   secrets = merge(
-    { "/etc/pyconfd/token" = { secret = aws_secretsmanager_secret.token.arn, owner = "root:pyconfd" } },
-    { for name, arn in var.certificate_secret_arns : "/etc/haproxy/certs/${name}.pem" => { secret = arn, owner = "root:haproxy" } },
+    { "/etc/pyconfd/token" = { secret = aws_secretsmanager_secret.token.arn, owner = "root:pyconfd", reload = [] } },
+    { for name, arn in var.certificate_secret_arns : "/etc/haproxy/certs/${name}.pem" => {
+      secret = arn, owner = "root:haproxy", reload = ["haproxy.service"]
+    } },
   )
 }
 
@@ -171,7 +173,7 @@ resource "aws_iam_instance_profile" "node" {
 resource "aws_iam_role_policy" "names" {
   name = "names"
   role = aws_iam_role.node.id
-  # That of docs/route53.md, with this zone and this name.
+  # That of docs/route53.md, with this zone and this name, and without a look at other zones: dns.zone_id is set.
   policy = templatefile("${path.module}/policy.json.tftpl", { zone_id = aws_route53_zone.this.zone_id, name = var.dns_name })
 }
 

@@ -2,14 +2,14 @@
 # becomes a libvirt_cloudinit_disk with the same user data (libvirt.tf.example).
 #
 # Not validated without a network and the provider: everything in this folder but its formatting, and the user data,
-# which is the module's.
+# which is the module's. Names and types of all arguments were compared once with a schema of the provider (3).
 
 terraform {
   required_version = ">= 1.9"
   required_providers {
     openstack = {
       source  = "terraform-provider-openstack/openstack"
-      version = ">= 2.0"
+      version = ">= 2.0, < 4.0"
     }
   }
 }
@@ -30,7 +30,9 @@ module "pyconfd" {
   # Secrets by reference. Either a file that the operator places, and replaces to rotate it (it is read again):
   #   install -m 640 -o root -g pyconfd token /etc/pyconfd/token
   # or, as here, a credential that only this machine can read, sealed on it once:
-  #   systemd-creds encrypt --name=token token.txt /etc/credstore.encrypted/pyconfd-token && systemctl restart pyconfd
+  #   install -d -m 700 /etc/credstore.encrypted
+  #   systemd-creds encrypt --name=token token.txt /etc/credstore.encrypted/pyconfd-token
+  #   systemctl restart pyconfd
   # To rotate it, do the same with the new one; a restart of pyconfd changes nothing for traffic.
   credentials = { encrypted_credential = "/etc/credstore.encrypted/pyconfd-token" }
 }

@@ -1,0 +1,91 @@
+"""Each small file of the state directory, as a newer version would have written it that keeps more."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from pyconfd.daemon.held_objects import HeldObjects
+from pyconfd.daemon.pause import Pause
+from pyconfd.etcd.memory import Memory as EtcdMemory
+from pyconfd.guard.saved import FORMAT, Saved, SavedLoss
+from pyconfd.haproxy.pin import PinFile
+from pyconfd.model.context import AcceptedTemplate, Census
+from pyconfd.model.pin import Pin
+from pyconfd.model.status import Paused
+from pyconfd.sandbox.accepted import AcceptedTemplates
+from pyconfd.targets.memory import Applied
+from pyconfd.targets.memory import Memory as TargetMemory
+from pyconfd.vip.memory import Memory as VipMemory
+
+HELD = Saved(FORMAT, "id", "total", "domains", 1.0, 3, [SavedLoss("domains", "a", 2, ["b"])], ["c"])
+
+
+@dataclass(frozen=True)
+class Case:
+    file: str
+    write: Callable[[str], Any]
+    read: Callable[[str], Any]
+
+
+CASES = [
+    Case("paused.json", lambda at: Pause(at).begin(Paused(1.0, reason="x")), lambda at: Pause(at).read(2.0)),
+    Case("pin.json", lambda at: PinFile(at).begin(Pin("a", 1, "b", 1.0)), lambda at: PinFile(at).read()),
+    Case("held.json", lambda at: HeldObjects(at).save(HELD), lambda at: HeldObjects(at).load()),
+    Case(
+        "cluster-templates.json",
+        lambda at: AcceptedTemplates(at).keep((AcceptedTemplate("a", "b", "c"),)),
+        lambda at: AcceptedTemplates(at).known(),
+    ),
+    Case(
+        "targets/nginx.json",
+        lambda at: TargetMemory(at, "nginx").remember(Applied("a", "b", 1.0, Census(1, 2))),
+        lambda at: TargetMemory(at, "nginx").applied(),
+    ),
+    Case(
+        "producer.json",
+        lambda at: EtcdMemory(at, "producer", "/p").save(7, "ab"),
+        lambda at: EtcdMemory(at, "producer", "/p").load(),
+    ),
+    Case(
+        "memory.json",
+        lambda at: Path(at, "memory.json").write_text(
+            json.dumps(VipMemory("", {51: {"by": "x"}}, [{"to": "MASTER"}]).document())
+        ),
+        lambda at: VipMemory.read(f"{at}/memory.json"),
+    ),
+]
+
+
+def with_more(value: Any) -> Any:
+    """Give every record one more field."""
+    if isinstance(value, dict):
+        return {key: with_more(each) for key, each in value.items()} | {"of_a_newer_version": "x"}
+    return [with_more(each) for each in value] if isinstance(value, list) else value
+
+
+def without_more(value: Any) -> Any:
+    """Take it away again where all fields are kept."""
+    if isinstance(value, VipMemory):
+        plain = json.dumps(value.document(), sort_keys=True)
+        return plain.replace('"of_a_newer_version": "x", ', "").replace(', "of_a_newer_version": "x"', "")
+    return value
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.file)
+def test_more_fields_take_nothing_away(case: Case, tmp_path: Path) -> None:
+    at = str(tmp_path)
+    case.write(at)
+    before = case.read(at)
+    assert before
+    path = tmp_path / case.file
+    text = path.read_text()
+    path.write_text(json.dumps(with_more(json.loads(text))))
+    assert path.read_text() != text
+    with structlog.testing.capture_logs() as logs:
+        assert without_more(case.read(at)) == without_more(before)
+    assert logs == []
