@@ -122,9 +122,11 @@ class Account:
         self._candidate = outcome
         self.problems("candidate", outcome.problems if outcome else ())
 
-    def serves(self, generation: Generation, *, verified: bool) -> None:
-        """Note what serves."""
-        self._put(replace(self.status, generation=generation, verified=verified))
+    def restored(self, outcome: Applied | Unchanged) -> None:
+        """Note that the last good generation serves, and what it took."""
+        counts = _counted(self.status.reloads_by_reason, _reasons(outcome))
+        generation, verified = outcome.generation, outcome.verified
+        self._put(replace(self.status, generation=generation, verified=verified, reloads_by_reason=counts))
 
     def asked_for(self, names: tuple[str, ...] | None) -> None:
         """Note which names are to point here by what serves now; None, where nobody can say so, changes nothing."""
@@ -146,12 +148,12 @@ class Account:
 
     def outcome(self, outcome: Outcome) -> None:
         """Put an outcome into the status, in one step: other threads read it meanwhile."""
-        self._in_step = isinstance(outcome, Applied | Unchanged)
+        if not isinstance(outcome, Deferred):  # what waits for its turn changes nothing about that
+            self._in_step = isinstance(outcome, Applied | Unchanged)
         status = self.status
         match outcome:
-            case Applied(generation, plan, verified):
-                reasons = [reason.value for reason in plan.reasons] if isinstance(plan, Reload) else []
-                counts = _counted(status.reloads_by_reason, reasons)
+            case Applied(generation, _, verified):
+                counts = _counted(status.reloads_by_reason, _reasons(outcome))
                 self._serving(replace(status, reloads_by_reason=counts), generation, verified=verified)
             case Unchanged(generation, verified):
                 self._serving(status, generation, verified=verified)
@@ -194,6 +196,11 @@ class Account:
         if status != self.status:
             self.status = status
             self.changed = True
+
+
+def _reasons(outcome: Applied | Unchanged) -> list[str]:
+    plan = outcome.plan if isinstance(outcome, Applied) else None
+    return [reason.value for reason in plan.reasons] if isinstance(plan, Reload) else []
 
 
 def _id_of(hold: Hold | None) -> str:

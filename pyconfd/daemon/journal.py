@@ -50,6 +50,17 @@ class Journal:
             case Failed(step, problems):
                 self.problems(topic, "generation.failed", problems, step=step.value)
 
+    def restored(self, outcome: Outcome) -> None:
+        """Log that the last good generation was put back, and what for; nothing where it was in place."""
+        if isinstance(outcome, Applied) and isinstance(outcome.plan, Reload):
+            log.info(
+                "generation.restored",
+                number=outcome.generation.number,
+                reasons=[reason.value for reason in outcome.plan.reasons],
+                changes=list(outcome.plan.details[:8]),
+                verified=outcome.verified,
+            )
+
     def _say_deferred(self, plan: Reload, generation: Generation | None, live: RuntimeUpdate | None) -> None:
         if live is not None and generation is not None:
             log.info("generation.changed_live", number=generation.number, changes=len(live.commands))

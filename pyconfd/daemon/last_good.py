@@ -1,5 +1,7 @@
 """Keeps up what served last, for as long as nothing newer can be made to serve."""
 
+from collections.abc import Callable
+
 import structlog
 
 from pyconfd.daemon.account import Account
@@ -22,13 +24,21 @@ class LastGood:
     """The last good generation, put back with back-off; what is in its way is said once and shown."""
 
     def __init__(
-        self, balancer: RestoringBalancer, clock: Clock, account: Account, journal: Journal, retry: Retry
+        self,
+        balancer: RestoringBalancer,
+        clock: Clock,
+        account: Account,
+        journal: Journal,
+        retry: Retry,
+        reloaded: Callable[[float], None],
     ) -> None:
+        """Call ``reloaded`` with the time of the monotonic clock after each reload."""
         self._balancer = balancer
         self._clock = clock
         self._account = account
         self._journal = journal
         self._retry = retry
+        self._reloaded = reloaded
         self._shown = False
 
     def is_in_place(self) -> bool:
@@ -62,7 +72,10 @@ class LastGood:
             self._retry.failed(Attempt(None, outcome), self._clock.monotonic())
         elif isinstance(outcome, Applied | Unchanged):
             self._retry.clear()
-            self._account.serves(outcome.generation, verified=outcome.verified)
+            self._journal.restored(outcome)
+            self._account.restored(outcome)
+            if isinstance(outcome, Applied):
+                self._reloaded(self._clock.monotonic())
             if self._account.status.phase is Phase.WAITING:
                 self._account.phase(Phase.SERVING_LAST_GOOD)
 

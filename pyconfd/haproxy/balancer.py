@@ -375,9 +375,10 @@ class Balancer:
         """Serve the last good generation where no rendering can be had; None where there is none yet.
 
         Where another one than the newest has to be loaded at the start, it is the newest that ran well. It keeps its
-        number: ``now`` is only the time that is logged. What a former pyconfd was changing is newer than all of these
+        number, and its time: ``now`` is not needed. What a former pyconfd was changing is newer than all of these
         and goes on, unless what was to replace it was turned away.
         """
+        del now
         if (last := self.last_good()) is None:
             return None
         self._trusted = False
@@ -396,5 +397,4 @@ class Balancer:
             return Rejected(Step(error.step), error.problems)
         except ApplyError as error:
             return Failed(Step(error.step), error.problems, error.disruptive)
-        log.info("generation.restored", number=last.generation.number, at=now, verified=verified)
         return Applied(last.generation, plan, verified)

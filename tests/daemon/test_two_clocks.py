@@ -35,6 +35,7 @@ class LiveBalancer(FakeBalancer):
         super().__init__(clock, disk)
         self.live: list[tuple[float, int]] = []
         self.refuses = False
+        self.edited = False
         self.old_workers = 0
         self._comparison = Comparison()
         self._suspect = False
@@ -45,6 +46,8 @@ class LiveBalancer(FakeBalancer):
             return super().plan(rendering)
         can = Abilities(runtime=True)
         found = diff.plan(rendering, last.rendering, None, comparison=self._comparison, abilities=can)
+        if self.edited:
+            return Reload((ReloadReason.FILE_EDITED,), ("edited by hand",))
         if self._suspect and not isinstance(found, Reload):
             return Reload((ReloadReason.NOT_LIVE,))
         return found
@@ -91,6 +94,10 @@ class LiveBalancer(FakeBalancer):
         done = super().apply(rendering, plan, curdate=curdate, census=census, now=now)
         self._suspect = False
         return done
+
+    def _transact(self, rendering: Rendering) -> None:
+        super()._transact(rendering)
+        self.edited = False
 
     @property
     def text(self) -> str:
@@ -188,6 +195,37 @@ def test_an_edit_that_waits_for_its_turn_is_not_forgotten_over_what_goes_live_me
     assert "maxconn 7" in balancer.text
     assert len(balancer.reloads) == 3
     assert bed.status.pending_since == 0.0
+
+
+def test_a_repair_that_waits_for_its_turn_is_not_made_out_of_turn() -> None:
+    bed, balancer = live_bed()
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(1.0)
+    assert len(balancer.reloads) == 2, "so that whatever takes a reload has to wait"
+    balancer.edited = True
+    bed.source.show(two("192.0.2.1", "192.0.2.2"))
+    bed.run_for(3.0)
+    assert len(balancer.reloads) == 2
+    bed.run_for(10.0)
+    first, second, third = balancer.reloads
+    assert third - second >= 5.0
+    assert bed.status.reloads_by_reason["file_edited"] == 1
+    assert "192.0.2.2:80" in balancer.text
+
+
+def test_what_is_put_back_counts_as_a_reload_and_takes_its_turn() -> None:
+    bed, balancer = live_bed(retry_min_s=3.0, retry_max_s=3.0)
+    balancer.broken = ApplyError(Step.INSTALL, Problem("/etc/haproxy", "the disk was full", "free some space"))
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(1.0)
+    assert bed.phase() is Phase.FAILED
+    balancer.broken, balancer.edited = None, True
+    bed.run_for(2.0)
+    assert bed.status.reloads_by_reason["file_edited"] == 1
+    put_back = balancer.reloads[-1]
+    bed.run_for(20.0)
+    assert bed.phase() is Phase.SERVING
+    assert balancer.reloads[-1] - put_back >= 5.0
 
 
 def test_too_many_workers_of_the_past_make_reloads_wait() -> None:
