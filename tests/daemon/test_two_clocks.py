@@ -207,7 +207,7 @@ def test_a_repair_that_waits_for_its_turn_is_not_made_out_of_turn() -> None:
     bed.run_for(3.0)
     assert len(balancer.reloads) == 2
     bed.run_for(10.0)
-    first, second, third = balancer.reloads
+    _, second, third = balancer.reloads
     assert third - second >= 5.0
     assert bed.status.reloads_by_reason["file_edited"] == 1
     assert "192.0.2.2:80" in balancer.text
