@@ -67,7 +67,9 @@ class Consumer:
         self._pulse = Pulse(clock, world.notifier, self._account)
         around = Surroundings(world.balancer, clock, world.paused, world.changes)
         self._upkeep = Upkeep(around, self._account, self._journal)
-        self._last_good = LastGood(world.balancer, clock, self._account, self._journal, restoring, self._pace.applied)
+        self._last_good = LastGood(
+            world.balancer, clock, self._account, self._journal, restoring, reloaded=self._pace.applied
+        )
 
     def status(self) -> Status:
         """Give the state as of now; safe to call from other threads."""

@@ -30,6 +30,7 @@ class LastGood:
         account: Account,
         journal: Journal,
         retry: Retry,
+        *,
         reloaded: Callable[[float], None],
     ) -> None:
         """Call ``reloaded`` with the time of the monotonic clock after each reload."""

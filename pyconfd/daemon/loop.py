@@ -78,8 +78,8 @@ class Daemon:
         around = Surroundings(world.balancer, world.clock, world.paused, world.changes)
         self._upkeep = Upkeep(around, self._account, self._journal)
         self._guarding = Guarding(settings.guard, world, self._memo, self._upkeep.held)
-        told = (self._account, self._journal, restoring, self._debounce.applied)
-        self._last_good = LastGood(world.balancer, world.clock, *told)
+        told, reloaded = (self._account, self._journal, restoring), self._debounce.applied
+        self._last_good = LastGood(world.balancer, world.clock, *told, reloaded=reloaded)
         self._proving = Proving(world, settings.history, self._account, self._last_good.is_in_place)
 
     def status(self) -> Status:
