@@ -233,7 +233,9 @@ def test_a_last_good_generation_that_cannot_be_brought_back_is_said_once_and_tri
         bed.balancer.broken = None
         bed.run_for(60)
     assert (bed.phase(), bed.problems()) == (Phase.SERVING_LAST_GOOD, ())
-    assert [line["event"] for line in logs] == ["last_good.failed", "start.decided", "problem.cleared"]
+    events = ["last_good.failed", "start.decided", "problem.cleared", "generation.restored"]
+    assert [line["event"] for line in logs] == events
+    assert logs[-1]["reasons"] == ["process_behind"]
 
 
 def test_a_permission_that_was_not_needed_is_taken_back() -> None:
