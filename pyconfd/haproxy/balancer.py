@@ -69,7 +69,7 @@ class Balancer:
         self._last_good: Stored | None = None
         self._written: Rendering | None = None
         self._changed: ChangedWorker | None = None
-        self._worker_pid, self._first_free = 0, 0
+        self._worker_pid, self._first_free, self._met = 0, 0, False
         self._suspect, self._trusted, self._served, self._turned_away = "", False, False, False
         self.sockets = tuple[str, ...]()
         self._refused: set[AddServer] = set()
@@ -136,10 +136,9 @@ class Balancer:
     def _look_after(self, last: Stored, *, may_repair: bool) -> None:
         try:
             found = self._drift.look(self._runtime, self._comparison.index(last.rendering), repair=may_repair)
-        except OtherWorker as error:
+        except OtherWorker:
             # It has loaded the file, which is level: the next look tells whether anything needs to be done.
             self._trusted = False
-            log.info("worker.replaced", problem=str(error))
             self.look()
             return
         except NotLive as error:
@@ -173,9 +172,10 @@ class Balancer:
         observed = self._transaction.observe(self._known(), files)
         self._silence.saw(found := observed.running, self._worker_pid)
         if isinstance(found, Running):
-            self._worker_pid = found.worker_pid
-            if self._unfinished.was_left(self._worker_pid):
-                self._suspect = CUT_SHORT
+            if self._met and found.worker_pid != self._worker_pid:
+                log.info("worker.replaced", former=self._worker_pid, now=found.worker_pid)
+            self._worker_pid, self._met = found.worker_pid, True
+            self._suspect = CUT_SHORT if self._unfinished.was_left(self._worker_pid) else self._suspect
             self.old_workers, self._oldest_worker_age_s = found.old_workers, found.oldest_worker_age_s
         return observed
 
@@ -200,9 +200,8 @@ class Balancer:
             observed = self._look(rendering.files)
             self._trusted = last is not None and diff.is_level(last.rendering, observed)
             observed = None if self._trusted else observed
-        applied = last.rendering if last else None
-        able, refused = self._runtime.abilities, self._refused
-        can = replace(able, refused=frozenset(refused)) if refused else able
+        applied, can = last.rendering if last else None, self._runtime.abilities
+        can = replace(can, refused=frozenset(self._refused)) if self._refused else can
         found = diff.plan(rendering, applied, observed, comparison=self._comparison, abilities=can)
         if self._suspect and last is not None and not isinstance(found, Reload):
             found = Reload((ReloadReason.NOT_LIVE,), (self._suspect,))
@@ -342,6 +341,7 @@ class Balancer:
         self._unfinished.end(generation.number)
 
     def _reload(self, rendering: Rendering, generation: Generation | None) -> bool:
+        self._met = False  # the next worker is ours
         try:
             with self._file.lock:
                 self._take_lock()

@@ -1,13 +1,15 @@
 """Changes without a reload, through the whole balancer: the process first, the file behind it, and through trouble."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from pyconfd.errors import ApplyError, RejectedInput
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.marker import digest_in
-from pyconfd.haproxy.master_socket import ask
+from pyconfd.haproxy.master_socket import NoAnswer, ask
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Applied
 from pyconfd.model.plan import Noop, Reload, ReloadReason
@@ -96,6 +98,25 @@ def test_a_reload_by_hand_of_a_level_file_is_no_reason_for_another(live: Live) -
     assert isinstance(live.change(1, 2, 3), Applied)
     assert live.serving() == {"s2", "s3"}
     assert live.worker() == replaced
+
+
+@pytest.mark.parametrize("notices", ["look", "standing"])
+def test_a_reload_by_somebody_else_is_told_once_whoever_notices_it(live: Live, notices: str) -> None:
+    with capture_logs() as logs:
+        live.begin(1)
+        worker = live.worker()
+        with suppress(NoAnswer):
+            ask(live.bench.haproxy.master_socket, "reload")
+        wait_until(lambda: live.worker() != worker, "reloaded")
+        getattr(live.balancer, notices)()
+        for _ in range(2):
+            live.balancer.look()
+            live.balancer.standing()
+        live.extra = f"frontend more\n    bind 127.0.0.1:{free_port()}\n    default_backend be\n"
+        live.reload(live.rendering(1))  # pyconfd's own is told elsewhere
+        assert isinstance(live.balancer.look(), Noop)
+    told = [(line["former"], line["now"] != worker) for line in logs if line["event"] == "worker.replaced"]
+    assert told == [(worker, True)]
 
 
 def test_before_the_first_look_a_change_is_not_held_back(live: Live) -> None:
