@@ -17,6 +17,7 @@ log = structlog.get_logger(__name__)
 
 EVERY_S = 0.3
 _SETTLING_S = 0.05
+_FRESH_NS = 50_000_000
 _PATIENCE_S = 10.0
 
 _Marks = tuple[tuple[int, int, int] | None, ...]
@@ -37,6 +38,9 @@ class FollowedFiles:
         self._problems: tuple[Problem, ...] = ()
         self._marks = self._look()
         self._seen = read_snapshot(paths)
+        if any(mark is not None and time.time_ns() - mark[1] < _FRESH_NS for mark in self._marks):
+            # It may be written once more within the same tick of its file system's clock: that is looked at anew.
+            self._marks = ()
 
     def start(self, notify: Callable[[], None]) -> None:
         """Begin to look; ``notify`` is called whenever the files say something else."""

@@ -1,4 +1,6 @@
+import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +51,22 @@ def test_an_edit_is_told_and_read(path: Path, followed: Counted) -> None:
     path.write_text(SERVICE.replace("name: NAME", "name: [1]"))
     assert followed.told()
     assert len(followed.source.refusals()) == 1
+
+
+def test_an_edit_that_leaves_time_and_size_is_seen_where_the_file_was_fresh(path: Path) -> None:
+    """Two writes within one tick of the file system's clock; here the clock stands."""
+    now_ns = time.time_ns() + 10**12
+    os.utime(path, ns=(now_ns, now_ns))
+    source, told = FollowedFiles((str(path),), every_s=0.02), threading.Semaphore(0)
+    path.write_text(SERVICE.replace("NAME", "two"))
+    os.utime(path, ns=(now_ns, now_ns))
+    source.start(told.release)
+    try:
+        assert told.acquire(timeout=30), "the first one"
+        assert told.acquire(timeout=30), "the edit"
+        assert Key("demo", "two") in source.snapshot().services
+    finally:
+        source.stop()
 
 
 def test_a_file_that_is_replaced_is_followed(path: Path, followed: Counted) -> None:
