@@ -3,11 +3,13 @@
 import threading
 import time
 
+SPEED = 50.0
+
 
 class ScaledClock:
     """Time that runs ``speed`` times as fast, pauses included."""
 
-    def __init__(self, speed: float = 50) -> None:
+    def __init__(self, speed: float = SPEED) -> None:
         self._speed = speed
 
     def monotonic(self) -> float:

@@ -7,7 +7,7 @@ import pytest
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.source import KubernetesSource
-from tests.sources.kubernetes.clocks import ScaledClock
+from tests.sources.kubernetes.clocks import SPEED, ScaledClock
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.objects import EndpointSpec
@@ -40,8 +40,19 @@ def shop(cluster: Cluster, *hosts: int) -> None:
     cluster.set_endpoints("demo", "shop", [EndpointSpec(f"10.0.0.{host}") for host in hosts])
 
 
+def ended(source: KubernetesSource) -> None:
+    """Stop it, and wait for every thread: what one still logs or closes later would be laid at another test's door."""
+    threads = list(source._threads)
+    source.stop()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert [thread.name for thread in threads if thread.is_alive()] == []
+
+
 class Start(Protocol):
-    def __call__(self, *urls: str, resources: Collection[Resource] = ALL, **settings: Any) -> KubernetesSource: ...
+    def __call__(
+        self, *urls: str, resources: Collection[Resource] = ALL, speed: float = SPEED, **settings: Any
+    ) -> KubernetesSource: ...
 
 
 @pytest.fixture
@@ -69,12 +80,14 @@ def server(servers: list[ApiServer]) -> ApiServer:
 def start() -> Iterator[Start]:
     started: list[KubernetesSource] = []
 
-    def begin(*urls: str, resources: Collection[Resource] = ALL, **settings: Any) -> KubernetesSource:
-        source = KubernetesSource(KubernetesSettings(api_servers=urls, **settings), resources, clock=ScaledClock())
+    def begin(
+        *urls: str, resources: Collection[Resource] = ALL, speed: float = SPEED, **settings: Any
+    ) -> KubernetesSource:
+        source = KubernetesSource(KubernetesSettings(api_servers=urls, **settings), resources, clock=ScaledClock(speed))
         started.append(source)
         source.start(lambda: None)
         return source
 
     yield begin
     for source in started:
-        source.stop()
+        ended(source)

@@ -15,7 +15,7 @@ from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError, Failure
 from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
 from tests.sources.kubernetes.clocks import ScaledClock, StandingClock
-from tests.sources.kubernetes.conftest import Start, eventually
+from tests.sources.kubernetes.conftest import Start, ended, eventually
 from tests.sources.kubernetes.kubeconfigs import kubeconfig
 from tests.world.apiserver import ApiServer, tls_context
 from tests.world.cluster import Cluster
@@ -153,7 +153,7 @@ def test_client_certificates(cluster: Cluster, authority: CertificateAuthority, 
         without = start(server.url, resources=NODES, ssl_ca=str(authority.cert))
         eventually(without.problems)
         assert without.snapshot() is None
-        without.stop()
+        ended(without)
         source = start(
             server.url, resources=NODES, ssl_ca=str(authority.cert), ssl_cert=str(pair.cert), ssl_key=str(pair.key)
         )
@@ -162,7 +162,7 @@ def test_client_certificates(cluster: Cluster, authority: CertificateAuthority, 
         now = ScaledClock().time()
         assert 360 < (states[f"client certificate {pair.cert}"] - now) / 86400 < 366
         assert 3600 < (states[f"CA certificate {authority.cert}"] - now) / 86400 < 3651
-        source.stop()
+        ended(source)
 
 
 def test_a_client_certificate_that_changes_is_used_without_a_restart(
@@ -186,7 +186,7 @@ def test_a_client_certificate_that_changes_is_used_without_a_restart(
         server.wait_for_watches("nodes")
         assert len(server.seen("nodes", "list")) == lists, "the watch goes on from where it was"
         assert not any(state.problem for state in source.health().credentials)
-        source.stop()
+        ended(source)
 
 
 def test_a_token_file_that_changes_is_used_at_once(

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from pyconfd.model.snapshot import Resource
-from tests.sources.kubernetes.conftest import Start, eventually
+from tests.sources.kubernetes.conftest import Start, ended, eventually
 
 
 @contextmanager
@@ -52,4 +52,4 @@ def test_a_list_without_end_is_a_bad_answer(tokens: Iterator[str], message: str,
         source = start(url, resources=[Resource.SERVICES])
         eventually(lambda: any(message in problem.message for problem in source.problems()), what=source.problems)
         assert source.snapshot() is None
-        source.stop()
+        ended(source)

@@ -17,7 +17,7 @@ from pyconfd.sources.kubernetes.rbac import manifest
 from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
 from tests.presets.pods import pod_json
 from tests.sources.kubernetes.clocks import ScaledClock
-from tests.sources.kubernetes.conftest import eventually
+from tests.sources.kubernetes.conftest import ended, eventually
 from tests.sources.kubernetes.test_decode import body
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
@@ -55,7 +55,7 @@ def test_named_objects_alone_are_read_and_followed(cluster: Cluster, server: Api
         cluster.delete("configmaps", "lb", "config")
         eventually(lambda: not source.snapshot().config_maps)  # type: ignore[union-attr]
     finally:
-        source.stop()
+        ended(source)
 
 
 def test_what_is_read_as_a_whole_is_not_read_by_name_too(cluster: Cluster, server: ApiServer) -> None:

@@ -8,7 +8,7 @@ from pyconfd.model.snapshot import Key, Resource
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from tests.sources.kubernetes.clocks import ScaledClock
-from tests.sources.kubernetes.conftest import ALL, Start, addresses, eventually, shop
+from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, shop
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.faults import Fault, FaultKind
@@ -110,7 +110,7 @@ def test_notify_comes_when_all_are_synced_and_with_each_change(cluster: Cluster,
         cluster.add_node("node-2", "192.0.2.2")
         assert called.wait(20)
     finally:
-        source.stop()
+        ended(source)
 
 
 def test_events_without_news_do_not_wake_anybody(cluster: Cluster, server: ApiServer) -> None:
@@ -127,10 +127,12 @@ def test_events_without_news_do_not_wake_anybody(cluster: Cluster, server: ApiSe
         assert len(calls) == before
         assert source.snapshot() is snapshot
         cluster.add_node("node-1", "192.0.2.99")
-        eventually(lambda: source.snapshot() is not snapshot)
+        # Who waits is told a moment after the snapshot has changed, and of this event alone.
+        eventually(lambda: len(calls) > before)
+        assert source.snapshot() is not snapshot
         assert len(calls) == before + 1
     finally:
-        source.stop()
+        ended(source)
 
 
 def test_many_events_all_arrive(cluster: Cluster, server: ApiServer, start: Start) -> None:
@@ -227,7 +229,9 @@ def test_silence_means_reconnect_without_a_list(cluster: Cluster, server: ApiSer
     first = server.wait_for_request("services", "watch", count=1)
     second = server.wait_for_request("services", "watch", count=2)
     assert second.query["resourceVersion"] == first.query["resourceVersion"]
-    assert len(server.seen("services", "list")) == 1
+    # On a busy machine a list may take too long and come twice, but before the first watch.
+    verbs = [request.verb for request in server.seen("services")]
+    assert verbs[verbs.index("watch") :][:2] == ["watch", "watch"]
     server.faults.clear()
     cluster.add_service("demo", "new")
     eventually(lambda: len(source.snapshot().services) == 2)  # type: ignore[union-attr]
@@ -341,7 +345,5 @@ def test_stop_ends_every_thread_whatever_it_waits_for(servers: list[ApiServer]) 
     source.start(lambda: None)
     servers[0].wait_for_request("services", "list")
     servers[0].wait_for_watches("nodes", "endpointslices")
-    threads = list(source._threads)
-    assert len(threads) == 5
-    source.stop()
-    assert [thread.name for thread in threads if thread.is_alive()] == []
+    assert len(source._threads) == 5
+    ended(source)
