@@ -23,9 +23,12 @@ def test_only_the_end_of_a_long_output_is_kept() -> None:
 def test_at_the_time_limit_the_whole_group_is_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"trap '' TERM; sleep 600 & echo $! >> {pids}; echo $$ >> {pids}; echo before; wait; sleep 600"
-    result = run(["/bin/sh", "-c", script], timeout_s=0.3)
-    assert result.timed_out
-    assert not result.ok
+    for limit_s in (0.3, 3.0, 30.0):  # on a busy machine the shell may need longer to say anything
+        result = run(["/bin/sh", "-c", script], timeout_s=limit_s)
+        assert result.timed_out
+        assert not result.ok
+        if result.output:
+            break
     assert result.output == "before\n"
     for pid in pids.read_text().split():
         deadline = time.monotonic() + 20
