@@ -78,6 +78,14 @@ def lan() -> Iterator[Lan]:
         os.close(before)
 
 
+def _numbers_its_own(pid: str) -> bool:
+    """Whether a process lives in another PID namespace than this one; not where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/ns/pid").readlink() != Path("/proc/self/ns/pid").readlink()
+    except OSError:
+        return False
+
+
 class Machine:
     """A machine on ``lowers`` (newest first), whose changes go to ``folder`` and outlive a reboot."""
 
@@ -146,9 +154,11 @@ class Machine:
                 f"{self.name} ended with {self._nspawn.returncode}:\n{self.console.read_text()[-3000:]}"
             )
         children = Path(f"/proc/{self._nspawn.pid}/task/{self._nspawn.pid}/children").read_text().split()
-        if not children:
+        # What mounts its root, and the process that makes its namespaces, come before its init.
+        inits = [int(pid) for pid in children if _numbers_its_own(pid)]
+        if not inits:
             return False
-        self._init = int(children[0])
+        self._init = inits[0]
         return self.run("test", "-S", "/run/systemd/private", check=False).returncode == 0
 
     def shut_down(self) -> None:
@@ -241,7 +251,8 @@ class Machine:
         self.run("kill", f"-{number.value}", str(self.pid(unit)))
 
     def journal(self, *units: str) -> str:
-        """Give what the journal has of these units in this boot."""
+        """Give what the journal has of these units in this boot, with all that was said until now."""
+        self.run("journalctl", "--sync", check=False)
         return self.said("journalctl", "--boot", "--no-pager", "--output=cat", *(f"--unit={unit}" for unit in units))
 
     def status(self) -> dict[str, Any]:

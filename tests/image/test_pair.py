@@ -142,7 +142,9 @@ def test_what_hangs_loses_the_address_and_comes_back(pair: Pair, unit: str) -> N
     if unit == "keepalived":
         holder.until(lambda: holder.said("pgrep", "--parent", str(holder.pid(unit))).split() != children, "a new one")
     else:
-        assert "haproxy_hangs" in holder.show("pyconfd-vip", "StatusText")["StatusText"]
+        holder.until(
+            lambda: "haproxy_hangs" in holder.show("pyconfd-vip", "StatusText")["StatusText"], "the hook says why"
+        )
         holder.run("kill", "-CONT", *children)
     pair.until_settled("after")
     assert pair.holders() == [other]
