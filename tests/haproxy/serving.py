@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from pyconfd.haproxy.master_socket import ask
+from pyconfd.haproxy.master_socket import NoAnswer, ask
 from pyconfd.haproxy.readback import ServerNow
 from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.model.plan import AddServer, Command
@@ -27,6 +27,7 @@ defaults base
     timeout client 60s
     timeout server 60s
     timeout queue 5s
+    timeout check 20s
     balance roundrobin
     option httpchk GET /health
 frontend fe
@@ -164,7 +165,7 @@ class Served:
         """Reload as somebody else would; the worker before is still there, with the connections that it has."""
         former = self.haproxy.running()
         assert former is not None
-        with suppress(OSError):
+        with suppress(NoAnswer):  # it loads itself anew, and may be gone before it has answered
             ask(self.haproxy.master_socket, "reload")
         wait_until(lambda: self._replaced(former.worker_pid), "another worker serves")
 

@@ -116,7 +116,8 @@ def test_a_removed_directive_is_shown_with_its_replacement(bench: Bench) -> None
 def test_a_new_bind_whose_port_is_taken_is_met_before_the_reload(bench: Bench) -> None:
     balancer = bench.serve("good")
     before = bench.haproxy.running()
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    # Not any free port: a connection of another process might have it when the cause has gone.
+    with socket.create_server(("127.0.0.1", free_port())) as other:
         port = other.getsockname()[1]
         candidate = bench.rendering("new", extra=f"frontend fe_more\n    bind 127.0.0.1:{port}\n")
         with pytest.raises(RejectedInput) as caught:

@@ -33,6 +33,7 @@ def test_the_first_configuration_needs_no_former_one(bench: Bench) -> None:
 
     bench.haproxy.start()
     assert fetch(bench.port) == "first ever"
+    balancer = bench.balancer()  # which gives a reload its time
     assert apply(balancer, desired).generation.number == 1
     assert balancer.plan(desired) == Noop()
 
