@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 _TLS_HANDSHAKE = 0x16
 """Source: RFC 8446, 5.1."""
@@ -49,7 +50,12 @@ class SniffingServer:
                 continue
             task = self._loop.create_task(self._greet(connection))
             self._greeting.add(task)
-            task.add_done_callback(self._greeting.discard)
+            task.add_done_callback(partial(self._greeted, connection))
+
+    def _greeted(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._greeting.discard(task)
+        if task.cancelled():  # before it had begun: one that has, closes it itself
+            connection.close()
 
     async def _greet(self, connection: socket.socket) -> None:
         try:

@@ -231,6 +231,7 @@ class StandIns:
         """Stop all and end the thread."""
         for pod in self.pods.values():
             self._run(self._close(pod, graceful=False))
+        self._run(self._cut_handshakes())
         self._run(self._loop.shutdown_asyncgens())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_PATIENCE_S)
@@ -238,6 +239,15 @@ class StandIns:
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
+
+    @staticmethod
+    async def _cut_handshakes() -> None:
+        """End what is between a connection and its first byte over TLS; nobody else knows of it."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await _rounds()
 
     async def _open(self, backend: StandIn) -> None:
         if backend.server:
@@ -262,6 +272,12 @@ class StandIns:
 
     @staticmethod
     async def _close(backend: StandIn, *, graceful: bool) -> None:
+        if isinstance(backend.server, asyncio.Server):
+            for listener in backend.server.sockets:
+                asyncio.get_running_loop().remove_reader(listener)
+            # What was accepted just now is a connection two rounds of the loop later; a server that is closed before
+            # would lose it, open for ever.
+            await _rounds()
         if backend.server:
             backend.server.close()
             backend.server = None
@@ -269,5 +285,10 @@ class StandIns:
             for transport in list(backend.open):
                 transport.abort()
             # The loop calls connection_lost, which closes the sockets, in its next round.
-            for _ in range(2):
-                await asyncio.sleep(0)
+            await _rounds()
+
+
+async def _rounds() -> None:
+    """Let the loop do what follows from what it does now."""
+    for _ in range(4):
+        await asyncio.sleep(0)

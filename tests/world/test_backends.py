@@ -1,10 +1,13 @@
+import asyncio
 import contextlib
+import gc
 import http.client
 import signal
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 
 from tests.world.apiserver import tls_context
 from tests.world.backends import Backend, Backends
+from tests.world.haproxy import wait_until
 from tests.world.pki import CertificateAuthority
 
 
@@ -141,3 +145,39 @@ def test_as_a_process() -> None:
             assert process.wait(30) == 0
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("rounds", range(4))
+def test_who_is_being_accepted_while_they_end_is_cut_with_the_others(rounds: int) -> None:
+    """So many rounds of the loop after the one in which it is accepted: it becomes a connection in these."""
+    with Backends() as pods, socket.socket() as client:
+        pod, loop, connected = pods.add("app-0"), pods._loop, threading.Event()
+        ending: list[asyncio.Task[None]] = []
+
+        def end(after: int) -> None:
+            if after:
+                loop.call_soon(end, after - 1)
+            else:
+                ending.append(loop.create_task(pods._close(pod, graceful=False)))
+
+        def stand_still() -> None:
+            connected.wait(30)
+            loop.call_soon(end, rounds)
+
+        loop.call_soon_threadsafe(stand_still)
+        client.connect((pod.address, pod.port))
+        connected.set()
+        client.settimeout(20)
+        assert client.recv(1) == b""
+
+
+def test_who_has_not_said_yet_that_it_speaks_tls_is_cut_with_the_others(tmp_path: Path) -> None:
+    tls = tls_context(CertificateAuthority(tmp_path).server())
+    with socket.socket() as client:
+        with Backends() as pods:
+            pod = pods.add("app-0", tls=tls)
+            client.connect((pod.address, pod.port))
+            wait_until(lambda: len(asyncio.all_tasks(pods._loop)) > 0, "the handshake begins")
+        client.settimeout(20)
+        assert client.recv(1) == b""
+    gc.collect()  # nothing is left that would be found unclosed in another test
