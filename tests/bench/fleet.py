@@ -163,6 +163,28 @@ class Fleet:
             for one in servers_now(answer)
         }
 
+    def until_answered(self, *addresses: str, requests: int = 0) -> None:
+        """Let pyconfd go on until all of these pods have answered, and so many requests were."""
+
+        def answered() -> bool:
+            count, by = self.pods.answered()
+            return count >= requests and by.issuperset(addresses)
+
+        self.until(answered, "the load sees the pods")
+
+    def until_idle(self, *addresses: str) -> None:
+        """Let pyconfd go on until no client waits for an answer of these pods."""
+        self.until(lambda: not self._waited_for() & set(addresses), "the pods have answered")
+
+    def _waited_for(self) -> set[str]:
+        connection = RuntimeSocket(self.serving.haproxy.stats_socket)
+        _, (answer,) = connection.ask(["show servers conn"])
+        connection.close()
+        rows = [line.split() for line in answer.splitlines() if line]
+        columns = rows[0][1:]
+        address, used = columns.index("addr"), columns.index("used_cur")
+        return {row[address] for row in rows[1:] if row[used] != "0"}
+
     def unlike_rendering(self) -> list[str]:
         """Give what differs between HAProxy's servers and the newest rendering with the listed leaving servers."""
         last = self.balancer.last_good()

@@ -231,6 +231,11 @@ class Machine:
         """Give ``active``, ``inactive``, ``failed`` and so on."""
         return self.show(unit, "ActiveState")["ActiveState"]
 
+    def idle(self) -> bool:
+        """Whether systemd has done all about the appliance's units: a reload goes on from one to the next."""
+        jobs = self.said("systemctl", "list-jobs", "--plain", "--no-legend")
+        return not re.search(r"pyconfd|haproxy|keepalived|nftables", jobs)
+
     def pid(self, unit: str) -> int:
         """Give the main process of a unit, as the machine numbers it; 0 for none."""
         return int(self.show(unit, "MainPID")["MainPID"])

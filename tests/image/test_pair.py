@@ -49,10 +49,11 @@ class Pair:
         ]
 
     def settled(self) -> bool:
-        """Whether exactly one has it, it serves there, and the name leads there."""
+        """Whether exactly one has it, it serves there, the name leads there, and nothing is under way."""
         holders = self.holders()
         return (
-            len(holders) == 1
+            all(one.idle() for one in self.machines)
+            and len(holders) == 1
             and ask(80, "shop.example.com", address=Lan.vip).startswith("shop-")
             and self.provider.answer(NAME, "A") == (holders[0].address,)
         )

@@ -1,7 +1,8 @@
 """Pods in a process of their own, started and ended while it runs, so that they take no time from what is measured.
 
 ``python -m tests.world.pods PORT`` reads ``start ADDRESS...``, ``refuse ADDRESS...`` (no new connections) and
-``end ADDRESS...`` (nor old ones), and prints ``ok`` after each.
+``end ADDRESS...`` (nor old ones), and prints ``ok`` after each; after ``count`` the addresses of those pods that have
+answered, and how many requests all of them have.
 """
 
 import subprocess
@@ -14,15 +15,21 @@ from tests.world.backends import Backends
 
 def main(port: int) -> None:
     """Serve until standard input ends."""
+    ended: dict[str, int] = {}
     with Backends(port) as pods:
         for line in sys.stdin:
             what, *addresses = line.split()
+            if what == "count":
+                counts = ended | pods.counts()
+                print(sum(counts.values()), *(address for address, count in counts.items() if count), flush=True)
+                continue
             for address in addresses:
                 if what == "start":
                     pods.add(address, address)
                 elif what == "refuse":
                     pods.stop(address, graceful=True)
                 else:
+                    ended[address] = pods.pods[address].requests
                     pods.remove(address)
             print("ok", flush=True)
 
@@ -41,12 +48,20 @@ class Pods:
         self._process.kill()
         self._process.communicate()
 
-    def _do(self, what: str, addresses: Iterable[str]) -> None:
+    def _said(self, line: str) -> str:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{what} {' '.join(addresses)}\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        assert self._process.stdout.readline() == "ok\n"
+        return self._process.stdout.readline()
+
+    def _do(self, what: str, addresses: Iterable[str]) -> None:
+        assert self._said(f"{what} {' '.join(addresses)}") == "ok\n"
+
+    def answered(self) -> tuple[int, set[str]]:
+        """Give how many requests were answered until now, and by which pods, those that have ended too."""
+        count, *addresses = self._said("count").split()
+        return int(count), set(addresses)
 
     def start(self, *addresses: str) -> None:
         """Start pods; they serve when this returns."""
