@@ -45,7 +45,8 @@ backend other from base
     server first {first} id 1002
 """
 
-PLAIN = ("inter", "100ms", "rise", "1", "fall", "1")
+PLAIN = ("inter", "2s", "fastinter", "100ms", "downinter", "100ms", "rise", "1", "fall", "1")
+"""``inter`` is also how long a connection for a check may take, which a busy machine needs."""
 
 
 class Served:

@@ -74,7 +74,7 @@ def test_words_that_take_others_back_are_not_sent(served: Served, words: str) ->
     text = f"backend be\n    default-server {words}\n    server second {address_of(pod)}\n"
     (server,) = servers_of(parse(text)[0], Inherited())
     served.execute(AddServer("be", server.name, server.address, server.effective))
-    served.execute(added(served.first, "check", *PLAIN, name="witness"))
+    served.execute(added(served.first, "check", "inter", "100ms", name="witness"))
     before = len(served.first.heads)
     wait_until(lambda: len(served.first.heads) > before + 3, "the witness is checked some times")
     assert not pod.heads
