@@ -9,6 +9,7 @@ from pyconfd.cli.exits import Boundary, Exit
 from pyconfd.errors import Problem, TransientError
 from pyconfd.status.logging import configure
 from pyconfd.system.secrecy import hide, without_secrets
+from tests.world.log import logging_restored
 
 
 def test_the_longest_goes_first_and_the_short_ones_are_no_secrets() -> None:
@@ -43,14 +44,15 @@ def test_a_message_of_a_command_has_none(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_thread_that_crashes_tells_of_it_without_secrets(style: str) -> None:
     hide(["planted-in-a-thread"])
     stream = io.StringIO()
-    configure("INFO", style, stream=stream)
 
     def crash() -> None:
         raise RuntimeError("lost planted-in-a-thread")
 
-    thread = threading.Thread(target=crash, name="reader")
-    thread.start()
-    thread.join()
+    with logging_restored():
+        configure("INFO", style, stream=stream)
+        thread = threading.Thread(target=crash, name="reader")
+        thread.start()
+        thread.join()
     assert "thread.crashed" in stream.getvalue()
     assert "lost [hidden]" in stream.getvalue()
     assert "planted" not in stream.getvalue()
