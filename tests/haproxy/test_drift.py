@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import structlog
 from pyconfd.haproxy.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftReport, Overrides
 from pyconfd.haproxy.index import Index, index_of
 from pyconfd.haproxy.live import Abilities
-from pyconfd.haproxy.master_socket import ask
+from pyconfd.haproxy.master_socket import NoAnswer, ask
 from pyconfd.haproxy.override_store import FILE_NAME, OverrideStore, worker_of
 from pyconfd.haproxy.overrides import EndReason, Override, Source
 from pyconfd.haproxy.readback import ServerNow
@@ -81,7 +82,8 @@ class Stage:
         """Have somebody reload haproxy."""
         before = self.haproxy.running()
         assert before is not None
-        ask(self.haproxy.master_socket, "reload")
+        with suppress(NoAnswer):
+            ask(self.haproxy.master_socket, "reload")
         wait_until(
             lambda: (now := self.haproxy.running()) is not None and now.worker_pid != before.worker_pid, "a new worker"
         )

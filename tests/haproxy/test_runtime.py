@@ -17,7 +17,7 @@ from pyconfd.model.plan import (
     SetWeight,
 )
 from tests.haproxy.serving import PLAIN, Served, added, address_of
-from tests.world.haproxy import wait_until
+from tests.world.haproxy import free_port, wait_until
 
 
 def test_an_added_server_serves_at_once(served: Served) -> None:
@@ -45,7 +45,8 @@ def test_a_server_gets_the_words_of_default_server(served: Served) -> None:
 
 
 def test_a_failing_check_takes_an_added_server_out(served: Served) -> None:
-    pod = served.pods.add("second", "127.0.0.1", 0)
+    # Not any free port: while it is stopped, a connection of another process might take it.
+    pod = served.pods.add("second", "127.0.0.1", free_port())
     served.execute(added(pod, "check", *PLAIN))
     assert "second" in served.answers()
     served.pods.stop("second")
