@@ -179,8 +179,6 @@ class Account:
         if status.hold:
             phase = Phase.HELD
         unmended = self._problems.get("fragments") or self._problems.get("templates")
-        if not (status.hold or self._candidate or unmended or self.untried):
-            self._pending_since = 0.0
         self._put(
             replace(
                 status,
@@ -191,6 +189,9 @@ class Account:
                 problems=self._shown("outcome", ()),
             )
         )
+        # Last, or another thread would see nothing pending beside the status of before.
+        if not (status.hold or self._candidate or unmended or self.untried):
+            self._pending_since = 0.0
 
     def _put(self, status: Status) -> None:
         if status != self.status:
