@@ -196,8 +196,8 @@ def test_a_state_directory_that_cannot_be_written_is_said(pyconfd: Process) -> N
 
 
 def test_a_status_page_whose_port_is_taken_stops_nothing_is_shown_and_heals(each: Process) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        each.page = f"127.0.0.1:{other.getsockname()[1]}"
+    host, _, port = each.page.partition(":")
+    with socket.create_server((host, int(port))):
         each.start()
         each.hears("READY")
         status = each.folder / "run" / "status.json"

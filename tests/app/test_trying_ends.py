@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.app.trying import CLUSTER, Trying
+from tests.e2e.expect import edit
 from tests.world.appliance import Appliance
 from tests.world.clients import ask
 from tests.world.haproxy import BINARY, wait_until
@@ -42,7 +43,7 @@ def test_ctrl_c_leaves_no_process_and_no_file(moment: str, tmp_path: Path, snaps
         else:
             trying.until("To look closer")
         if moment == "in an update":
-            snapshot.write_text(snapshot.read_text().replace("domain: shop.example.com", "domain: new.example.com", 1))
+            edit(snapshot, snapshot.read_text().replace("domain: shop.example.com", "domain: new.example.com", 1))
             trying.until("generation 2")
         family = trying.family()
         assert family or imported or moment == "before haproxy"

@@ -6,8 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.world.apiserver import ApiServer
 from tests.world.appliance import Appliance
 from tests.world.clients import Crowd
+
+WATCHED = ("services", "endpointslices", "endpoints", "nodes")
+"""What the preset of the appliance has watched."""
 
 
 @contextmanager
@@ -65,11 +69,21 @@ def new_pod_answers(appliance: Appliance, name: str = "shop") -> None:
     appliance.until(lambda: appliance.ask(name) == pod, f"{pod} answers")
 
 
+def lists_anew(server: ApiServer) -> None:
+    """Have each resource be listed again, once: its watch ends. One that had not begun would be passed over."""
+    server.wait_for_watches(*WATCHED)
+    for each in WATCHED:
+        server.faults.watch_error(410, each)
+
+
 def attempts_fail(appliance: Appliance, number: int = 3) -> None:
-    """Wait until so many attempts have failed since the start."""
-    appliance.until(
-        lambda: sum(appliance.status().get("failures_by_step", {}).values()) >= number, f"{number} attempts failed"
-    )
+    """Wait until so many attempts have failed from now on: the start itself may have seen some on a busy machine."""
+
+    def failed() -> int:
+        return sum(appliance.status().get("failures_by_step", {}).values())
+
+    enough = failed() + number
+    appliance.until(lambda: failed() >= enough, f"{number} attempts failed")
 
 
 def beats(appliance: Appliance, seconds: float = 2.5) -> None:
