@@ -129,8 +129,7 @@ class Daemon:
             self._account.events(posts)
             self._note_change(now, at_once=resumed or not self._decided)
             # A refused template of the cluster is judged by whole attempts: to put one off would look like its end.
-            judged = self._retry_templates.attempt is None
-            if self._decided and judged and self._world.balancer.goes_live():
+            if self._decided and self._retry_templates.attempt is None and self._world.balancer.goes_live():
                 self._live.changed(now)
         ticked = now >= self._next_tick
         if ticked:
@@ -172,6 +171,7 @@ class Daemon:
         former = self._fragments.problems
         if self._fragments.refresh():
             log.info("fragments.read")
+            self._account.newer()
             self._retry.clear()
             self._retry_candidate.clear()
             self._quarantine.retry_all(now)
