@@ -1,8 +1,9 @@
 """What the end-to-end tests expect again and again."""
 
+import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,18 @@ def one_complaint(appliance: Appliance, *words: str) -> dict[str, Any]:
         assert found[0]["remedy"]
         assert found[0]["remedy"].splitlines()[0][:60] in shown.stdout
     return found[0]
+
+
+def found_in(*folders: Path) -> list[Path]:
+    """Give all that is there, while a daemon writes: a directory that goes meanwhile is passed over."""
+    return [Path(at, name) for each in folders for at, inside, files in os.walk(each) for name in (*inside, *files)]
+
+
+def texts_in(*folders: Path) -> Iterator[tuple[Path, str]]:
+    """Give each file with its text; one that goes meanwhile is left out."""
+    for path in found_in(*folders):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            yield path, path.read_text(encoding="utf-8", errors="replace")
 
 
 def edit(path: Path, text: str) -> None:
