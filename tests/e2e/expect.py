@@ -101,11 +101,17 @@ def attempts_fail(appliance: Appliance, number: int = 3) -> None:
 
 def beats(appliance: Appliance, seconds: float = 2.5) -> None:
     """Wait until the loop has gone on for so long: whatever it would do by itself has then been done, and is shown."""
+
+    def beat() -> float:
+        return float(appliance.status().get("heartbeat_at", 0.0))  # nobody answers while it begins anew
+
     # The newest status may be from before what the caller has seen.
-    at = max(time.time(), appliance.status()["heartbeat_at"] + seconds)
-    appliance.until(lambda: appliance.status()["heartbeat_at"] >= at, "the loop goes on")
+    at = max(time.time(), (beat() or time.time()) + seconds)
+    appliance.until(lambda: beat() >= at, "the loop goes on")
 
 
 def all_is_well(appliance: Appliance) -> None:
-    """Wait until ``pyconfd status`` has nothing to complain about."""
-    appliance.until(lambda: appliance.settled() and not appliance.status()["problems"], "all is well again")
+    """Wait until ``pyconfd status`` has nothing to complain about; while it begins anew it does not answer."""
+    appliance.until(
+        lambda: appliance.settled() and not appliance.status().get("problems", "no answer"), "all is well again"
+    )
