@@ -312,7 +312,7 @@ def _is_decided(status: Status, pin_id: str) -> bool:
 
 def _is_undecided(status: Status) -> bool:
     serves = (status.phase is Phase.SERVING and not status.pending_since) or _holds_removals(status)
-    decided = serves or status.phase in {Phase.REJECTED, Phase.FAILED, Phase.HELD}
+    decided = not status.untried and (serves or status.phase in {Phase.REJECTED, Phase.FAILED, Phase.HELD})
     return not decided and not _waits_for_somebody(status)
 
 

@@ -48,8 +48,9 @@ class Account:
 
     def at(self, now: float, source: SourceHealth, *, undecided: bool = False) -> Status:
         """Give the status as of ``now`` (seconds since the epoch); ``undecided``: something may be to apply."""
-        pending = self._pending_since or (now if undecided else 0.0)
-        return replace(self.status, now=now, source=source, events_total=self._events, pending_since=pending)
+        pending, status = self._pending_since or (now if undecided else 0.0), self.status
+        shown = replace(status, now=now, source=source, events_total=self._events, pending_since=pending)
+        return replace(shown, untried=True) if undecided else shown
 
     def line(self, source: SourceHealth | None = None) -> str:
         """Give one line for ``systemctl status``; with ``source`` it says when nothing of that answers."""
@@ -72,6 +73,11 @@ class Account:
         if not self._pending_since:
             self._pending_since = now
             self.changed = True
+
+    def newer(self) -> None:
+        """Note that there are newer fragments, and nothing was tried with them yet."""
+        self.untried = True
+        self._put(replace(self.status, untried=True))
 
     def nothing_pending(self) -> None:
         """Note that there is nothing to apply yet."""
@@ -148,9 +154,10 @@ class Account:
 
     def outcome(self, outcome: Outcome) -> None:
         """Put an outcome into the status, in one step: other threads read it meanwhile."""
-        if not isinstance(outcome, Deferred):  # what waits for its turn changes nothing about that
-            self._in_step = isinstance(outcome, Applied | Unchanged)
         status = self.status
+        if not isinstance(outcome, Deferred):  # what waits for its turn changes nothing about these
+            self._in_step = isinstance(outcome, Applied | Unchanged)
+            status = replace(status, untried=self.untried)
         match outcome:
             case Applied(generation, _, verified):
                 counts = _counted(status.reloads_by_reason, _reasons(outcome))
@@ -179,8 +186,6 @@ class Account:
         if status.hold:
             phase = Phase.HELD
         unmended = self._problems.get("fragments") or self._problems.get("templates")
-        if not (status.hold or self._candidate or unmended or self.untried):
-            self._pending_since = 0.0
         self._put(
             replace(
                 status,
@@ -191,6 +196,9 @@ class Account:
                 problems=self._shown("outcome", ()),
             )
         )
+        # Last, or another thread would see nothing pending beside the status of before.
+        if not (status.hold or self._candidate or unmended or self.untried):
+            self._pending_since = 0.0
 
     def _put(self, status: Status) -> None:
         if status != self.status:

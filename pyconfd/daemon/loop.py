@@ -115,11 +115,10 @@ class Daemon:
 
     def _due_at(self) -> float | None:
         """Give when to apply everything, or try again what failed: it may take a reload. None where nothing waits."""
-        refused = (self._retry, self._retry_candidate, self._retry_templates)
-        retries = (*refused, self._retry_held, self._retry_contested, self._quarantine)
-        again = (self._debounce.earliest(retry.due_at) for retry in retries if retry.due_at is not None)
-        noted = self._debounce.due_at()
-        return min((*again, *(() if noted is None else (noted,))), default=None)
+        retries = (self._retry, self._retry_candidate, self._retry_templates, self._retry_held, self._retry_contested)
+        dues = (retry.due_at for retry in (*retries, self._quarantine))
+        again = (self._debounce.earliest(due_at) for due_at in dues if due_at is not None)
+        return min((*again, *(() if (noted := self._debounce.due_at()) is None else (noted,))), default=None)
 
     def step(self, posts: int) -> None:
         """Do what is due; ``posts`` changes of the cluster came since the last step."""
@@ -130,8 +129,7 @@ class Daemon:
             self._account.events(posts)
             self._note_change(now, at_once=resumed or not self._decided)
             # A refused template of the cluster is judged by whole attempts: to put one off would look like its end.
-            judged = self._retry_templates.attempt is None
-            if self._decided and judged and self._world.balancer.goes_live():
+            if self._decided and self._retry_templates.attempt is None and self._world.balancer.goes_live():
                 self._live.changed(now)
         ticked = now >= self._next_tick
         if ticked:
@@ -173,6 +171,7 @@ class Daemon:
         former = self._fragments.problems
         if self._fragments.refresh():
             log.info("fragments.read")
+            self._account.newer()
             self._retry.clear()
             self._retry_candidate.clear()
             self._quarantine.retry_all(now)
@@ -281,6 +280,7 @@ class Daemon:
                 last=last,
                 memo=self._memo,
                 may_reload=may_reload,
+                partly=(self._fragments.proven or compiled) is compiled,
                 refused=self._retry_templates.standing(began),
                 accepted=self._world.templates.known(),
                 remembered=remembered,

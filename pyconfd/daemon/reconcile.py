@@ -1,6 +1,7 @@
 """The main job, once: translate, render, guard, plan, check, apply. Read this first."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
@@ -9,7 +10,7 @@ from pyconfd.daemon import arbitration
 from pyconfd.daemon.arbitration import Remembered
 from pyconfd.daemon.culprits import Verdict, Workshop
 from pyconfd.daemon.isolation import Isolation
-from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
+from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.context import AcceptedTemplate, Census, Context
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import (
@@ -102,10 +103,10 @@ class Inputs:
 
     ``last`` is a failure that it is too early to repeat; ``refused`` is one after which templates of the cluster were
     replaced. ``judge`` may hold a whole change. ``accepted`` are those that came to serve last, by name. ``memo`` is
-    that of the former translations. Where it is too early for a reload (``may_reload``), only what needs none is done.
-    ``isolation`` says what is left out of the Snapshot; None leaves nothing out, and looks for nobody to blame.
-    ``file_refused``: what serves went live, and the check of the file behind it refused it. ``remembered`` is who had
-    which name before.
+    that of the former translations. Where it is too early for a reload (``may_reload``), only what needs none is done,
+    and so where one failed (``partly``). ``isolation`` says what is left out of the Snapshot; None leaves nothing out,
+    and looks for nobody to blame. ``file_refused``: what serves went live, and the check of the file behind it refused
+    it. ``remembered`` is who had which name before.
     """
 
     snapshot: Snapshot
@@ -118,6 +119,7 @@ class Inputs:
     last: Attempt | None = None
     memo: Memo | None = None
     may_reload: bool = True
+    partly: bool = True
     refused: Attempt | None = None
     accepted: Mapping[str, AcceptedTemplate] = field(default_factory=lambda: MappingProxyType({}))
     isolation: Isolation | None = None
@@ -284,6 +286,7 @@ def _attempt(inputs: Inputs, balancer: Balancer) -> Reconciled:
             census=context.census,
             now=inputs.now,
             may_reload=inputs.may_reload and waits is None,
+            partly=inputs.partly,
         )
     )
     if inputs.file_refused and isinstance(outcome, Unchanged):
@@ -310,7 +313,7 @@ def _without_blamed(
     done: Reconciled, fallback: Fallback, serving: Generation | None, balancer: Balancer, inputs: Inputs
 ) -> Reconciled | None:
     """Try once more without the templates of the cluster whose text was refused; None where that is of no use."""
-    outcome, context = done.outcome, done.context
+    outcome, context, census, now = done.outcome, done.context, done.context.census, inputs.now
     barred = fallbacks.blamed(done.taken, outcome.problems) if isinstance(outcome, Rejected) else {}
     if not barred:
         return None
@@ -325,7 +328,7 @@ def _without_blamed(
                 rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
     except RejectedInput:
         return None
-    second = serve(rendered.rendering, serving, balancer, curdate=curdate, census=context.census, now=inputs.now)
+    second = serve(rendered.rendering, serving, balancer, curdate=curdate, census=census, now=now, partly=inputs.partly)
     if isinstance(second, Rejected):
         return None
     attempt = Attempt(done.rendering, outcome)
@@ -360,8 +363,9 @@ def serve(
     census: Census,
     now: float,
     may_reload: bool = True,
+    partly: bool = False,
 ) -> Outcome:
-    """Apply what differs; an error means that what served before serves still."""
+    """Apply what differs; an error means that what served before serves still. See Inputs for what may be done."""
     try:
         plan = balancer.plan(rendering)
         if serving and isinstance(plan, Noop):
@@ -378,7 +382,16 @@ def serve(
     except RejectedInput as error:
         return Rejected(Step(error.step or Step.CHECK), error.problems)
     except (ApplyError, TransientError) as error:
+        if serving and may_reload and partly:
+            _go_live_in_part(rendering, balancer, now)
         return _failed(error)
+
+
+def _go_live_in_part(rendering: Rendering, balancer: Balancer, now: float) -> None:
+    """Do what needs no reload after one that failed: no event may come for hours, nor the reload that brings it."""
+    with suppress(PyconfdError):  # what failed before is told, and the next attempt tells what is wrong then
+        if isinstance(plan := balancer.plan(rendering), Reload):
+            balancer.defer(plan, now=now)
 
 
 def _failed(error: ApplyError | TransientError) -> Failed:

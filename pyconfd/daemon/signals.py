@@ -10,7 +10,8 @@ from pyconfd.daemon.mailbox import Mailbox
 class Signals:
     """SIGTERM and SIGINT end the loop, SIGHUP has it begin anew; taken for as long as the ``with`` lasts.
 
-    One set of handlers for all instances: a signal that comes between two of them is not lost, and kills nobody.
+    One set of handlers for all instances: a signal that comes between two of them is not lost, and kills nobody. Once
+    a signal has ended it all, another one of the terminal's changes nothing any more about how the process ends.
     """
 
     def __init__(self) -> None:
@@ -26,8 +27,9 @@ class Signals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        over = {signal.SIGINT, signal.SIGHUP} if self._ended or self._hung_up else set()
         for number, former in self._former.items():
-            signal.signal(number, former)
+            signal.signal(number, signal.SIG_IGN if number in over else former)
 
     def stop_with(self, mailbox: Mailbox) -> None:
         """Have the next signal stop the loop that reads this; at once if it came already."""

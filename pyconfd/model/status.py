@@ -204,7 +204,7 @@ class Status:
 
     ``hold`` is what the guard keeps back of changes that otherwise go through; ``hold_id`` is its ID, or that of a
     change that is held as a whole. ``dns_names`` are the names that the cluster asked to point here when something was
-    applied last; None where that is not known.
+    applied last; None where that is not known. ``untried``: there are newer fragments, and nothing came of them yet.
     """
 
     now: float
@@ -221,6 +221,7 @@ class Status:
     generation: Generation | None = None
     verified: bool = False
     pending_since: float = 0.0
+    untried: bool = False
     refused: tuple[Refusal, ...] = ()
     reloads_by_reason: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     failures_by_step: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.world.appliance import PATIENCE_S
 from tests.world.haproxy import free_port, wait_until
 from tests.world.log import json_lines
 
@@ -32,7 +33,7 @@ class Process:
         (folder / "templates" / "01.conf").write_text("frontend fe\n    bind :80\n")
         self._sockets = tempfile.TemporaryDirectory(prefix="run-")
         self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.manager.settimeout(30)
+        self.manager.settimeout(PATIENCE_S)
         self.manager.bind(f"{self._sockets.name}/n")
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -60,7 +61,7 @@ class Process:
     def run_another(self) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": os.environ["PATH"]}
         return subprocess.run(
-            self.command(self.name), capture_output=True, text=True, timeout=60, check=False, env=environment
+            self.command(self.name), capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment
         )
 
     def hears(self, word: str) -> list[str]:
@@ -77,7 +78,7 @@ class Process:
 
     def ends(self) -> int:
         assert self.process is not None
-        code = self.process.wait(30)
+        code = self.process.wait(PATIENCE_S)
         self.process = None
         return code
 
@@ -196,8 +197,8 @@ def test_a_state_directory_that_cannot_be_written_is_said(pyconfd: Process) -> N
 
 
 def test_a_status_page_whose_port_is_taken_stops_nothing_is_shown_and_heals(each: Process) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        each.page = f"127.0.0.1:{other.getsockname()[1]}"
+    host, _, port = each.page.partition(":")
+    with socket.create_server((host, int(port))):
         each.start()
         each.hears("READY")
         status = each.folder / "run" / "status.json"

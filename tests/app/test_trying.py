@@ -12,6 +12,7 @@ import pytest
 
 from pyconfd.fragments import directory
 from tests.app.trying import CLUSTER, TRANSCRIPTS, Trying, transcripts
+from tests.e2e.expect import edit
 from tests.world.appliance import Appliance
 from tests.world.clients import ask
 from tests.world.haproxy import free_port, wait_until
@@ -76,13 +77,13 @@ def test_edits_of_the_file_apply_while_it_runs(tmp_path: Path, snapshot: Path) -
     with Trying(tmp_path, "--snapshot", str(snapshot)) as trying:
         trying.until("To look closer")
         http = trying.port_of("http://shop.example.com/")
-        snapshot.write_text(whole.replace("{ready: false, serving: true, terminating: true}", "{ready: true}"))
+        edit(snapshot, whole.replace("{ready: false, serving: true, terminating: true}", "{ready: true}"))
         trying.until("live")
         wait_until(lambda: "demo/shop-3" in {ask(http, "shop.example.com") for _ in range(9)}, "the third pod answers")
-        snapshot.write_text("kind: [")
+        edit(snapshot, "kind: [")
         assert "mine.yaml line " in trying.until("problem: ")
         assert ask(http, "shop.example.com").startswith("demo/shop-"), "what served serves on"
-        snapshot.write_text(whole.replace("domain: shop.example.com", "domain: new.example.com", 1))
+        edit(snapshot, whole.replace("domain: shop.example.com", "domain: new.example.com", 1))
         trying.until("now http://new.example.com/")
         assert ask(http, "new.example.com").startswith("demo/shop-")
 
@@ -160,10 +161,10 @@ def test_edits_of_ones_own_fragments_apply_while_it_runs(tmp_path: Path, snapsho
             check=True,
         ).stdout.split()
         assert set(answers) == {"ldap.example.net:389", "192.0.2.7:636"}, "the operator's own servers are stand-ins too"
-        (own / "02.tmpl").write_text(fragment.replace("own.example.com", "edited.example.com"))
+        edit(own / "02.tmpl", fragment.replace("own.example.com", "edited.example.com"))
         trying.until("now http://edited.example.com/")
         trying.until("gone http://own.example.com/")
-        (own / "02.tmpl").write_text(fragment.replace("{% endfor %}", "", 1))
+        edit(own / "02.tmpl", fragment.replace("{% endfor %}", "", 1))
         wait_until(lambda: any("problem: " in one and "02.tmpl" in one for one in list(trying.lines)), "it says where")
         assert ask(port, "edited.example.com").startswith("demo/shop-")
 
@@ -245,10 +246,10 @@ def test_a_configuration_that_comes_from_the_cluster(tmp_path: Path) -> None:
         trying.until("To look closer")
         port = int(trying.until("*:80 is").rpartition(":")[2].split()[0])
         assert ask(port, "anything") == "default/web-a"
-        snapshot.write_text(HOSTS.replace("default_backend http", "default_backend nobody"))
+        edit(snapshot, HOSTS.replace("default_backend http", "default_backend nobody"))
         trying.until("problem: ")
         assert ask(port, "anything") == "default/web-a", "the former text serves on, on the same port"
-        snapshot.write_text(HOSTS.replace("timeout connect 5s", "timeout connect 6s"))
+        edit(snapshot, HOSTS.replace("timeout connect 5s", "timeout connect 6s"))
         trying.until("generation 2")
         wait_until(lambda: ask(port, "anything") == "default/web-a", "and so does the mended one")
 

@@ -3,11 +3,12 @@ import threading
 
 import pytest
 
-from pyconfd.daemon.limited import LimitedRenderer
+from pyconfd.daemon.limited import LimitedRenderer, _limits
 from pyconfd.errors import RejectedInput
-from pyconfd.model.context import Context
+from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.render.engine import RenderOptions
+from pyconfd.sandbox.renderer import Limits, TemplateProcess
 
 SILENT = """{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}
 {%- endfor %}"""
@@ -49,6 +50,18 @@ def test_the_object_that_is_behind_it_is_known() -> None:
         Short(fragments(text), RenderOptions("/files")).render(Context({"services": [bad]}), curdate="")
     assert bad in error.value.problems[0].clues.values
     assert "while rendering demo/bad" in error.value.problems[0].message
+
+
+def test_who_waits_for_a_template_of_the_cluster_is_not_cut_short() -> None:
+    """It has limits of its own, and two seconds of processor time are many on a busy machine."""
+    process = TemplateProcess(Limits(timeout_s=0.5))
+    endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    try:
+        with _limits(0.5, 1 << 40), pytest.raises(RejectedInput, match="the template takes longer than"):
+            process.render(ClusterTemplate("configmap lb/config", endless, {}, {}))
+        assert process.render(ClusterTemplate("configmap lb/config", "one", {}, {})) == "one", "no answer is mixed up"
+    finally:
+        process.close()
 
 
 def test_what_ends_is_rendered_in_any_thread() -> None:

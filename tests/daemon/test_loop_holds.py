@@ -10,7 +10,7 @@ from pyconfd.guard import Rules
 from pyconfd.guard.saved import Saved
 from pyconfd.model.hold import HoldKind
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import Phase
+from pyconfd.model.status import Phase, Status
 from tests.daemon.fakes import FAILING, TEMPLATE, Bed, RememberedHolds, cluster, serving
 
 
@@ -166,6 +166,21 @@ def test_what_comes_while_something_is_held_is_served_and_takes_no_permission_aw
     assert "192.0.2.99" in bed.serves
     assert all(pod in bed.serves for pod in PODS)
     assert bed.status.hold_id == hold_id
+
+
+@pytest.mark.parametrize(("more", "serves"), [("# edited\n", True), ("    blance x\n", False)])
+def test_newer_fragments_beside_a_hold_are_untried_until_something_came_of_them(more: str, *, serves: bool) -> None:
+    bed, seen = _lossy(), list[Status]()
+    before = bed.status.generation
+    bed.run_for(20)
+    assert (bed.phase(), bed.status.untried) == (Phase.HELD, False)
+    bed.balancer.report_progress(lambda: seen.append(bed.status))
+    bed.templates = {"02-part.tmpl": TEMPLATE + more}
+    bed.settle()
+    assert seen[0].untried
+    assert seen[0].generation == before
+    assert not bed.status.untried
+    assert (bed.status.generation != before) is serves
 
 
 def test_a_loss_is_held_by_the_same_name_after_a_restart_and_what_comes_is_served() -> None:

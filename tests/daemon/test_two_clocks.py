@@ -282,6 +282,30 @@ def test_a_failed_reload_does_not_hold_back_what_needs_none() -> None:
     assert bed.phase() is Phase.FAILED
 
 
+def test_what_comes_in_the_moment_of_a_retry_that_fails_goes_live_all_the_same() -> None:
+    bed, balancer = live_bed(retry_min_s=3.0, retry_max_s=1000.0)
+    balancer.broken = ApplyError(Step.INSTALL, Problem("/etc/haproxy", "the disk was full", "free some space"))
+    bed.source.show(two("192.0.2.1"))
+    bed.run_for(1.0)
+    failed = len(balancer.reloads)
+    bed.clock.advance(10.0)
+    bed.source.show(two("192.0.2.1", "192.0.2.3"))
+    bed.turn()
+    assert len(balancer.reloads) == failed + 1, "it was time to try again"
+    assert "192.0.2.3:80" in balancer.text
+    assert bed.phase() is Phase.FAILED
+
+
+def test_what_newer_fragments_change_does_not_go_live_without_them() -> None:
+    bed, balancer = live_bed(retry_max_s=1000.0)
+    balancer.broken = ApplyError(Step.INSTALL, Problem("/etc/haproxy", "the disk was full", "free some space"))
+    bed.templates = {"02-part.tmpl": NAMED.replace("bind :8000", "bind :9000").replace("s-{{ ip }}", "t-{{ ip }}")}
+    bed.run_for(5.0)
+    assert len(balancer.reloads) > 1, "they were tried"
+    assert "t-192.0.2.1" not in balancer.text
+    assert not balancer.live
+
+
 def test_a_pause_freezes_and_its_end_applies() -> None:
     bed, balancer = live_bed()
     bed.paused = Paused(bed.clock.now(), reason="maintenance")

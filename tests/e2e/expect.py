@@ -1,13 +1,18 @@
 """What the end-to-end tests expect again and again."""
 
+import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.world.apiserver import ApiServer
 from tests.world.appliance import Appliance
 from tests.world.clients import Crowd
+
+WATCHED = ("services", "endpointslices", "endpoints", "nodes")
+"""What the preset of the appliance has watched."""
 
 
 @contextmanager
@@ -52,6 +57,18 @@ def one_complaint(appliance: Appliance, *words: str) -> dict[str, Any]:
     return found[0]
 
 
+def found_in(*folders: Path) -> list[Path]:
+    """Give all that is there, while a daemon writes: a directory that goes meanwhile is passed over."""
+    return [Path(at, name) for each in folders for at, inside, files in os.walk(each) for name in (*inside, *files)]
+
+
+def texts_in(*folders: Path) -> Iterator[tuple[Path, str]]:
+    """Give each file with its text; one that goes meanwhile is left out."""
+    for path in found_in(*folders):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            yield path, path.read_text(encoding="utf-8", errors="replace")
+
+
 def edit(path: Path, text: str) -> None:
     """Replace a file at once, as editors do: half of it must not be seen."""
     beside = path.with_name(f".{path.name}.new")
@@ -65,20 +82,36 @@ def new_pod_answers(appliance: Appliance, name: str = "shop") -> None:
     appliance.until(lambda: appliance.ask(name) == pod, f"{pod} answers")
 
 
+def lists_anew(server: ApiServer) -> None:
+    """Have each resource be listed again, once: its watch ends. One that had not begun would be passed over."""
+    server.wait_for_watches(*WATCHED)
+    for each in WATCHED:
+        server.faults.watch_error(410, each)
+
+
 def attempts_fail(appliance: Appliance, number: int = 3) -> None:
-    """Wait until so many attempts have failed since the start."""
-    appliance.until(
-        lambda: sum(appliance.status().get("failures_by_step", {}).values()) >= number, f"{number} attempts failed"
-    )
+    """Wait until so many attempts have failed from now on: the start itself may have seen some on a busy machine."""
+
+    def failed() -> int:
+        return sum(appliance.status().get("failures_by_step", {}).values())
+
+    enough = failed() + number
+    appliance.until(lambda: failed() >= enough, f"{number} attempts failed")
 
 
 def beats(appliance: Appliance, seconds: float = 2.5) -> None:
     """Wait until the loop has gone on for so long: whatever it would do by itself has then been done, and is shown."""
+
+    def beat() -> float:
+        return float(appliance.status().get("heartbeat_at", 0.0))  # nobody answers while it begins anew
+
     # The newest status may be from before what the caller has seen.
-    at = max(time.time(), appliance.status()["heartbeat_at"] + seconds)
-    appliance.until(lambda: appliance.status()["heartbeat_at"] >= at, "the loop goes on")
+    at = max(time.time(), (beat() or time.time()) + seconds)
+    appliance.until(lambda: beat() >= at, "the loop goes on")
 
 
 def all_is_well(appliance: Appliance) -> None:
-    """Wait until ``pyconfd status`` has nothing to complain about."""
-    appliance.until(lambda: appliance.settled() and not appliance.status()["problems"], "all is well again")
+    """Wait until ``pyconfd status`` has nothing to complain about; while it begins anew it does not answer."""
+    appliance.until(
+        lambda: appliance.settled() and not appliance.status().get("problems", "no answer"), "all is well again"
+    )

@@ -13,6 +13,7 @@ from tests.e2e.expect import (
     beats,
     complaints,
     edit,
+    lists_anew,
     new_pod_answers,
     one_complaint,
     serving,
@@ -98,7 +99,7 @@ def _answers(port: int) -> str:
 def _empty(appliance: Appliance) -> None:
     (server,) = appliance.servers
     server.faults.empty_list(times=None)
-    server.faults.watch_error(410, times=server.watches())
+    lists_anew(server)
 
 
 def test_lists_that_are_suddenly_empty_are_held_and_heal_by_themselves(appliance: Appliance) -> None:
@@ -297,4 +298,4 @@ def test_a_reload_command_that_fails_or_hangs(appliance: Appliance, behaviour: s
         mood.write_text(good)
         appliance.until(lambda: appliance.ask("shop") == pod, "the reload is tried again, with no new event")
     all_is_well(appliance)
-    assert len(complaints(appliance, "generation.failed")) == 1
+    assert len(complaints(appliance, "generation.failed", *words)) == 1

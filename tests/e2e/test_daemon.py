@@ -14,6 +14,7 @@ from tests.e2e.expect import (
     beats,
     complaints,
     edit,
+    found_in,
     new_pod_answers,
     one_complaint,
     serving,
@@ -101,7 +102,8 @@ def test_a_kill_under_load_disturbs_nobody_and_the_next_start_catches_up(applian
     all_is_well(appliance)
 
     def leftovers() -> list[Path]:
-        return [path for path in appliance.folder.rglob(".pyconfd-*") if path.parent.name != "run"]
+        found = (path for path in found_in(appliance.folder) if path.name.startswith(".pyconfd-"))
+        return [path for path in found if path.parent.name != "run"]
 
     appliance.until(lambda: not leftovers(), "nothing is left behind once the file has followed")
 

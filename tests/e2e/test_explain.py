@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.expect import serving
+from tests.e2e.expect import edit, serving
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.objects import EndpointSpec, PortSpec
 from tests.world.rbac import Rules
@@ -25,9 +25,16 @@ def answer(appliance: Appliance, *query: str, code: int = 0) -> dict[str, Any]:
     return found
 
 
+def asked(appliance: Appliance, *query: str) -> dict[str, Any]:
+    """Give the answer whatever it is: the daemon may not have read yet what was just written."""
+    found: dict[str, Any] = json.loads(appliance.command("explain", *query, "--output", "json").stdout)["answer"]
+    return found
+
+
 def fate(appliance: Appliance, *query: str) -> str:
-    objects = answer(appliance, *query)["answer"]["objects"]
-    return str(objects[0]["fate"]["fate"])
+    """Give the fate of the first object that is meant; "" where none is known by that name."""
+    objects = asked(appliance, *query).get("objects", ())
+    return str(objects[0]["fate"]["fate"]) if objects else ""
 
 
 @pytest.fixture
@@ -135,7 +142,7 @@ def test_not_ready_not_rendered_and_not_asked_for(world: Appliance) -> None:
         text = file.read().replace(
             "if items.proto == 'http' %}", "if items.proto == 'http' and items.name != 'mute' %}"
         )
-    (world.folder / "templates" / "02-http.tmpl").write_text(text)
+    edit(world.folder / "templates" / "02-http.tmpl", text)
     world.serve("sick")
     world.until(lambda: world.ask("sick").startswith("sick-"), "all is applied")
     (sick,) = world.members("sick")
@@ -162,7 +169,7 @@ def test_what_a_wildcard_covers(world: Appliance) -> None:
 
 def test_several_of_a_name_are_listed_and_an_unknown_one_gets_suggestions(world: Appliance) -> None:
     world.cluster.add_service("prod", "shop", ports=[PortSpec(name="web", port=80, target=8080)], annotations={})
-    world.until(lambda: answer(world, "shop", code=1)["answer"]["kind"] == "ambiguous", "there are two")
+    world.until(lambda: asked(world, "shop")["kind"] == "ambiguous", "there are two")
     found = answer(world, "shop", code=1)["answer"]["candidates"]
     assert found == ["service demo/shop", "service prod/shop"]
     for candidate in found:

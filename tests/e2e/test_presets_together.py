@@ -71,10 +71,10 @@ def test_they_share_one_snapshot_and_one_set_of_watches(appliance: Appliance) ->
 
     server = appliance.servers[0]
     kinds = ("services", "endpointslices", "endpoints", "nodes", "pods", "configmaps", "secrets", "deployments")
-    server.wait_for_watches(*kinds)
-    running = {kind: server.watches(kind) for kind in kinds}
-    assert running == dict.fromkeys(kinds, 1) | {"configmaps": 3}
-    assert server.watches() == sum(running.values())
+    wanted = dict.fromkeys(kinds, 1) | {"configmaps": 3}
+    # Each watch is asked for when its own list has come.
+    appliance.until(lambda: {kind: server.watches(kind) for kind in kinds} == wanted, "each resource is watched")
+    assert server.watches() == sum(wanted.values())
     listed = Counter(each.resource for each in server.seen(verb="list"))
     assert {kind: listed[kind] for kind in ("pods", "secrets", "deployments")} == {
         "pods": 1,

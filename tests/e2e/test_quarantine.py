@@ -211,7 +211,7 @@ exec {BINARY} -W -c -f "$1"
     with undisturbed(appliance):
         appliance.scale_up("bad")
         isolated(appliance, "bad")
-        assert appliance.events("file.behind")
+        appliance.until(lambda: appliance.events("file.behind"), "it is said what became of the file")
         new_pod_answers(appliance)
         appliance.until(lambda: forbidden not in installed(appliance) and appliance.settled(), "the file is level")
         appliance.remove("bad", "bad-2")

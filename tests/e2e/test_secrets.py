@@ -1,10 +1,11 @@
 """Secrets that were planted everywhere, and everything that pyconfd wrote and said on good and bad paths."""
 
 import base64
+from contextlib import suppress
 
 import pytest
 
-from tests.e2e.expect import serving
+from tests.e2e.expect import serving, texts_in
 from tests.presets.pods import certificate
 from tests.world.appliance import NAMESPACE, Appliance
 
@@ -56,12 +57,12 @@ def said(appliance: Appliance) -> dict[str, str]:
     found = {path: appliance.get(path)[1] for path in ("/", "/status.json", "/metrics", "/healthz")}
     found |= {" ".join(command): (done := appliance.command(*command)).stdout + done.stderr for command in SAYING}
     found["log"] = appliance.log.read_text(encoding="utf-8")
-    for root in (appliance.folder / "state", appliance.folder / "run"):
-        for path in root.rglob("*"):
-            if path.is_file() and path.parent.name == "bases":
+    for path, text in texts_in(appliance.folder / "state", appliance.folder / "run"):
+        if path.parent.name == "bases":
+            with suppress(FileNotFoundError):
                 assert path.stat().st_mode & 0o777 == 0o600, "fragments as they are, for nobody else"
-            elif path.is_file() and path.name != "haproxy.cfg":
-                found[str(path)] = path.read_text(encoding="utf-8", errors="replace")
+        elif path.name != "haproxy.cfg":
+            found[str(path)] = text
     return found
 
 
@@ -70,12 +71,10 @@ def nothing_leaks(appliance: Appliance, key: str) -> None:
     for place, text in said(appliance).items():
         for secret in (TOKEN, PASSWORD, VARIABLE, ENVIRONMENT, STATS, private):
             assert secret not in text, f"{secret} in {place}"
-    for path in (appliance.folder / "state").rglob("*"):
-        if path.is_file():
-            content = path.read_text(encoding="utf-8", errors="replace")
-            assert private not in content, f"the key is in {path}"
-            for secret in (TOKEN, ENVIRONMENT):
-                assert secret not in content
+    for path, content in texts_in(appliance.folder / "state"):
+        assert private not in content, f"the key is in {path}"
+        for secret in (TOKEN, ENVIRONMENT):
+            assert secret not in content
 
 
 @pytest.mark.timeout(400)

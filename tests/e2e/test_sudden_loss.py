@@ -8,7 +8,7 @@ import pytest
 
 from pyconfd.haproxy.master_socket import ask as ask_socket
 from pyconfd.haproxy.readback import servers_now
-from tests.e2e.expect import all_is_well, complaints, undisturbed
+from tests.e2e.expect import all_is_well, complaints, lists_anew, undisturbed
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.log import json_lines
 from tests.world.objects import EndpointSpec
@@ -196,7 +196,7 @@ def test_what_the_api_server_refuses_is_no_loss(appliance: Appliance) -> None:
     with undisturbed(appliance, "web"):
         server.faults.deny("services")
         server.faults.deny("endpointslices")
-        server.faults.watch_error(410, times=server.watches())
+        lists_anew(server)
         appliance.until(lambda: complaints(appliance, "resource.failed"), "lists are refused")
         assert hold_of(appliance) == {}
         server.faults.clear()

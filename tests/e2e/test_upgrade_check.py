@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.expect import serving
+from tests.e2e.expect import edit, serving
 from tests.world.appliance import Appliance
 from tests.world.haproxy import BINARY
 
@@ -83,7 +83,7 @@ def test_a_new_haproxy_judges_all_that_it_may_have_to_serve(appliance: Appliance
 
     # What serves now is warned of, and the fragment that comes next is refused.
     fragment = fragments / "01-defaults.conf"
-    fragment.write_text(fragment.read_text() + "    option http-ignore-probes\n")
+    edit(fragment, fragment.read_text() + "    option http-ignore-probes\n")
     appliance.until(lambda: "http-ignore-probes" in appliance.haproxy.conf.read_text(), "the option is installed")
     assert appliance.stop() == 0
     (fragments / "09-own.conf").write_text("# REFUSED by what comes\n")

@@ -1,16 +1,14 @@
 """A real haproxy in master-worker mode on high ports, started and stopped by a test or the demo."""
 
 import os
-import random
 import shutil
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from pyconfd.trying.own_haproxy import OwnHaproxy
-from tests.world.ports import is_ours, taken
+from tests.world.ports import free
 
 BINARY_VARIABLE = "PYCONFD_TEST_HAPROXY"
 """Names another haproxy for the tests, as tests/matrix.py does."""
@@ -22,22 +20,12 @@ BINARY = (
 )
 
 
-_chance = random.SystemRandom()  # a seeded generator would give parallel test runs the same ports
-
-
 def free_port(address: str = "127.0.0.1") -> int:
-    """Give a port that was free a moment ago, never twice in this process.
+    """Give a port that was free a moment ago, never twice in this process, nor to any other one that asks here.
 
     It is below the range from which Linux takes the ports of outgoing connections: one of those may come at any time.
     """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    while True:
-        port = _chance.randrange(10_240, 32_000)
-        if not is_ours(port):
-            continue
-        with socket.socket(family) as probe, suppress(OSError):
-            probe.bind((address, port))
-            return taken(port)
+    return free(10_240, 32_000, address)
 
 
 def wait_until(condition: Callable[[], object], what: str, *, limit_s: float = 60.0, pause_s: float = 0.02) -> float:

@@ -188,11 +188,11 @@ def test_half_a_line_then_the_end(server: ApiServer) -> None:
 
 def test_silence_outlasts_the_timeout_and_what_was_missed_follows(server: ApiServer) -> None:
     request = f"GET /api/v1/services?watch=1&resourceVersion={server.cluster.rv}&timeoutSeconds=1 HTTP/1.1\r\n\r\n"
+    fault = server.faults.silence("services")  # before the second of the watch begins
     with socket.create_connection((server.host, server.port), timeout=PATIENCE_S) as sock:
         sock.sendall(request.encode())
         assert sock.recv(65536).startswith(b"HTTP/1.1 200 OK")
         server.wait_for_watches("services")
-        fault = server.faults.silence("services")
         server.cluster.annotate("services", "demo", "app", {"a": "b"})
         sock.settimeout(1.5)
         with pytest.raises(TimeoutError):
