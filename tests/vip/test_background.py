@@ -24,6 +24,7 @@ def test_of_several_jobs_of_one_name_the_last_is_done_and_each_other_name_in_its
     for name in ("a1", "b1", "a2"):
         background.put(name[0], lambda name=name: job(name), 0.0)  # type: ignore[misc]
     free.set()
+    wait_for("the end of all", lambda: len(done) > 1)
     background.close()
     assert done == ["a2", "b1"]
 
