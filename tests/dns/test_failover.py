@@ -98,6 +98,7 @@ class Names:
         holding: list[Node] = []
 
         def settled() -> bool:
+            self.bed.do_as_units_do()
             holding[:] = [node for node in self.bed.nodes if node.holds()]
             found = self.provider.answer(FLOATING, "A")
             return len(holding) == 1 and is_holder(holding[0]) and found == (address(holding[0]),)

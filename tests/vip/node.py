@@ -81,6 +81,7 @@ class Node:
         self.hook: subprocess.Popen[bytes] | None = None
         self.pyconfd: subprocess.Popen[bytes] | None = None
         self.clock = self.folder / "clock"
+        self._keepalived_since = 0.0
 
     @property
     def config(self) -> Path:
@@ -172,9 +173,19 @@ state_dir = "{self.folder}/state"
         self.configure_keepalived()
         pids = ("-p", str(self.folder / "keepalived.pid"), "-r", str(vrrp))
         argv = ("keepalived", "-n", "-l", "-D", "-P", "-f", str(self.folder / "keepalived.conf"), *pids)
-        before = self._states_entered()
+        before, self._keepalived_since = self._states_entered(), time.time()
         self.keepalived = self.spawn("keepalived", *argv)
         wait_for("keepalived's state", lambda: self._states_entered() > before)
+
+    def restart_fenced_keepalived(self) -> None:
+        """Start it anew, as its unit does, where the hook killed it for its silence: the machine may have been busy."""
+        ended = self.keepalived is not None and self.keepalived.poll() is not None
+        if ended and any(
+            (one["what"], one.get("cause")) == ("address.fenced", "keepalived_hangs")
+            and one["at"] >= self._keepalived_since
+            for one in self.transitions()
+        ):
+            self.start_keepalived()
 
     def reload_keepalived(self) -> None:
         """Send it SIGHUP. Where it may not raise its limits, 2.2.7 is killed by them soon after: that is awaited."""
