@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 
 from pyconfd import fragments
-from tests.etcd.stage import LightConsumer, Stage, wait_for
+from tests.etcd.stage import PATIENCE_S, LightConsumer, Stage, wait_for
 from tests.world.clients import ask
 from tests.world.etcd import BINARY as ETCD
 from tests.world.etcd import EtcdProcess, Tls
@@ -83,7 +83,7 @@ def test_without_etcd_everything_goes_on_serving(stage: Stage) -> None:
 
     # A balancer that boots now has only what it had: haproxy and pyconfd start again, and the file is gone.
     consuming.terminate()
-    consuming.wait(20)
+    consuming.wait(PATIENCE_S)
     haproxy.stop()
     haproxy.conf.unlink()
     stage.start("consume", consumer)
