@@ -55,6 +55,8 @@ def test_the_commands_speak_with_the_hook() -> None:
         wait_for("the address", lambda: document(first)["routers"][0]["instances"][0]["holds"])
         assert vip(first, "announce").exit_code == 0
         wait_for("the announcement", lambda: document(first)["routers"][0]["instances"][0]["announced"])
+        memory = first.folder / "state" / "memory.json"
+        wait_for("what it leaves behind", lambda: memory.exists() and "role.changed" in memory.read_text())
         assert first.hook is not None
         first.hook.kill()
         first.hook.wait()
