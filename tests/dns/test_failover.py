@@ -150,7 +150,7 @@ def names_on(bed: Bed) -> Iterator[Names]:
 
 
 def test_a_node_drains_and_another_one_dies_and_the_names_follow() -> None:
-    with Bed() as bed, names_on(bed) as names:
+    with Bed(profile="safe") as bed, names_on(bed) as names:
         names.answer(*bed.nodes)
         drained = names.follow()
         (other,) = bed.others(drained)
@@ -168,7 +168,7 @@ def test_a_node_drains_and_another_one_dies_and_the_names_follow() -> None:
 
 @pytest.mark.skipif("PYCONFD_TEST_FAILOVER" not in os.environ, reason="a partition and its end: make vip-test")
 def test_a_node_that_is_cut_off_leaves_the_names_and_comes_back() -> None:
-    with Bed() as bed, names_on(bed) as names:
+    with Bed(profile="safe") as bed, names_on(bed) as names:
         names.answer(*bed.nodes)
         cut_off = names.follow()
         (other,) = bed.others(cut_off)
@@ -182,7 +182,7 @@ def test_a_node_that_is_cut_off_leaves_the_names_and_comes_back() -> None:
 
 
 def test_haproxy_dies_and_only_its_node_leaves_the_names() -> None:
-    with Bed() as bed, names_on(bed) as names:
+    with Bed(profile="safe") as bed, names_on(bed) as names:
         names.answer(*bed.nodes)
         dead = names.follow()
         (other,) = bed.others(dead)

@@ -29,7 +29,7 @@ def document(node: Node) -> dict[str, Any]:
 @needs_bed
 @pytest.mark.timeout(150)
 def test_the_commands_speak_with_the_hook() -> None:
-    with Bed() as bed:
+    with Bed(profile="safe") as bed:
         first = bed.holder
         (second,) = bed.others(first)
         wait_for("health", lambda: vip(first, "status").exit_code == vip(second, "status").exit_code == 0)
@@ -69,7 +69,7 @@ def test_the_commands_speak_with_the_hook() -> None:
 
 @needs_bed
 def test_at_sighup_the_hook_ends_for_other_settings_and_tells_of_wrong_ones() -> None:
-    with Bed() as bed:
+    with Bed(profile="safe") as bed:
         holder = bed.holder
         hook, path = holder.hook, holder.folder / "pyconfd.toml"
         assert hook is not None
@@ -88,7 +88,7 @@ def test_at_sighup_the_hook_ends_for_other_settings_and_tells_of_wrong_ones() ->
 
 @needs_bed
 def test_metrics_are_written_and_documented() -> None:
-    with Bed() as bed:
+    with Bed(profile="safe") as bed:
         holder = bed.holder
         path = holder.folder / "run" / "metrics.prom"
         wait_for("the metrics", path.exists)
