@@ -52,7 +52,7 @@ def publish_once(settings: Settings) -> str:
     configure("WARNING", "text")
     warn("setup.problem", _judged(settings))
     with ExitStack() as stack:
-        campaign, balancer = _producer(settings, stack)
+        campaign, balancer = _producer(settings, stack, renews=True)
         stack.callback(campaign.resign)
         _lead(campaign)
         last = balancer.last_good()
@@ -115,8 +115,8 @@ def _judged(settings: Settings) -> tuple[Problem, ...]:
     return (Problem("targets", message, "have pyconfd run apply the targets, and leave them out here"),)
 
 
-def _producer(settings: Settings, stack: ExitStack) -> tuple[Campaign, EtcdBalancer]:
-    """Give the two parts of a producer; nothing is asked yet."""
+def _producer(settings: Settings, stack: ExitStack, *, renews: bool = False) -> tuple[Campaign, EtcdBalancer]:
+    """Give the two parts of a producer; nothing is asked yet. With ``renews`` each check does that with the lease."""
     etcd, keys = settings.etcd, Keys(settings.etcd.path)
     name = f"{socket.gethostname()}/{os.getpid()}"
     voting, writing = EtcdClient(etcd), EtcdClient(etcd, quiet=True)
@@ -127,6 +127,8 @@ def _producer(settings: Settings, stack: ExitStack) -> tuple[Campaign, EtcdBalan
 
     def judge(rendering: Rendering) -> None:
         check(with_stubs(rendering), settings=settings.haproxy, unit=facts)
+        if renews:
+            _lead(campaign)
 
     balancer = EtcdBalancer(
         writing,

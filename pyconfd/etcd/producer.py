@@ -132,13 +132,13 @@ class EtcdBalancer(TakesAll):
             TransientError: the check could not be run.
             ApplyError: it could not be published; what was published before still is.
         """
-        standing = self._campaign.standing
-        if not standing.leads:
-            raise ApplyError(Step.PUBLISH, _not_leading(standing))
+        self._fence()
         packed = pack(rendering, self._files_dir)
         self._check(rendering)
+        # Asked once more: the check may have taken longer than a lease.
+        fence = self._fence()
         try:
-            pointer = self._write(packed, standing.fence, curdate=curdate, census=census, now=now)
+            pointer = self._write(packed, fence, curdate=curdate, census=census, now=now)
         except EtcdError as error:
             raise ApplyError(Step.PUBLISH, *error.problems) from error
         self._own = (packed.sha256, rendering)
@@ -171,6 +171,12 @@ class EtcdBalancer(TakesAll):
         """Have ``progress`` called after each chunk."""
         self._progress = progress
 
+    def _fence(self) -> int:
+        standing = self._campaign.standing
+        if not standing.leads:
+            raise ApplyError(Step.PUBLISH, _not_leading(standing))
+        return standing.fence
+
     def _why_unknown(self) -> tuple[Problem, ...]:
         try:
             self._client.read(self._keys.pointer)
@@ -202,7 +208,7 @@ class EtcdBalancer(TakesAll):
             created_at(self._keys.campaign, fence),
             *(exists(key) for key in chunks),
         ]
-        written = self._put_pointer(compare, content)
+        written = self._put_pointer(compare, content, found)
         if written is None:
             self._campaign.look()
             message = f"generation {number} was not published: another producer wrote meanwhile, or the lease ended"
@@ -214,11 +220,13 @@ class EtcdBalancer(TakesAll):
         self._collect(pointer, fence, written)
         return pointer
 
-    def _put_pointer(self, compare: Sequence[dict[str, Any]], content: bytes) -> Value | None:
-        """Write the pointer if ``compare`` holds; give what it holds then, None where it is not ours."""
+    def _put_pointer(self, compare: Sequence[dict[str, Any]], content: bytes, former: Value | None) -> Value | None:
+        """Write the pointer if ``compare`` holds; give what it held then, None where that is not ours."""
         lost: EtcdError | None = None
         try:
-            self._client.transact(compare, [putting(self._keys.pointer, content)])
+            done = self._client.transact(compare, [putting(self._keys.pointer, content)])
+            if done.succeeded:  # whatever is there by now: who took over may have written the next one already
+                return Value(content, done.revision, former.create_revision if former else done.revision)
         except EtcdError as error:
             lost = error  # nobody knows whether it was done; what the key holds does
         found = self._client.read(self._keys.pointer)

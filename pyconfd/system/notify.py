@@ -13,14 +13,16 @@ import structlog
 log = structlog.get_logger(__name__)
 
 _SEND_TIMEOUT_S = 1.0
+_ALIVE = "WATCHDOG"
+_STATES = frozenset({"READY", "RELOADING", "MONOTONIC_USEC", "STOPPING"})
 
 
 class SystemdNotifier:
     """Sends to the socket that systemd named in the environment.
 
     Takes ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID`` out of ``environ`` (default: the process's), so
-    that no child process speaks in this one's name. A message that cannot be delivered is logged once and dropped:
-    telling systemd never stops the daemon.
+    that no child process speaks in this one's name. A message that cannot be delivered is logged once and goes with
+    the next one, as far as it still holds: telling systemd never stops the daemon.
     """
 
     def __init__(self, environ: MutableMapping[str, str] | None = None) -> None:
@@ -31,6 +33,7 @@ class SystemdNotifier:
         """Call :meth:`watchdog` at least this often: half of the unit's WatchdogSec; 0.0 without a watchdog."""
         self._socket: socket.socket | None = None
         self._deaf = False
+        self._owed: dict[str, str] = {}
 
     @property
     def enabled(self) -> bool:
@@ -47,7 +50,7 @@ class SystemdNotifier:
 
     def watchdog(self) -> None:
         """Say that the loop made progress."""
-        self._send("WATCHDOG=1")
+        self._send(f"{_ALIVE}=1")
 
     def reloading(self, status: str = "") -> None:
         """Say that the settings are read again; :meth:`ready` must follow."""
@@ -66,18 +69,21 @@ class SystemdNotifier:
     def _send(self, *lines: str) -> None:
         if not self._address or not lines:
             return
+        said = _joined(self._owed, dict(line.split("=", 1) for line in lines))
         try:
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
                 self._socket.settimeout(_SEND_TIMEOUT_S)
-            self._socket.sendto("\n".join(lines).encode(), socket.MSG_NOSIGNAL, self._address)
+            text = "\n".join(f"{key}={value}" for key, value in said.items())
+            self._socket.sendto(text.encode(), socket.MSG_NOSIGNAL, self._address)
         except OSError as error:
             if not self._deaf:
                 log.warning("systemd.unreachable", error=str(error))
             self._deaf = True
+            self._owed = {key: value for key, value in said.items() if key != _ALIVE}
             self.close()
         else:
-            self._deaf = False
+            self._deaf, self._owed = False, {}
 
 
 def _address(name: str) -> str:
@@ -91,6 +97,12 @@ def _interval_s(usec: str, pid: str) -> float:
     if pid and pid != str(os.getpid()):
         return 0.0
     return int(usec) / 2_000_000 if usec.isascii() and usec.isdigit() else 0.0
+
+
+def _joined(owed: dict[str, str], said: dict[str, str]) -> dict[str, str]:
+    """Give what is said now, before it what was not delivered; a newer state replaces a former one."""
+    kept = owed if _STATES.isdisjoint(said) else {key: value for key, value in owed.items() if key not in _STATES}
+    return {**kept, **said}
 
 
 def _status(text: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ class Background:
         self._wake = Condition()
         self._waiting: dict[str, Job] = {}
         self._doing = ""
-        self._since = 0.0
+        self._now = self._since = 0.0
         self._errors: dict[str, str] = {}
         self._leaving = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -28,6 +28,7 @@ class Background:
     def put(self, name: str, job: Job, now: float) -> None:
         """Have a job done; ``now`` is monotonic, in seconds."""
         with self._wake:
+            self._now = now
             if not self._waiting and not self._doing:
                 self._since = now
             self._waiting[name] = job
@@ -36,6 +37,7 @@ class Background:
     def error(self, name: str, now: float) -> str:
         """Give why the job of that name failed last, or what it waits for; "" where all is well."""
         with self._wake:
+            self._now = now
             if name in {self._doing, *self._waiting} and now - self._since >= SLOW_S:
                 return "it does not come to an end: does the disk hang?"
             return self._errors.get(name, "")
@@ -50,10 +52,13 @@ class Background:
     def _run(self) -> None:
         while True:
             with self._wake:
-                self._doing = ""
+                if not self._waiting:
+                    self._doing = ""
                 self._wake.wait_for(lambda: self._waiting or self._leaving)
                 if not self._waiting:
                     return
+                if self._doing:  # the one before it came to its end
+                    self._since = self._now
                 self._doing = next(iter(self._waiting))
                 job = self._waiting.pop(self._doing)
             error = job()

@@ -1,5 +1,6 @@
 """Nodes as they are in the field: a real haproxy, and ``pyconfd dns`` as a process."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pyconfd.model.outcome import Generation
 from pyconfd.model.status import Phase, Status
@@ -52,6 +53,13 @@ class FieldNode:
     def log(self) -> str:
         path = self.folder / "dns.log"
         return path.read_text() if path.exists() else ""
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What the service that runs now said of itself last; its turn ends with it, after the log."""
+        path = self.folder / "run" / "dns-status.json"
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return found if found.get("pid") == self.service.pid else {}
 
     def environ(self, **changes: str) -> dict[str, str]:
         settings = {
@@ -118,7 +126,7 @@ class FieldNode:
         )
 
 
-def answers(provider: StrictRoute53, *nodes: FieldNode) -> None:
+def answers(provider: StrictRoute53, *nodes: FieldNode, limit_s: float = LIMIT_S) -> None:
     """Wait until the answer is exactly these nodes."""
     wanted = tuple(sorted(node.address for node in nodes))
-    wait_until(lambda: provider.answer(NAME, "A") == wanted, f"the answer is {wanted}", limit_s=LIMIT_S)
+    wait_until(lambda: provider.answer(NAME, "A") == wanted, f"the answer is {wanted}", limit_s=limit_s)

@@ -71,7 +71,7 @@ def test_two_pieces_of_evidence_are_needed(
         ports.close(node)
     before = sequence(provider, cut_off)
 
-    answers(provider, observer, deaf, cut_off)
+    answers(provider, observer, deaf, cut_off, limit_s=2 * LIMIT_S)
     assert "verdict=doubt" in observer.log
     assert time.monotonic() - killed_at >= 2 * REAP_AFTER_S  # it was silent, and then left the doubt standing
     # Who lives reads the doubt and wipes it out; who accepts connections is not even doubted.

@@ -47,6 +47,8 @@ def test_one_that_hangs_ends_by_its_time_out(proxy: FaultProxy, new_zone: Callab
 @pytest.mark.parametrize("way", ["assumed", "web identity"])
 def test_sts_that_hangs_ends_by_the_same_time_out(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "")  # Route53 writes them; this has them put back
     role, config, token = "arn:aws:iam::123456789012:role/dns", tmp_path / "config", tmp_path / "token"
     config.write_text(
         "[profile machine]\naws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = example\n"

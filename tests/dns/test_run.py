@@ -27,24 +27,30 @@ VIP = "192.0.2.99"
 
 
 class Systemd:
-    """The socket on which services speak; ``heard`` are the messages so far."""
+    """The socket on which services speak; ``heard`` are the messages so far.
+
+    A thread listens: the kernel keeps ten messages, and a service gives up one that finds no room for a second.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
-        self._socket.setblocking(False)
         self._heard: list[dict[str, str]] = []
+        self._thread = threading.Thread(target=self._listen)
+        self._thread.start()
 
-    def heard(self, key: str) -> list[str]:
-        while True:
-            try:
-                text = self._socket.recv(65536).decode()
-            except BlockingIOError:
-                return [message[key] for message in self._heard if key in message]
+    def _listen(self) -> None:
+        while text := self._socket.recv(65536).decode():
             self._heard.append(dict(line.split("=", 1) for line in text.splitlines()))
 
+    def heard(self, key: str) -> list[str]:
+        return [message[key] for message in list(self._heard) if key in message]
+
     def close(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", str(self.path))
+        self._thread.join()
         self._socket.close()
 
 

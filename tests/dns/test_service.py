@@ -43,6 +43,7 @@ def test_the_last_node_stays_whatever_its_haproxy_does(
     answers(provider, node)
     node.haproxy.stop()
     wait_until(lambda: "node.withdrew" in node.log, "it noticed", limit_s=LIMIT_S)
+    wait_until(lambda: node.report["active"] is False, "others can know it", limit_s=LIMIT_S)
     kept = json.loads(node.pyconfd("plan", "--output", "json").stdout)
     assert kept[0]["state"] == "kept"
     answers(provider, node)
@@ -189,12 +190,9 @@ def test_what_withdrew_by_command_stays_out_while_the_service_runs(
     answers(provider, other)
     node.kill()
     node.run()
-    wait_until(lambda: node.log.count("dns.started") == 2, "it runs again", limit_s=LIMIT_S)
-    wait_until(
-        lambda: json.loads(node.pyconfd("status", "--output", "json").stdout)["service"].get("active"),
-        "it could serve",
-        limit_s=LIMIT_S,
-    )
+    wait_until(lambda: node.report.get("active"), "it runs again, and could serve", limit_s=LIMIT_S)
+    said = json.loads(node.pyconfd("status", "--output", "json").stdout)["service"]
+    assert (said["running"], said["active"], said["withdrawn_by_command"]) == (True, True, True)
     answers(provider, other)
     shown = node.pyconfd("status")
     assert shown.returncode == 0

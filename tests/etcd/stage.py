@@ -111,7 +111,9 @@ class LightConsumer:
     def __init__(self, etcd: EtcdProcess, folder: Path, balancer: FakeBalancer | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.settings = Settings(
-            etcd=etcd.settings(), haproxy=HaproxySettings(conf=str(folder / "haproxy.cfg")), state_dir=str(folder)
+            etcd=etcd.settings(timeout_s=3.0),
+            haproxy=HaproxySettings(conf=str(folder / "haproxy.cfg")),
+            state_dir=str(folder),
         )
         self.balancer = balancer or FakeBalancer()
         self.notifier = FakeNotifier()

@@ -7,6 +7,7 @@ import pytest
 
 from pyconfd.fragments import of_presets
 from tests.etcd.stage import Stage, wait_for
+from tests.simulation.place import own_address
 from tests.world.clients import ask, ask_tls
 from tests.world.etcd import BINARY as ETCD
 from tests.world.haproxy import BINARY as HAPROXY
@@ -26,8 +27,8 @@ pytestmark = [
 
 @pytest.mark.parametrize("others", [1, 30], ids=["in the line of the bind", "in a crt-list"])
 def test_published_without_certificates_and_served_with_them(stage: Stage, tmp_path: Path, others: int) -> None:
-    # The README gives its node port: the two run side by side, each on its own node.
-    node = f"127.19.12.{others}"
+    # The README gives its node port: on a node that no other run of this test has.
+    node = own_address()
     authority = CertificateAuthority(tmp_path / "pki")
     ssl_dir, fragments, port = tmp_path / "ssl", tmp_path / "fragments", free_port()
     fragments.mkdir()

@@ -3,7 +3,7 @@
 import itertools
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 
 from pyconfd.errors import ApplyError, PyconfdError, RejectedInput
 from pyconfd.etcd.campaign import Campaign
-from pyconfd.etcd.client import EtcdClient, deleting
+from pyconfd.etcd.client import Compared, EtcdClient, deleting
 from pyconfd.etcd.keys import Keys
 from pyconfd.etcd.memory import Memory
 from pyconfd.etcd.producer import EtcdBalancer
@@ -227,6 +227,22 @@ def test_two_race_and_there_is_one_sequence(makers: Makers, etcd: EtcdProcess) -
     last = max(numbers)
     assert text_in(etcd) == last[1]
     assert pointer_in(both[0]).number == last[0]
+
+
+def test_what_was_published_counts_where_another_one_came_at_once(makers: Makers, etcd: EtcdProcess) -> None:
+    maker = makers.make("one")
+    maker.campaign.turn()
+    transact = maker.client.transact
+
+    def and_then_another(compare: Sequence[dict[str, Any]], success: Sequence[dict[str, Any]]) -> Compared:
+        done = transact(compare, success)
+        etcd.ctl("put", KEYS.pointer.decode(), "of another")
+        return done
+
+    maker.client.transact = and_then_another  # type: ignore[method-assign]
+    done = maker.publish("a\n")
+    assert done is not None
+    assert done.number == 1
 
 
 def test_a_large_rendering_goes_in_chunks(makers: Makers, etcd: EtcdProcess) -> None:

@@ -15,7 +15,8 @@ from pyconfd.haproxy.master_socket import ask
 from pyconfd.settings import resolve
 from pyconfd.vip.topology import StickPeer, stick_peers
 from tests.fragments.shipped import HAPROXY, render_shipped
-from tests.fragments.test_shipped_live import balancer, free_port, get, http_server, running, service, wait_for
+from tests.fragments.test_shipped_live import balancer, get, http_server, running, service, wait_for
+from tests.world.haproxy import free_port
 
 HOST = "shop.example.com"
 NODES = """[vip]

@@ -18,10 +18,10 @@ from tests.image.conftest import user_data
 from tests.image.disk import bake_disk, booted, missing
 from tests.matrix import Unavailable
 from tests.world.apiserver import ApiServer
-from tests.world.backends import Backends, free_port
+from tests.world.backends import Backends
 from tests.world.clients import ask
 from tests.world.cluster import Cluster
-from tests.world.haproxy import wait_until
+from tests.world.haproxy import free_port, wait_until
 from tests.world.objects import EndpointSpec, PortSpec
 
 LACKING = trees.missing() or missing()

@@ -332,9 +332,16 @@ class Place:
 
     def restart_haproxy(self) -> None:
         """Kill HAProxy, and start it as a service manager would: with the file as it lies there."""
-        running = self.haproxy.running()
-        assert running is not None
-        for pid in (running.worker_pid, running.master_pid):
+        # Whoever was killed may have asked for a reload, and its master is silent for a moment.
+        pids: list[int] = []
+
+        def found() -> bool:
+            running = self.haproxy.running()
+            pids.extend((running.worker_pid, running.master_pid) if running else ())
+            return bool(pids)
+
+        wait_until(found, "haproxy answers")
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.haproxy.stop()

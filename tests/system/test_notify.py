@@ -114,5 +114,26 @@ def test_a_socket_that_is_gone_stops_nothing_and_a_new_one_is_found(tmp_path: Pa
     notifier.close()
 
 
+def test_what_was_not_delivered_goes_with_the_next_message_as_far_as_it_still_holds(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    notifier = SystemdNotifier({"NOTIFY_SOCKET": address})
+    notifier.ready("waiting")
+    notifier.status("serving generation 1")
+    notifier.watchdog()
+    fake = FakeSystemd(address)
+    notifier.watchdog()
+    assert fake.heard() == {"READY": "1", "STATUS": "serving generation 1", "WATCHDOG": "1"}
+    notifier.watchdog()
+    assert fake.heard() == {"WATCHDOG": "1"}
+    fake.socket.close()
+    Path(address).unlink()
+    notifier.reloading("reading the settings again")
+    again = FakeSystemd(address)
+    notifier.ready()
+    assert again.heard() == {"READY": "1", "STATUS": "reading the settings again"}
+    again.socket.close()
+    notifier.close()
+
+
 def test_a_kind_of_address_that_it_does_not_know_is_as_none() -> None:
     assert not SystemdNotifier({"NOTIFY_SOCKET": "vsock:2:1234"}).enabled

@@ -8,7 +8,7 @@ import pytest
 from pyconfd.status.listen import bind, parse_listen
 from pyconfd.trying.loopback import Loopback
 from pyconfd.trying.owners import Owner
-from tests.world.backends import free_port
+from tests.world.haproxy import free_port
 
 
 def nobody(host: str, port: int) -> Owner:

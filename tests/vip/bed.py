@@ -123,7 +123,17 @@ class Bed:
 
     def until_ready(self) -> None:
         """Wait until every node could take the address."""
-        wait_for("health", lambda: all(node.is_ready() for node in self.nodes))
+
+        def ready() -> bool:
+            self.do_as_units_do()
+            return all(node.is_ready() for node in self.nodes)
+
+        wait_for("health", ready)
+
+    def do_as_units_do(self) -> None:
+        """Start anew what would not stay dead; tests that kill something mend that themselves."""
+        for node in self.nodes:
+            node.restart_fenced_keepalived()
 
     def join(self) -> Node:
         """Add a node as its runbook says: the others learn of it first."""
@@ -181,7 +191,14 @@ frontend pods
 
     @property
     def holder(self) -> Node:
-        return next(node for node in self.nodes if node.holds())
+        found: list[Node] = []
+
+        def holding() -> bool:
+            found[:] = [node for node in self.nodes if node.holds()]
+            return bool(found)
+
+        wait_for("a holder", holding)
+        return found[0]
 
     def others(self, node: Node) -> Sequence[Node]:
         return [one for one in self.nodes if one is not node]
@@ -196,6 +213,7 @@ frontend pods
         """
         began = time.monotonic()
         while True:
+            self.do_as_units_do()
             state = [self.observer.holders(VIP4), self.observer.holders(VIP6)]
             if (
                 state[0] == state[1]

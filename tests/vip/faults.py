@@ -79,7 +79,9 @@ def _limit_descriptors(node: Node, most: int) -> None:
 
 
 def _keepalived_again(_bed: Bed, node: Node) -> None:
-    node.start_keepalived()
+    assert node.keepalived is not None
+    if node.keepalived.poll() is not None:  # the hook killed one that was stopped, and it may run again
+        node.start_keepalived()
 
 
 def _spoil_configuration(_bed: Bed, node: Node) -> None:

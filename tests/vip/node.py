@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +81,7 @@ class Node:
         self.hook: subprocess.Popen[bytes] | None = None
         self.pyconfd: subprocess.Popen[bytes] | None = None
         self.clock = self.folder / "clock"
+        self._keepalived_since = 0.0
 
     @property
     def config(self) -> Path:
@@ -164,14 +167,25 @@ state_dir = "{self.folder}/state"
         if self.keepalived is not None:
             self.keepalived.wait(LIMIT_S)
         vrrp = self.folder / "vrrp.pid"
-        if vrrp.exists():
-            wait_for("the end of the former keepalived", lambda: not Path(f"/proc/{vrrp.read_text().strip()}").exists())
+        with suppress(FileNotFoundError):  # it takes its file away when it ends
+            former = Path("/proc") / vrrp.read_text().strip()
+            wait_for("the end of the former keepalived", lambda: not former.exists())
         self.configure_keepalived()
         pids = ("-p", str(self.folder / "keepalived.pid"), "-r", str(vrrp))
         argv = ("keepalived", "-n", "-l", "-D", "-P", "-f", str(self.folder / "keepalived.conf"), *pids)
-        before = self._states_entered()
+        before, self._keepalived_since = self._states_entered(), time.time()
         self.keepalived = self.spawn("keepalived", *argv)
         wait_for("keepalived's state", lambda: self._states_entered() > before)
+
+    def restart_fenced_keepalived(self) -> None:
+        """Start it anew, as its unit does, where the hook killed it for its silence: the machine may have been busy."""
+        ended = self.keepalived is not None and self.keepalived.poll() is not None
+        if ended and any(
+            (one["what"], one.get("cause")) == ("address.fenced", "keepalived_hangs")
+            and one["at"] >= self._keepalived_since
+            for one in self.transitions()
+        ):
+            self.start_keepalived()
 
     def reload_keepalived(self) -> None:
         """Send it SIGHUP. Where it may not raise its limits, 2.2.7 is killed by them soon after: that is awaited."""
@@ -199,7 +213,8 @@ state_dir = "{self.folder}/state"
 
     def signal_haproxies(self, number: signal.Signals) -> None:
         for pid in self.pids("haproxy"):
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # a worker of before a reload, which ended meanwhile
+                os.kill(pid, number)
 
     def tell_haproxy(self, order: str) -> str:
         """Give what haproxy answers on its socket."""
@@ -208,7 +223,8 @@ state_dir = "{self.folder}/state"
     def crash(self) -> None:
         """End every process at once, as a machine without power; the caller unplugs it."""
         for pid in self.pids():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # a worker that ended with its master, a script that was done
+                os.kill(pid, signal.SIGKILL)
         for process in self.running:
             process.wait(LIMIT_S)
 
@@ -239,10 +255,16 @@ state_dir = "{self.folder}/state"
         return f" {address}/" in ip("-n", self.space, "-o", "addr", "show", "dev", "eth0")
 
     def status(self) -> dict[str, Any]:
-        try:
-            return dict(ask(f"{self.folder}/run/control.sock", {"do": "status"}))
-        except (OSError, ValueError):
-            return {}
+        """Give what the hook says, nothing where none runs; one that was kept from running gets its time."""
+        began = time.monotonic()
+        while time.monotonic() - began < LIMIT_S:
+            try:
+                return self.order("status")
+            except TimeoutError:
+                continue
+            except (OSError, ValueError):
+                break
+        return {}
 
     def order(self, order: str) -> dict[str, Any]:
         return dict(ask(f"{self.folder}/run/control.sock", {"do": order}))

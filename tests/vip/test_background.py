@@ -1,5 +1,6 @@
 """Jobs beside the loop."""
 
+from functools import partial
 from threading import Event
 
 from pyconfd.vip.background import SLOW_S, Background
@@ -24,6 +25,7 @@ def test_of_several_jobs_of_one_name_the_last_is_done_and_each_other_name_in_its
     for name in ("a1", "b1", "a2"):
         background.put(name[0], lambda name=name: job(name), 0.0)  # type: ignore[misc]
     free.set()
+    wait_for("the end of all", lambda: len(done) > 1)
     background.close()
     assert done == ["a2", "b1"]
 
@@ -38,6 +40,25 @@ def test_a_job_that_hangs_is_told_with_those_that_wait_for_it() -> None:
     assert "hang" in background.error("next", 10.0 + SLOW_S)
     free.set()
     wait_for("the end of it", lambda: background.error("next", 99.0) == "")
+    background.close()
+
+
+def test_jobs_that_come_without_a_pause_and_end_each_are_no_hang() -> None:
+    begun, free = [Event() for _ in range(3)], [Event() for _ in range(3)]
+
+    def job(number: int) -> str:
+        begun[number].set()
+        return "" if free[number].wait(60) else "late"
+
+    background = Background("test")
+    for number, now in enumerate((10.0, 11.5, 13.0)):
+        background.put(f"{number}", partial(job, number), now)
+        if number:
+            free[number - 1].set()
+        assert begun[number].wait(60)
+        assert background.error(f"{number}", now + 1.0) == ""
+    assert "hang" in background.error("2", 13.0 + SLOW_S)
+    free[2].set()
     background.close()
 
 

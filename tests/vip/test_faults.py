@@ -37,8 +37,9 @@ class Beds:
         bed, self._proven = self._proven, None
         if bed is None or not is_usual:
             self._stack.close()
-            # Only a haproxy that is stopped is silent for a second, however busy the machine.
-            bed = self._stack.enter_context(Bed(fault.nodes, cluster=True, clocks=fault.clocks, ping_timeout_s=1.0))
+            # Only what is stopped is silent for a second, however busy the machine: haproxy, and keepalived.
+            settings = {"ping_timeout_s": 1.0, "profile": "safe"}
+            bed = self._stack.enter_context(Bed(fault.nodes, cluster=True, clocks=fault.clocks, **settings))
         return bed
 
     def give_back(self, bed: Bed, fault: Fault) -> None:

@@ -4,9 +4,7 @@
 """
 
 import argparse
-import contextlib
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Sequence
@@ -14,15 +12,7 @@ from collections.abc import Sequence
 from pyconfd.trying.stand_ins import StandIn as Backend
 from pyconfd.trying.stand_ins import StandIns as Backends
 
-__all__ = ["Backend", "Backends", "free_port", "main"]
-
-
-def free_port(address: str = "127.0.0.1") -> int:
-    """A port that was free a moment ago."""
-    with contextlib.closing(socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)) as sock:
-        sock.bind((address, 0))
-        port: int = sock.getsockname()[1]
-    return port
+__all__ = ["Backend", "Backends", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +22,9 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
 def logging_restored() -> Iterator[None]:
     """Have the logging that is configured meanwhile end."""
     root, ours = logging.getLogger(), logging.getLogger("pyconfd")
-    before = (root.handlers[:], root.level, ours.level)
+    before, hook = (root.handlers[:], root.level, ours.level), threading.excepthook
     yield
+    threading.excepthook = hook
     structlog.reset_defaults()
     root.handlers[:], level, our_level = before
     root.setLevel(level)
