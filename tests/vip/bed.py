@@ -100,7 +100,10 @@ class Bed:
 
     def _plug(self, node: Node) -> None:
         node.space = self.network.host(node.name)
-        settings = ("net.ipv4.ip_nonlocal_bind=1", "net.ipv6.ip_nonlocal_bind=1")
+        lines = (ROOT / "packer" / "files" / "sysctl.conf").read_text().splitlines()
+        settings = [
+            line.replace(" ", "") for line in lines if line.startswith(("net.ipv4.conf.", "net.ipv4.ip_", "net.ipv6."))
+        ]
         self.network.inside(node.space, "sysctl", "-qw", *settings)
         self.observer.watch(node.name, node.space)
         first, second = node.addresses

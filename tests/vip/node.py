@@ -1,5 +1,6 @@
 """One load balancer of a bed: its settings, its processes, and what they say."""
 
+import csv
 import json
 import os
 import signal
@@ -251,6 +252,12 @@ state_dir = "{self.folder}/state"
 
     # What is seen
 
+    @property
+    def hardware(self) -> str:
+        """The hardware address of its interface."""
+        words = ip("-n", self.space, "-o", "link", "show", "dev", "eth0").split()
+        return words[words.index("link/ether") + 1]
+
     def holds(self, address: str = VIP4) -> bool:
         return f" {address}/" in ip("-n", self.space, "-o", "addr", "show", "dev", "eth0")
 
@@ -270,15 +277,26 @@ state_dir = "{self.folder}/state"
         return dict(ask(f"{self.folder}/run/control.sock", {"do": order}))
 
     def is_ready(self) -> bool:
-        """Say whether it could take the address now, or has it.
+        """Say whether it could take the address now, or has it, and the clients would be answered.
 
-        A hook that was started after keepalived does not know that it is a backup.
+        A hook that was started after keepalived does not know that it is a backup. A haproxy that was cut off from its
+        servers takes some seconds to find that they are there again.
         """
         status = self.status()
         if not status or not all(check["ok"] for check in status["checks"].values()):
             return False
         roles = {one["role"] for router in status["routers"] for one in router["instances"]}
-        return all(router["hold"] == "able" for router in status["routers"]) and "fault" not in roles
+        able = all(router["hold"] == "able" for router in status["routers"]) and "fault" not in roles
+        return able and self._reaches_servers()
+
+    def _reaches_servers(self) -> bool:
+        try:
+            rows = csv.DictReader(self.tell_haproxy("show stat").lstrip("# ").splitlines())
+        except OSError:
+            return False
+        servers = [row for row in rows if row["svname"] not in {"FRONTEND", "BACKEND"} and row["status"] != "no check"]
+        # A server is up when haproxy starts, until its first checks have failed.
+        return all(row["status"] == "UP" and row["check_status"].endswith("OK") for row in servers)
 
     def transitions(self) -> list[dict[str, Any]]:
         return list(self.status().get("transitions", []))
