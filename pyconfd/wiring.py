@@ -31,6 +31,7 @@ from pyconfd.render.engine import Rendered, Renderer, RenderOptions
 from pyconfd.render.order import order_differs
 from pyconfd.sandbox.renderer import Limits, TemplateProcess
 from pyconfd.settings import ApplySettings, Enabled, Settings, TargetSettings, UndefinedMode
+from pyconfd.settings.basis import credential_files
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
@@ -109,7 +110,11 @@ def fragments(settings: Settings) -> FragmentSet:
     """Read the template directory, nothing where haproxy is not served; raises TransientError."""
     if not serves_haproxy(settings):
         return FragmentSet(())
-    return read_fragments(settings.templates.dir, may_be_empty=has_cluster_template(settings))
+    return read_fragments(
+        settings.templates.dir,
+        may_be_empty=has_cluster_template(settings),
+        credentials=credential_files(settings),
+    )
 
 
 def named(settings: Settings) -> frozenset[Named]:

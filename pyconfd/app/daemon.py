@@ -141,10 +141,4 @@ def cluster_world(
 
 
 def _fragments_reader(settings: Settings) -> Callable[[], FragmentSet]:
-    if not wiring.serves_haproxy(settings):
-        return lambda: FragmentSet(())
-    return SettledFragments(
-        settings.templates.dir,
-        lambda: time.sleep(_SETTLING_S),
-        may_be_empty=wiring.has_cluster_template(settings),
-    ).read
+    return SettledFragments(lambda: wiring.fragments(settings), lambda: time.sleep(_SETTLING_S)).read

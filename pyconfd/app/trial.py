@@ -17,12 +17,11 @@ from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.haproxy.stubs import with_stubs
 from pyconfd.model.context import Refusal
 from pyconfd.model.plan import Plan
-from pyconfd.model.rendering import FileKind, FragmentSet, Rendering
+from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
 from pyconfd.settings import Settings
 from pyconfd.sources.file import STDIN, read_snapshot
-from pyconfd.sources.fragments import read_fragments
 from pyconfd.targets.target import Target
 from pyconfd.testing.cases import Case, Kind, Step
 from pyconfd.testing.judge import WHOLE, Failure, Seen, difference, judge, judge_failure, judge_plan
@@ -66,10 +65,7 @@ class _Bench:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        served = wiring.serves_haproxy(settings)
-        may_be_empty = wiring.has_cluster_template(settings)
-        found = read_fragments(settings.templates.dir, may_be_empty=may_be_empty) if served else FragmentSet(())
-        self._renderer = wiring.renderer(settings, found)
+        self._renderer = wiring.renderer(settings, wiring.fragments(settings))
         self._options = wiring.preset_options(settings, self._renderer)
         self._targets = wiring.targets(settings)
 

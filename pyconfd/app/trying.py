@@ -22,11 +22,11 @@ from pyconfd.errors import ConfigurationError, Problem, TransientError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import haproxy_version
 from pyconfd.model.changes import Change
+from pyconfd.model.rendering import FRAGMENT_SUFFIXES
 from pyconfd.model.status import Phase
 from pyconfd.render.engine import Renderer
 from pyconfd.settings import Resolved, Settings, SingleTargetSettings, Source
 from pyconfd.sources.followed_files import FollowedFiles
-from pyconfd.sources.fragments import FRAGMENT_SUFFIXES
 from pyconfd.status.change_text import line_of
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.logging import configure

@@ -13,6 +13,10 @@ from typing import Any
 
 from pyconfd.model.tenure import Owners
 
+FRAGMENT_SUFFIXES = (".conf", ".tmpl")
+INCLUDABLE_SUFFIXES = (*FRAGMENT_SUFFIXES, ".cfg", ".inc", ".j2", ".jinja", ".jinja2")
+"""The names of files that templates may include or import."""
+
 _NOTED = re.compile(r"^# certificate (\S+) sha256 ([0-9a-f]{64})$", re.MULTILINE)
 _NOTES = 1 << 20
 """The notes stand at the end of a text, in its last MiB."""

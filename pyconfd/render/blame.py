@@ -11,6 +11,7 @@ from jinja2 import Environment, Template, TemplateNotFound, TemplateSyntaxError,
 from jinja2.utils import missing
 
 from pyconfd.errors import Clues, Problem
+from pyconfd.model.rendering import INCLUDABLE_SUFFIXES
 from pyconfd.render.invalid import InvalidValueError, did_you_mean, shown
 from pyconfd.render.undefined import NO_OWNER, MissingNameError
 
@@ -98,7 +99,7 @@ def _explained(
             known = environment.list_templates()
             name = str(error.name or error)
             return f"there is no template {name!r} to include", did_you_mean(name, known) + (
-                " (hidden files, keys, certificates and *.toml are never includable)"
+                f" (includable: *{' *'.join(INCLUDABLE_SUFFIXES)} below the template directory; never credentials)"
             )
         case RecursionError():
             return "a macro or an include calls itself without end", "give the recursion a condition that ends it"

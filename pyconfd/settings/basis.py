@@ -8,6 +8,8 @@ import msgspec
 
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.secrets import names_secret
+from pyconfd.settings.kinds import PathText
+from pyconfd.settings.table import rows_of, value_of
 from pyconfd.settings.tree import Settings
 
 _SECTIONS = ("presets", "kubefigurator", "kube2lb", "configmap", "hosts")
@@ -44,6 +46,12 @@ def with_kept(settings: Settings, values: Mapping[str, Any]) -> Settings:
 def secret_values(settings: Settings) -> tuple[str, ...]:
     """Give the operator's own values whose names say that they are secret."""
     return tuple(_texts(_secrets(_plain(settings.templates)["vars"])))
+
+
+def credential_files(settings: Settings) -> frozenset[str]:
+    """Return the files that hold the credentials for API servers and etcd; no template may read them."""
+    rows = (*rows_of("kubernetes"), *rows_of("etcd"))
+    return frozenset(path for row in rows if isinstance(row.kind, PathText) and (path := value_of(settings, row)))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -3,17 +3,13 @@
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyconfd.errors import Problem, TransientError
-from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.model.rendering import FRAGMENT_SUFFIXES, INCLUDABLE_SUFFIXES, Fragment, FragmentSet
 from pyconfd.render.order import natural_order
-
-FRAGMENT_SUFFIXES = (".conf", ".tmpl")
-SECRET_SUFFIXES = (".pem", ".key", ".crt", ".p12", ".toml")
-"""Never readable from a template: private keys, certificates and pyconfd's own settings."""
 
 _TESTS, _TEST_SUFFIX = "tests", ".test.toml"
 _BACKUP_SUFFIXES = ("~", ".swp", ".swo", ".bak", ".orig", ".rej")
@@ -25,27 +21,31 @@ _MAX_DEPTH = 16
 _ATTEMPTS = 3
 
 
-def read_fragments(directory: str, *, may_be_empty: bool = False) -> FragmentSet:
+def read_fragments(
+    directory: str, *, may_be_empty: bool = False, credentials: Collection[str] = frozenset()
+) -> FragmentSet:
     """Read the fragments of ``directory`` in natural order, and the texts that templates may include.
 
-    ``*.conf`` and ``*.tmpl`` in the directory itself are fragments. Every other file in or below it that is UTF-8
-    text of at most 1 MiB may be included by its relative name; so may the fragments themselves. Left out are hidden
-    names, editor and package backups, and keys, certificates and settings (``*.pem *.key *.crt *.p12 *.toml``); and the
-    folder ``tests`` where it holds tests of the fragments (``*.test.toml``).
+    ``*.conf`` and ``*.tmpl`` in the directory itself are fragments. They and the files in and below it whose names end
+    with one of ``INCLUDABLE_SUFFIXES`` may be included by their relative names, if they are UTF-8 text of at most
+    1 MiB. Nothing else is read: a token that lies there and is renewed is no edit. Left out are hidden names, editor
+    and package backups, the ``credentials`` (paths) whatever their names, and the folder ``tests`` where it holds tests
+    of the fragments (``*.test.toml``).
 
     ``directory`` may be a symbolic link. Links within it are followed while they stay inside (a mounted ConfigMap
     works, and is read from one generation even if it is swapped meanwhile); a link that leaves it is not.
 
     Raises:
-        TransientError: the directory or a fragment cannot be read, or there is no fragment unless it ``may_be_empty``
-            (or missing); carries every problem.
+        TransientError: the directory or a fragment cannot be read, a fragment is one of the ``credentials``, or there
+            is no fragment unless it ``may_be_empty`` (or missing); carries every problem.
 
     """
     if may_be_empty and not os.path.lexists(directory):
         return FragmentSet(())
+    secret = frozenset(_real(Path(path)) for path in credentials)
     before = _swap_mark(directory)
     for _attempt in range(_ATTEMPTS):
-        found, failure = _read_once(directory, may_be_empty=may_be_empty)
+        found, failure = _read_once(directory, secret, may_be_empty=may_be_empty)
         after = _swap_mark(directory)
         if before == after:
             break
@@ -59,12 +59,11 @@ class SettledFragments:
     """Reads a directory again and again, and gives what changed only once it stays the same.
 
     An editor that truncates a file and then writes it is otherwise seen in between; half a fragment may well be valid.
-    ``pause`` waits a moment.
+    ``read`` reads it once, ``pause`` waits a moment.
     """
 
-    def __init__(self, directory: str, pause: Callable[[], None], *, may_be_empty: bool = False) -> None:
-        self._directory = directory
-        self._may_be_empty = may_be_empty
+    def __init__(self, read: Callable[[], FragmentSet], pause: Callable[[], None]) -> None:
+        self._read = read
         self._pause = pause
         self._last: FragmentSet | None = None
 
@@ -78,9 +77,6 @@ class SettledFragments:
             self._pause()
             found = self._read()
         return found
-
-    def _read(self) -> FragmentSet:
-        return read_fragments(self._directory, may_be_empty=self._may_be_empty)
 
 
 def _swap_mark(directory: str) -> tuple[str, str]:
@@ -97,8 +93,10 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _read_once(directory: str, *, may_be_empty: bool) -> tuple[FragmentSet, TransientError | None]:
-    walk = _Walk(_real(Path(directory)))
+def _read_once(
+    directory: str, secret: frozenset[Path], *, may_be_empty: bool
+) -> tuple[FragmentSet, TransientError | None]:
+    walk = _Walk(_real(Path(directory)), secret)
     try:
         walk.visit("", walk.root, ())
     except OSError as error:
@@ -139,18 +137,15 @@ def _directory_problem(directory: str, error: OSError) -> Problem:
 
 def _is_left_out(name: str) -> bool:
     lowered = name.lower()
-    return (
-        lowered.startswith((".", "#"))
-        or lowered.endswith((*_BACKUP_SUFFIXES, *SECRET_SUFFIXES))
-        or _PACKAGE_MARK in lowered
-    )
+    return lowered.startswith((".", "#")) or lowered.endswith(_BACKUP_SUFFIXES) or _PACKAGE_MARK in lowered
 
 
 @dataclass
 class _Walk:
-    """One reading of the tree below ``root``, a real path."""
+    """One reading of the tree below ``root``; that and ``secret`` are real paths."""
 
     root: Path
+    secret: frozenset[Path]
     fragments: dict[str, str] = field(default_factory=dict)
     includable: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -176,6 +171,10 @@ class _Walk:
             )
             self.problems.append(problem)
             return
+        if target in self.secret:
+            message = "holds credentials that the settings name, and is never a fragment"
+            self.problems.append(Problem(name, message, "keep it under a name without .conf or .tmpl at its end"))
+            return
         try:
             self.fragments[name] = _read_text(target, _FRAGMENT_BYTES)
         except OSError as error:
@@ -191,12 +190,15 @@ class _Walk:
 
     def _other(self, name: str, path: Path, above: tuple[Path, ...]) -> None:
         target = _real(path)
-        if not self._is_inside(target) or target.name.lower().endswith(SECRET_SUFFIXES):
+        if not self._is_inside(target) or target in self.secret:
             return
         try:
             if target.is_dir():
                 if target not in above and len(above) < _MAX_DEPTH:
                     self.visit(f"{name}/", target, above)
+                return
+            # The file behind a link counts as well: x.j2 may not lead to a key.
+            if not (name.endswith(INCLUDABLE_SUFFIXES) and target.name.endswith(INCLUDABLE_SUFFIXES)):
                 return
             self.files += 1
             if self.files > _MAX_FILES:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.expect import all_is_well, beats, edit, new_pod_answers, serving, texts_in, undisturbed
+from tests.e2e.expect import all_is_well, beats, edit, lists_anew, new_pod_answers, serving, texts_in, undisturbed
 from tests.world.appliance import Appliance
 from tests.world.haproxy import BINARY, fetch, free_port
 from tests.world.objects import EndpointSpec, PortSpec
@@ -88,6 +88,39 @@ def test_history_and_diff_tell_what_changed_and_how(greeter: Appliance) -> None:
     assert [change["section"] for change in latest["changed"]]
     missing = greeter.command("diff", "999")
     assert (missing.returncode, "generation 999 is not kept" in missing.stderr) == (1, True)
+
+
+def test_a_renewed_token_is_no_fragment_edit(appliance: Appliance) -> None:
+    directory = appliance.own_fragments()
+    token = directory / "token.j2"  # a name that templates may include, were it not a credential
+    appliance.values["kubernetes"]["token_file"] = str(token)
+    token.write_text("planted-token-1")
+    appliance.servers[0].token = "planted-token-1"
+    ports[appliance] = free_port()
+    write_greeting(appliance, "first")
+    serving(appliance)
+    greeted(appliance, "second")
+    edit(token, "planted-token-2")
+    appliance.servers[0].token = "planted-token-2"
+    lists_anew(appliance.servers[0])
+    appliance.until(lambda: appliance.events("credentials.changed"), "the new token is in use")
+    new_pod_answers(appliance)
+    all_is_well(appliance)
+    appliance.until(lambda: rows(appliance)[0]["number"] == appliance.generation, "the newest is kept")
+    assert [row["edits"] for row in rows(appliance) if row["edits"]] == [
+        ["fragment 30-greeting.conf edited (+1 -1 lines)"]
+    ]
+    done = appliance.command("rollback", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    assert greeting(appliance) == "first"  # not the same fragments with the former token
+    assert appliance.command("unpin").returncode == 0
+    holders = [path for path, text in texts_in(appliance.folder / "state") if "planted-token" in text]
+    assert holders == []
+    template = directory / "40-steals.tmpl"
+    edit(template, "{% include 'token.j2' %}\n")
+    appliance.until(lambda: appliance.phase == "rejected", "the fragment is refused")
+    (problem,) = appliance.status()["problems"]
+    assert "never credentials" in problem
 
 
 def test_a_rollback_pins_fragments_while_endpoints_stay_live(greeter: Appliance) -> None:

@@ -80,10 +80,10 @@ def nothing_leaks(appliance: Appliance, key: str) -> None:
 @pytest.mark.timeout(400)
 def test_nothing_that_is_said_or_kept_holds_a_secret(appliance: Appliance) -> None:
     key, chain = key_lines()
-    token = appliance.folder / "token"
+    templates = appliance.own_fragments()
+    token = templates / "token"
     token.write_text(TOKEN, encoding="utf-8")
     appliance.servers[0].token = TOKEN
-    templates = appliance.own_fragments()
     (templates / "50-planted.tmpl").write_text(FRAGMENT, encoding="utf-8")
     appliance.values["kubernetes"] |= {"token_file": str(token), "secret_namespaces": [NAMESPACE]}
     appliance.values["templates.vars"] |= {"db_password": VARIABLE, "planted_port": str(appliance.redis)}

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import Problem, TransientError
-from pyconfd.model.rendering import Fragment
+from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.sources.fragments import SettledFragments, read_fragments
 
 as_root = os.geteuid() == 0
@@ -52,12 +52,38 @@ def test_other_texts_below_the_directory_are_includable_by_relative_name(tmp_pat
     assert names(found.includable) == ["lib/deep/x.tmpl", "lib/y.conf", "macros.j2"]
 
 
-@pytest.mark.parametrize("name", ["tls.pem", "TLS.KEY", "ca.crt", "store.p12", "pyconfd.toml"])
-def test_secrets_and_settings_are_not_includable_under_any_name(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["tls.pem", "TLS.KEY", "ca.crt", "store.p12", "pyconfd.toml", "token", "kubeconfig", "notes.txt", "a.j2.old"],
+)
+def test_only_files_of_templates_are_includable(tmp_path: Path, name: str) -> None:
     (tmp_path / "01.conf").write_text("")
     (tmp_path / name).write_text("secret")
-    (tmp_path / "innocent.txt").symlink_to(name)
+    (tmp_path / "innocent.j2").symlink_to(name)
     assert read_fragments(str(tmp_path)).includable == ()
+
+
+def test_what_settings_name_as_credentials_is_not_includable(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "link").symlink_to("t")
+    (tmp_path / "t" / "01.conf").write_text("")
+    (tmp_path / "t" / "token.j2").write_text("secret")
+    (tmp_path / "t" / "other.j2").symlink_to("token.j2")
+    credentials = frozenset({str(tmp_path / "link" / "token.j2")})
+    assert read_fragments(str(tmp_path / "t"), credentials=credentials).includable == ()
+
+
+@pytest.mark.parametrize("name", ["token.conf", "linked.conf"])
+def test_credentials_as_a_fragment_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "01.conf").write_text("")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "token").write_text("secret")
+    (tmp_path / name).symlink_to("lib/token")
+    with pytest.raises(TransientError) as caught:
+        read_fragments(str(tmp_path), credentials=frozenset({str(tmp_path / "lib" / "token")}))
+    (found,) = caught.value.problems
+    assert found.place == name
+    assert "secret" not in str(found)
 
 
 @pytest.mark.parametrize("name", [".env", ".git/config", "#a#", "a~", "a.swp", "a.dpkg-old"])
@@ -76,10 +102,10 @@ def test_hidden_and_backup_fragments_are_no_fragments(tmp_path: Path) -> None:
 
 def test_binary_and_large_files_are_not_includable(tmp_path: Path) -> None:
     (tmp_path / "01.conf").write_text("")
-    (tmp_path / "logo.png").write_bytes(b"\x89PNG\xff")
-    (tmp_path / "large.txt").write_text("x" * (1024 * 1024 + 1))
-    (tmp_path / "fits.txt").write_text("x" * 1024 * 1024)
-    assert names(read_fragments(str(tmp_path)).includable) == ["fits.txt"]
+    (tmp_path / "logo.j2").write_bytes(b"\x89PNG\xff")
+    (tmp_path / "large.j2").write_text("x" * (1024 * 1024 + 1))
+    (tmp_path / "fits.j2").write_text("x" * 1024 * 1024)
+    assert names(read_fragments(str(tmp_path)).includable) == ["fits.j2"]
 
 
 def test_a_config_map_mount_is_read_and_its_swap_is_seen(tmp_path: Path) -> None:
@@ -109,11 +135,11 @@ def test_a_fragment_that_links_out_of_the_directory_is_refused(tmp_path: Path) -
 
 def test_includables_that_link_out_of_the_directory_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "secret.txt").write_text("secret")
+    (tmp_path / "outside" / "secret.j2").write_text("secret")
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "01.conf").write_text("")
     (tmp_path / "t" / "dir").symlink_to("../outside")
-    (tmp_path / "t" / "file.txt").symlink_to("../outside/secret.txt")
+    (tmp_path / "t" / "file.j2").symlink_to("../outside/secret.j2")
     (tmp_path / "t" / "prefix").symlink_to(tmp_path / "t-other")
     assert read_fragments(str(tmp_path / "t")).includable == ()
 
@@ -121,11 +147,11 @@ def test_includables_that_link_out_of_the_directory_are_left_out(tmp_path: Path)
 def test_loops_of_links_end(tmp_path: Path) -> None:
     (tmp_path / "01.conf").write_text("")
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "x.txt").write_text("x")
+    (tmp_path / "a" / "x.j2").write_text("x")
     (tmp_path / "a" / "up").symlink_to("..")
     (tmp_path / "a" / "self").symlink_to("self")
     (tmp_path / "b").symlink_to("a")
-    assert names(read_fragments(str(tmp_path)).includable) == ["a/x.txt", "b/x.txt"]
+    assert names(read_fragments(str(tmp_path)).includable) == ["a/x.j2", "b/x.j2"]
 
 
 def test_a_byte_order_mark_is_dropped(tmp_path: Path) -> None:
@@ -182,7 +208,7 @@ def test_every_bad_fragment_is_named_at_once(tmp_path: Path) -> None:
 def test_a_tree_that_is_no_template_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "01.conf").write_text("")
     for number in range(2001):
-        (tmp_path / f"{number}.txt").touch()
+        (tmp_path / f"{number}.j2").touch()
     (found,) = problems(tmp_path)
     assert "2000 files" in found.message
 
@@ -195,23 +221,26 @@ def test_a_file_that_is_still_being_written_is_waited_for(tmp_path: Path) -> Non
     def go_on() -> None:
         path.write_text(next(steps, "whole again"))
 
-    fragments = SettledFragments(str(tmp_path), go_on)
+    fragments = SettledFragments(lambda: read_fragments(str(tmp_path)), go_on)
 
     assert fragments.read().fragments[0].text == "whole again"
 
 
 def test_a_directory_that_may_be_empty_is_settled_too(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="no fragment"):
-        SettledFragments(str(tmp_path), lambda: None).read()
+        SettledFragments(lambda: read_fragments(str(tmp_path)), lambda: None).read()
     path = tmp_path / "01-a.conf"
     steps = iter(["", "half", "whole"])
 
     def go_on() -> None:
         path.write_text(next(steps, "whole"))
 
-    assert SettledFragments(str(tmp_path), go_on, may_be_empty=True).read().fragments[0].text == "whole"
+    def read() -> FragmentSet:
+        return read_fragments(str(tmp_path), may_be_empty=True)
+
+    assert SettledFragments(read, go_on).read().fragments[0].text == "whole"
     path.unlink()
-    fragments = SettledFragments(str(tmp_path), lambda: None, may_be_empty=True)
+    fragments = SettledFragments(read, lambda: None)
     assert fragments.read().fragments == ()
     path.write_bytes(b"\xe9")
     with pytest.raises(TransientError, match="0xe9"):
