@@ -186,6 +186,8 @@ class Guarding:
             first, self._first = self._first, None
             moment = Moment(self._world.clock.monotonic(), self._world.clock.now())
             self._guard.look(moment, first, lambda _: first.context, confirmed=False, allowed=())
+        if isinstance(outcome, Applied | Unchanged | Deferred):
+            self._guard.applied()
         changed, saved = self._guard.to_save()
         if not changed and not self._unsaved:
             return

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pyconfd.guard.changes import CLUSTER, Change, by_preset, changes_between, distinct, distinct_of, tracked
 from pyconfd.guard.keeping import Delta, Keeping, announced
-from pyconfd.guard.ledger import Ledger
+from pyconfd.guard.ledger import Ledger, Name
 from pyconfd.guard.rules import Rules
 from pyconfd.guard.saved import Saved, SavedLoss, afterwards_of, objects_of, saved_of, standing_of
 from pyconfd.model.context import Claimed, Context
@@ -49,6 +49,8 @@ class Guard:
         self._keeping = Keeping(rules.window_s)
         self._seen: Seen | None = None
         self._claimed: tuple[Claimed, ...] = ()
+        self._applied: tuple[Claimed, ...] | None = None
+        """What is applied, None where that is not known; what came later and is gone again is nothing to put back."""
         self._ready: dict[str, int] = {}
         """How many are ready behind what each preset serves."""
         self._emptied: set[str] = set()
@@ -123,6 +125,16 @@ class Guard:
         self._decide(moment, confirmed=confirmed, allowed=allowed)
         return self._served(snapshot)
 
+    def applied(self) -> None:
+        """Note that what the last look gave is applied: what it lacks is never put back, whatever is held later."""
+        self._applied = self._claimed
+        if self.hold is None:
+            self._ledger.let_go()
+            self._ledger.touched.clear()
+            self._keeping.forget()
+        else:
+            self._keeping.let_go()
+
     def events(self) -> tuple[HoldEvent, ...]:
         """Give what happened to holds since the last call."""
         events, self._events = tuple(self._events), []
@@ -191,12 +203,19 @@ class Guard:
             mine = sorted(each.gone & gone) if gone else []
             if mine:
                 lossy.add(each.name[0])
-            self._ledger.note(now, each.name, each.more, gone=mine, came=each.came)
+            held = mine and self._was_applied(each.name, mine)
+            self._ledger.note(now, each.name, each.more, gone=mine, held=held, came=each.came)
         for preset, change in by_preset(changes).items():
             had = self._ready.get(preset, 0)
             self._ready[preset] = had + change
             if had and had + change == 0 and preset in lossy:
                 self._emptied.add(preset)
+
+    def _was_applied(self, name: Name, addresses: list[str]) -> list[str]:
+        if self._applied is None:
+            return addresses
+        applied = distinct_of(self._applied, name)
+        return [address for address in addresses if address in applied]
 
     # What is held
 
@@ -232,6 +251,8 @@ class Guard:
             is_held = self.hold is not None and self.hold.kind is HoldKind.TOTAL
             is_lost = bool(ledger.loss) and (self._had > 0 or self.hold is not None)
             return (HoldKind.TOTAL if is_held or is_lost else None), ""
+        if not ledger.wanted:
+            return None, ""  # what went within the window is applied, or came back: there is nothing to keep
         if rules.is_too_much(ledger.loss, self._base):
             return HoldKind.SHARE, ""
         if ledger.ready and rules.share < 1.0 and self._emptied:
@@ -251,7 +272,7 @@ class Guard:
         snapshot = self._seen.snapshot if self._seen else Snapshot()
         self._began = moment.now
         applies_at = 0.0 if kind is HoldKind.TOTAL else moment.at + self._rules.persist_s
-        names = sorted(self._ledger.losses())
+        names = sorted(self._ledger.held())
         seed = f"{kind} {preset} {moment.at!r} {moment.now!r} {names[:SHOWN]}"
         hold_id = hashlib.sha256(seed.encode()).hexdigest()[:8]
         if self.hold is None:
@@ -264,12 +285,11 @@ class Guard:
         self._say(HoldStep.BEGUN)
 
     def _described(self, hold: Hold) -> Hold:
-        ledger = self._ledger
-        if (hold.lost, hold.of) == (ledger.loss, self._base):
-            return hold
-        names = sorted(ledger.losses())
+        held = self._ledger.held()
+        lost, names = sum(held.values()), sorted(held)
         shown = tuple(name for _, name in names[:SHOWN])
-        return replace(hold, lost=ledger.loss, of=self._base, affected=len(names), names=shown)
+        former = self._ledger.loss - lost
+        return replace(hold, lost=lost, let_go=former, of=self._base, affected=len(names), names=shown)
 
     def _confirm(self, moment: Moment) -> None:
         if self.hold is not None:
@@ -305,16 +325,13 @@ class Guard:
     def to_save(self) -> tuple[bool, Saved | None]:
         """Say whether what has to survive a restart is another than when this was asked last, and give it."""
         hold = self.hold
-        known = hold and replace(hold, lost=0, of=0, affected=0, names=())
+        known = hold and replace(hold, lost=0, let_go=0, of=0, affected=0, names=())
         if known == self._saved_hold and not (hold and self._keeping.changed):
             return False, None
         self._saved_hold, self._keeping.changed = known, False
         if hold is None:
             return True, None
-        losses = [
-            SavedLoss(*name, len(distinct_of(self._claimed, name)) + self._ledger.missing(name), list(gone))
-            for name, gone in self._ledger.lost.items()
-        ]
+        losses = [self._saved_loss(name, gone) for name, gone in self._ledger.lost.items()]
         kept = self._keeping
         return True, saved_of(
             hold,
@@ -326,6 +343,12 @@ class Guard:
             standing=kept.standing(self._seen.snapshot if self._seen else Snapshot()),
         )
 
+    def _saved_loss(self, name: Name, gone: Collection[str]) -> SavedLoss:
+        ledger = self._ledger
+        wanted = [address for address in gone if name in ledger.wanted.get(address, ())]
+        let_go = [address for address in gone if name not in ledger.wanted.get(address, ())]
+        return SavedLoss(*name, len(distinct_of(self._claimed, name)) + ledger.missing(name), wanted, let_go)
+
     def restore(self, saved: Saved, moment: Moment, seen: Seen) -> Snapshot:
         """Begin with a hold of a former run, and the first Snapshot of this one; give the Snapshot to serve."""
         self._seen = seen
@@ -333,8 +356,10 @@ class Guard:
         for loss in saved.losses:
             name = (loss.preset, loss.name)
             present = distinct_of(self._claimed, name)
-            gone = [address for address in loss.gone if address not in present]
-            self._ledger.restore(moment.now, name, len(present) - loss.before, gone)
+            wanted, let_go = (
+                [address for address in gone if address not in present] for gone in (loss.gone, loss.let_go)
+            )
+            self._ledger.restore(moment.now, name, len(present) - loss.before, wanted=wanted, let_go=let_go)
         self._emptied = {preset for preset in saved.emptied if not self._ready.get(preset)}
         self._keeping.restore(moment.now, objects_of(saved), afterwards_of(saved), standing_of(saved), seen.snapshot)
         self._keeping.give_way(Delta(Snapshot(), seen.snapshot))

@@ -80,6 +80,8 @@ class Keeping:
         """The Services that kept slices belong to, or belonged to."""
         self._overlay: dict[str, dict[Key, AnyObject]] = {}
         self._dirty: set[Place] = set()
+        self._passed: set[tuple[Place, str]] = set()
+        """What the Snapshot that was given last does not have although it is kept."""
         self._seen: tuple[Snapshot, Snapshot] | None = None
         """The last Snapshot, and how it was given."""
         self._unchecked = True
@@ -123,9 +125,15 @@ class Keeping:
     def forget(self) -> None:
         """Keep nothing."""
         self.changed = self.changed or bool(self._kept)
-        for each in (self._kept, self._places, self._of, self._owners, self._overlay, self._dirty):
+        for each in (self._kept, self._places, self._of, self._owners, self._overlay, self._dirty, self._passed):
             each.clear()
         self._seen = None
+
+    def let_go(self) -> None:
+        """Drop what the Snapshot that was given last does not have: it is applied without it."""
+        for ref in self._passed & self._kept.keys():
+            self._drop(*ref)
+        self._passed.clear()
 
     def touch(self, addresses: Iterable[str]) -> None:
         """Note that these addresses are wanted, or are wanted no more."""
@@ -177,7 +185,10 @@ class Keeping:
         renewed: dict[str, set[Key]] = {}
         for place in sorted(self._dirty):
             present: AnyObject | None = getattr(snapshot, place.field).get(place.key)
-            made = _merged(present, self._of.get(place, {}), wanted, strictly=strictly)
+            kept = self._of.get(place, {})
+            made = _merged(present, kept, wanted, strictly=strictly)
+            self._passed.difference_update([(place, address) for address in kept])
+            self._passed.update((place, each) for each in _passed_over(present, kept, wanted, strictly=strictly))
             overlay = self._overlay.setdefault(place.field, {})
             if made is None or made is present:
                 overlay.pop(place.key, None)
@@ -311,6 +322,24 @@ def _merged(
     # A pod that was made anew under its name has another address: that one is new, and the former one is gone.
     is_same = present is None or {each for each, _ in addresses_of(present)} & mine.keys()
     return first if is_same or not isinstance(first, Pod) else present
+
+
+def _passed_over(
+    present: AnyObject | None, kept: Mapping[str, _Kept], wanted: Collection[str], *, strictly: bool
+) -> Iterable[str]:
+    """Return the keys of what is kept of an object, and :func:`_merged` does not put back."""
+    whole = kept.get(_ALL)
+    if whole is not None:
+        return (_ALL,) if present is not whole.after else ()
+    found = {address for address in kept if address not in wanted}
+    if present is not None and not strictly:
+        leaving = {
+            address
+            for address, endpoint in addresses_of(present)
+            if (leaves(present) if endpoint is None else is_terminating(endpoint))
+        }
+        found |= leaving & kept.keys()
+    return found
 
 
 def _merged_slice(

@@ -1,7 +1,7 @@
 """Counts what was lost within a window, in proportion to what changes."""
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 
 Name = tuple[str, str]
 """A preset, and what it serves under which name."""
@@ -24,8 +24,8 @@ class Ledger:
         self.loss = 0
         self.lost: dict[Name, dict[str, float]] = {}
         """When each address went that nothing has replaced, by name; in the order in which they went."""
-        self.wanted: dict[str, int] = {}
-        """How many names miss an address."""
+        self.wanted: dict[str, set[Name]] = {}
+        """The names that miss an address, and were served with it when something was applied last."""
         self.touched: set[str] = set()
         """Addresses that came to be wanted, or are wanted no more, until somebody clears it."""
 
@@ -34,8 +34,20 @@ class Ledger:
         """How many endpoints stood behind everything before the loss."""
         return max(self.ready - self._sum, self.ready + self.loss)
 
-    def note(self, now: float, name: Name, change: int, *, gone: Collection[str], came: Collection[str]) -> None:
-        """Note that so many more (or less) are ready behind ``name``; ``gone`` without an announcement."""
+    def note(
+        self,
+        now: float,
+        name: Name,
+        change: int,
+        *,
+        gone: Collection[str],
+        held: Collection[str],
+        came: Collection[str],
+    ) -> None:
+        """Note that so many more (or less) are ready behind ``name``; ``gone`` without an announcement.
+
+        Those of them that may be put back are ``held``.
+        """
         former = self._loss(name)
         self.ready += change
         if change:
@@ -45,10 +57,10 @@ class Ledger:
             self._found(name, address)
         for address in gone:
             self._goings.append((now, name, address))
-            of_name = self.lost.setdefault(name, {})
-            if address not in of_name:
-                self._want(address, 1)
-            of_name[address] = now
+            self.lost.setdefault(name, {})[address] = now
+        for address in held:
+            self.touched.add(address)
+            self.wanted.setdefault(address, set()).add(name)
         if self._net.get(name, 0) >= 0:
             # As many came: whoever went was replaced.
             for address in list(self.lost.get(name, ())):
@@ -80,6 +92,11 @@ class Ledger:
                 self._found(name, address)
                 self.loss += self._loss(name) - former
 
+    def let_go(self) -> None:
+        """Want nothing back of what went until now; it still counts."""
+        self.touched.update(self.wanted)
+        self.wanted.clear()
+
     def forgive(self) -> None:
         """Take what is now for what is to be."""
         self.touched.update(self.wanted)
@@ -91,14 +108,19 @@ class Ledger:
         """Say by how many there are less behind a name than there were."""
         return max(0, -self._net.get(name, 0))
 
-    def restore(self, now: float, name: Name, change: int, gone: Collection[str]) -> None:
+    def restore(self, now: float, name: Name, change: int, *, wanted: Collection[str], let_go: Collection[str]) -> None:
         """Note what went behind a name before :attr:`ready` was counted."""
-        self.note(now, name, change, gone=gone, came=())
+        self.note(now, name, change, gone=(*wanted, *let_go), held=wanted, came=())
         self.ready -= change
 
-    def losses(self) -> Iterator[Name]:
-        """Give the names that lost something, on balance."""
-        return (name for name in self.lost if self._loss(name))
+    def held(self) -> Mapping[Name, int]:
+        """Return how many addresses each name misses, on balance, that were not let go."""
+        counts: dict[Name, int] = {}
+        for names in self.wanted.values():
+            for name in names:
+                counts[name] = counts.get(name, 0) + 1
+        found = {name: min(count, self._loss(name)) for name, count in counts.items()}
+        return {name: count for name, count in found.items() if count}
 
     def _loss(self, name: Name) -> int:
         return min(len(self.lost.get(name, ())), max(0, -self._net.get(name, 0)))
@@ -114,14 +136,14 @@ class Ledger:
     def _found(self, name: Name, address: str) -> None:
         of_name = self.lost.get(name)
         if of_name is not None and of_name.pop(address, None) is not None:
-            self._want(address, -1)
+            self._give_up(address, name)
             if not of_name:
                 del self.lost[name]
 
-    def _want(self, address: str, change: int) -> None:
+    def _give_up(self, address: str, name: Name) -> None:
         self.touched.add(address)
-        count = self.wanted.get(address, 0) + change
-        if count:
-            self.wanted[address] = count
-        else:
-            self.wanted.pop(address, None)
+        names = self.wanted.get(address)
+        if names is not None:
+            names.discard(name)
+            if not names:
+                del self.wanted[address]

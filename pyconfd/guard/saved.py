@@ -15,12 +15,13 @@ _T = TypeVar("_T", bound=AnyObject)
 
 
 class SavedLoss(msgspec.Struct, frozen=True):
-    """What went behind one name of a preset, and how many stood there ``before``."""
+    """What went behind one name of a preset, and how many stood there ``before``; ``let_go`` is not put back."""
 
     preset: str
     name: str
     before: int
     gone: list[str]
+    let_go: list[str] = []
 
 
 class SavedCarriers(msgspec.Struct, frozen=True):

@@ -285,3 +285,15 @@ def test_a_memory_that_cannot_be_written_stops_nobody() -> None:
         bed.run_for(30)
     assert bed.phase() is Phase.HELD
     assert [line["event"] for line in logs].count("hold.not_saved") == 1
+
+
+def test_a_removal_that_was_applied_stays_applied_when_a_later_one_is_held() -> None:
+    bed = Bed()
+    for second in (6, 3, 0):
+        bed.source.show(_two_services(second=second))
+        bed.settle()
+    hold = bed.status.hold
+    assert hold is not None
+    assert (hold.kind, hold.lost, hold.let_go, hold.of) == (HoldKind.SHARE, 3, 3, 10)
+    assert [pod in bed.serves for pod in PODS] == [True] * 7 + [False] * 3
+    assert "3 of 10 ready endpoints are gone at once, after 3 that are applied" in bed.problems()[0]

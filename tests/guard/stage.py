@@ -74,6 +74,8 @@ class Stage:
         self.now = 1000.0
         self.pods = Pods()
         self.confirmed = False
+        self.applies = True
+        """Whether what is to be served comes to be applied."""
         self.allowed: set[str] = set()
         self.served = Snapshot()
         self.raw = Snapshot()
@@ -97,6 +99,8 @@ class Stage:
             Moment(self.now, 1e9 + self.now), seen, self.translate, confirmed=self.confirmed, allowed=self.allowed
         )
         assert not passes or (self.guard.hold is None and self.served is snapshot)
+        if self.applies:
+            self.guard.applied()
         self.steps += [event.step for event in self.guard.events()]
 
     def again(self, after_s: float = 0.1) -> None:
@@ -114,6 +118,8 @@ class Stage:
         self.raw = self.pods.snapshot()
         seen = Seen(self.raw, self.translate(self.raw, self._memo), OPTIONS)
         self.served = self.guard.restore(decode(encode(self.saved)), Moment(self.now, 1e9 + self.now), seen)
+        if self.applies:
+            self.guard.applied()
         self.steps += [event.step for event in self.guard.events()]
 
     def addresses(self, snapshot: Snapshot | None = None) -> dict[str, set[str]]:

@@ -6,7 +6,7 @@ from pyconfd.guard import Moment, Rules, Seen
 from pyconfd.model.hold import HoldKind, HoldStep
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.snapshot import Key, Snapshot
-from tests.guard.stage import Stage, staged
+from tests.guard.stage import Pod, Stage, staged
 from tests.presets import objects
 
 
@@ -39,7 +39,7 @@ def test_lists_that_turn_empty_are_held_and_everything_stays_served(orders: list
 @pytest.mark.parametrize("count", [1, 10])
 def test_everything_unready_is_held_without_limit_even_if_it_comes_one_by_one(count: int) -> None:
     stage = staged(count, count)
-    before = stage.all_served
+    before = {f"10.1.0.{number}" for number in range(count)}  # half of all had been applied when the hold began
     for service in stage.pods.services.values():
         for pod in service.values():
             pod.ready = False
@@ -212,14 +212,16 @@ def test_a_loss_within_the_share_or_below_the_least_passes(counts: tuple[int, ..
 def test_losses_count_together_within_the_window_and_not_beyond_it() -> None:
     for pause_s, kind in ((10.0, HoldKind.SHARE), (61.0, None)):
         stage = staged(4, 3, 3)
-        before = stage.all_served
         _vanish(stage, "s1")
         stage.look()
         assert stage.kind is None
         _vanish(stage, "s2")
         stage.look(pause_s)
         assert stage.kind is kind
-        assert stage.all_served == (before if kind else {f"10.0.0.{number}" for number in range(4)})
+        hold = stage.guard.hold
+        assert hold is None or (hold.lost, hold.let_go, hold.of) == (3, 3, 10)
+        addresses = stage.addresses()
+        assert (len(addresses["s0"]), len(addresses["s1"]), len(addresses["s2"])) == (4, 0, 3 if kind else 0)
 
 
 def test_a_service_under_another_domain_is_not_lost() -> None:
@@ -341,3 +343,59 @@ def test_the_same_snapshot_is_given_again_while_nothing_changes() -> None:
 
 def _moment(stage: Stage) -> Moment:
     return Moment(stage.now, 1e9 + stage.now)
+
+
+def test_an_applied_removal_is_never_undone() -> None:
+    """Of 453 endpoints beside 223 others 200 announce that they leave, 250 vanish later: each time under half."""
+    stage = Stage()
+    web = {f"web-{number}": Pod(f"10.1.{number // 250}.{number % 250}") for number in range(453)}
+    other = {f"other-{number}": Pod(f"10.2.0.{number}") for number in range(223)}
+    stage.pods.services = {"web": web, "other": other}
+    stage.look()
+    leaving, dying = list(web)[253:], list(web)[3:253]
+
+    for pod in leaving:
+        web[pod].terminating = True
+    stage.look()
+    for pod in leaving:
+        del web[pod]
+    stage.look()
+    dead = {web[pod].address for pod in dying}
+    for pod in dying:
+        web.pop(pod)
+    stage.look(20.0)
+    assert stage.kind is None
+    assert stage.addresses()["web"] == {"10.1.0.0", "10.1.0.1", "10.1.0.2"}
+
+    other["unrelated"] = Pod("10.9.0.1")
+    stage.look(44.0)
+    assert stage.kind is None
+    assert stage.addresses()["web"].isdisjoint(dead)
+
+
+def test_a_removal_that_was_never_applied_is_kept_back_with_the_next() -> None:
+    stage = staged(4, 3, 3)
+    before = stage.all_served
+    stage.applies = False
+    _vanish(stage, "s1")
+    stage.look()
+    _vanish(stage, "s2")
+    stage.look(10.0)
+    assert stage.kind is HoldKind.SHARE
+    assert stage.all_served == before
+
+
+def test_a_pod_that_says_goodbye_during_a_hold_stays_gone() -> None:
+    stage = staged(4, 6)
+    pods = stage.pods.services["s1"]
+    for pod in pods.values():
+        pod.ready = False
+    stage.look()
+    assert stage.kind is HoldKind.SHARE
+    pods["s1-0"].terminating = True
+    stage.look()
+    assert "10.1.0.0" not in stage.all_served
+    del pods["s1-0"]
+    stage.look()
+    assert stage.kind is HoldKind.SHARE
+    assert "10.1.0.0" not in stage.all_served

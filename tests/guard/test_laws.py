@@ -210,3 +210,26 @@ def test_an_orderly_scale_down_of_everything_at_once_is_never_held(
             del pods[name]
         stage.look(pause_s)
         assert stage.guard.hold is None
+
+
+@settings(max_examples=300)
+@given(
+    counts=st.tuples(*(st.integers(0, 8) for _ in range(3))),
+    script=SCRIPTS,
+    applied=st.lists(st.sampled_from([True, True, False]), min_size=30, max_size=30),
+)
+def test_what_is_gone_and_was_let_go_never_comes_back(
+    counts: tuple[int, ...], script: list[tuple[Event, int, int, float, bool]], applied: list[bool]
+) -> None:
+    stage = staged(*counts)
+    last_applied = stage.addresses()
+    for (event, number, which, pause_s, confirmed), applies in zip(script, applied, strict=False):
+        event(stage, number, which)
+        stage.confirmed, stage.applies = confirmed, applies
+        stage.look(pause_s)
+        served = stage.addresses()
+        for name, addresses in served.items():
+            present = {pod.address for pod in stage.pods.services[name].values()}
+            assert addresses <= last_applied.get(name, set()) | present
+        if applies:
+            last_applied = served
