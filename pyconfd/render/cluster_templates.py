@@ -4,7 +4,7 @@ Rendered as its predecessor did it: ``Template(text).render(...)``, an undefined
 is no loader, so nothing to include; nothing random; and values cannot be changed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -16,6 +16,7 @@ from jinja2.runtime import new_context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from pyconfd.render.engine import FILTERS, FUNCTIONS, printable
+from pyconfd.render.plain import is_code
 
 _FAULTS = (
     TemplateError,
@@ -52,7 +53,37 @@ class _ValueMissingError(UndefinedError):
     """A required value is not there: the settings or the environment lack it, and the template is good."""
 
 
+class Function:
+    """A function that a template calls by its name: as a value it leads nowhere, and it does not print."""
+
+    __slots__ = ("_call", "_name")
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        self._name = name
+        self._call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function gives."""
+        return self._call(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"function {self._name}"
+
+
 class _Sandbox(ImmutableSandboxedEnvironment):
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Return whether a template may have an attribute: besides Jinja's own rules it holds no code."""
+        return super().is_safe_attribute(obj, attr, value) and not is_code(value)
+
+    def is_safe_callable(self, obj: Any) -> bool:
+        """Return whether a template may call ``obj``: functions only as it got them by name."""
+        return super().is_safe_callable(obj) and not is_code(obj)
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """Return ``str.format`` as Jinja guards it, and like any other function as no value."""
+        guarded = super().wrap_str_format(value)
+        return None if guarded is None else Function(value.__name__, guarded)
+
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
         """Refuse at once: an undefined value would print as nothing here."""
         raise SecurityError(f"access to attribute {attribute!r} of {type(obj).__name__!r} object is unsafe")
@@ -120,6 +151,9 @@ def _environment(names: Mapping[str, Any], required: Mapping[str, str]) -> _Sand
     environment.globals.update(FUNCTIONS)
     del environment.filters["random"]
     del environment.globals["lipsum"]
+    for name, call in list(environment.globals.items()):
+        if callable(call):
+            environment.globals[name] = Function(name, call)
     return environment
 
 

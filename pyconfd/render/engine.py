@@ -21,6 +21,7 @@ from pyconfd.render.fragment import REFUSED, TEMPLATE_FAULTS, CompiledFragment, 
 from pyconfd.render.go_values import GO
 from pyconfd.render.invalid import InvalidValueError, shown
 from pyconfd.render.memo import FragmentMemory
+from pyconfd.render.plain import is_code
 from pyconfd.render.servers import servers
 from pyconfd.render.undefined import Lenient, Strict
 
@@ -299,7 +300,7 @@ def printable(value: Any) -> Any:
         return value
     if isinstance(value, set | frozenset):
         raise InvalidValueError(f"{shown(value)} has no order", "write | sort | join(' ') after it")
-    if callable(value) or _MEMORY_ADDRESS.search(str(value)):
+    if callable(value) or is_code(value) or _MEMORY_ADDRESS.search(str(value)):
         raise InvalidValueError(
             f"this prints a {type(value).__name__}, not a text",
             "call it with (), or write | list or | join(' ') after it",

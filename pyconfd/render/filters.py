@@ -50,7 +50,7 @@ def identifier(value: object) -> str:
 
 
 def field_of(value: Any, name: str) -> Any:
-    """Give the item or attribute ``name`` of a mapping or an object.
+    """Return the item or attribute ``name`` of a mapping or an object; never for a name that a template gave.
 
     Raises:
         InvalidValueError: it has none; the remedy names what it has.
@@ -62,11 +62,16 @@ def field_of(value: Any, name: str) -> Any:
             return getattr(value, name)
         except AttributeError:
             if not isinstance(value, Mapping):
-                known = [one for one in dir(value) if not one.startswith("_")]
-                raise InvalidValueError(f"{shown(value)} has no {name!r}", did_you_mean(name, known)) from None
+                raise no_field(value, name) from None
     if name in value:
         return value[name]
-    raise InvalidValueError(f"{shown(value)} has no {name!r}", did_you_mean(name, value))
+    raise no_field(value, name)
+
+
+def no_field(value: Any, name: str) -> InvalidValueError:
+    """Return the error that says which fields ``value`` has instead of ``name``."""
+    known = value if isinstance(value, Mapping) else [one for one in dir(value) if not one.startswith("_")]
+    return InvalidValueError(f"{shown(value)} has no {name!r}", did_you_mean(name, known))
 
 
 def server_name(endpoint: Any) -> str:

@@ -12,12 +12,15 @@ from typing import Any, NoReturn
 from urllib.parse import quote_plus
 
 from pyconfd.render.invalid import InvalidValueError, shown
+from pyconfd.render.plain import is_code, is_data_name
 
 _VERB = re.compile(r"%(?P<flags>[-+# 0]*)(?P<width>\d*)(?:\.(?P<precision>\d*))?(?P<verb>[^\d.\[*])", re.DOTALL)
 _HTML = {'"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;", "\0": "\ufffd"}
 _QUOTED = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 _EXPONENT = 6
 """From this power of ten on, ``%v`` and ``%g`` print an exponent."""
+
+_MISSING = object()
 
 _LIMIT = 1000
 """Largest width and precision of a verb: a template must not fill the memory."""
@@ -186,10 +189,10 @@ class GoFunctions:
             return value.get(name)
         if value is None:
             return None
-        try:
-            return getattr(value, name)
-        except AttributeError:
+        found = getattr(value, name, _MISSING) if is_data_name(name) else _MISSING
+        if found is _MISSING or is_code(found):
             _refuse(f"{shown(value)} has no {name!r}")
+        return found
 
     def html(self, *values: Any) -> str:
         """Escape for HTML."""

@@ -1,11 +1,14 @@
 """Filters over lists of mappings or objects; none fails on None, none depends on the order of a hash."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pyconfd.render.filters import field_of
+from jinja2 import Environment, Undefined, pass_environment
+
+from pyconfd.render.filters import field_of, no_field
 from pyconfd.render.invalid import InvalidValueError, did_you_mean, shown
 from pyconfd.render.order import natural_order
+from pyconfd.render.plain import is_code, is_data_name
 
 
 class Group(NamedTuple):
@@ -15,10 +18,29 @@ class Group(NamedTuple):
     list: list[Any]
 
 
-def _value(item: Any, attribute: str | None) -> Any:
+def _value(environment: Environment, item: Any, attribute: str | None) -> Any:
+    """Return what a dotted path names, by the environment's own rules: the template's author wrote the path."""
     for name in attribute.split(".") if attribute else ():
-        item = field_of(item, name)
+        if isinstance(item, Mapping):
+            if name not in item:
+                raise no_field(item, name)
+            item = item[name]
+            continue
+        found = environment.getattr(item, name) if is_data_name(name) else None
+        if isinstance(found, Undefined):
+            raise no_field(item, name)
+        if not is_data_name(name) or is_code(found) or callable(found):
+            raise InvalidValueError(
+                f"{shown(name)} of {shown(item)} is no data", "name an attribute that holds a value"
+            )
+        item = found
     return item
+
+
+def _by_rank(items: list[Any], keys: list[Any], *, reverse: bool = False) -> list[Any]:
+    ranks = _ranks(keys)
+    order = sorted(range(len(items)), key=lambda index: _rank(keys[index], ranks), reverse=reverse)
+    return [items[index] for index in order]
 
 
 def _ranks(values: Iterable[Any]) -> dict[str, int]:
@@ -38,7 +60,10 @@ def _rank(value: Any, ranks: dict[str, int]) -> tuple[int, float]:
     return kind, (0, value, ranks.get(str(value), 0))[kind]
 
 
-def natsort(values: Iterable[Any], attribute: str | None = None, *, reverse: bool = False) -> list[Any]:
+@pass_environment
+def natsort(
+    environment: Environment, values: Iterable[Any], attribute: str | None = None, *, reverse: bool = False
+) -> list[Any]:
     """Sort naturally (``pod-9`` before ``pod-10``) by the values or by ``attribute`` (may be dotted).
 
     None comes first, then numbers, then texts; equal ones keep their order.
@@ -48,13 +73,11 @@ def natsort(values: Iterable[Any], attribute: str | None = None, *, reverse: boo
 
     """
     items = list(values)
-    keys = [_value(item, attribute) for item in items]
-    ranks = _ranks(keys)
-    order = sorted(range(len(items)), key=lambda index: _rank(keys[index], ranks), reverse=reverse)
-    return [items[index] for index in order]
+    return _by_rank(items, [_value(environment, item, attribute) for item in items], reverse=reverse)
 
 
-def unique_by(values: Iterable[Any], attribute: str | None = None) -> list[Any]:
+@pass_environment
+def unique_by(environment: Environment, values: Iterable[Any], attribute: str | None = None) -> list[Any]:
     """Keep the first item of each value (or of each value of ``attribute``), in the order given.
 
     Raises:
@@ -64,7 +87,7 @@ def unique_by(values: Iterable[Any], attribute: str | None = None) -> list[Any]:
     seen: set[tuple[int, str]] = set()
     kept = []
     for item in values:
-        value = _value(item, attribute)
+        value = _value(environment, item, attribute)
         key = (_kind(value), str(value))
         if key not in seen:
             seen.add(key)
@@ -72,7 +95,8 @@ def unique_by(values: Iterable[Any], attribute: str | None = None) -> list[Any]:
     return kept
 
 
-def group_by(values: Iterable[Any], attribute: str) -> list[Group]:
+@pass_environment
+def group_by(environment: Environment, values: Iterable[Any], attribute: str) -> list[Group]:
     """Group items by ``attribute``: groups sorted as by :func:`natsort`, items in the order given.
 
     Raises:
@@ -81,9 +105,10 @@ def group_by(values: Iterable[Any], attribute: str) -> list[Group]:
     """
     groups: dict[tuple[int, str], Group] = {}
     for item in values:
-        value = _value(item, attribute)
+        value = _value(environment, item, attribute)
         groups.setdefault((_kind(value), str(value)), Group(value, [])).list.append(item)
-    return natsort(groups.values(), "grouper")
+    found = list(groups.values())
+    return _by_rank(found, [group.grouper for group in found])
 
 
 def port_named(ports: Iterable[Any], name: object) -> int:

@@ -1,12 +1,19 @@
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import Environment
 
+from pyconfd.render import lists
 from pyconfd.render.invalid import InvalidValueError
-from pyconfd.render.lists import group_by, natsort, port_named, unique_by
+from pyconfd.render.lists import port_named
+
+natsort: Any = partial(lists.natsort, Environment())
+unique_by: Any = partial(lists.unique_by, Environment())
+group_by: Any = partial(lists.group_by, Environment())
 
 
 @dataclass(frozen=True)

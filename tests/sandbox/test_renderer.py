@@ -80,7 +80,7 @@ def test_a_variable_that_is_not_there_is_never_printed_as_nothing(process: Templ
         ("{{ x | attr('__class__') }}", "unsafe"),
         ("{{ x | map(attribute='__class__') | list }}", "unsafe"),
         ("{{ cycler.__init__.__globals__ }}", "unsafe"),
-        ("{{ hostport }}", "function"),
+        ("{{ hostport }}", "prints a Function"),
         ("{% include '/etc/passwd' %}", "loader"),
         ("{% import '/etc/passwd' as x %}", "loader"),
         ("{{ x | random }}", "No filter named 'random'"),
