@@ -3,6 +3,7 @@
 import errno
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
@@ -62,6 +63,8 @@ class _Run:
 
     def file(self, file: InputFile) -> None:
         """Translate one file."""
+        # Go and Jinja would print the carriage return of CR LF, which is refused in haproxy.cfg.
+        file = replace(file, text=file.text.replace("\r\n", "\n"))
         findings = Findings(file.name)
         lower = file.name.lower()
         if keepalived.is_keepalived(file.text):
@@ -134,7 +137,8 @@ class _Run:
                 findings.add(embedded.offset, Effect.NOTED, message)
                 continue
             inner = Findings(file.name)
-            self._template(f"{_stem(file.name)}-{embedded.key}", embedded.text, inner, embedded.offset)
+            text = embedded.text.replace("\r\n", "\n")
+            self._template(f"{_stem(file.name)}-{embedded.key}", text, inner, embedded.offset)
             for one in inner.found:
                 findings.add(one.line + embedded.offset if one.line else 0, one.effect, one.message)
         if not any(known) and not manifest.given and not manifest.texts:

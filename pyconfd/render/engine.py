@@ -214,6 +214,8 @@ class Renderer:
                 continue
             if memory[name].suspect:
                 problems.extend(_refused(each.fragment, piece.text))
+                # Nothing of a refused text is kept: what equals the former text is not searched again.
+                memory[name] = known
             pieces.append(piece)
         sources.close()
         self._memory = memory

@@ -85,6 +85,13 @@ def _accepted_by_haproxy(text: str, tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+def test_a_go_template_with_cr_lf_renders() -> None:
+    text = "global\n{{ range .Services }}\n# {{ .Name }}\n{{ end }}\n"
+    found = [the_text(migrated(System.KUBE2LB, each, "a.tpl"), "a.tmpl") for each in (text, text.replace("\n", "\r\n"))]
+    assert found[0] == found[1]
+    assert "\\r" not in found[1]
+
+
 def test_what_the_containers_start_script_replaces_is_named_once() -> None:
     source = "global\n\tmaxconn __MAX_CONN__\n{{ $n := __NBPROC__ }}\n\tnbthread __NBPROC__\n"
     left = migrated(System.KUBE2LB, source, "haproxy.tpl").of(Effect.LEFT)

@@ -307,6 +307,20 @@ class TestErrors:
         assert what in found.message
         assert problems({"1.conf": f"global\n# {bad}"})[0].place == "1.conf line 2"
 
+    @pytest.mark.parametrize("name", ["1.conf", "1.tmpl"])
+    @pytest.mark.parametrize("bad", ["\0", "\r", "\ud800"])
+    def test_a_refused_text_stays_refused_when_rendered_again(self, name: str, bad: str) -> None:
+        written = f"global\n# {bad}x\n" if name == "1.conf" else "global\n# {{ x }}\n"
+        renderer = Renderer(FragmentSet((Fragment(name, written),)), RenderOptions(FILES))
+        for _ in range(3):
+            with pytest.raises(RejectedInput):
+                renderer.render(Context({"x": bad}), curdate="")
+
+    def test_line_ends_of_windows_are_line_ends(self) -> None:
+        template = "{% for a in b %}\r\n# {{ a }}\r\n{% endfor %}\r\n"
+        assert text(template, {"b": [1, 2]}) == "# 1\n# 2\n"
+        assert render({"1.conf": "global\r\n# a\r\n"}).rendering.text == "global\n# a\n"
+
     def test_a_failure_outside_of_templates_is_a_bug_and_is_not_hidden(self) -> None:
         with pytest.raises(TypeError):
             render({"1.tmpl": "x"}, {"extra": 5})
