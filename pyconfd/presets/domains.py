@@ -64,6 +64,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     """Give ``domains``: a dict from domain to its entry, sorted by domain."""
     memo = former.memo if former else None
     if not isinstance(memo, _Memo) or memo.basis != (snapshot.cluster, options.claims):
+        former = None
         nothing = _Decided({}, (), frozenset())
         memo = _Memo(Snapshot(snapshot.cluster), {}, (), PresetOptions(claims=options.claims), Claims({}), nothing, {})
     changed = {

@@ -194,6 +194,12 @@ def test_any_sequence_of_changes_gives_what_a_fresh_translation_gives(names: tup
         )
 
 
+def test_a_name_that_new_rules_forbid_is_gone_at_once() -> None:
+    memo, seen_ = Memo(), objects.snapshot(service("a", {"domain": "b.example.com", "proto": "http"}))
+    assert list(registry.translate(seen_, ("domains",), OWN, memo).names["domains"]) == ["b.example.com"]
+    assert registry.translate(seen_, ("domains",), replace(OWN, claims=RULES), memo).names["domains"] == {}
+
+
 def test_another_endpoint_of_who_waits_for_a_kept_name_changes_nothing() -> None:
     memo, kept = Memo(), replace(OWN, tenures=KEPT)
     waiting = service("a", {"domain": "a.example.com", "proto": "http"})
