@@ -164,6 +164,7 @@ def _of_daemon(settings: Settings, daemon: Daemon, status: Status, seen: Seen, s
         haproxy=wiring.serves_haproxy(settings),
         secrets=_secrets(settings, seen.context),
         changes=_changes(settings),
+        secret_namespaces=settings.kubernetes.secret_namespaces,
         kept=kept_back(seen.context, seen.unheld) if status.hold is not None and seen.unheld is not None else {},
     )
 
@@ -204,6 +205,7 @@ def _without_daemon(
         haproxy=served,
         secrets=_secrets(settings, once.context),
         changes=() if snapshot_files else _changes(settings),
+        secret_namespaces=settings.kubernetes.secret_namespaces,
     )
     return _answered(query, evidence, shown)
 

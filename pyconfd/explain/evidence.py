@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from pyconfd.explain.configuration import Configuration, Places, ServerLine
@@ -33,7 +33,7 @@ class Evidence:
     that cannot be read. ``haproxy`` is False where only other load balancers are served, whose configurations nobody
     can read here. ``secrets`` are texts that no line may be shown with, longest first. ``changes`` are those of the
     past that are still known, oldest first. ``kept`` are addresses that are served only because the guard holds their
-    removal, by preset and what it serves.
+    removal, by preset and what it serves. ``secret_namespaces`` are those whose TLS Secrets are read.
     """
 
     now: float
@@ -52,6 +52,7 @@ class Evidence:
     secrets: Sequence[str] = field(default=(), repr=False)
     changes: Sequence[Change] = ()
     kept: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    secret_namespaces: Sequence[str] = ()
 
     @cached_property
     def asks(self) -> tuple[Ask, ...]:
@@ -77,19 +78,44 @@ class Evidence:
         """What was given with an address, by its number."""
         return Places((address, number) for number, (_, each) in enumerate(self._given) for address, _ in each.ends())
 
+    @cached_property
+    def _given_by_section(self) -> Places[str]:
+        """What was given under the name of a section, by its number."""
+        return Places((each.section, number) for number, (_, each) in enumerate(self._given) if each.section)
+
+    def _owners_of(self, line: ServerLine) -> list[tuple[Ask, Given]]:
+        """Return whose a server is: of those with its address the ones that its backend is named after, else all.
+
+        Two Services may select the same pods, so the address alone does not tell them apart.
+        """
+        for section in _sections_in(line.backend):
+            named = [self._given[number] for number in self._given_by_section.of(section)]
+            if owners := [(ask, given) for ask, given in named if given.is_at(line.address, line.port)]:
+                return owners
+        at = (self._given[number] for number in self._given_at.of(line.address))
+        return [each for each in at if not each[1].unreachable and each[1].is_at(line.address, line.port)]
+
     def owner_of(self, line: ServerLine) -> Ask | None:
-        """Say whose a server is, as far as it is known; of several the first that asks."""
-        asking = (self._given[number] for number in self._given_at.of(line.address))
-        return next((ask for ask, given in asking if line in lines_of(given, self.configuration)), None)
+        """Return whose a server is, as far as it is known; of several the first that asks."""
+        return next((ask for ask, _ in self._owners_of(line)), None)
+
+    def lines_of(self, given: Given, configuration: Configuration) -> list[ServerLine]:
+        """Return the servers that lead to what the templates got, none where no listener does."""
+        if given.unreachable:
+            return []
+        found = (line for target in given.targets for line in configuration.at(target.address, target.port))
+        return [line for line in found if any(owner is given for _, owner in self._owners_of(line))]
 
     def servers_of(self, ask: Ask) -> list[ServerLine]:
-        """Give the servers that are taken for those of ``ask``, each once."""
-        lines = dict.fromkeys(line for given in ask.given for line in lines_of(given, self.configuration))
+        """Return the servers that are taken for those of ``ask``, each once."""
+        lines = dict.fromkeys(line for given in ask.given for line in self.lines_of(given, self.configuration))
         return [line for line in lines if self.owner_of(line) is ask]
 
 
-def lines_of(given: Given, configuration: Configuration) -> list[ServerLine]:
-    """Give the servers for what the templates got: at its addresses, in its own backend where one has its name."""
-    found = [line for target in given.targets for line in configuration.at(target.address, target.port)]
-    own = [line for line in found if given.section and given.section in line.backend]
-    return own or found
+@lru_cache(maxsize=4096)
+def _sections_in(backend: str) -> tuple[str, ...]:
+    """Return the parts of a backend's name that begin and end where a word does, the longest first."""
+    starts = [at for at in range(len(backend)) if not at or not backend[at - 1].isalnum()]
+    ends = [at for at in range(1, len(backend) + 1) if at == len(backend) or not backend[at].isalnum()]
+    parts = {backend[start:end] for start in starts for end in ends if start < end}
+    return tuple(sorted(parts, key=lambda part: (-len(part), part)))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from pyconfd.explain.configuration import ServerLine
-from pyconfd.explain.evidence import Evidence, lines_of
+from pyconfd.explain.evidence import Evidence
 from pyconfd.explain.hints import slips
 from pyconfd.haproxy.readback import condition_of
 from pyconfd.model.changes import Action, Change
@@ -24,6 +24,7 @@ from pyconfd.model.explanation import (
     Unexplained,
 )
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource
+from pyconfd.presets import values
 from pyconfd.presets.asks import Ask
 from pyconfd.presets.views import EndpointView
 from pyconfd.status.change_text import without_time
@@ -51,33 +52,35 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def fate_of(ask: Ask, evidence: Evidence) -> AnyFate:  # noqa: PLR0911 - one line for each fate
-    """Give the fate of one ask: the first that is true in the order of this function."""
-    serving = [line for given in ask.given for line in lines_of(given, evidence.configuration)]
+def fate_of(ask: Ask, evidence: Evidence, host: str = "") -> AnyFate:  # noqa: PLR0911 - one line for each fate
+    """Return the fate of one ask, or of one name that it asks for: the first that is true in this order."""
+    mine = [given for given in ask.given if not host or host in given.hosts]
+    serving = [line for given in mine for line in evidence.lines_of(given, evidence.configuration)]
     if serving:
         lines = dict.fromkeys(serving)
         return Served(tuple(server_state(line, evidence, ask) for line in lines))
-    targets = [target for given in ask.given for target in given.targets]
-    refused = sorted({each.reason.value for each in refusals_of(ask, evidence)})
+    reachable = [given for given in mine if not given.unreachable]
+    targets = any(given.targets for given in reachable)
+    refused = sorted({each.reason.value for each in refusals_of(ask, evidence, host)})
     if targets and not evidence.haproxy:
         return Served(())
-    if targets and any(line for given in ask.given for line in lines_of(given, evidence.wanted)):
+    if any(evidence.lines_of(given, evidence.wanted) for given in reachable):
         return NotApplied(_is_held_as_a_whole(evidence))
-    if refused and (not ask.given or targets or _has_ready(ask)):
+    if refused and (not reachable or targets or _has_ready(ask)):
         return TurnedAway(tuple(refused))
     if targets and evidence.desired is None:
         return NotApplied(_is_held_as_a_whole(evidence))
-    if targets:
-        return NotRendered(tuple(given.name for given in ask.given))
-    if ask.given or not _has_ready(ask):
+    if targets or (mine and not reachable):
+        return NotRendered(tuple(given.name for given in mine), next((each.unreachable for each in mine), ""))
+    if mine or not _has_ready(ask):
         return NotReady(_why_not_ready(ask), tuple(map(endpoint_state, ask.endpoints)))
     return Unexplained()
 
 
-def object_fate(ask: Ask, evidence: Evidence) -> ObjectFate:
-    """Give the fate of one ask with all that belongs to it."""
-    fate = fate_of(ask, evidence)
-    refused = tuple(refused_value(each, evidence) for each in refusals_of(ask, evidence))
+def object_fate(ask: Ask, evidence: Evidence, host: str = "") -> ObjectFate:
+    """Return the fate of one ask, or of one name that it asks for, with all that belongs to it."""
+    fate = fate_of(ask, evidence, host)
+    refused = tuple(refused_value(each, evidence) for each in refusals_of(ask, evidence, host))
     changed = _last_change(ask, fate, evidence)
     return ObjectFate(
         object=_titled(ask),
@@ -99,9 +102,10 @@ def fates(evidence: Evidence) -> Iterator[tuple[Ask, AnyFate]]:
     return ((ask, fate_of(ask, evidence)) for ask in evidence.asks)
 
 
-def refusals_of(ask: Ask, evidence: Evidence) -> list[Refusal]:
-    """Give the refusals that concern an ask."""
-    return [each for each in evidence.refused if ask.concerns(each.ref, each.field)]
+def refusals_of(ask: Ask, evidence: Evidence, host: str = "") -> list[Refusal]:
+    """Return the refusals that concern an ask; where some are of the name ``host``, these."""
+    mine = [each for each in evidence.refused if ask.concerns(each.ref, each.field)]
+    return [each for each in mine if each.value == values.shown(host)] or mine if host else mine
 
 
 def refused_value(refusal: Refusal, evidence: Evidence) -> RefusedValue:
@@ -130,7 +134,7 @@ def _remedy_of(refusal: Refusal, evidence: Evidence) -> str:
 def server_state(line: ServerLine, evidence: Evidence, ask: Ask | None = None) -> ServerState:
     """Give a server with what HAProxy says of it, and whose it is."""
     ask = ask or evidence.owner_of(line)
-    pod = next((each.pod for each in ask.endpoints if each.address == line.address), "") if ask else ""
+    behind = next((each for each in ask.endpoints if each.address == line.address), None) if ask else None
     state, weight, seconds = "", -1, -1
     shown = evidence.live(line.backend)
     if shown is not None:
@@ -147,7 +151,8 @@ def server_state(line: ServerLine, evidence: Evidence, ask: Ask | None = None) -
         weight=weight,
         state_s=seconds,
         object=str(ask.ref) if ask else "",
-        pod=pod,
+        pod=behind.pod if behind is not None else "",
+        draining=state == "drain" or (behind is not None and behind.terminating),
         held=ask is not None
         and any(line.address in evidence.kept.get((ask.preset, given.key), ()) for given in ask.given),
     )
@@ -184,7 +189,7 @@ def _remedy(  # noqa: C901, PLR0911 - one for each fate
             hold_id = evidence.standing.hold_id
             return f"look at the cluster; if the loss is meant, pyconfd allow {hold_id} lets it through"
         case Served(servers):
-            if servers and not any(server.state in {"", "up", "starting", "drain"} for server in servers):
+            if servers and not any(server.state in {"", "up", "starting"} for server in servers):
                 return "no server takes traffic: look at the pods, and at the checks in the log of HAProxy"
             return ""
         case NotApplied(held=True):
@@ -200,9 +205,9 @@ def _remedy(  # noqa: C901, PLR0911 - one for each fate
             return f"look at its pods: kubectl get endpointslices {selected} -o wide, and kubectl describe pod"
         case NotReady():
             return "look at its pods with kubectl describe pod"
-        case NotRendered(names):
+        case NotRendered(names, why):
             shown = ", ".join(names)
-            return f"no fragment makes a server of {shown}: see pyconfd render, and the conditions in the templates"
+            return f"no fragment makes a server of {shown}: see pyconfd render" if not why else ""
         case TurnedAway():
             return next(iter(refused)).remedy
         case Unexplained():

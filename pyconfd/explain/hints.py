@@ -13,7 +13,20 @@ _ANNOTATIONS = ("domain", "proto", f"{domain_claims.PREFIX}domain", f"{domain_cl
 
 def hints_for(key: Key, evidence: Evidence) -> tuple[str, ...]:
     """Give a sentence for each preset, those about what was probably meant first."""
-    return (*slips(key, evidence), *(_needed(preset, evidence) for preset in evidence.presets))
+    needed = (_needed(preset, evidence) for preset in evidence.presets)
+    return (*_never(key, evidence), *slips(key, evidence), *needed)
+
+
+def _never(key: Key, evidence: Evidence) -> Iterator[str]:
+    """Say why nothing could be served of it as it is."""
+    service = evidence.snapshot.services.get(key)
+    if service is None:
+        return
+    protocols = {port.protocol or "TCP" for port in service.spec.ports or ()}
+    if service.spec.type == "ExternalName":
+        yield domain_claims.EXTERNAL_NAME
+    elif protocols and "TCP" not in protocols:
+        yield domain_claims.NO_TCP
 
 
 def slips(key: Key, evidence: Evidence) -> Iterator[str]:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
+import msgspec
+
 from pyconfd.explain.configuration import ServerLine, canonical, host_and_port, template_lines
 from pyconfd.explain.evidence import Evidence
 from pyconfd.explain.fates import endpoint_state, object_fate, refused_value, server_state
 from pyconfd.explain.hints import hints_for
+from pyconfd.explain.secrets import fate_of_secret, why_not_read
 from pyconfd.model.explanation import (
     Ambiguous,
     Answer,
@@ -54,7 +57,7 @@ def explain(query: str, evidence: Evidence) -> Explanation:
     """Answer ``query``.
 
     It is a service (``shop/web``, ``web``), a domain, a pod, an address, a backend, a server (``backend/name``) or a
-    line (``line 123``, ``haproxy.cfg:123``); a word before it (``service web``) takes only that kind.
+    line (``line 123``, ``haproxy.cfg:123``); a kind before it (``service web``, ``secret/shop/tls``) takes only that.
     """
     return Explanation(query, evidence.now, evidence.standing, _answer(" ".join(query.split()), evidence))
 
@@ -62,19 +65,28 @@ def explain(query: str, evidence: Evidence) -> Explanation:
 def _answer(query: str, evidence: Evidence) -> Answer:
     if found := _LINE.fullmatch(query):
         return _line(int(found[1]), evidence)
-    kind, _, rest = query.partition(" ")
-    if rest and kind.lower() in _FINDERS:
-        finders: Mapping[str, _Finder] = {kind.lower(): _FINDERS[kind.lower()]}
-        query = rest
-    else:
-        finders = _FINDERS
-    subjects = [subject for finder in finders.values() for subject in finder(query, evidence)]
+    kind, query = _kind_and_name(query)
+    finders = [_FINDERS[kind]] if kind else [finder for finder in _FINDERS.values() if finder is not _secrets]
+    subjects = [subject for finder in finders for subject in finder(query, evidence)]
+    if not subjects and not kind:
+        # A Secret often has the name of the Service whose certificate it holds: that one comes first.
+        subjects = list(_secrets(query, evidence))
     unique = {subject.name: subject for subject in subjects}
     if len(unique) == 1:
         return next(iter(unique.values())).answer()
     if unique:
         return Ambiguous(tuple(unique))
+    if kind == "secret" and "/" in query:
+        namespace, _, name = query.rpartition("/")
+        return msgspec.structs.replace(_unknown(query, evidence), kept=(why_not_read(Key(namespace, name), evidence),))
     return _unknown(query, evidence)
+
+
+def _kind_and_name(query: str) -> tuple[str, str]:
+    """Split ``service web`` and ``service/shop/web``; ``web/web-1`` may be a server, so it names no kind."""
+    separator = " " if " " in query else "/" if query.count("/") == 2 else ""
+    kind, _, rest = query.partition(separator) if separator else ("", "", query)
+    return (kind.lower(), rest) if rest and kind.lower() in _FINDERS else ("", query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +108,22 @@ def _objects(query: str, evidence: Evidence) -> Iterator[_Subject]:
             yield _Subject(f"service {key.namespace}/{key.name}", partial(_of_key, key, evidence))
 
 
+def _secrets(query: str, evidence: Evidence) -> Iterator[_Subject]:
+    namespace, slash, name = query.rpartition("/")
+    for key in sorted(evidence.snapshot.secrets):
+        if key.name == name and (not slash or key.namespace == namespace):
+            subject = f"{key.namespace}/{key.name}"
+            yield _Subject(f"secret {subject}", partial(_of_secret, key, evidence))
+
+
+def _of_secret(key: Key, evidence: Evidence) -> Answer:
+    return Objects(f"secret {key.namespace}/{key.name}", (fate_of_secret(key, evidence),))
+
+
 def _keys(evidence: Evidence) -> list[Key]:
-    snapshot = evidence.snapshot
-    others = {Key(each.ref.namespace, each.ref.name) for each in evidence.asks if each.ref.kind != "Pod"}
-    others |= {Key(each.ref.namespace, each.ref.name) for each in evidence.refused if each.ref.kind != "Pod"}
+    snapshot, others_own = evidence.snapshot, {"Pod", "Secret"}
+    others = {Key(each.ref.namespace, each.ref.name) for each in evidence.asks if each.ref.kind not in others_own}
+    others |= {Key(each.ref.namespace, each.ref.name) for each in evidence.refused if each.ref.kind not in others_own}
     return sorted({*snapshot.services, *snapshot.endpoints, *others})
 
 
@@ -112,8 +136,8 @@ def _of_key(key: Key, evidence: Evidence) -> Answer:
     return Objects(subject, tuple(found))
 
 
-def _fates(asks: Iterable[Ask], evidence: Evidence) -> list[ObjectFate]:
-    told = [object_fate(ask, evidence) for ask in asks]
+def _fates(asks: Iterable[Ask], evidence: Evidence, host: str = "") -> list[ObjectFate]:
+    told = [object_fate(ask, evidence, host) for ask in asks]
     return sorted(told, key=lambda each: _ORDER.index(type(each.fate)))
 
 
@@ -121,7 +145,7 @@ def _refused_only(key: Key, evidence: Evidence) -> list[ObjectFate]:
     """Give objects that ask for nothing that could be read, and are refused."""
     of_object: dict[ObjectRef, list[int]] = {}
     for number, each in enumerate(evidence.refused):
-        if (each.ref.namespace, each.ref.name) == key:
+        if (each.ref.namespace, each.ref.name) == key and each.ref.kind != "Secret":
             of_object.setdefault(each.ref, []).append(number)
     told = []
     for ref, numbers in of_object.items():
@@ -143,12 +167,21 @@ def _domains(query: str, evidence: Evidence) -> Iterator[_Subject]:
         wanted = values.host_name(query)
     except ValueError:
         return
-    asks = [ask for ask in evidence.asks if wanted in ask.names]
+    host, asks = wanted, _asking_for(wanted, evidence)
     if not asks:
-        covering = sorted({name for ask in evidence.asks for name in ask.names if _covers(name, wanted)}, key=len)
-        asks = [ask for ask in evidence.asks if covering and covering[-1] in ask.names]
+        covering = {name for ask in evidence.asks for name in ask.names if _covers(name, wanted)}
+        host = max(sorted(covering), key=len, default="")
+        asks = _asking_for(host, evidence) if host else []
     if asks:
-        yield _Subject(f"domain {wanted}", lambda: Objects(wanted, tuple(_fates(asks, evidence))))
+        yield _Subject(f"domain {wanted}", lambda: Objects(wanted, tuple(_fates(asks, evidence, host))))
+
+
+def _asking_for(host: str, evidence: Evidence) -> list[Ask]:
+    """Return what asks for a name, also where the name was refused."""
+    refused = [each for each in evidence.refused if each.value == host and "." in host]
+    return [
+        ask for ask in evidence.asks if host in ask.names or any(ask.concerns(each.ref, each.field) for each in refused)
+    ]
 
 
 def _covers(name: str, wanted: str) -> bool:
@@ -318,7 +351,7 @@ def _without_secrets(line: str, evidence: Evidence) -> str:
     return redacted(_PASSWORD.sub(rf"\1\2{HIDDEN}", line))
 
 
-def _unknown(query: str, evidence: Evidence) -> Answer:
+def _unknown(query: str, evidence: Evidence) -> Unknown:
     snapshot = evidence.snapshot
     read = [
         f"{len(getattr(snapshot, resource.field))} {KIND_OF[resource]} objects"
@@ -361,6 +394,7 @@ _FINDERS: Mapping[str, _Finder] = MappingProxyType(
         "address": _addresses,
         "backend": _backends,
         "server": _servers,
+        "secret": _secrets,
     }
 )
 """By the word that may stand before a query."""

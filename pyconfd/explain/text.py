@@ -108,8 +108,13 @@ class _Writer:
 
     def _object(self, told: ObjectFate, *, servers: bool) -> Iterator[str]:
         cluster = f" of cluster {told.cluster}" if told.cluster and told.cluster not in told.object else ""
-        yield f"{self._pen(_BOLD, clean(told.object))}{clean(cluster)}: {self._headline(told.fate)}"
-        if told.because:
+        partly = (
+            f"; {len(told.refused)} of its values refused" if told.refused and isinstance(told.fate, Served) else ""
+        )
+        yield f"{self._pen(_BOLD, clean(told.object))}{clean(cluster)}: {self._headline(told.fate)}{partly}"
+        if told.because and not told.preset:
+            yield f"  is          {clean(told.because)}"
+        elif told.because:
             names = f", for {clean(', '.join(told.names[:_SHOWN]))}" if told.names else ""
             yield f"  asks by     {clean(told.because)} (preset {told.preset}){names}"
         if told.created:
@@ -124,9 +129,10 @@ class _Writer:
 
     def _details(self, fate: AnyFate, *, servers: bool) -> Iterator[str]:
         match fate:
-            case Served(by):
+            case Served(by, files):
                 yield from self._servers(by if servers else (), indent="  ")
-                if not by:
+                yield from (f"  file        {clean(path)}" for path in files)
+                if not by and not files:
                     yield "  its addresses are given to the targets; pyconfd status shows how they do"
             case NotReady(_, endpoints):
                 for endpoint in endpoints[:_SHOWN]:
@@ -142,21 +148,17 @@ class _Writer:
         pen = self._pen
         match fate:
             case Served(servers):
-                up = sum(server.state in {"", "up"} for server in servers)
-                count = f" by {len(servers)} server{'s' if len(servers) != 1 else ''}" if servers else ""
-                held = sum(server.held for server in servers)
-                count += f", {'all' if held == len(servers) else held} of them held" if held else ""
-                return (
-                    pen(_GOOD, f"served{count}") if up or not servers else pen(_BAD, f"served{count}, none of them up")
-                )
+                return self._served(servers)
             case NotApplied(held=True):
                 return pen(_WARNING, "held: the change that brings it is kept back")
             case NotApplied():
                 return pen(_WARNING, "not applied: the configuration that has it does not serve yet")
             case NotReady(why):
                 return pen(_WARNING, f"not ready: {clean(why)}")
-            case NotRendered():
-                return pen(_BAD, "not rendered: the fragments were given it and made no server of it")
+            case NotRendered(_, why):
+                return pen(
+                    _BAD, f"not rendered: {clean(why) or 'the fragments were given it and made no server of it'}"
+                )
             case TurnedAway(reasons):
                 words = ", ".join(_WORDS.get(reason, reason.replace("_", " ")) for reason in reasons)
                 return pen(_BAD, f"refused ({words})")
@@ -165,6 +167,23 @@ class _Writer:
             case Unexplained():
                 return pen(_BAD, "not served, and nothing says why")
         assert_never(fate)
+
+    def _served(self, servers: Sequence[ServerState]) -> str:
+        """Return how many servers there are; one that drains gets nothing new, so it is counted apart."""
+        if not servers:
+            return self._pen(_GOOD, "served")
+        held, draining = sum(server.held for server in servers), sum(server.draining for server in servers)
+        staying = [server for server in servers if not server.draining] or servers
+        count = f"served by {len(staying)} server{'s' if len(staying) != 1 else ''}"
+        if draining == len(servers):
+            count += ", all of them draining: no ready pod is left"
+        elif draining:
+            count += f", {draining} more draining"
+        count += f", {'all' if held == len(servers) else held} of them held" if held else ""
+        if draining == len(servers):
+            return self._pen(_WARNING, count)
+        up = any(server.state in {"", "up"} for server in staying)
+        return self._pen(_GOOD, count) if up else self._pen(_BAD, f"{count}, none of them up")
 
     def _refused(self, refused: RefusedValue, *, indent: str, named: bool) -> Iterator[str]:
         what = f"{clean(refused.object)} " if named else ""
@@ -192,10 +211,11 @@ class _Writer:
             pod = f"  pod {clean(each.pod)}" if each.pod else ""
             # What has no weight gets nothing new: it drains, whatever the health checks say.
             weight = f" weight {each.weight}" if each.weight == 0 else ""
+            state_of_pod = ", its pod terminates" if each.draining and each.state != "drain" else ""
             held = self._pen(_WARNING, ", held: not ready in the cluster any more") if each.held else ""
             yield (
                 f"{indent}server      {name:<{wide}}  {clean(each.address):<{far}}  "
-                f"{self._pen(_STATES.get(each.state, ''), state)}{age}{weight}{held}{pod}"
+                f"{self._pen(_STATES.get(each.state, ''), state)}{age}{weight}{state_of_pod}{held}{pod}"
                 f"  (line {each.line}, {each.place})"
             )
         yield from self._more(len(servers))

@@ -29,8 +29,9 @@ class ServerState(Record, frozen=True, gc=False):
     ``state`` is what HAProxy says (``up``, ``down``, ``drain``, ``maint``), "" where it could not be asked, ``absent``
     where it has no such server; ``state_s`` is for how many seconds that is so, -1 where it is not known. ``place``
     and ``line`` say where the server line stands: fragment, and line of haproxy.cfg. ``object`` and ``pod`` are whose
-    address it is, "" where nothing in the cluster has it. ``held``: the
-    cluster does not call it ready any more, and the guard keeps it.
+    address it is, "" where nothing in the cluster has it. ``draining``: its
+    pod terminates, or HAProxy sends it nothing new. ``held``: the cluster does not call it ready any more, and the
+    guard keeps it.
     """
 
     backend: str
@@ -44,6 +45,7 @@ class ServerState(Record, frozen=True, gc=False):
     object: str = ""
     pod: str = ""
     held: bool = False
+    draining: bool = False
 
 
 class EndpointState(Record, frozen=True, gc=False):
@@ -60,9 +62,10 @@ class Fate(msgspec.Struct, frozen=True, gc=False, tag_field="fate"):
 
 
 class Served(Fate, frozen=True, gc=False, tag="served"):
-    """Traffic can reach it through these servers."""
+    """Traffic can reach it through these servers; a Secret is in the certificate ``files``."""
 
     servers: tuple[ServerState, ...]
+    files: tuple[str, ...] = ()
 
 
 class NotApplied(Fate, frozen=True, gc=False, tag="not_applied"):
@@ -79,9 +82,10 @@ class NotReady(Fate, frozen=True, gc=False, tag="not_ready"):
 
 
 class NotRendered(Fate, frozen=True, gc=False, tag="not_rendered"):
-    """The fragments got it and made no server of it."""
+    """The fragments got it and made nothing of it; ``why`` says where that is known."""
 
     names: tuple[str, ...] = ()
+    why: str = ""
 
 
 class TurnedAway(Fate, frozen=True, gc=False, tag="refused"):

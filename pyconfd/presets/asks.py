@@ -35,18 +35,29 @@ class Target(NamedTuple):
 class Given:
     """What the templates got for an ask: ``name`` for a person, ``section`` the word that its backend is known by.
 
-    ``key`` is what the preset serves it under; ``ends`` gives addresses and ports.
+    ``key`` is what the preset serves it under; ``ends`` gives addresses and ports. ``hosts`` are the names that clients
+    reach it by. ``unreachable`` says why no listener leads to it whatever the templates make of it, "" where one may.
     """
 
     name: str
     ends: Callable[[], Iterable[tuple[str, int]]] = field(repr=False)
     section: str
     key: str
+    hosts: frozenset[str] = frozenset()
+    unreachable: str = ""
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
         """Where traffic is to go."""
         return tuple(Target(*each) for each in self.ends())
+
+    @cached_property
+    def _places(self) -> frozenset[Target]:
+        return frozenset(self.targets)
+
+    def is_at(self, address: str, port: int) -> bool:
+        """Tell whether traffic is to go there."""
+        return Target(address, port) in self._places or Target(address, ANY_PORT) in self._places
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +135,14 @@ def _domains(world: _World) -> Iterator[Ask]:
                 continue
             wanted = _canonical(annotations["domain"])
             given = tuple(
-                Given(domain, partial(_ends, entry["endpoints"]), entry["key"], domain)
+                Given(
+                    domain,
+                    partial(_ends, entry["endpoints"]),
+                    entry["key"],
+                    domain,
+                    frozenset({domain}),
+                    _unreachable(entry),
+                )
                 for domain, entry in entries[key]
                 if domain == wanted
             )
@@ -140,10 +158,19 @@ def _domains(world: _World) -> Iterator[Ask]:
             )
 
 
+def _unreachable(entry: Mapping[str, Any]) -> str:
+    routed = entry["proto"] in domain_claims.ROUTED_BY_NAME or entry["listen_port"] is not None
+    return "" if routed else "it was given no port to listen on"
+
+
 def _kubefigurator(world: _World) -> Iterator[Ask]:
     backends: defaultdict[Key, list[Any]] = defaultdict(list)
     for backend in world.names.get("backends", ()):
         backends[Key(backend.namespace, backend.service)].append(backend)
+    hosts_of: defaultdict[str, set[str]] = defaultdict(set)
+    for listener in world.names.get("listeners", ()):
+        for route in listener.routes:
+            hosts_of[route.backend].add(f"*{route.hostname}" if route.wildcard else route.hostname.strip("[]"))
     prefix = kubefigurator_claims.PREFIX
     cluster = world.options.kubefigurator.cluster
     for key, service in sorted(world.snapshot.services.items()):
@@ -160,6 +187,7 @@ def _kubefigurator(world: _World) -> Iterator[Ask]:
                 partial(_ends, each.endpoints),
                 each.name,
                 each.name,
+                frozenset(hosts_of[each.name]),
             )
             for each in backends[key]
         )
@@ -182,7 +210,8 @@ def _kube2lb(world: _World) -> Iterator[Ask]:
     for key, service in sorted(world.snapshot.services.items()):
         if service.spec.type not in kube2lb.KINDS:
             continue
-        names = [str(name) for each in entries[key] for name in (names_of(each, own_domain) if names_of else ())]
+        hosts_of = [[str(name) for name in names_of(each, own_domain)] if names_of else [] for each in entries[key]]
+        names = [name for found in hosts_of for name in found]
         asked = (service.metadata.annotations or {}).get(EXTERNAL_DOMAINS, "").split(",")
         names += [_canonical(text.strip()) for text in asked if text.strip()]
         given = tuple(
@@ -191,8 +220,10 @@ def _kube2lb(world: _World) -> Iterator[Ask]:
                 partial(_node_ends, each),
                 str(each),
                 kube2lb.name_of(each),
+                frozenset(found),
+                "" if each.port.protocol == "tcp" else f"HAProxy balances TCP, not {each.port.protocol.upper()}",
             )
-            for each in entries[key]
+            for each, found in zip(entries[key], hosts_of, strict=True)
         )
         yield Ask(
             ObjectRef("Service", key.namespace, key.name, world.snapshot.cluster),
@@ -214,7 +245,7 @@ def _configmap(world: _World) -> Iterator[Ask]:
         entry = entries.get(name)
         given: tuple[Given, ...] = ()
         if entry is not None:
-            given = (Given(name, partial(_pod_ends, entry["pods"]), name, name),)
+            given = (Given(name, partial(_pod_ends, entry["pods"]), name, name, frozenset(entry.get("hostnames", ()))),)
         names = tuple(entry.get("hostnames", ())) if entry is not None else ()
         selected = partial(_selected, snapshot, entry) if entry is not None else tuple
         yield Ask(
@@ -251,7 +282,7 @@ def _hosts(world: _World) -> Iterator[Ask]:
         address, ready = _address(pod.status.pod_ip or ""), is_ready(pod)
         given: tuple[Given, ...] = ()
         if ready and address in given_hosts.get(app, ()):
-            given = (Given(app, partial(tuple, ((address, ANY_PORT),)), app, app),)
+            given = (Given(app, partial(tuple, ((address, ANY_PORT),)), app, app, frozenset({app})),)
         shown = ObjectRef("Pod", values.shown(key.namespace), values.shown(key.name), snapshot.cluster)
         yield Ask(
             ObjectRef("Pod", key.namespace, key.name, snapshot.cluster),

@@ -59,6 +59,15 @@ def pair(key_text: str, chain_text: str, *, key_name: str, chain_name: str) -> s
     return "".join(f"{block}\n" for block in key[:1] + chain)
 
 
+def key_body(text: str) -> str:
+    """Return the first private key in a PEM file as :func:`pair` writes it.
+
+    Raises:
+        ValueError: there is none.
+    """
+    return _blocks(text, "the value", "PRIVATE KEY")[0]
+
+
 def _too_short(public: CertificatePublicKeyTypes) -> str:
     """Say how short a key is that HAProxy would not load, and with it nothing else; "" where it is long enough."""
     if isinstance(public, rsa.RSAPublicKey) and public.key_size < _SHORTEST_RSA:

@@ -60,6 +60,10 @@ class DomainClaim:
         return self.rank, self.domain, self.proto, self.listen_port, port.name, port.port, port.node_port
 
 
+EXTERNAL_NAME = "a Service of type ExternalName is an alias in DNS: it has no endpoints to send traffic to"
+NO_TCP = "the Service has no TCP port, and HAProxy balances only TCP"
+
+
 class _Refused(Exception):  # noqa: N818 - it carries a Refusal out of a parser
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
@@ -159,6 +163,8 @@ def _claim(
         missing = "proto" if domain else "domain"
         detail = f"annotation {missing} is missing: an object is served when it has both domain and proto"
         raise _Refused(refusal(ref, f"annotation {missing}", "", RefusalReason.INCOMPLETE, detail))
+    if service is not None and service.spec.type == "ExternalName" and endpoints is None:
+        raise _Refused(refusal(ref, "spec.type", "ExternalName", RefusalReason.INVALID_VALUE, EXTERNAL_NAME))
     listen, wanted = annotations.get("listen-port", ""), _parsed(ref, "domain", domain, values.host_name)
     return DomainClaim(
         ref=ref,
@@ -208,9 +214,12 @@ def _chosen_port(ref: ObjectRef, wanted: str, view: ServiceView, endpoints: Endp
             found = next((port for port in candidates if port.name == (item.name or "")), None)
             if found:
                 return found
+    if not candidates and view.ports:
+        protocols = ", ".join(sorted({port.protocol for port in view.ports}))
+        raise _Refused(refusal(ref, "spec.ports", protocols, RefusalReason.INVALID_VALUE, NO_TCP))
     if not candidates:
-        detail = "there is no TCP port to send traffic to (no addresses yet, or only UDP ports)"
-        raise _Refused(refusal(ref, "spec.ports", "", RefusalReason.NO_SUCH_PORT, detail))
+        detail = "there is no port to send traffic to: it has no addresses yet"
+        raise _Refused(refusal(ref, "spec.ports", "", RefusalReason.INCOMPLETE, detail))
     return candidates[0]
 
 

@@ -55,7 +55,7 @@ class TestPredecessorsContract:
         context = read(poisoned, endpoints("web", WEB, subset("10.0.0.1")))
 
         assert list(context.names["domains"]) == ["shop.example.com"]
-        assert [r.reason for r in context.refused] == [RefusalReason.NO_SUCH_PORT]
+        assert [r.reason for r in context.refused] == [RefusalReason.INCOMPLETE]
 
     def test_slices_are_preferred_where_they_exist(self) -> None:
         entry = domains(
