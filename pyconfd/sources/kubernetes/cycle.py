@@ -15,8 +15,8 @@ RETRY_AFTER_MAX_S = 300.0
 """A server that asks for more is asked again after this time all the same."""
 WATCH_MIN_S = 240.0
 WATCH_MAX_S = 480.0
-SHORT_WATCH_S = 5.0
-"""A watch that ends sooner than this without a word is a failure, else it would be a busy loop."""
+LASTING_WATCH_S = 5.0
+"""A watch that ends sooner than this is a failure, whatever it brought, else it would be a busy loop."""
 SILENCES_BEFORE_LIST = 2
 SHORT_WATCHES_BEFORE_LIST = 4
 
@@ -76,13 +76,15 @@ class WatchSilent:
 class Failed:
     """A request failed; ``moved``: another API server is in use now.
 
-    ``broken``: it was the content that was wrong, so what was read so far cannot be continued from.
+    ``broken``: it was the content that was wrong, so what was read so far cannot be continued from. ``lasted_s``: how
+    long a watch had gone well before.
     """
 
     kind: Failure
     retry_after_s: float | None = None
     moved: bool = False
     broken: bool = False
+    lasted_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,6 @@ class Cycle:
         """Note the resourceVersion of an event or bookmark: the watch makes progress."""
         if resource_version:
             self._resource_version = resource_version
-        self._watch_failures = 0
         self._silences = 0
 
     def passed(self) -> Step:
@@ -146,8 +147,9 @@ class Cycle:
                 self._list_failures = 0
                 self.step = self._watch() if self._mode is ReadMode.WATCH else Pause(self._interval_s, self._list())
             case WatchEnded(progress, lasted_s):
-                self.step = self._after_end(short=not progress and lasted_s < SHORT_WATCH_S)
+                self.step = self._after_end(progress=progress, lasted_s=lasted_s)
             case WatchSilent(progress):
+                self._watch_failures = 0
                 self.step = self._after_silence(progress=progress)
             case Interrupted(relist):
                 self.step = self._again(relist=relist)
@@ -173,12 +175,13 @@ class Cycle:
     def _again(self, *, relist: bool) -> List | Watch:
         return self._list() if relist or self._is_listing else self._watch()
 
-    def _after_end(self, *, short: bool) -> Step:
-        if not short:
+    def _after_end(self, *, progress: bool, lasted_s: float) -> Step:
+        if lasted_s >= LASTING_WATCH_S:
             self._watch_failures = 0
             return self._watch()
         self._watch_failures += 1
-        again = self._list() if self._watch_failures >= SHORT_WATCHES_BEFORE_LIST else self._watch()
+        relist = not progress and self._watch_failures >= SHORT_WATCHES_BEFORE_LIST
+        again = self._list() if relist else self._watch()
         return Pause(backoff_s(self._watch_failures, None, self._uniform), again)
 
     def _after_silence(self, *, progress: bool) -> Step:
@@ -201,7 +204,7 @@ class Cycle:
         return Pause(pause_s, self._list(), _until_back(failed))
 
     def _after_watch_failure(self, failed: Failed) -> Step:
-        self._watch_failures += 1
+        self._watch_failures = 1 if failed.lasted_s >= LASTING_WATCH_S else self._watch_failures + 1
         if failed.kind is Failure.FORBIDDEN and not failed.moved:
             # Listing is allowed: poll, and try the watch again after each list.
             return Pause(self._interval_s, self._list())

@@ -1,5 +1,6 @@
 """Keeps the cache of one resource equal to the cluster, by list and watch or by listing again and again."""
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from pyconfd.sources.kubernetes.api_servers import ApiServers, Lease
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.clock import Clock
 from pyconfd.sources.kubernetes.cycle import (
+    LASTING_WATCH_S,
     Cycle,
     Failed,
     Interrupted,
@@ -97,6 +99,8 @@ class Reflector:
         self._problem_kind: Failure | None = None
         self._problem_stage = _Stage.LIST
         self._progress = False
+        self._watch_began_s = math.inf
+        """When the watch was opened."""
         self.events_total = 0
 
     @property
@@ -235,7 +239,7 @@ class Reflector:
             tokens.add(token)
 
     def _watch(self, step: Watch) -> Outcome:
-        started_s = self._clock.monotonic()
+        self._watch_began_s = math.inf
         self._progress = self._server_back = False
         lease = None
         try:
@@ -250,6 +254,7 @@ class Reflector:
                 "timeoutSeconds": step.timeout_s,
             }
             with lease.connection.watch(self._path, params) as arrivals:
+                self._watch_began_s = self._clock.monotonic()
                 self._servers.succeeded(lease)
                 self._came_through(_Stage.WATCH)
                 for lines in arrivals:
@@ -260,13 +265,14 @@ class Reflector:
             return WatchSilent(self._progress)
         except TransientError as error:
             return self._failed(lease, error)
-        return WatchEnded(self._progress, self._clock.monotonic() - started_s)
+        self._lasted()
+        return WatchEnded(self._progress, self._clock.monotonic() - self._watch_began_s)
 
     def _take(self, event: Event) -> None:
         if isinstance(event, WatchError):
             raise _BrokenWatchError(failure_of_status(event.code), self._path, f"ERROR {event.code}: {event.message}")
         self._progress = True
-        self._came_through(_Stage.STREAM)
+        self._lasted()
         if not isinstance(event, Bookmark | Unknown):
             self.events_total += 1
         with self._lock:
@@ -291,11 +297,12 @@ class Reflector:
             return Interrupted(relist=self._relist_wanted or moved)
         moved = self._servers.failed(lease, failure) if lease is not None else False
         is_watch = isinstance(self._cycle.step, Watch)
+        lasted_s = self._clock.monotonic() - self._watch_began_s if is_watch else 0.0
         broken = isinstance(failure, _BrokenWatchError)
         if failure.kind is not Failure.EXPIRED:
             stage = (_Stage.STREAM if broken else _Stage.WATCH) if is_watch else _Stage.LIST
             self._show_problem(failure, stage)
-        return Failed(failure.kind, failure.retry_after_s, moved=moved, broken=broken)
+        return Failed(failure.kind, failure.retry_after_s, moved=moved, broken=broken, lasted_s=lasted_s)
 
     def _show_problem(self, failure: ApiError, stage: _Stage) -> None:
         message = first_line(failure.problems)
@@ -310,6 +317,11 @@ class Reflector:
             # What concerns the whole server was said with its name, once for all resources.
             say = log.debug if failure.kind in NEXT_SERVER else log.warning
             say("resource.failed", resource=self.resource.value, kind=failure.kind.value, error=message)
+
+    def _lasted(self) -> None:
+        # A stream that breaks after each first event is not well, nor are the others to be woken by it.
+        if self._clock.monotonic() - self._watch_began_s >= LASTING_WATCH_S:
+            self._came_through(_Stage.STREAM)
 
     def _came_through(self, stage: _Stage) -> None:
         if self._problem_kind is None or stage < self._problem_stage:

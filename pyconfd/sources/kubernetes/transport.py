@@ -33,6 +33,15 @@ MAX_LINE_BYTES = 16 << 20
 _MAX_ERROR_BYTES = 64 << 10
 _READ_BYTES = 1 << 20
 _CONNECTIONS = 32
+_KEEPALIVE: tuple[tuple[int, int, int], ...] = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 6000),
+)
+"""A quiet watch cannot tell a dead network from a quiet cluster: the kernels ask each other, and give up after 6 s."""
 
 Params = Mapping[str, str | int]
 Retryable = (urllib3.exceptions.HTTPError, OSError, ValueError)
@@ -150,6 +159,7 @@ class Connection:
         self._date = ""
         pools = rest.RESTClientObject(access.configuration).pool_manager
         pools.connection_pool_kw["maxsize"] = _CONNECTIONS
+        pools.connection_pool_kw["socket_options"] = _KEEPALIVE
         if access.ssl_context is not None:
             pools.connection_pool_kw["ssl_context"] = access.ssl_context
         pools.pool_classes_by_scheme = _pool_classes(self._cutter)
@@ -248,8 +258,13 @@ class Connection:
         try:
             with self._cutter.watching(response.shutdown):
                 self._date = response.headers.get("Date", "")
+                encoding = response.headers.get("Content-Encoding", "").strip()
                 if response.status != (200 if body is None else 201):
                     raise self._refusal(path, response)
+                if encoding.lower() not in {"", "identity"}:
+                    # A few MB of gzip hold some GB, and nobody asked for it.
+                    message = f"HTTP {response.status} with Content-Encoding {shown(encoding)}, nobody asked for that"
+                    raise ApiError(Failure.BAD_ANSWER, self._place(path), message, status=response.status)
                 content_type = response.headers.get("Content-Type", "")
                 if json and content_type.partition(";")[0].strip().lower() != "application/json":
                     raise self._not_json(path, response, content_type)
@@ -260,7 +275,11 @@ class Connection:
     def _request(
         self, path: str, params: Params, timeout_s: float, body: bytes | None = None
     ) -> urllib3.BaseHTTPResponse:
-        headers = {"Accept": "application/json", "User-Agent": f"pyconfd/{__version__}"}
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"pyconfd/{__version__}",
+        }
         if authorization := self._access.authorization():
             headers["Authorization"] = authorization
         if body is not None:
@@ -279,7 +298,7 @@ class Connection:
                     retries=False,
                     redirect=False,
                     preload_content=False,
-                    decode_content=True,
+                    decode_content=False,
                 )
             except urllib3.exceptions.ProtocolError as error:
                 # The server may have closed a kept connection in the moment it was used again; a new one tells.

@@ -1,6 +1,8 @@
 """Several API servers, some of them bad in every way a server can be (failure class 4)."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from tests.sources.kubernetes.clocks import PatientClock
 from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, shop
+from tests.vip.network import missing
 from tests.world.apiserver import ApiServer, tls_context
 from tests.world.cluster import Cluster
 from tests.world.pki import CertificateAuthority
@@ -244,3 +247,10 @@ def test_ipv6(cluster: Cluster, tmp_path: Path, start: Start) -> None:
         source = start(server.url, ssl_ca=str(authority.cert))
         synced(source)
         ended(source)
+
+
+@pytest.mark.skipif(bool(missing("nft")), reason=missing("nft"))
+def test_a_server_that_answers_no_packet_is_left_soon() -> None:
+    argv = ["unshare", "-n", sys.executable, "-m", "tests.sources.kubernetes.black_hole"]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=180)
+    assert float(done.stdout.splitlines()[-1]) < 20.0, done.stdout  # 8 to 9 s on an idle machine

@@ -1,9 +1,11 @@
 """One connection against a server that says exactly what a test wants it to say."""
 
 import contextlib
+import gzip
 import itertools
 import socket
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -222,3 +224,30 @@ def test_a_certificate_out_of_its_time_points_at_the_clock(reason: str, remedy: 
     error = ApiError(Failure.TLS, "https://a:6443", f"TLS: certificate verify failed: {reason}")
     (problem,) = error.problems
     assert remedy in problem.remedy
+
+
+BOMB = gzip.compress(b'{"kind":"ServiceList","metadata":{"resourceVersion":"1"},"items":[' + b" " * (256 << 20) + b"]}")
+
+
+@pytest.mark.parametrize("status", ["200 OK", "500 Internal Server Error"])
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_a_compressed_answer_is_refused_and_not_unpacked(verb: str, status: str, connect: Connect) -> None:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n".encode()
+    connection = connect(head + b"Content-Length: %d\r\n\r\n%s" % (len(BOMB), BOMB))
+
+    def watch() -> object:
+        with connection.watch("/api/v1/services", {}) as arrivals:
+            return list(arrivals)
+
+    def ask() -> object:
+        return connection.list_page("/api/v1/services", {"limit": 500}) if verb == "list" else watch()
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(ApiError) as caught:
+            ask()
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert caught.value.kind is (Failure.BAD_ANSWER if status == "200 OK" else Failure.SERVER_ERROR)
+    assert peak_bytes < 8 << 20
