@@ -70,8 +70,8 @@ def _replace(path: Path, text: str) -> None:
     descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(descriptor, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - of a descriptor
+            os.fchmod(file.fileno(), 0o644)
             file.write(text)
-        Path(beside).chmod(0o644)
         os.replace(beside, path)  # noqa: PTH105 - both are paths of one directory
     finally:
         with contextlib.suppress(OSError):

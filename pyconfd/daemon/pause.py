@@ -8,7 +8,7 @@ import msgspec
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.model.status import Paused
-from pyconfd.system.files import AS_ROOT, problem_of, replace_shared
+from pyconfd.system.files import AS_ROOT, problem_of, replace_shared, unlink_shared
 
 FILE_NAME = "paused.json"
 
@@ -53,7 +53,7 @@ class Pause:
             TransientError: the file cannot be removed.
         """
         try:
-            self._path.unlink(missing_ok=True)
+            unlink_shared(self._path)
         except OSError as error:
             problem = Problem(str(self._path), problem_of("", error).message, AS_ROOT)
             raise TransientError(problem) from error

@@ -15,7 +15,7 @@ from pyconfd.dns.view import Spec
 from pyconfd.dns.zones import zone_of
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
 from pyconfd.settings import NameSettings, Settings, name_of, names_of
-from pyconfd.system.files import problem_of, replace_shared
+from pyconfd.system.files import problem_of, replace_shared, unlink_shared
 
 WITHDRAWN = "dns-withdrawn"
 """The name of a file in the runtime or in the state directory; while it is there, this node publishes nothing."""
@@ -133,7 +133,7 @@ def set_published(settings: Settings) -> None:
     """
     for path in _files(settings):
         try:
-            path.unlink(missing_ok=True)
+            unlink_shared(path)
         except OSError as error:
             raise TransientError(problem_of(str(path), error)) from error
 

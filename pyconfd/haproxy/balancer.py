@@ -35,6 +35,7 @@ from pyconfd.model.status import Standing
 from pyconfd.settings import ApplySettings, HaproxySettings
 from pyconfd.system.files import remove_stale
 from pyconfd.system.lock import StateLock
+from pyconfd.system.ownership import refuse_as_root
 
 log = structlog.get_logger(__name__)
 
@@ -85,8 +86,10 @@ class Balancer:
         """Take the lock, remove what a killed pyconfd left behind, and give what would prevent an apply.
 
         Raises:
-            TransientError: another pyconfd uses the state directory, or it cannot be written.
+            TransientError: another pyconfd uses the state directory, it cannot be written, or root would write in
+                directories of another user.
         """
+        refuse_as_root(self._settings.conf, f"{self._state_dir}/lock")
         self._lock.acquire()
         remove_stale([*self._transaction.layout.directories(), self._state_dir])
         self.store.clean()

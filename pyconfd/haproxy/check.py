@@ -1,5 +1,6 @@
 """``haproxy -c`` on a candidate, as HAProxy itself would read it: same flags, environment and identity."""
 
+import grp
 import os
 import pwd
 import re
@@ -20,11 +21,16 @@ from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.settings import HaproxySettings
 from pyconfd.system.command import CommandResult, run
 from pyconfd.system.files import problem_of, remove_tree, temporary_beside, write_new
+from pyconfd.system.ownership import controlling_owner
 from pyconfd.system.secrecy import without_secrets
 
 _NOT_FOR_CHILDREN = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID"})
 _NOTHING_TO_DO = 2
 """Exit code of ``haproxy -c`` for a configuration without a listener. Source: management manual, 3 (``-c``)."""
+
+_OF_ROOT = "/run"
+"""Only root can exchange what is in it."""
+_DEFAULT_PATH = re.compile(r"""^([^\S\n]*default-path[^\S\n]+)["']?(config|parent)["']?(?!\S)""", re.MULTILINE)
 
 _NO_LISTENER = Problem(
     "",
@@ -55,14 +61,15 @@ def check(
     if not same_shape:
         _judge_shape(rendering)
     user = check_user(settings, unit)
-    with _staged_copy(rendering, settings.conf, user) as (path, true_paths):
+    group = _group_id(unit.group, user) if user else None
+    with _staged_copy(rendering, settings.conf, group) as (path, true_paths):
         argv = [*_command(settings, unit), path]
         result = run(
             argv,
             timeout_s=settings.check_timeout_s,
             env=_environment(unit.environment),
             user=user or None,
-            group=(unit.group or _primary_group(user)) if user else None,
+            group=group,
             progress=progress,
         )
         output = result.output
@@ -131,42 +138,42 @@ def _environment(of_unit: Mapping[str, str]) -> dict[str, str]:
     return own | dict(of_unit)
 
 
-def _primary_group(user: str) -> int | None:
+def _group_id(group: str, user: str) -> int:
     try:
-        return pwd.getpwnam(user).pw_gid
-    except KeyError:
-        return None
+        return grp.getgrnam(group).gr_gid if group else pwd.getpwnam(user).pw_gid
+    except KeyError as error:
+        problem = Problem("haproxy.check_user", f"no such user or group: {user}:{group}", "correct the setting")
+        raise TransientError(problem) from error
 
 
 @contextmanager
-def _staged_copy(rendering: Rendering, conf: str, user: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Give the path of the copy and, for each staged path, the true one.
+def _staged_copy(rendering: Rendering, conf: str, group: int | None) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give the path of the copy and, for each staged path, the true one; ``group`` may read it, None for nobody else.
 
-    It stands beside the installed configuration, as ``default-path config`` is relative to it; where pyconfd may
-    not write there (``pyconfd check`` by any user), in a directory of its own.
+    It stands in a directory of its own beside the installed configuration. Where pyconfd may not write there, or
+    another user could exchange what root writes there, it is below ``/run`` or the directory for temporary files.
     """
-    directory = Path(os.path.realpath(conf)).parent
-    if not os.access(directory, os.W_OK):
-        directory = Path(tempfile.gettempdir())
+    beside = Path(os.path.realpath(conf)).parent
+    if os.geteuid() == 0:
+        directory = Path(_OF_ROOT) if controlling_owner(conf) or not os.access(beside, os.W_OK) else beside
+    else:
+        directory = beside if os.access(beside, os.W_OK) else Path(tempfile.gettempdir())
     staging = Path(temporary_beside(str(directory / "x")))
-    path = staging.with_name(f"{staging.name}.cfg")
+    path = staging / "haproxy.cfg"
     files = usable_files(rendering)
     staged_paths = _staged_paths(files, staging)
     try:
         try:
-            if files:
-                _write_files(staging, files, staged_paths, lists=certificate_lists(rendering.text))
-            text = mark(_repointed(rendering.text, staged_paths), rendering.digest)
-            write_new(str(path), text.encode(), mode=0o600, flush=False)
-            if user:
-                _give(user, path, staging)
+            _make_directory(staging, group)
+            _write_files(staging, files, staged_paths, lists=certificate_lists(rendering.text), group=group)
+            text = mark(_relative_to(beside, _repointed(rendering.text, staged_paths)), rendering.digest)
+            _write(path, text, group)
         except OSError as error:
             raise TransientError(problem_of(str(directory), error)) from error
         yield str(path), {str(path): conf} | {staged: true for true, staged in staged_paths.items()}
     finally:
-        for leftover in (path, staging):
-            if leftover.exists():
-                remove_tree(leftover)
+        if staging.exists():
+            remove_tree(staging)
 
 
 def _staged_paths(files: tuple[OutputFile, ...], staging: Path) -> dict[str, str]:
@@ -183,28 +190,45 @@ def _staged_paths(files: tuple[OutputFile, ...], staging: Path) -> dict[str, str
 
 
 def _write_files(
-    staging: Path, files: tuple[OutputFile, ...], staged_paths: Mapping[str, str], *, lists: frozenset[str]
+    staging: Path,
+    files: tuple[OutputFile, ...],
+    staged_paths: Mapping[str, str],
+    *,
+    lists: frozenset[str],
+    group: int | None,
 ) -> None:
-    staging.mkdir(mode=0o700)
+    made = {staging}
     for directory in sorted({Path(path).parent for path in staged_paths.values()}):
         for part in (*reversed(directory.relative_to(staging).parents), directory.relative_to(staging)):
-            (staging / part).mkdir(mode=0o700, exist_ok=True)
+            if staging / part not in made:
+                _make_directory(staging / part, group)
+                made.add(staging / part)
     for file in files:
         # What a list of certificates names is not installed yet either.
         content = _repointed(file.content, staged_paths) if file.path in lists else file.content
-        write_new(staged_paths[file.path], content.encode(), mode=0o600, flush=False)
+        _write(Path(staged_paths[file.path]), content, group)
 
 
-def _give(user: str, *paths: Path) -> None:
-    try:
-        entry = pwd.getpwnam(user)
-    except KeyError:
-        return
-    for path in paths:
-        if path.exists():
-            os.chown(path, entry.pw_uid, entry.pw_gid)
-            if path.is_dir():
-                _give(user, *path.iterdir())
+def _make_directory(path: Path, group: int | None) -> None:
+    """Make a directory that this user alone may write, and ``group`` may read."""
+    path.mkdir(mode=0o700)
+    if group is not None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchown(descriptor, -1, group)
+            os.fchmod(descriptor, 0o750)
+        finally:
+            os.close(descriptor)
+
+
+def _write(path: Path, text: str, group: int | None) -> None:
+    write_new(str(path), text.encode(), mode=0o600 if group is None else 0o640, flush=False, group=group)
+
+
+def _relative_to(directory: Path, text: str) -> str:
+    """Let paths that are relative to the configuration, which the copy is not beside, mean what they will mean."""
+    origin = {"config": directory, "parent": directory.parent}
+    return _DEFAULT_PATH.sub(lambda found: f'{found[1]}origin "{origin[found[2]]}"', text)
 
 
 def _repointed(text: str, staged_paths: Mapping[str, str]) -> str:

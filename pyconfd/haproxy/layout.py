@@ -16,6 +16,7 @@ from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.settings import HaproxySettings
 from pyconfd.system.files import READ_ONLY_REMEDY, NewFile, flush_directory, is_directory, is_read_only, problem_of
+from pyconfd.system.ownership import as_owner_of
 
 log = structlog.get_logger(__name__)
 
@@ -100,11 +101,10 @@ class Layout:
             if parent.is_dir() or not parent.is_relative_to(self.files_dir):
                 continue
             try:
-                parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-                if self._group is not None:
-                    for made in (Path(self.files_dir), parent):
-                        os.chown(made, -1, self._group)
-                flush_directory(str(parent.parent))
+                with as_owner_of(parent / "file"):
+                    parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+                    self._give_to_group(Path(self.files_dir), parent)
+                    flush_directory(str(parent.parent))
             except OSError as error:
                 raise TransientError(problem_of(str(parent), error)) from error
 
@@ -114,9 +114,15 @@ class Layout:
         for path in sorted(set(declared_before) - {file.path for file in rendering.files}):
             target = Path(path)
             if os.path.realpath(target.parent) in folders and target.is_file() and not target.is_symlink():
-                with suppress(OSError):
+                with suppress(OSError), as_owner_of(target):
                     target.unlink()
                     log.info("declared_file.removed", path=path)
+
+    def _give_to_group(self, *directories: Path) -> None:
+        if self._group is not None:
+            for directory in directories:
+                with suppress(PermissionError):
+                    os.chown(directory, -1, self._group)
 
     def _mode(self, kind: FileKind) -> int:
         return self._certificate_mode if kind is FileKind.CERTIFICATE else MAP_MODE

@@ -12,7 +12,8 @@ import structlog
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.overrides import Override, OverrideKey
-from pyconfd.system.files import give_to_owner_of_directory, problem_of, replace_shared
+from pyconfd.system.files import problem_of, replace_shared
+from pyconfd.system.ownership import as_owner_of
 
 log = structlog.get_logger(__name__)
 
@@ -92,12 +93,12 @@ class OverrideStore:
     @contextmanager
     def _locked(self, wait_s: float) -> Iterator[None]:
         try:
-            self._lock.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+            with as_owner_of(self._lock):
+                self._lock.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+                descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
         except OSError as error:
             raise TransientError(problem_of(str(self._lock), error)) from error
         try:
-            give_to_owner_of_directory(str(self._lock))
             for _ in range(max(1, round(wait_s / _POLL_S))):
                 if _try_lock(descriptor):
                     break
@@ -113,7 +114,7 @@ class OverrideStore:
         content = msgspec.json.format(msgspec.json.encode(_Document(FORMAT, ordered)), indent=2) + b"\n"
         if self._damaged:
             # For the version that knows it, or for a person.
-            with suppress(OSError):
+            with suppress(OSError), as_owner_of(self._path):
                 self._path.rename(self._path.with_name(f"{FILE_NAME}.unreadable"))
             self._damaged = False
         replace_shared(str(self._path), content)

@@ -11,7 +11,7 @@ from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.owners import decoded
 from pyconfd.model.pin import Pin
 from pyconfd.model.tenure import Owners
-from pyconfd.system.files import AS_ROOT, problem_of, replace_shared
+from pyconfd.system.files import AS_ROOT, problem_of, replace_shared, unlink_shared
 
 FILE_NAME = "pin.json"
 CLAIMS_FILE = "pinned-claims.json"
@@ -70,8 +70,8 @@ class PinFile:
             TransientError: the file cannot be removed.
         """
         try:
-            self._path.unlink(missing_ok=True)
-            self._claims.unlink(missing_ok=True)
+            unlink_shared(self._path)
+            unlink_shared(self._claims)
         except OSError as error:
             problem = Problem(str(self._path), problem_of("", error).message, AS_ROOT)
             raise TransientError(problem) from error

@@ -7,8 +7,9 @@ changed; the former files stay reachable by hard links, so putting them back nee
 import errno
 import os
 import secrets
+import shutil
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from pyconfd.errors import Problem, TransientError
+from pyconfd.system.ownership import as_owner_of
 
 log = structlog.get_logger(__name__)
 
@@ -53,6 +55,7 @@ class NewFile:
 
 @dataclass(slots=True)
 class _Staged:
+    path: str
     target: str
     temporary: str | None = None
     former: str | None = None
@@ -92,15 +95,27 @@ def flush_directory(path: str) -> None:
         os.close(descriptor)
 
 
-def write_new(path: str, content: bytes, *, mode: int, flush: bool = True) -> None:
-    """Create ``path``, which must not exist; its mode is set before its content.
+def write_new(
+    path: str,
+    content: bytes,
+    *,
+    mode: int,
+    flush: bool = True,
+    group: int | None = None,
+    prepare: Callable[[int], None] | None = None,
+) -> None:
+    """Create ``path``, which must not exist; group and mode, and what ``prepare`` sets, are there before its content.
 
     Raises:
         OSError: it could not be written; then it is not there.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
+        if group is not None:
+            os.fchown(descriptor, -1, group)
         os.fchmod(descriptor, mode)
+        if prepare is not None:
+            prepare(descriptor)
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]
@@ -119,7 +134,7 @@ AS_ROOT = "run it as root or as pyconfd"
 
 
 def replace_shared(path: str, content: bytes, *, forbidden: str = "", mode: int = 0o640) -> None:
-    """Replace a file that daemon and commands share: at once, of the owner of its directory.
+    """Replace a file that daemon and commands share: at once, with the rights of who owns its directory.
 
     ``forbidden`` is what to do where this user may not.
 
@@ -128,18 +143,28 @@ def replace_shared(path: str, content: bytes, *, forbidden: str = "", mode: int 
     """
     beside = temporary_beside(path)
     try:
-        Path(path).parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        write_new(beside, content, mode=mode)
-        give_to_owner_of_directory(beside)
-        os.rename(beside, path)  # noqa: PTH104 - one call, one effect
-        flush_directory(str(Path(path).parent))
+        with as_owner_of(path):
+            Path(path).parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            write_new(beside, content, mode=mode)
+            os.rename(beside, path)  # noqa: PTH104 - one call, one effect
+            flush_directory(str(Path(path).parent))
     except OSError as error:
         with suppress(OSError):
-            Path(beside).unlink(missing_ok=True)
+            unlink_shared(beside)
         problem = problem_of(path, error)
         if forbidden and isinstance(error, PermissionError):
             problem = replace(problem, remedy=forbidden)
         raise TransientError(problem) from error
+
+
+def unlink_shared(path: str | Path) -> None:
+    """Remove a file that daemon and commands share, if it is there.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    with as_owner_of(path):
+        Path(path).unlink(missing_ok=True)
 
 
 def exists(path: str | Path) -> bool:
@@ -155,14 +180,6 @@ def is_directory(path: str | Path) -> bool:
 def is_read_only(path: str | Path) -> bool:
     """Say whether nobody can write there, whoever it is."""
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-
-
-def give_to_owner_of_directory(path: str) -> None:
-    """Give a file that root made to whom its directory belongs, as far as this user may."""
-    with suppress(OSError):
-        owner, own = Path(path).parent.stat(), Path(path).lstat()
-        if (own.st_uid, own.st_gid) != (owner.st_uid, owner.st_gid):
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def remove_stale(directories: Iterable[str]) -> int:
@@ -181,12 +198,11 @@ def remove_stale(directories: Iterable[str]) -> int:
 def remove_tree(path: Path) -> bool:
     """Remove a file, link or directory of files; False where it could not be."""
     try:
-        if path.is_dir() and not path.is_symlink():
-            for entry in path.iterdir():
-                remove_tree(entry)
-            path.rmdir()
-        else:
-            path.unlink()
+        with as_owner_of(path):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)  # by descriptors: a link in its place is not followed
+            else:
+                path.unlink()
     except OSError as error:
         log.warning("stale_file.kept", path=str(path), error=str(error))
         return False
@@ -210,12 +226,13 @@ class Installation:
             TransientError: one of them could not be written; nothing is left behind.
         """
         for file in self._files:
-            staged = _Staged(os.path.realpath(file.path))
+            staged = _Staged(file.path, os.path.realpath(file.path))
             try:
                 if file.within:
                     stay_within(file.path, file.within)
                 self._staged.append(staged)
-                _stage(file, staged)
+                with as_owner_of(file.path):
+                    _stage(file, staged)
             except TransientError:
                 self.discard()
                 raise
@@ -250,10 +267,11 @@ class Installation:
             try:
                 if staged.temporary is None:
                     continue
-                os.rename(staged.temporary, staged.target)  # noqa: PTH104 - one call, one effect
-                staged.installed = True
-                staged.temporary = None
-                flush_directory(str(Path(staged.target).parent))
+                with as_owner_of(staged.path):
+                    os.rename(staged.temporary, staged.target)  # noqa: PTH104 - one call, one effect
+                    staged.installed = True
+                    staged.temporary = None
+                    flush_directory(str(Path(staged.target).parent))
             except OSError as error:
                 problem = problem_of(staged.target, error)
                 raise TransientError(problem, *self.roll_back()) from error
@@ -264,7 +282,8 @@ class Installation:
         for staged in reversed(self._staged):
             if staged.installed:
                 try:
-                    _restore(staged)
+                    with as_owner_of(staged.path):
+                        _restore(staged)
                 except OSError as error:
                     problems.append(problem_of(staged.target, error))
         self.discard()
@@ -276,7 +295,8 @@ class Installation:
         for staged in self._staged:
             if staged.target == target:
                 if staged.former is not None:
-                    return Path(staged.former).read_bytes()
+                    with as_owner_of(path):
+                        return Path(staged.former).read_bytes()
                 return staged.former_content
         return None
 
@@ -285,7 +305,7 @@ class Installation:
         for staged in self._staged:
             for path in (staged.temporary, staged.former):
                 if path is not None:
-                    with suppress(OSError):
+                    with suppress(OSError), as_owner_of(staged.path):
                         Path(path).unlink(missing_ok=True)
             staged.temporary = staged.former = None
 
@@ -303,13 +323,8 @@ def _stage(file: NewFile, staged: _Staged) -> None:
         _keep_former(staged, status)
     temporary = temporary_beside(staged.target)
     mode = file.mode if status is None else stat.S_IMODE(status.st_mode)
-    write_new(temporary, file.content, mode=mode)
+    write_new(temporary, file.content, mode=mode, prepare=lambda new: _set_ownership(new, file, staged))
     staged.temporary = temporary
-    if status is not None:
-        _copy_ownership(staged.target, status, temporary)
-    elif file.group is not None:
-        with suppress(OSError):
-            os.chown(temporary, -1, file.group)
 
 
 def _keep_former(staged: _Staged, status: os.stat_result) -> None:
@@ -324,21 +339,29 @@ def _keep_former(staged: _Staged, status: os.stat_result) -> None:
         staged.former_content = Path(staged.target).read_bytes()
 
 
-def _copy_ownership(source: str, status: os.stat_result, target: str) -> None:
+def _set_ownership(descriptor: int, file: NewFile, staged: _Staged) -> None:
+    if staged.former_status is not None:
+        _copy_ownership(staged.target, staged.former_status, descriptor)
+    elif file.group is not None:
+        with suppress(OSError):
+            os.fchown(descriptor, -1, file.group)
+
+
+def _copy_ownership(source: str, status: os.stat_result, descriptor: int) -> None:
     """Keep owner and group as far as this user may; access lists and security labels come along."""
-    own = os.stat(target)  # noqa: PTH116 - compared with another result
+    own = os.fstat(descriptor)
     if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
         try:
-            os.chown(target, status.st_uid, status.st_gid)
+            os.fchown(descriptor, status.st_uid, status.st_gid)
         except PermissionError:
             with suppress(PermissionError):
-                os.chown(target, -1, status.st_gid)
+                os.fchown(descriptor, -1, status.st_gid)
         # A change of owner clears set-user-id bits, and a new group must not gain what the old one had not.
-        os.chmod(target, stat.S_IMODE(status.st_mode))  # noqa: PTH101 - beside the other calls on this path
+        os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
     with suppress(OSError):
-        for name in os.listxattr(source):
+        for name in os.listxattr(source, follow_symlinks=False):
             with suppress(OSError):
-                os.setxattr(target, name, os.getxattr(source, name))
+                os.setxattr(descriptor, name, os.getxattr(source, name, follow_symlinks=False))
 
 
 def _restore(staged: _Staged) -> None:
@@ -348,8 +371,13 @@ def _restore(staged: _Staged) -> None:
         staged.former = None
     elif staged.former_content is not None and staged.former_status is not None:
         temporary = temporary_beside(staged.target)
-        write_new(temporary, staged.former_content, mode=stat.S_IMODE(staged.former_status.st_mode))
-        _copy_ownership(staged.target, staged.former_status, temporary)
+        former, mode = staged.former_status, stat.S_IMODE(staged.former_status.st_mode)
+        write_new(
+            temporary,
+            staged.former_content,
+            mode=mode,
+            prepare=lambda new: _copy_ownership(staged.target, former, new),
+        )
         os.rename(temporary, staged.target)  # noqa: PTH104 - one call, one effect
     else:
         Path(staged.target).unlink(missing_ok=True)

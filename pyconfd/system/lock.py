@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.system.files import problem_of
+from pyconfd.system.ownership import as_owner_of
 
 
 class StateLock:
@@ -32,8 +33,9 @@ class StateLock:
                 return
             self.release()
         try:
-            self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+            with as_owner_of(self._path):
+                self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
         except OSError as error:
             raise TransientError(problem_of(str(self._path), error)) from error
         try:

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import structlog
@@ -46,15 +47,14 @@ def test_without_a_change_nothing_is_written(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).stat().st_ino == before
 
 
-def test_what_root_writes_belongs_to_whom_the_directory_belongs_to(tmp_path: Path) -> None:
+def test_what_root_writes_belongs_to_whom_the_directory_belongs_to() -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
-    state_dir = tmp_path / "state"
-    state_dir.mkdir()
-    os.chown(state_dir, 12345, 12346)
-    with written(OverrideStore(str(state_dir)), DRAIN):
-        for entry in state_dir.iterdir():
-            assert (entry.stat().st_uid, entry.stat().st_gid) == (12345, 12346)
+        pytest.skip("only root can act as another user")
+    with TemporaryDirectory() as state_dir:
+        os.chown(state_dir, 12345, 12346)
+        with written(OverrideStore(state_dir), DRAIN):
+            for entry in Path(state_dir).iterdir():
+                assert (entry.stat().st_uid, entry.stat().st_gid) == (12345, 12346)
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,11 @@ def written(path: Path, content: bytes, owner: str) -> bool:
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
         user, _, group = owner.partition(":")
-        shutil.chown(beside, user, group or None)
+        shutil.chown(file.fileno(), user, group or None)  # not by name: root does not own every directory
         os.fchmod(file.fileno(), 0o640)
+        file.write(content)
+        file.flush()
         os.fsync(file.fileno())
     beside.rename(path)
     return True
