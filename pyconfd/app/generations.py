@@ -13,6 +13,7 @@ from pyconfd.haproxy.difference import Difference, difference
 from pyconfd.haproxy.generations import GenerationStore
 from pyconfd.haproxy.pin import PinFile
 from pyconfd.haproxy.retention import Entry
+from pyconfd.model.basis import Edit
 from pyconfd.model.outcome import Stored
 from pyconfd.model.pin import Pin, PinnedBy
 from pyconfd.model.status import Phase, Status
@@ -30,8 +31,8 @@ POLL_S = 0.1
 class HistoryRow:
     """One generation; ``reasons`` are those of its reload, () where it went live.
 
-    ``changes`` are sentences about what differs from generation ``since`` (0 for none), ``edits`` those about fragments
-    and settings.
+    ``difference`` is what differs from generation ``since`` (None and 0 for none), ``edits`` are those of fragments and
+    settings.
     """
 
     number: int
@@ -39,8 +40,8 @@ class HistoryRow:
     digest: str
     reasons: tuple[str, ...]
     since: int
-    edits: tuple[str, ...]
-    changes: tuple[str, ...]
+    edits: tuple[Edit, ...]
+    difference: Difference | None
     basis: str
     ran_well: bool
     serving: bool
@@ -58,7 +59,7 @@ class DiffReport:
 
     before: int
     after: int
-    edits: tuple[str, ...]
+    edits: tuple[Edit, ...]
     difference: Difference
     text: str
     notes: tuple[str, ...] = ()
@@ -66,7 +67,7 @@ class DiffReport:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Give all in words, fragments and settings first."""
-        return (*self.edits, *self.difference.sentences)
+        return (*map(str, self.edits), *self.difference.sentences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _row(
         reasons=generation.reasons,
         since=former.generation.number if former else 0,
         edits=past.edits(former.rendering.basis, entry.basis) if former else (),
-        changes=difference(former.rendering, stored.rendering).sentences if former else (),
+        difference=difference(former.rendering, stored.rendering) if former else None,
         basis=entry.basis,
         ran_well=entry.ran_well,
         serving=serving,
@@ -232,16 +233,16 @@ class _Past:
             raise _unknown(number, entries)
         return found
 
-    def edits(self, before: str, after: str) -> tuple[str, ...]:
-        """Say in words how fragments and settings differ."""
+    def edits(self, before: str, after: str) -> tuple[Edit, ...]:
+        """Return how fragments and settings differ."""
         if before == after:
             return ()
         if not before or not after:
-            return ("fragments or settings changed: those of one of them were not kept",)
+            return (Edit("", "", "fragments or settings changed: those of one of them were not kept"),)
         try:
             return self.bases.read(before).changes_to(self.bases.read(after))
         except RejectedInput as error:
-            return (f"fragments or settings changed: {error.problems[0]}",)
+            return (Edit("", "", f"fragments or settings changed: {error.problems[0]}"),)
 
 
 def _chosen(entries: tuple[Entry, ...], number: int | None, pin: Pin | None) -> Entry:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pyconfd.daemon.pause import Pause
 from pyconfd.errors import Problem, RejectedInput, TransientError
@@ -30,7 +31,10 @@ from pyconfd.system.files import exists
 
 @dataclass(frozen=True, slots=True)
 class ServerRow:
-    """One server as ``pyconfd server list`` shows it; ``by_hand`` and ``leaving`` are words, "" for none."""
+    """One server as ``pyconfd server list`` shows it; ``by_hand`` and ``leaving`` are words, "" for none.
+
+    ``overrides`` are what was set by hand; ``leaves`` where it is on its way out, ``leaves_since`` 0.0 if not known.
+    """
 
     server: str
     address: str
@@ -39,6 +43,25 @@ class ServerRow:
     sessions: int
     by_hand: str = ""
     leaving: str = ""
+    overrides: tuple[Override, ...] = ()
+    leaves: bool = False
+    leaves_since: float = 0.0
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "server": self.server,
+            "address": self.address,
+            "state": self.state,
+            "weight": self.weight,
+            "sessions": self.sessions,
+            "by_hand": [
+                {"value": each.shown, "since": each.since, "until": each.until, "source": each.source.value}
+                for each in self.overrides
+            ],
+            "leaving": {"since": self.leaves_since} if self.leaves else None,
+        }
 
 
 @dataclass(slots=True)
@@ -149,6 +172,9 @@ def _rows(
             sessions.get((one.backend, one.name), 0),
             "; ".join(_by_hand(override, now) for override in known),
             age if leaves else "",
+            tuple(known),
+            leaves,
+            since.get(_name(one), 0.0) if leaves else 0.0,
         )
         rows.append(row)
     return tuple(rows)

@@ -7,10 +7,8 @@ import click
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-output = click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
-)
-"""The choice between text and JSON."""
+as_json = click.option("--json", "as_json", is_flag=True, help="Print the data as JSON, for programs.")
+"""The option of every command that reports something."""
 
 
 def snapshot(what: str, *, required: bool = False) -> Callable[[_F], _F]:

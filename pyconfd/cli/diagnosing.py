@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import click
 
 from pyconfd.cli.calling import outside, settings_of
-from pyconfd.cli.choices import output as _output
+from pyconfd.cli.choices import as_json as _json
 from pyconfd.cli.choices import snapshot
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
@@ -41,15 +41,15 @@ from pyconfd.cli.reports import Finding
 @click.argument("name", nargs=-1, metavar="NAME")
 @click.option("--all-refused", is_flag=True, help="Everything that is refused, the newest first.")
 @snapshot("Ask nobody: explain what `kubectl get ... -o yaml|json` or `pyconfd record` wrote; may be repeated.")
-@_output
+@_json
 @click.pass_context
 def explain(
     ctx: click.Context,
     /,
     name: tuple[str, ...],
     snapshots: tuple[str, ...],
-    output: str,
     *,
+    as_json: bool,
     all_refused: bool,
     **_: object,
 ) -> int:
@@ -58,7 +58,7 @@ def explain(
     if bool(query) == all_refused:
         raise click.UsageError("give either a NAME or --all-refused", ctx)
     explained = outside(ctx).app().explain(settings_of(ctx), query, snapshots)
-    if output == "json":
+    if as_json:
         print_json(explained.values)
     else:
         print_text(explained.text, newline=False)
@@ -79,7 +79,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failure": "red"}
         examples={
             "sudo -u pyconfd -- pyconfd preflight": "as the service",
             "pyconfd preflight --strict": "warnings count as failures",
-            "pyconfd preflight --output json": "for programs",
+            "pyconfd preflight --json": "for programs",
         },
         exits={
             Exit.OK: "nothing is in the way; there may be warnings",
@@ -90,20 +90,20 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failure": "red"}
     ),
 )
 @click.option("--strict", is_flag=True, help="End as with failures where there are warnings.")
-@_output
+@_json
 @click.pass_context
-def preflight(ctx: click.Context, /, output: str, *, strict: bool, **_: object) -> int:
+def preflight(ctx: click.Context, /, *, as_json: bool, strict: bool, **_: object) -> int:
     """Look at everything."""
-    return report(outside(ctx).app().preflight(settings_of(ctx)), output, strict=strict)
+    return report(outside(ctx).app().preflight(settings_of(ctx)), as_json=as_json, strict=strict)
 
 
-def report(findings: Iterable[Finding], output: str, *, strict: bool) -> int:
+def report(findings: Iterable[Finding], *, as_json: bool, strict: bool) -> int:
     """Print findings as they come; give the exit code, with ``strict`` that of failures for warnings too."""
     counts = dict.fromkeys(_COLOURS, 0)
     found = []
     for finding in findings:
         counts[finding.level] += 1
-        if output == "json":
+        if as_json:
             found.append({name: str(getattr(finding, name)) for name in _FIELDS})
             continue
         label = click.style(f"{finding.level:<7}", fg=_COLOURS[finding.level])
@@ -111,7 +111,7 @@ def report(findings: Iterable[Finding], output: str, *, strict: bool) -> int:
         if finding.remedy:
             print_text(f"{'':<9}{'':<13}-> {finding.remedy}")
     bad = counts["failure"] > 0 or (strict and counts["warning"] > 0)
-    if output == "json":
+    if as_json:
         print_json({"passed": not bad, **counts, "findings": found})
     else:
         print_text(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pyconfd.cli.calling import exit_of_look, outside, settings_of, settings_to_look_with
+from pyconfd.cli.choices import as_json as _json
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.cli.program import CONTEXT_SETTINGS, SettingsCommand, teach
@@ -69,7 +70,7 @@ def config(ctx: click.Context, /, *, nftables: bool, **_: object) -> int:
     help=teach(
         "Show what the hook of this node knows: its role and since when, who holds the address by the adverts on the"
         " wire, which peers were heard, each check, and the last transitions with their causes.",
-        examples={"pyconfd vip status": "", "pyconfd vip status --output json": "for programs"},
+        examples={"pyconfd vip status": "", "pyconfd vip status --json": "for programs"},
         exits={
             Exit.OK: "no fault and no alarm",
             Exit.FAILED: "it runs with a fault or an alarm",
@@ -79,15 +80,13 @@ def config(ctx: click.Context, /, *, nftables: bool, **_: object) -> int:
         },
     ),
 )
-@click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
-)
+@_json
 @click.pass_context
-def status(ctx: click.Context, /, output: str, **_: object) -> int:
+def status(ctx: click.Context, /, *, as_json: bool, **_: object) -> int:
     """Print the status."""
     settings, wrong = settings_to_look_with(ctx)
     report = outside(ctx).app().vip_status(settings)
-    if output == "json":
+    if as_json:
         print_json({"alive": report.alive, "status": dict(report.document)})
     else:
         print_text(report.text, newline=False)

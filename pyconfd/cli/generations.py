@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pyconfd.cli.calling import outside, settings_of
-from pyconfd.cli.choices import output as _output
+from pyconfd.cli.choices import as_json as _json
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_difference, print_json, print_notes, print_text
 from pyconfd.cli.program import SettingsCommand, teach
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyconfd.cli.reports import HistoryRow, PinReport
+    from pyconfd.haproxy.difference import Difference
 
 _USAGE = {Exit.USAGE: "the command line is wrong", Exit.CONFIGURATION: "settings are wrong; all problems are listed"}
 _AWAY = "this user may not read or write the state directory"
@@ -37,18 +38,18 @@ _CHANGES_SHOWN = 2
         examples={
             "pyconfd history": f"the newest {_SHOWN}",
             "pyconfd history --all": "all that are kept",
-            "pyconfd history --output json": "for programs, with every change",
+            "pyconfd history --json": "for programs, with every change",
         },
         exits={Exit.OK: "shown", Exit.TEMPORARY: _AWAY, **_USAGE},
     ),
 )
 @click.option("--all", "everything", is_flag=True, help="All that are kept.")
-@_output
+@_json
 @click.pass_context
-def history(ctx: click.Context, /, output: str, *, everything: bool, **_: object) -> int:
+def history(ctx: click.Context, /, *, as_json: bool, everything: bool, **_: object) -> int:
     """Print the history."""
     rows = outside(ctx).app().history(settings_of(ctx), 0 if everything else _SHOWN)
-    if output == "json":
+    if as_json:
         print_json([_row_as_json(row) for row in rows])
     elif rows:
         print_text("\n".join(_table(rows)))
@@ -65,13 +66,17 @@ def _row_as_json(row: HistoryRow) -> dict[str, Any]:
         "how": row.how,
         "reasons": list(row.reasons),
         "since": row.since,
-        "edits": list(row.edits),
-        "changes": list(row.changes),
+        "edits": [asdict(edit) for edit in row.edits],
+        "difference": _difference_as_json(row.difference) if row.difference else None,
         "basis": row.basis,
         "ran_well": row.ran_well,
         "serving": row.serving,
         "pinned": row.pinned,
     }
+
+
+def _difference_as_json(difference: Difference) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(asdict(difference))))
 
 
 def _table(rows: Sequence[HistoryRow]) -> list[str]:
@@ -85,7 +90,7 @@ def _table(rows: Sequence[HistoryRow]) -> list[str]:
 def _cells(row: HistoryRow) -> tuple[str, ...]:
     mark = ("*" if row.serving else "") + ("p" if row.pinned else "")
     when = datetime.fromtimestamp(row.applied_at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    sentences = (*row.edits, *row.changes)
+    sentences = (*map(str, row.edits), *(row.difference.sentences if row.difference else ()))
     more = len(sentences) - _CHANGES_SHOWN
     said = "; ".join(sentences[:_CHANGES_SHOWN]) + (f"; and {more} more" if more > 0 else "")
     how = f"{row.how} ({', '.join(row.reasons)})" if row.reasons else row.how
@@ -116,15 +121,15 @@ def _cells(row: HistoryRow) -> tuple[str, ...]:
 )
 @click.argument("before", metavar="[A]", type=int, required=False)
 @click.argument("after", metavar="[B]", type=int, required=False)
-@_output
+@_json
 @click.pass_context
-def diff(ctx: click.Context, /, before: int | None, after: int | None, output: str, **_: object) -> int:
+def diff(ctx: click.Context, /, before: int | None, after: int | None, *, as_json: bool, **_: object) -> int:
     """Print a difference."""
     report = outside(ctx).app().diff(settings_of(ctx), before, after)
     code = Exit.CHANGES if report.sentences or report.text or report.notes else Exit.OK
-    if output == "json":
-        named = {"from": report.before, "to": report.after, "edits": list(report.edits)}
-        print_json({**named, **json.loads(json.dumps(asdict(report.difference))), "text": report.text})
+    if as_json:
+        named = {"from": report.before, "to": report.after, "edits": [asdict(edit) for edit in report.edits]}
+        print_json({**named, **_difference_as_json(report.difference), "text": report.text})
         return code
     print_notes(report.notes)
     print_text(click.style(f"From generation {report.before} to {report.after}:", bold=True))
@@ -158,11 +163,11 @@ def diff(ctx: click.Context, /, before: int | None, after: int | None, output: s
 )
 @click.argument("number", metavar="[N]", type=int, required=False)
 @click.option("--reason", metavar="TEXT", default="", help="Why, for those who look at `pyconfd status`.")
-@_output
+@_json
 @click.pass_context
-def rollback(ctx: click.Context, /, number: int | None, reason: str, output: str, **_: object) -> int:
+def rollback(ctx: click.Context, /, number: int | None, reason: str, *, as_json: bool, **_: object) -> int:
     """Go back."""
-    _say(outside(ctx).app().rollback(settings_of(ctx), number, reason=reason), output)
+    _say(outside(ctx).app().rollback(settings_of(ctx), number, reason=reason), as_json=as_json)
     return Exit.OK
 
 
@@ -181,16 +186,16 @@ def rollback(ctx: click.Context, /, number: int | None, reason: str, output: str
         },
     ),
 )
-@_output
+@_json
 @click.pass_context
-def unpin(ctx: click.Context, /, output: str, **_: object) -> int:
+def unpin(ctx: click.Context, /, *, as_json: bool, **_: object) -> int:
     """End a pin."""
-    _say(outside(ctx).app().unpin(settings_of(ctx)), output)
+    _say(outside(ctx).app().unpin(settings_of(ctx)), as_json=as_json)
     return Exit.OK
 
 
-def _say(report: PinReport, output: str) -> None:
-    if output == "json":
+def _say(report: PinReport, *, as_json: bool) -> None:
+    if as_json:
         print_json({"said": report.said, "pinned": report.pinned or None, "serving": report.serving or None})
     else:
         print_text(report.said)

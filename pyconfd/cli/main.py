@@ -24,13 +24,21 @@ from pyconfd.cli.calling import exit_of_look, settings_for_permissions, settings
 from pyconfd.cli.calling import outside as _outside
 from pyconfd.cli.calling import resolved as _resolved
 from pyconfd.cli.calling import settings_of as _settings
-from pyconfd.cli.choices import output as _output
+from pyconfd.cli.choices import as_json as _json
 from pyconfd.cli.choices import snapshot
 from pyconfd.cli.completing import completion
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.fragments import copy_fragments
 from pyconfd.cli.migrate import migrate
-from pyconfd.cli.output import print_files, print_json, print_notes, print_plan, print_refused, print_text
+from pyconfd.cli.output import (
+    print_files,
+    print_json,
+    print_notes,
+    print_plan,
+    print_refused,
+    print_text,
+    refused_as_json,
+)
 from pyconfd.cli.program import CONTEXT_SETTINGS, Program, teach
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.model.preset import PresetName
@@ -146,6 +154,7 @@ def render(ctx: click.Context, /, snapshots: tuple[str, ...], fragment: str | No
         examples={
             "pyconfd check": "from the cluster",
             "pyconfd check --snapshot dump.yaml --template-dir .": "offline, for continuous integration",
+            "pyconfd check --json": "for programs",
         },
         exits={
             Exit.OK: "HAProxy accepts it",
@@ -156,15 +165,20 @@ def render(ctx: click.Context, /, snapshots: tuple[str, ...], fragment: str | No
     ),
 )
 @_snapshot
+@_json
 @click.pass_context
-def check(ctx: click.Context, /, snapshots: tuple[str, ...], **_: object) -> int:
+def check(ctx: click.Context, /, snapshots: tuple[str, ...], *, as_json: bool, **_: object) -> int:
     """Check the rendering."""
     settings = _settings(ctx)
     report = _outside(ctx).app().check_once(settings, snapshots)
+    spoilt = sorted({str(each.ref) for each in report.refused if each.reason.spoils})
+    if as_json:
+        refused, version = refused_as_json(report.refused), report.haproxy_version or None
+        print_json({"haproxy": version, "quarantined": spoilt, "notes": list(report.notes), "refused": refused})
+        return Exit.QUARANTINED if spoilt else Exit.OK
     print_notes(report.notes)
     print_refused(report.refused)
     who = f"HAProxy {report.haproxy_version} accepts" if report.haproxy_version else "the targets' checks accept"
-    spoilt = sorted({str(each.ref) for each in report.refused if each.reason.spoils})
     if spoilt:
         print_text(f"The configuration is good only without {', '.join(spoilt)}: {who} the rest.")
         return Exit.QUARANTINED
@@ -179,7 +193,7 @@ def check(ctx: click.Context, /, snapshots: tuple[str, ...], **_: object) -> int
         " go into quarantine is named, and the plan is for the rest.",
         examples={
             "pyconfd plan": "read it before you touch a fragment",
-            "pyconfd plan --output json": "for programs",
+            "pyconfd plan --json": "for programs",
             "pyconfd plan | cat": "without colours",
         },
         exits={
@@ -191,13 +205,13 @@ def check(ctx: click.Context, /, snapshots: tuple[str, ...], **_: object) -> int
     ),
 )
 @_snapshot
-@_output
+@_json
 @click.pass_context
-def plan(ctx: click.Context, /, snapshots: tuple[str, ...], output: str, **_: object) -> int:
+def plan(ctx: click.Context, /, snapshots: tuple[str, ...], *, as_json: bool, **_: object) -> int:
     """Print the plan."""
     settings = _settings(ctx)
     report = _outside(ctx).app().plan_once(settings, snapshots)
-    return print_plan(report, as_json=output == "json")
+    return print_plan(report, as_json=as_json)
 
 
 @cli.command(
@@ -206,7 +220,7 @@ def plan(ctx: click.Context, /, snapshots: tuple[str, ...], output: str, **_: ob
         "Show what the daemon does: what serves since when, how old the cluster's data is, which API servers answer,"
         " what was refused. If no daemon answers it says so, and shows old values as old. A file that cannot be used"
         " by now is told, and the daemon is looked for in the usual places.",
-        examples={"pyconfd status": "", "pyconfd status --output json": "for programs", "watch pyconfd status": ""},
+        examples={"pyconfd status": "", "pyconfd status --json": "for programs", "watch pyconfd status": ""},
         exits={
             Exit.OK: "it serves, and all is fresh",
             Exit.FAILED: "it runs with a problem, or would not start again with the settings as they are",
@@ -215,13 +229,13 @@ def plan(ctx: click.Context, /, snapshots: tuple[str, ...], output: str, **_: ob
         },
     ),
 )
-@_output
+@_json
 @click.pass_context
-def status(ctx: click.Context, /, output: str, **_: object) -> int:
+def status(ctx: click.Context, /, *, as_json: bool, **_: object) -> int:
     """Print the status."""
     settings, wrong = settings_to_look_with(ctx)
     report = _outside(ctx).app().status(settings)
-    if output == "json":
+    if as_json:
         print_json({"alive": report.alive, "status": report.status})
     else:
         print_text(report.text.rstrip("\n"))
@@ -257,21 +271,21 @@ def allow(ctx: click.Context, /, hold_id: str, **_: object) -> int:
         exits={Exit.OK: "the settings are good", **_USAGE},
     ),
 )
-@_output
+@_json
 @click.option("--defaults", is_flag=True, help="Look at no source; show the defaults.")
 @click.option("--toml", is_flag=True, help="Print a commented TOML file.")
 @click.option("--markdown", is_flag=True, help="Print the reference of all settings (docs/settings.md).")
 @click.pass_context
-def settings(ctx: click.Context, /, output: str, *, defaults: bool, toml: bool, markdown: bool, **_: object) -> int:
+def settings(ctx: click.Context, /, *, as_json: bool, defaults: bool, toml: bool, markdown: bool, **_: object) -> int:
     """Print the settings."""
-    if sum((output == "json", toml, markdown)) > 1:
-        raise click.UsageError("--output json, --toml and --markdown exclude each other", ctx)
+    if sum((as_json, toml, markdown)) > 1:
+        raise click.UsageError("--json, --toml and --markdown exclude each other", ctx)
     resolved = show.defaults() if defaults or markdown else _resolved(ctx)
     if markdown:
         print_text("\n".join(show.as_markdown()))
     elif toml:
         print_text("\n".join(show.as_toml(resolved)))
-    elif output == "json":
+    elif as_json:
         print_text(show.as_json(resolved))
     else:
         lines = show.as_text(

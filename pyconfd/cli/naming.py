@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pyconfd.cli.calling import resolved, settings_of
-from pyconfd.cli.choices import output as _output
+from pyconfd.cli.choices import as_json as _json
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.cli.program import CONTEXT_SETTINGS, SettingsCommand, teach
@@ -55,13 +55,13 @@ def dns() -> None:
 
 
 def _command(
-    short: str, what: str, *, examples: dict[str, str], exits: dict[Exit, str], has_output: bool = True
+    short: str, what: str, *, examples: dict[str, str], exits: dict[Exit, str], reports: bool = True
 ) -> Callable[[Callable[..., int]], click.Command]:
-    """Make a function a command of the group; ``has_output`` gives it the choice between text and JSON."""
+    """Make a function a command of the group; ``reports`` gives it the option --json."""
 
     def declared(function: Callable[..., int]) -> click.Command:
         made = click.pass_context(function)
-        made = _output(made) if has_output else made
+        made = _json(made) if reports else made
         described = teach(what, examples=examples, exits=exits)
         return dns.command(cls=SettingsCommand, short_help=short, help=described)(made)
 
@@ -79,7 +79,7 @@ def _command(
         **_USAGE,
         Exit.BUG: "a bug; systemd starts it again",
     },
-    has_output=False,
+    reports=False,
 )
 @click.option("--child-of", type=int, default=0, hidden=True)
 def run(ctx: click.Context, /, child_of: int, **_: object) -> int:
@@ -92,7 +92,7 @@ def run(ctx: click.Context, /, child_of: int, **_: object) -> int:
 @_command(
     "Print what would be changed; change nothing.",
     "Print what the service would change now, name by name.",
-    examples={"pyconfd dns plan": "", "pyconfd dns plan --output json": "for programs"},
+    examples={"pyconfd dns plan": "", "pyconfd dns plan --json": "for programs"},
     exits={
         Exit.OK: "the same",
         Exit.CHANGES: "it differs",
@@ -100,10 +100,10 @@ def run(ctx: click.Context, /, child_of: int, **_: object) -> int:
         **_USAGE,
     },
 )
-def plan(ctx: click.Context, /, output: str, **_: object) -> int:
+def plan(ctx: click.Context, /, *, as_json: bool, **_: object) -> int:
     """Print the plan."""
     found = _commands().plan_names(settings_of(ctx))
-    _print(found, output)
+    _print(found, as_json=as_json)
     try:
         _demand(found)
     except TransientError as error:  # 1 is an error here, whatever may help
@@ -117,7 +117,7 @@ def plan(ctx: click.Context, /, output: str, **_: object) -> int:
 @_command(
     "Print whose records are there, and what this node thinks.",
     "Print the records of each name with the node of each, and whether this node can serve.",
-    examples={"pyconfd dns status": "", "pyconfd dns status --output json": "for programs"},
+    examples={"pyconfd dns status": "", "pyconfd dns status --json": "for programs"},
     exits={
         Exit.OK: "this node is in, or out on purpose",
         Exit.FAILED: "it cannot serve, or a name is stuck",
@@ -126,11 +126,11 @@ def plan(ctx: click.Context, /, output: str, **_: object) -> int:
         **_USAGE,
     },
 )
-def status(ctx: click.Context, /, output: str, **_: object) -> int:
+def status(ctx: click.Context, /, *, as_json: bool, **_: object) -> int:
     """Print the status."""
     found, error = _commands().status(settings_of(ctx))
     service = found["service"]
-    if output == "json":
+    if as_json:
         print_json(found)
     else:
         for line in _status_lines(found):
@@ -156,10 +156,10 @@ def status(ctx: click.Context, /, output: str, **_: object) -> int:
 )
 @click.option("--wait", is_flag=True, help="Wait for as long as an answer may be kept (dns.ttl_s, or a name's own).")
 @click.option("--until-boot", is_flag=True, help="Only until the next boot.")
-def withdraw(ctx: click.Context, /, output: str, *, wait: bool, until_boot: bool, **_: object) -> int:
+def withdraw(ctx: click.Context, /, *, as_json: bool, wait: bool, until_boot: bool, **_: object) -> int:
     """Withdraw."""
     found = _commands().withdraw(settings_of(ctx), until_boot=until_boot)
-    _print(found, output)
+    _print(found, as_json=as_json)
     if wait:
         # Somebody, the service say, may have withdrawn it a moment ago: an answer of then counts too.
         out = (item.ttl_s for item in found if item.state in {"in step", "changes"})
@@ -173,10 +173,10 @@ def withdraw(ctx: click.Context, /, output: str, *, wait: bool, until_boot: bool
     examples={"pyconfd dns publish": ""},
     exits=_EXITS,
 )
-def publish(ctx: click.Context, /, output: str, **_: object) -> int:
+def publish(ctx: click.Context, /, *, as_json: bool, **_: object) -> int:
     """Publish."""
     found = _commands().publish(settings_of(ctx))
-    _print(found, output)
+    _print(found, as_json=as_json)
     return _outcome(found)
 
 
@@ -188,10 +188,10 @@ def publish(ctx: click.Context, /, output: str, **_: object) -> int:
     exits=_EXITS,
 )
 @click.argument("name", metavar="NAME")
-def adopt(ctx: click.Context, /, name: str, output: str, **_: object) -> int:
+def adopt(ctx: click.Context, /, name: str, *, as_json: bool, **_: object) -> int:
     """Adopt."""
     found = _commands().adopt(settings_of(ctx), name)
-    _print(found, output)
+    _print(found, as_json=as_json)
     return _outcome(found)
 
 
@@ -204,10 +204,10 @@ def adopt(ctx: click.Context, /, name: str, output: str, **_: object) -> int:
     exits=_EXITS,
 )
 @click.argument("name", metavar="NAME")
-def drop(ctx: click.Context, /, name: str, output: str, **_: object) -> int:
+def drop(ctx: click.Context, /, name: str, *, as_json: bool, **_: object) -> int:
     """Drop a name."""
     found = (_commands().drop(settings_of(ctx), name),)
-    _print(found, output)
+    _print(found, as_json=as_json)
     return _outcome(found)
 
 
@@ -218,10 +218,10 @@ def drop(ctx: click.Context, /, name: str, output: str, **_: object) -> int:
     exits=_EXITS,
 )
 @click.argument("node", metavar="NODE")
-def forget(ctx: click.Context, /, node: str, output: str, **_: object) -> int:
+def forget(ctx: click.Context, /, node: str, *, as_json: bool, **_: object) -> int:
     """Forget a node."""
     found = _commands().forget(settings_of(ctx), node)
-    _print(found, output)
+    _print(found, as_json=as_json)
     return _outcome(found)
 
 
@@ -237,8 +237,8 @@ def _outcome(found: Sequence[Planned]) -> int:
     return Exit.FAILED if any(item.state in {"blocked", "kept"} for item in found) else Exit.OK
 
 
-def _print(found: Sequence[Planned], output: str) -> None:
-    if output == "json":
+def _print(found: Sequence[Planned], *, as_json: bool) -> None:
+    if as_json:
         print_json([item.values for item in found])
         return
     for line in _table([("NAME", "ZONE", "STATE"), *((item.name, item.zone_id, item.state) for item in found)]):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pyconfd.cli.calling import outside, settings_of
+from pyconfd.cli.choices import as_json as _json
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.cli.program import CONTEXT_SETTINGS, SettingsCommand, teach
@@ -121,17 +122,14 @@ _setter(
 )
 @click.argument("wanted", metavar="[WANTED]", default="")
 @click.option("--by-hand", is_flag=True, help="Only those that were set by hand, or are on their way out.")
-@click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
-)
+@_json
 @click.pass_context
-def list_servers(ctx: click.Context, /, wanted: str, output: str, *, by_hand: bool, **_: object) -> int:
+def list_servers(ctx: click.Context, /, wanted: str, *, as_json: bool, by_hand: bool, **_: object) -> int:
     """Print the servers."""
     rows = outside(ctx).app().servers(settings_of(ctx), wanted)
     rows = tuple(row for row in rows if row.by_hand or row.leaving or not by_hand)
-    if output == "json":
-        names = ("server", "address", "state", "weight", "sessions", "by_hand", "leaving")
-        print_json([{name: getattr(row, name) for name in names} for row in rows])
+    if as_json:
+        print_json([row.values for row in rows])
     elif rows:
         print_text("\n".join(_table(rows)))
     else:

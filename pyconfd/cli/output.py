@@ -182,7 +182,7 @@ def _print_reload(plan: Reload) -> None:
 def _print_commands(commands: Sequence[Command]) -> None:
     _print_lines([described(command) for command in commands[:MOST_SHOWN]])
     if len(commands) > MOST_SHOWN:
-        print_text(f"  and {len(commands) - MOST_SHOWN} more; --output json has all")
+        print_text(f"  and {len(commands) - MOST_SHOWN} more; --json has all")
 
 
 def _print_lines(lines: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:  # these take a third of the time that --version needs
 
     from pyconfd.errors import Problem
     from pyconfd.haproxy.difference import Difference
+    from pyconfd.model.basis import Edit
     from pyconfd.model.context import Refusal
     from pyconfd.model.plan import Plan
     from pyconfd.model.rendering import OutputFile, Piece
@@ -254,6 +255,11 @@ class ServerRow(Protocol):
         """That it is on its way out, and for how long."""
         ...
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All of it as plain data."""
+        ...
+
 
 class HistoryRow(Protocol):
     """One generation and, in words, what changed since the one before it in the list (``since``, 0 for none)."""
@@ -289,13 +295,13 @@ class HistoryRow(Protocol):
         ...
 
     @property
-    def edits(self) -> tuple[str, ...]:
+    def edits(self) -> tuple[Edit, ...]:
         """How fragments and settings changed."""
         ...
 
     @property
-    def changes(self) -> tuple[str, ...]:
-        """How services and servers changed."""
+    def difference(self) -> Difference | None:
+        """How services and servers changed, None where nothing before it is kept."""
         ...
 
     @property
@@ -333,7 +339,7 @@ class DiffReport(Protocol):
         ...
 
     @property
-    def edits(self) -> tuple[str, ...]:
+    def edits(self) -> tuple[Edit, ...]:
         """How fragments and settings differ."""
         ...
 

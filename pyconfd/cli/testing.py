@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pyconfd.cli.calling import outside, resolved
+from pyconfd.cli.choices import as_json as _json
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.cli.program import SettingsCommand, teach
@@ -50,9 +51,7 @@ _COLOURS = {"ok": "green", "failed": "red", "place": "yellow"}
 @click.option("--only", default="", metavar="TEXT", help="Run the tests with this in their name.")
 @click.option("--update", is_flag=True, help="Write the files of equals_file anew; read the difference afterwards.")
 @click.option("--watch", is_flag=True, help="Run again after each edit and show what it changed, until Ctrl-C.")
-@click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
-)
+@_json
 @click.option("--junit", metavar="FILE", type=click.Path(dir_okay=False), help="Write the results as JUnit XML too.")
 @click.pass_context
 def run_tests(
@@ -60,25 +59,25 @@ def run_tests(
     /,
     paths: tuple[str, ...],
     only: str,
-    output: str,
     junit: str | None,
     *,
+    as_json: bool,
     update: bool,
     watch: bool,
     **_: object,
 ) -> int:
     """Run tests of fragments."""
-    if watch and (update or junit or output == "json"):
-        raise click.UsageError("--watch goes with none of --update, --junit and --output json", ctx)
+    if watch and (update or junit or as_json):
+        raise click.UsageError("--watch goes with none of --update, --junit and --json", ctx)
     app = outside(ctx).app()
     if watch:
         return _watch(app.watch_tests(resolved(ctx), paths, only=only))
     results = []
     for result in app.run_tests(resolved(ctx), paths, only=only, update=update):
         results.append(result)
-        if output == "text":
+        if not as_json:
             _print(result)
-    if output == "json":
+    if as_json:
         print_json(report.as_values(results))
     else:
         _print_summary(results)

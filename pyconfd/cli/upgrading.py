@@ -3,6 +3,7 @@
 import click
 
 from pyconfd.cli.calling import outside, resolved
+from pyconfd.cli.choices import as_json as _json
 from pyconfd.cli.choices import snapshot
 from pyconfd.cli.diagnosing import report
 from pyconfd.cli.exits import Exit
@@ -37,9 +38,7 @@ from pyconfd.cli.program import SettingsCommand, teach
 @click.option("--new-pyconfd", metavar="PATH", default="", help="The new pyconfd's program.")
 @snapshot("Render what `pyconfd record` or kubectl wrote, in place of the cluster; may be repeated.")
 @click.option("--strict", is_flag=True, help="End as with failures where there are warnings.")
-@click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
-)
+@_json
 @click.pass_context
 def upgrade_check(
     ctx: click.Context,
@@ -47,8 +46,8 @@ def upgrade_check(
     new_haproxy: str,
     new_pyconfd: str,
     snapshots: tuple[str, ...],
-    output: str,
     *,
+    as_json: bool,
     strict: bool,
     **_: object,
 ) -> int:
@@ -57,7 +56,8 @@ def upgrade_check(
         raise click.UsageError("give --new-haproxy PATH, --new-pyconfd PATH, or both", ctx)
     found = resolved(ctx)
     print_notes(found.notes)
-    return report(outside(ctx).app().upgrade_check(found, new_haproxy, new_pyconfd, snapshots), output, strict=strict)
+    findings = outside(ctx).app().upgrade_check(found, new_haproxy, new_pyconfd, snapshots)
+    return report(findings, as_json=as_json, strict=strict)
 
 
 COMMANDS: tuple[click.Command, ...] = (upgrade_check,)

@@ -8,6 +8,7 @@ import json
 import click
 
 from pyconfd.cli.calling import outside, settings_of
+from pyconfd.cli.choices import as_json as _json
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.options import flags_of
 from pyconfd.cli.output import print_notes, print_text
@@ -27,7 +28,7 @@ _PUBLISHES = ("etcd.", "kubernetes.")
         examples={
             "pyconfd watch": "in a second terminal, while you change something",
             "pyconfd watch --since 418": "all that came after generation 418",
-            "pyconfd watch --output json": "for programs: one object a line",
+            "pyconfd watch --json": "for programs: one object a line",
         },
         exits={
             Exit.OK: "it was ended with Ctrl-C",
@@ -43,11 +44,9 @@ _PUBLISHES = ("etcd.", "kubernetes.")
     metavar="GENERATION",
     help="Begin with the changes after this generation, as far as they are kept.",
 )
-@click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
-)
+@_json
 @click.pass_context
-def watch(ctx: click.Context, /, since: int | None, output: str, **_: object) -> int:
+def watch(ctx: click.Context, /, since: int | None, *, as_json: bool, **_: object) -> int:
     """Print the changes."""
     if since is None and any(path.startswith(_PUBLISHES) for path in flags_of(ctx)):
         print_notes(("watch is `pyconfd publish` now",))
@@ -55,7 +54,7 @@ def watch(ctx: click.Context, /, since: int | None, output: str, **_: object) ->
     changes = outside(ctx).app().watch(settings_of(ctx), since)
     try:
         for change in changes:
-            print_text(json.dumps(change.values, ensure_ascii=False) if output == "json" else change.text)
+            print_text(json.dumps(change.values, ensure_ascii=False) if as_json else change.text)
     except KeyboardInterrupt:
         return Exit.OK
     return Exit.OK

@@ -154,7 +154,7 @@ class Pinning:
         except PyconfdError as error:
             return (f"the fragments on disk cannot be used: {error.problems[0].message}",)
         if self._waiting is None or self._waiting[0] != found:
-            changes = basis.changes_to(Basis(found, self._around.on_disk))
+            changes = tuple(map(str, basis.changes_to(Basis(found, self._around.on_disk))))
             if changes:
                 log.info("edits.waiting", changes=list(changes[:8]), pinned=self._pin.generation if self._pin else 0)
             self._waiting = found, changes

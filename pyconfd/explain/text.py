@@ -257,4 +257,4 @@ class _Writer:
 
     def _more(self, count: int) -> Iterator[str]:
         if count > _SHOWN:
-            yield f"  and {count - _SHOWN} more; --output json has all"
+            yield f"  and {count - _SHOWN} more; --json has all"

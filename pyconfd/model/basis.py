@@ -13,6 +13,28 @@ from pyconfd.model.rendering import Fragment, FragmentSet
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One fragment or setting that differs.
+
+    ``kind`` is ``fragment`` or ``setting``, "" where only ``what`` is known: added, removed, edited, set, no longer set
+    or changed. Of an edited fragment ``lines_added`` and ``lines_removed`` are counted whatever their order.
+    """
+
+    kind: str
+    name: str
+    what: str
+    lines_added: int = 0
+    lines_removed: int = 0
+
+    def __str__(self) -> str:
+        text = f"{self.kind} {self.name} {self.what}".strip()
+        if self.what != "edited":
+            return text
+        counted = f"+{self.lines_added} -{self.lines_removed} lines" if self.lines_added or self.lines_removed else ""
+        return f"{text} ({counted or 'order of lines, or blanks at its end'})"
+
+
 @dataclass(frozen=True)
 class Basis:
     """``settings`` are plain data by section and name, without secrets. Fragments may hold passwords."""
@@ -43,26 +65,25 @@ class Basis:
         ]
         return cls(FragmentSet(*sets), dict(found["settings"]))
 
-    def changes_to(self, after: "Basis") -> tuple[str, ...]:
-        """Say in words what differs in ``after``: fragments with the lines that came and went, and settings by name.
+    def changes_to(self, after: "Basis") -> tuple[Edit, ...]:
+        """Return what differs in ``after``: fragments with the lines that came and went, and settings by name.
 
         No value and no line is repeated: they may be secret.
         """
         return (*_fragment_changes(self.fragments, after.fragments), *_setting_changes(self.settings, after.settings))
 
 
-def _fragment_changes(before: FragmentSet, after: FragmentSet) -> Iterator[str]:
+def _fragment_changes(before: FragmentSet, after: FragmentSet) -> Iterator[Edit]:
     old = {each.name: each.text for each in (*before.includable, *before.fragments)}
     new = {each.name: each.text for each in (*after.includable, *after.fragments)}
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
-            yield f"fragment {name} removed"
+            yield Edit("fragment", name, "removed")
         elif name not in old:
-            yield f"fragment {name} added"
+            yield Edit("fragment", name, "added")
         elif old[name] != new[name]:
             gone, came = _counts(old[name].splitlines(), new[name].splitlines())
-            lines = f"+{came} -{gone} lines" if gone or came else "order of lines, or blanks at its end"
-            yield f"fragment {name} edited ({lines})"
+            yield Edit("fragment", name, "edited", came, gone)
 
 
 def _counts(old: list[str], new: list[str]) -> tuple[int, int]:
@@ -79,7 +100,7 @@ def _counts(old: list[str], new: list[str]) -> tuple[int, int]:
     return sum(left.values()), came
 
 
-def _setting_changes(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def _setting_changes(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[Edit]:
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)
         if old == new:
@@ -89,4 +110,4 @@ def _setting_changes(before: Mapping[str, Any], after: Mapping[str, Any], path: 
             yield from _setting_changes(old, new, here)
         else:
             what = "set" if name not in before else "no longer set" if name not in after else "changed"
-            yield f"setting {here} {what}"
+            yield Edit("setting", here, what)

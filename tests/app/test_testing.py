@@ -206,7 +206,7 @@ def test_where_there_are_no_tests_a_ci_is_not_green(tmp_path: Path) -> None:
 def test_json_and_junit(folder: Path) -> None:
     write(folder, '[[test]]\nname = "a"\nexpect = [{ contains = "nothing" }]\n[[test]]\nname = "b"\n')
     report = folder / "report.xml"
-    done = run("--output", "json", "--junit", str(report), str(folder))
+    done = run("--json", "--junit", str(report), str(folder))
     assert done.returncode == 1
     values = json.loads(done.stdout)
     assert [(each["name"], each["passed"]) for each in values["results"]] == [("a", False), ("b", True)]

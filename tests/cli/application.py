@@ -12,6 +12,7 @@ from pyconfd.app.testing import TrialRound
 from pyconfd.cli.application import Outside
 from pyconfd.cli.main import cli
 from pyconfd.haproxy.difference import Difference
+from pyconfd.model.basis import Edit
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.plan import Noop, Plan, ServerState
@@ -93,6 +94,10 @@ class ServerRow:
     weight: int = 1
     sessions: int = 12
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        return {"server": self.server, "state": self.state}
+
 
 @dataclass(frozen=True)
 class HistoryRow:
@@ -101,8 +106,10 @@ class HistoryRow:
     digest: str = "3f9c2b1a" * 8
     reasons: tuple[str, ...] = ("binds_changed",)
     since: int = 41
-    edits: tuple[str, ...] = ("fragment 02-http.tmpl edited (+1 -0 lines)",)
-    changes: tuple[str, ...] = ("backend be-shop added, 1 server", "backend be-web removed, 2 servers")
+    edits: tuple[Edit, ...] = (Edit("fragment", "02-http.tmpl", "edited", 1),)
+    difference: Difference | None = field(
+        default_factory=lambda: Difference({"backend be-shop": 1}, {"backend be-web": 2}, (), (), ())
+    )
     basis: str = "d" * 64
     ran_well: bool = False
     serving: bool = True
@@ -114,7 +121,7 @@ class HistoryRow:
 class DiffReport:
     before: int = 41
     after: int = 42
-    edits: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
     difference: Difference = field(default_factory=lambda: Difference({}, {}, (), (), ()))
     sentences: tuple[str, ...] = ()
     text: str = ""

@@ -86,7 +86,7 @@ def test_plan_shows_what_goes_live() -> None:
         "--- a",
         "+++ b",
     ]
-    as_json = invoke("plan", "--output", "json", app=FakeApp(plan_report=report))
+    as_json = invoke("plan", "--json", app=FakeApp(plan_report=report))
     assert as_json.exit_code == 2
     plan = json.loads(as_json.stdout)["plan"]
     assert (plan["kind"], plan["reasons"], plan["details"]) == ("live", [], ["backend be-shop: 1 server added"])
@@ -99,9 +99,9 @@ def test_plan_shows_many_commands_up_to_a_bound_and_all_as_json() -> None:
     commands = tuple(AddServer("b", f"s{number}", "192.0.2.3:80") for number in range(250))
     app = FakeApp(plan_report=PlanReport(RuntimeUpdate(commands)))
     lines = invoke("plan", app=app).stdout.splitlines()
-    assert lines[-1] == "  and 150 more; --output json has all"
+    assert lines[-1] == "  and 150 more; --json has all"
     assert len(lines) == 102
-    assert len(json.loads(invoke("plan", "--output", "json", app=app).stdout)["plan"]["commands"]) == 500
+    assert len(json.loads(invoke("plan", "--json", app=app).stdout)["plan"]["commands"]) == 500
 
 
 def test_plan_of_a_comment_changes_only_the_file() -> None:
@@ -131,7 +131,7 @@ def test_plan_says_what_would_avoid_a_reload_and_what_does_not_wait_for_it() -> 
         "  update certificate /c/shop.pem",
         "  remove server be-shop/s1 (192.0.2.1:80): drained, deleted when its last session has ended",
     ]
-    plan = json.loads(invoke("plan", "--output", "json", app=app).stdout)["plan"]
+    plan = json.loads(invoke("plan", "--json", app=app).stdout)["plan"]
     assert plan["advice"] == ["name servers"]
     assert plan["commands"][0] == "add server be-shop/s3 192.0.2.3:80 check"
 
@@ -148,7 +148,7 @@ def test_plan_in_colour_where_it_can_be_seen() -> None:
 
 
 def test_plan_as_json() -> None:
-    result = invoke("plan", "--output", "json", app=FakeApp(plan_report=_RELOAD))
+    result = invoke("plan", "--json", app=FakeApp(plan_report=_RELOAD))
     assert result.exit_code == 2
     document = json.loads(result.stdout)
     assert document["changes"] is True
@@ -162,5 +162,5 @@ def test_plan_as_json() -> None:
     assert document["diff"] == _RELOAD.diff
     assert document["notes"] == ["the daemon would hold this change"]
     assert document["refused"][0]["object"] == "Service demo/shop"
-    nothing = invoke("plan", "--output", "json")
+    nothing = invoke("plan", "--json")
     assert (nothing.exit_code, json.loads(nothing.stdout)["changes"]) == (0, False)

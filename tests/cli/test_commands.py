@@ -99,7 +99,7 @@ def test_repeated_flags_of_lists_and_variables() -> None:
         (("run", "surplus"), "unexpected extra argument"),
         (("allow",), "Missing argument 'ID'"),
         (("render", "--snapshot", "/nowhere.yaml"), "does not exist"),
-        (("plan", "--output", "xml"), "xml"),
+        (("plan", "--output", "json"), "--output"),
         (("settings", "--toml", "--markdown"), "exclude each other"),
     ],
 )
@@ -206,7 +206,7 @@ def test_status_alive_and_dead() -> None:
     alive = invoke("status")
     assert (alive.exit_code, alive.stdout) == (0, "serving\n")
     app = FakeApp(status_report=StatusReport(alive=False, status={"phase": "serving"}, exit_code=3))
-    dead = invoke("status", "--output", "json", app=app)
+    dead = invoke("status", "--json", app=app)
     assert dead.exit_code == 3
     assert json.loads(dead.stdout) == {"alive": False, "status": {"phase": "serving"}}
 

@@ -39,7 +39,7 @@ def test_a_question_is_a_name_or_everything_refused_and_not_both() -> None:
 
 def test_an_explanation_for_programs_and_one_that_was_not_found() -> None:
     app = FakeApp(explained=Explained("Nothing is called 'x'.\n", {"query": "x"}, found=False))
-    result = invoke("explain", "x", "--output", "json", app=app)
+    result = invoke("explain", "x", "--json", app=app)
     assert (result.exit_code, json.loads(result.stdout)) == (1, {"query": "x"})
     assert invoke("explain", "x", app=app).exit_code == 1
 
@@ -60,7 +60,7 @@ def test_neither_a_daemon_nor_a_cluster() -> None:
 def test_the_exit_code_of_a_look(findings: tuple[Finding, ...], arguments: tuple[str, ...], code: int) -> None:
     app = FakeApp(findings=findings)
     assert invoke("preflight", *arguments, app=app).exit_code == code
-    told = json.loads(invoke("preflight", "--output", "json", *arguments, app=app).stdout)
+    told = json.loads(invoke("preflight", "--json", *arguments, app=app).stdout)
     assert told["passed"] is (code == 0)
     assert [each["level"] for each in told["findings"]] == [each.level.value for each in findings]
 

@@ -6,6 +6,7 @@ import pytest
 
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.difference import Difference, ServiceChange
+from pyconfd.model.basis import Edit
 from tests.cli.application import DiffReport, FakeApp, HistoryRow, invoke
 
 
@@ -32,7 +33,7 @@ def test_what_is_asked_is_passed_on(arguments: tuple[str, ...], asked: tuple[str
 def test_the_history_is_a_table_with_what_changed_in_words() -> None:
     rows = (
         HistoryRow(),
-        HistoryRow(7, reasons=(), edits=(), changes=(), how="live", serving=False, pinned=True, since=0),
+        HistoryRow(7, reasons=(), edits=(), difference=None, how="live", serving=False, pinned=True, since=0),
     )
     lines = invoke("history", app=FakeApp(generations=rows)).stdout.splitlines()
     assert lines[0].split() == ["number", "applied", "digest", "how", "what", "changed"]
@@ -46,13 +47,20 @@ def test_the_history_is_a_table_with_what_changed_in_words() -> None:
 
 
 def test_the_history_for_programs_has_all_of_it() -> None:
-    (row,) = json.loads(invoke("history", "--output", "json", app=FakeApp(generations=(HistoryRow(),))).stdout)
+    (row,) = json.loads(invoke("history", "--json", app=FakeApp(generations=(HistoryRow(),))).stdout)
     assert (row["number"], row["how"], row["reasons"], row["serving"]) == (42, "reload", ["binds_changed"], True)
-    assert len(row["changes"]) == 2
+    assert row["edits"][0] == {
+        "kind": "fragment",
+        "name": "02-http.tmpl",
+        "what": "edited",
+        "lines_added": 1,
+        "lines_removed": 0,
+    }
+    assert (row["difference"]["added"], row["difference"]["removed"]) == ({"backend be-shop": 1}, {"backend be-web": 2})
 
 
 DIFFERS = DiffReport(
-    edits=("fragment a edited (+1 -0 lines)",),
+    edits=(Edit("fragment", "a", "edited", 1),),
     difference=Difference({"backend b": 2}, {}, (ServiceChange("backend c", ("s1",)),), (), ()),
     sentences=("fragment a edited (+1 -0 lines)", "backend b added, 2 servers"),
     text="--- generation 41\n+++ generation 42\n+backend b\n",
@@ -72,17 +80,18 @@ def test_a_diff_is_words_and_text() -> None:
 
 
 def test_a_diff_for_programs() -> None:
-    found = json.loads(invoke("diff", "--output", "json", app=FakeApp(diff_report=DIFFERS)).stdout)
+    found = json.loads(invoke("diff", "--json", app=FakeApp(diff_report=DIFFERS)).stdout)
     assert (found["from"], found["to"], found["added"]) == (41, 42, {"backend b": 2})
     assert found["changed"][0]["added"] == ["s1"]
+    assert [edit["name"] for edit in found["edits"]] == ["a"]
     assert found["text"] == DIFFERS.text
 
 
 def test_a_rollback_says_what_serves() -> None:
     assert invoke("rollback").stdout == "Pinned to generation 41.\n"
-    found = json.loads(invoke("rollback", "--output", "json").stdout)
+    found = json.loads(invoke("rollback", "--json").stdout)
     assert found == {"said": "Pinned to generation 41.", "pinned": 41, "serving": 43}
-    assert json.loads(invoke("unpin", "--output", "json").stdout)["pinned"] is None
+    assert json.loads(invoke("unpin", "--json").stdout)["pinned"] is None
 
 
 @pytest.mark.parametrize(

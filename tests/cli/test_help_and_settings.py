@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import click
+import pytest
 from click.testing import CliRunner
 
 from pyconfd import __version__
@@ -28,12 +29,12 @@ def test_settings_show_value_and_origin_by_section() -> None:
     assert "vars stats /c.toml: [templates] vars" in lines
     assert "file: /c.toml" in lines
     assert "note: --interval: has no effect" in result.stderr
-    for output in (("--output", "json"), ("--toml",)):
+    for output in (("--json"), ("--toml",)):
         assert "hunter2" not in invoke("--config", "/c.toml", "settings", *output, files=files).output
 
 
 def test_settings_as_json_and_toml() -> None:
-    document = json.loads(invoke("settings", "--output", "json", REFRESH_INTERVAL="7").stdout)
+    document = json.loads(invoke("settings", "--json", REFRESH_INTERVAL="7").stdout)
     assert set(document["settings"]) == set(TABLE)
     assert document["settings"]["kubernetes.interval_s"] == {
         "value": 7.0,
@@ -102,3 +103,20 @@ def test_completion_offers_words_and_leaves_paths_to_the_shell() -> None:
     assert offered("--haproxy-conf", "/e") == [("/e", "file")]
     assert offered("--template-dir", "/e") == [("/e", "dir")]
     assert offered("--config", "/e") == [("/e", "file")]
+
+
+REPORTS = [
+    ("check",), ("plan",), ("status",), ("explain",), ("preflight",), ("history",), ("diff",), ("watch",),
+    ("server", "list"), ("vip", "status"), ("dns", "plan"), ("dns", "status"), ("settings",), ("upgrade-check",),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", REPORTS, ids=" ".join)
+def test_every_report_has_json(command: tuple[str, ...]) -> None:
+    assert "--json" in invoke(*command, "--help").stdout
+
+
+def test_the_check_for_programs() -> None:
+    found = json.loads(invoke("check", "--json").stdout)
+    assert (found["haproxy"], found["quarantined"]) == ("2.6.12", [])
+    assert [(each["object"], each["reason"]) for each in found["refused"]] == [("Service demo/shop", "invalid_value")]

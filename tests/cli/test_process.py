@@ -35,7 +35,7 @@ def test_version_and_help() -> None:
 
 
 def test_settings_of_file_and_environment(config: str) -> None:
-    done = pyconfd("settings", "--output", "json", PYCONFD_CONFIG=config, REFRESH_INTERVAL="15")
+    done = pyconfd("settings", "--json", PYCONFD_CONFIG=config, REFRESH_INTERVAL="15")
     assert done.returncode == 0
     settings = json.loads(done.stdout)["settings"]
     assert settings["haproxy.conf"]["place"] == f"{config}: [haproxy] conf"
@@ -109,7 +109,7 @@ def test_completion_scripts(shell: str) -> None:
 
 
 def test_completion_completes() -> None:
-    done = pyconfd(_PYCONFD_COMPLETE="bash_complete", COMP_WORDS="pyconfd plan --out", COMP_CWORD="2")
-    assert "plain,--output" in done.stdout
+    done = pyconfd(_PYCONFD_COMPLETE="bash_complete", COMP_WORDS="pyconfd plan --js", COMP_CWORD="2")
+    assert "plain,--json" in done.stdout
     commands = pyconfd(_PYCONFD_COMPLETE="bash_complete", COMP_WORDS="pyconfd re", COMP_CWORD="1")
     assert commands.stdout.split() == ["plain,render", "plain,record", "plain,resume"]

@@ -23,7 +23,7 @@ def test_each_change_is_a_line_until_it_is_interrupted() -> None:
 
 def test_each_change_is_an_object_for_programs() -> None:
     app = FakeApp(changes=CHANGES)
-    result = invoke("watch", "--output", "json", "--since", "417", app=app)
+    result = invoke("watch", "--json", "--since", "417", app=app)
     assert [json.loads(line) for line in result.stdout.splitlines()] == [change.values for change in CHANGES]
     assert app.calls[0][2] == (417,)
 

@@ -44,7 +44,7 @@ def test_the_last_node_stays_whatever_its_haproxy_does(
     node.haproxy.stop()
     wait_until(lambda: "node.withdrew" in node.log, "it noticed", limit_s=LIMIT_S)
     wait_until(lambda: node.report["active"] is False, "others can know it", limit_s=LIMIT_S)
-    kept = json.loads(node.pyconfd("plan", "--output", "json").stdout)
+    kept = json.loads(node.pyconfd("plan", "--json").stdout)
     assert kept[0]["state"] == "kept"
     answers(provider, node)
 
@@ -109,7 +109,7 @@ def test_plan_publish_status_and_withdraw(provider: StrictRoute53, new_node: Cal
     assert shown.returncode == 3
     assert "192.0.2.2  n1" in shown.stdout
     assert "does not run: systemctl status pyconfd-dns" in shown.stdout
-    done = node.pyconfd("withdraw", "--wait", "--until-boot", "--output", "json")
+    done = node.pyconfd("withdraw", "--wait", "--until-boot", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["state"] == "changes"
     answers(provider, other)
@@ -138,7 +138,7 @@ def test_one_name_that_fails_keeps_no_other_from_its_turn_and_the_longest_answer
     assert re.search(r"192\.0\.2\.2 +n1", shown.stdout)
     assert re.search(rf"{lost} +\(not known\)", shown.stdout)
     began = time.monotonic()
-    done = node.pyconfd("withdraw", "--wait", "--output", "json", DNS_RECORDS=records)
+    done = node.pyconfd("withdraw", "--wait", "--json", DNS_RECORDS=records)
     assert time.monotonic() - began >= 6
     assert done.returncode == 78
     states = {item["name"]: item["state"] for item in json.loads(done.stdout)}
@@ -191,7 +191,7 @@ def test_what_withdrew_by_command_stays_out_while_the_service_runs(
     node.kill()
     node.run()
     wait_until(lambda: node.report.get("active"), "it runs again, and could serve", limit_s=LIMIT_S)
-    said = json.loads(node.pyconfd("status", "--output", "json").stdout)["service"]
+    said = json.loads(node.pyconfd("status", "--json").stdout)["service"]
     assert (said["running"], said["active"], said["withdrawn_by_command"]) == (True, True, True)
     answers(provider, other)
     shown = node.pyconfd("status")

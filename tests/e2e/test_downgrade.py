@@ -69,7 +69,7 @@ def test_settings_and_state_with_more_in_them_are_read_and_what_is_ignored_is_sa
     assert [line["event"] for line in told] == ["settings.noted"], told
     assert "brand_new: ignored, " in told[0]["note"]
     assert "999.0.0" in told[0]["note"]
-    rows = json.loads(appliance.command("history", "--output", "json").stdout)
+    rows = json.loads(appliance.command("history", "--json").stdout)
     assert rows
 
 

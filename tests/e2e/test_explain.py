@@ -21,13 +21,13 @@ def explained(appliance: Appliance, *query: str, code: int = 0) -> str:
 
 
 def answer(appliance: Appliance, *query: str, code: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(explained(appliance, *query, "--output", "json", code=code))
+    found: dict[str, Any] = json.loads(explained(appliance, *query, "--json", code=code))
     return found
 
 
 def asked(appliance: Appliance, *query: str) -> dict[str, Any]:
     """Give the answer whatever it is: the daemon may not have read yet what was just written."""
-    found: dict[str, Any] = json.loads(appliance.command("explain", *query, "--output", "json").stdout)["answer"]
+    found: dict[str, Any] = json.loads(appliance.command("explain", *query, "--json").stdout)["answer"]
     return found
 
 

@@ -45,8 +45,18 @@ def greeting(appliance: Appliance) -> str:
         return ""
 
 
+GREETING_EDITED = {
+    "kind": "fragment",
+    "name": "30-greeting.conf",
+    "what": "edited",
+    "lines_added": 1,
+    "lines_removed": 1,
+}
+"""The edit of its text."""
+
+
 def rows(appliance: Appliance) -> list[dict[str, Any]]:
-    done = appliance.command("history", "--output", "json")
+    done = appliance.command("history", "--json")
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
@@ -72,18 +82,18 @@ def test_history_and_diff_tell_what_changed_and_how(greeter: Appliance) -> None:
     listed = rows(greeter)
     live, edited = listed[0], next(row for row in listed if row["edits"])
     assert (live["how"], live["reasons"], live["edits"], live["serving"]) == ("live", [], [], True)
-    assert any("server" in change and "added" in change for change in live["changes"]), live
+    assert any(change["added"] for change in live["difference"]["changed"]), live
     assert edited["how"] == "reload"
     assert edited["reasons"]
-    assert edited["edits"] == ["fragment 30-greeting.conf edited (+1 -1 lines)"]
-    assert edited["changes"] == ["frontend greeting: 1 line added, 1 line removed"]
+    assert edited["edits"] == [GREETING_EDITED]
+    assert edited["difference"]["sections"] == ["frontend greeting: 1 line added, 1 line removed"]
     text = greeter.command("history").stdout
     assert "fragment 30-greeting.conf edited (+1 -1 lines)" in text
     shown = greeter.command("diff", str(edited["since"]), str(edited["number"]))
     assert shown.returncode == 2
     assert "fragment 30-greeting.conf edited" in shown.stdout
     assert '+    http-request return status 200 content-type text/plain string "second"' in shown.stdout
-    latest = json.loads(greeter.command("diff", "--output", "json").stdout)
+    latest = json.loads(greeter.command("diff", "--json").stdout)
     assert (latest["from"], latest["to"]) == (live["since"], live["number"])
     assert [change["section"] for change in latest["changed"]]
     missing = greeter.command("diff", "999")
@@ -107,10 +117,8 @@ def test_a_renewed_token_is_no_fragment_edit(appliance: Appliance) -> None:
     new_pod_answers(appliance)
     all_is_well(appliance)
     appliance.until(lambda: rows(appliance)[0]["number"] == appliance.generation, "the newest is kept")
-    assert [row["edits"] for row in rows(appliance) if row["edits"]] == [
-        ["fragment 30-greeting.conf edited (+1 -1 lines)"]
-    ]
-    done = appliance.command("rollback", "--output", "json")
+    assert [row["edits"] for row in rows(appliance) if row["edits"]] == [[GREETING_EDITED]]
+    done = appliance.command("rollback", "--json")
     assert done.returncode == 0, done.stderr
     assert greeting(appliance) == "first"  # not the same fragments with the former token
     assert appliance.command("unpin").returncode == 0
@@ -126,7 +134,7 @@ def test_a_renewed_token_is_no_fragment_edit(appliance: Appliance) -> None:
 def test_a_rollback_pins_fragments_while_endpoints_stay_live(greeter: Appliance) -> None:
     bad = rows(greeter)[0]["number"]
     with undisturbed(greeter):
-        done = greeter.command("rollback", "--reason", "greeting is rude", "--output", "json")
+        done = greeter.command("rollback", "--reason", "greeting is rude", "--json")
         assert done.returncode == 0, done.stderr
         said = json.loads(done.stdout)
         assert said["serving"] > bad > said["pinned"]
@@ -186,7 +194,7 @@ def test_settings_go_back_with_the_fragments_but_for_secrets(greeter: Appliance)
     greeter.begin_anew()
     greeter.until(lambda: greeting(greeter) == "new xyz", "the settings are in force")
     all_is_well(greeter)
-    assert rows(greeter)[0]["edits"] == ["setting templates.vars.text changed"]
+    assert [(each["name"], each["what"]) for each in rows(greeter)[0]["edits"]] == [("templates.vars.text", "changed")]
     done = greeter.command("rollback", str(former))
     assert done.returncode == 0, done.stderr
     assert greeting(greeter) == "old xyz"

@@ -105,7 +105,7 @@ def test_plan_beside_a_running_daemon(appliance: Appliance) -> None:
     appliance.scale_up("shop")
     (templates / "06-extra.conf").write_text("backend spare\n    mode http\n")
     before = everything_in(appliance.folder)
-    planned = appliance.command("plan", "--output", "json")
+    planned = appliance.command("plan", "--json")
     assert planned.returncode == CHANGES, planned.stderr
     plan = json.loads(planned.stdout)
     assert "section_added" in plan["plan"]["reasons"]

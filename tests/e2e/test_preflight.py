@@ -20,7 +20,7 @@ pytestmark = pytest.mark.haproxy
 
 def looked(appliance: Appliance, *arguments: str, code: int = 0) -> list[dict[str, str]]:
     appliance.write_settings()
-    done = appliance.command("preflight", "--output", "json", *arguments)
+    done = appliance.command("preflight", "--json", *arguments)
     told = json.loads(done.stdout)
     assert done.returncode == code, (told, done.stderr)
     assert told["passed"] is (code == 0)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.haproxy
 
 
 def binds(appliance: Appliance) -> list[tuple[str, str]]:
-    told = json.loads(appliance.command("preflight", "--output", "json").stdout)
+    told = json.loads(appliance.command("preflight", "--json").stdout)
     return [(each["level"], each["what"] + each["message"]) for each in told["findings"] if each["topic"] == "binds"]
 
 

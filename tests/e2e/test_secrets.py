@@ -41,12 +41,12 @@ def key_lines() -> tuple[str, str]:
 SAYING = (
     ("status",),
     ("plan",),
-    ("plan", "--output", "json"),
+    ("plan", "--json"),
     ("settings",),
     ("check",),
     ("history",),
     ("diff",),
-    ("diff", "--output", "json"),
+    ("diff", "--json"),
     ("explain", "--all-refused"),
 )
 
@@ -146,5 +146,5 @@ def test_templates_see_no_variable_of_the_environment_that_is_not_listed(applian
 
 def test_the_status_page_listens_on_loopback_unless_told_otherwise(appliance: Appliance) -> None:
     serving(appliance)
-    shown = appliance.run("settings", "--output", "json").stdout
+    shown = appliance.run("settings", "--json").stdout
     assert '"127.0.0.1:9101"' in shown

@@ -53,4 +53,4 @@ def made(files: dict[str, str], **values: object) -> Basis:
     ],
 )
 def test_changes_are_named_and_their_content_is_not(before: Basis, after: Basis, said: list[str]) -> None:
-    assert list(before.changes_to(after)) == said
+    assert [str(each) for each in before.changes_to(after)] == said

@@ -23,7 +23,7 @@ def vip(node: Node, *words: str) -> Result:
 
 
 def document(node: Node) -> dict[str, Any]:
-    return dict(json.loads(vip(node, "status", "--output", "json").stdout)["status"])
+    return dict(json.loads(vip(node, "status", "--json").stdout)["status"])
 
 
 @needs_bed

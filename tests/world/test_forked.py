@@ -39,13 +39,13 @@ def test_it_has_the_environment_and_the_folder_of_its_start(world: Appliance, tm
     former = Path.cwd()
     os.chdir(tmp_path)
     try:
-        found = world.run("settings", "--config", "pyconfd.toml", "--output", "json", REFRESH_INTERVAL="15")
+        found = world.run("settings", "--config", "pyconfd.toml", "--json", REFRESH_INTERVAL="15")
     finally:
         os.chdir(former)
     settings: dict[str, Any] = json.loads(found.stdout)["settings"]
     assert settings["haproxy.conf"]["value"] == "/srv/here.cfg"
     assert settings["kubernetes.interval_s"]["value"] == 15
-    again = json.loads(world.run("settings", "--output", "json").stdout)["settings"]
+    again = json.loads(world.run("settings", "--json").stdout)["settings"]
     assert again["kubernetes.interval_s"]["value"] != 15
 
 
