@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 
 from pyconfd.render.cluster_templates import Fault, render
+from pyconfd.sandbox import fence
 
 _HEAD = 4
+_UNFENCED = "use a kernel with seccomp filters on x86_64 or aarch64, or put the template into a fragment"
 
 
 class Request(msgspec.Struct):
@@ -37,10 +39,14 @@ class Answer(msgspec.Struct):
 def main() -> None:
     """Serve until the input ends; ``argv`` gives the limit of memory in bytes."""
     _warm_up()
-    _lock_in(int(sys.argv[-1]))
+    problem = lock_in(int(sys.argv[-1]))
     while (request := _read()) is not None:
-        _allow_cpu(request.cpu_s)
-        _write(msgspec.json.encode(_answer(request)))
+        if problem:
+            answer = Answer(message=f"templates from the cluster are not rendered here: {problem}", remedy=_UNFENCED)
+        else:
+            _allow_cpu(request.cpu_s)
+            answer = _answer(request)
+        _write(msgspec.json.encode(answer))
 
 
 def _answer(request: Request) -> Answer:
@@ -56,16 +62,23 @@ def _answer(request: Request) -> Answer:
 
 def _warm_up() -> None:
     """Load all that is loaded on first use: afterwards no file can be opened any more."""
+    render("{{ 'a' | striptags }}", {}, {}, 1000)
     for text in ("{% for a in b %}{{ a | quote }}{{ a.c }}{% endfor %}{{ 1 / 0 }}", "{% x", "{{ stats.password }}"):
         render(text, {"b": [{"c": "é"}], "stats": {}}, {"stats.password": "x"}, 1000)
     "é".encode("unicode_escape").decode("unicode_escape")
 
 
-def _lock_in(memory_bytes: int) -> None:
-    """Give up memory beyond the limit, writing to files, core dumps, opening anything, and child processes."""
+def lock_in(memory_bytes: int) -> str:
+    """Give up root, memory beyond the limit, files, children and all other system calls that rendering does not need.
+
+    Returns why that is not possible, "" where it is done.
+    """
+    if problem := fence.drop_root():
+        return problem
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
         resource.setrlimit(limit, (0, 0))
+    return fence.enclose()
 
 
 def _allow_cpu(seconds: int) -> None:
