@@ -80,6 +80,17 @@ class RejectedInput(PyconfdError):  # noqa: N818 - it names what happened to the
         super().__init__(*problems)
 
 
+class PendingRendering(Exception):  # noqa: N818 - it is no failure
+    """A template of the cluster is being rendered in the background; its end wakes the loop.
+
+    ``known`` is what its source gave last, for former values: a text, a refusal, or None where there is nothing yet.
+    """
+
+    def __init__(self, known: "str | RejectedInput | None" = None) -> None:
+        self.known = known
+        super().__init__("a template of the cluster is being rendered")
+
+
 class ApplyError(PyconfdError):
     """A good configuration could not be made to serve; the former one is back.
 

@@ -29,7 +29,8 @@ from pyconfd.presets import registry
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Rendered, Renderer, RenderOptions
 from pyconfd.render.order import order_differs
-from pyconfd.sandbox.renderer import Limits, TemplateProcess
+from pyconfd.sandbox.background import BackgroundTemplates
+from pyconfd.sandbox.renderer import Limits, OverLimitError, TemplateProcess
 from pyconfd.settings import ApplySettings, Enabled, Settings, TargetSettings, UndefinedMode
 from pyconfd.settings.basis import credential_files
 from pyconfd.sources.file import read_snapshot
@@ -153,7 +154,10 @@ class ClusterTemplates:
         try:
             judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
         except RejectedInput as error:
-            raise RejectedInput(*(_without(secrets, each) for each in error.problems), step=error.step) from None
+            problems = [_without(secrets, each) for each in error.problems]
+            if isinstance(error, OverLimitError):
+                raise OverLimitError(*problems, step=error.step, until=error.until) from None
+            raise RejectedInput(*problems, step=error.step) from None
         judged = replace(judged, notes=tuple(_without(secrets, each) for each in judged.notes))
         source = template.name, template.text  # a refused one and the one before it are rendered in turn
         if self._notes.get(source, ()) != judged.notes:
@@ -164,6 +168,10 @@ class ClusterTemplates:
             for note in judged.notes:
                 log.warning("cluster_template.adjusted", place=note.place, note=note.message)
         return judged.text
+
+    def interrupt(self) -> None:
+        """End the rendering that runs in another thread, if any."""
+        self._process.interrupt()
 
     def close(self) -> None:
         """End the process."""
@@ -188,7 +196,7 @@ _CLUSTER_TEMPLATES: dict[tuple[Limits, allowed.Boundaries], ClusterTemplates] = 
 """One for each set of limits, so that new fragments do not start a new process."""
 
 
-def cluster_templates(settings: Settings) -> Callable[[ClusterTemplate], str]:
+def cluster_templates(settings: Settings) -> ClusterTemplates:
     """Give what renders templates from the cluster under these settings."""
     own = settings.cluster_templates
     files_dir = files_dir_of(settings.haproxy)
@@ -200,15 +208,29 @@ def cluster_templates(settings: Settings) -> Callable[[ClusterTemplate], str]:
     key = Limits(own.timeout_s, own.memory_bytes, own.output_bytes), boundaries
     if key not in _CLUSTER_TEMPLATES:
         _CLUSTER_TEMPLATES[key] = ClusterTemplates(*key)
-    return _CLUSTER_TEMPLATES[key].render
+    return _CLUSTER_TEMPLATES[key]
+
+
+def background_templates(settings: Settings) -> BackgroundTemplates:
+    """Return what renders templates from the cluster for a loop, which never waits for them."""
+    templates = cluster_templates(settings)
+    return BackgroundTemplates(templates.render, templates.interrupt)
 
 
 def renderer(
-    settings: Settings, found: FragmentSet, make: Callable[..., Renderer] = LimitedRenderer, *, basis: str = ""
+    settings: Settings,
+    found: FragmentSet,
+    make: Callable[..., Renderer] = LimitedRenderer,
+    *,
+    basis: str = "",
+    templates: BackgroundTemplates | None = None,
 ) -> Renderer:
-    """Compile the fragments, into what ``make`` gives; raises RejectedInput."""
+    """Compile the fragments, into what ``make`` gives; raises RejectedInput.
+
+    Without ``templates`` a rendering waits for the templates from the cluster.
+    """
     options = replace(_render_options(settings, files_dir_of(settings.haproxy)), basis=basis)
-    return make(found, options, cluster_templates(settings))
+    return make(found, options, (templates or cluster_templates(settings)).render)
 
 
 def _render_options(settings: Settings, files_dir: str) -> RenderOptions:

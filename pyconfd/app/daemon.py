@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,14 +19,14 @@ from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.pinning import Pinning
-from pyconfd.daemon.ports import Proof, RestoringBalancer, Source, World
+from pyconfd.daemon.ports import NoRenderings, Proof, RestoringBalancer, Source, World
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.model.rendering import FragmentSet
-from pyconfd.model.tenure import Tenures
 from pyconfd.preset_options import base_options
 from pyconfd.sandbox.accepted import AcceptedTemplates
+from pyconfd.sandbox.background import BackgroundTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.sources.fragments import SettledFragments
 from pyconfd.status.changes import ChangeLog
@@ -66,7 +66,8 @@ def cluster_loop(
     The fragments are those on disk, or what is ``chosen`` where former ones may be pinned.
     """
     events = told_in_the_cluster(settings, around.parts)
-    world = cluster_world(settings, around, source, balancer, targets, pinned=chosen.tenures if chosen else dict)
+    templates = wiring.background_templates(settings)
+    world = cluster_world(settings, around, source, balancer, targets, chosen=chosen, templates=templates)
     if chosen is not None:
         world = _with_pins(world, settings, around, balancer, chosen)
     problems = world.other_problems
@@ -78,12 +79,15 @@ def cluster_loop(
 
 
 def _with_pins(
-    base: World, settings: Settings, around: Surroundings, balancer: RestoringBalancer, chosen: Pinning
+    base: World,
+    settings: Settings,
+    around: Surroundings,
+    balancer: RestoringBalancer,
+    chosen: Pinning,
 ) -> World:
     return replace(
         base,
         read_fragments=chosen.read,
-        make_renderer=lambda found: wiring.renderer(settings, found, basis=chosen.keep(found)),
         other_problems=lambda: (*base.other_problems(), *chosen.problems()),
         former_fragments=chosen.former,
         served_before=chosen.served,
@@ -106,9 +110,10 @@ def cluster_world(
     balancer: RestoringBalancer,
     targets: Targets,
     *,
-    pinned: Callable[[], Mapping[str, Tenures]] = dict,
+    chosen: Pinning | None = None,
+    templates: BackgroundTemplates | None = None,
 ) -> World:
-    """Give everything outside of the loop."""
+    """Give everything outside of the loop, which waits for templates of the cluster only without ``templates``."""
     for note in wiring.preset_notes(settings):
         log.warning("presets.noted", note=note)
     with suppress(PyconfdError):  # the loop reads the fragments itself and says what is wrong
@@ -117,14 +122,16 @@ def cluster_world(
             log.warning("fragments.order_differs", note=note)
         if note := wiring.option_note(settings, found):
             log.warning("fragments.option_missing", note=note)
-    tenants = Tenants(settings.state_dir, settings.claims.reserve_s, pinned)
+    tenants = Tenants(settings.state_dir, settings.claims.reserve_s, chosen.tenures if chosen else dict)
     return World(
         source=source,
         balancer=balancer,
         notifier=around.notifier,
         clock=around.clock,
         read_fragments=_fragments_reader(settings),
-        make_renderer=lambda found: wiring.renderer(settings, found),
+        make_renderer=lambda found: wiring.renderer(
+            settings, found, basis=chosen.keep(found) if chosen else "", templates=templates
+        ),
         preset_options=lambda renderer: wiring.preset_options(settings, renderer),
         allowed_holds=around.holds.allowed,
         forget_holds=around.holds.forget,
@@ -133,6 +140,7 @@ def cluster_world(
         targets=targets,
         base_options=base_options(settings),
         templates=AcceptedTemplates(settings.state_dir),
+        renderings=templates or NoRenderings(),
         hold_memory=HeldObjects(settings.state_dir),
         paused=Pause(settings.state_dir).read,
         changes=ChangeLog(settings.runtime_dir),

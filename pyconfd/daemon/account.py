@@ -29,6 +29,8 @@ class Account:
         """True until whoever publishes the status says False."""
         self.untried = False
         """True while newer fragments than those that serve wait for their first attempt."""
+        self.rendering = False
+        """True while a template of the cluster is being rendered, and its former text is used."""
         self._events = status.events_total
         self._pending_since = status.pending_since
         self._in_step = False
@@ -197,7 +199,7 @@ class Account:
             )
         )
         # Last, or another thread would see nothing pending beside the status of before.
-        if not (status.hold or self._candidate or unmended or self.untried):
+        if not (status.hold or self._candidate or unmended or self.untried or self.rendering):
             self._pending_since = 0.0
 
     def _put(self, status: Status) -> None:

@@ -21,6 +21,7 @@ from pyconfd.daemon.quarantine import Quarantine
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.retry import Retry
 from pyconfd.daemon.upkeep import Surroundings, Upkeep
+from pyconfd.errors import PendingRendering
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Reload
 from pyconfd.model.snapshot import Snapshot
@@ -98,12 +99,14 @@ class Daemon:
         """Begin to read the cluster."""
         self._world.balancer.report_progress(self._pulse.progressed)
         self._world.targets.start(self.mailbox.nudge)
+        self._world.renderings.start(self.mailbox.post)
         self._world.source.start(self.mailbox.post)
 
     def close(self) -> None:
         """End all threads."""
         self._world.source.stop()
         self._world.targets.stop()
+        self._world.renderings.stop()
         self._world.tenants.flush()
 
     def wait_s(self) -> float:
@@ -214,10 +217,7 @@ class Daemon:
     def _attempt(self, now: float, *, may_reload: bool = True) -> None:
         snapshot, fragments = self._world.source.snapshot(), self._fragments
         if snapshot is None or fragments.newest is None:
-            # Whatever is missing tells when it comes; until then there is nothing to try again.
-            for each in (self._retry, self._retry_candidate, self._retry_held, self._retry_contested):
-                each.clear()
-            self._retry_templates.clear()
+            self._await(now)
             if snapshot is not None:  # haproxy's fragments keep no target waiting
                 known, options = self._world.tenants.at(self._world.clock.now()), self._world.base_options
                 context = translator(snapshot, self._settings.presets, options, self._memo, known)({})
@@ -227,12 +227,22 @@ class Daemon:
             elif snapshot is None:
                 self._account.nothing_pending()
             return
-        if fragments.proven is None or fragments.proven is fragments.newest:
-            self._reconcile(snapshot, fragments.newest, now, may_reload=may_reload)
-        elif self._retry_candidate.standing(now) or not may_reload:
-            self._reconcile(snapshot, fragments.proven, now, may_reload=may_reload)
-        else:
-            self._try_candidate(snapshot, fragments.newest, fragments.proven, now)
+        try:
+            if fragments.proven is None or fragments.proven is fragments.newest:
+                self._reconcile(snapshot, fragments.newest, now, may_reload=may_reload)
+            elif self._retry_candidate.standing(now) or not may_reload:
+                self._reconcile(snapshot, fragments.proven, now, may_reload=may_reload)
+            else:
+                self._try_candidate(snapshot, fragments.newest, fragments.proven, now)
+        except PendingRendering:
+            self._await(now)
+
+    def _await(self, now: float) -> None:
+        """Try nothing again: something is missing without which nothing can be applied, and its end is an event."""
+        for each in (self._retry, self._retry_candidate, self._retry_held, self._retry_contested):
+            each.clear()
+        self._retry_templates.clear()
+        self._quarantine.postpone(now)
 
     def _try_candidate(self, snapshot: Snapshot, newest: Compiled, proven: Compiled, now: float) -> None:
         """Reconcile with fragments that never came to serve; where they do not, the former ones go on."""
@@ -344,8 +354,9 @@ class Daemon:
         """Have the quarantine learn from an attempt, and show who is in it."""
         if done.isolation is not None:
             now, wall = self._world.clock.monotonic(), self._world.clock.now()
-            outcome, verdict = done.outcome, done.verdict
-            self._account.quarantined(self._quarantine.concluded(done.isolation, outcome, verdict, now=now, wall=wall))
+            outcome, verdict, quarantine = done.outcome, done.verdict, self._quarantine
+            concluded = quarantine.concluded(done.isolation, outcome, verdict, now=now, wall=wall, pending=done.pending)
+            self._account.quarantined(concluded)
 
     def _doubt(self, outcome: Outcome) -> None:
         """List again while something is held: the lists may be whole again without any event that says so."""
@@ -367,6 +378,7 @@ class Daemon:
 
     def _ask_again_for_templates(self, done: Reconciled) -> None:
         """Show templates of the cluster that are refused, and try them again: what refused them may pass."""
+        self._account.rendering = done.pending
         problems, now = done.template_problems, self._world.clock.monotonic()
         self._account.problems("templates", problems)
         standing = self._retry_templates.standing(now)

@@ -138,6 +138,28 @@ class NoTargets:
         """Do nothing."""
 
 
+class Renderings(Protocol):
+    """Renders templates of the cluster beside the loop."""
+
+    def start(self, on_done: Callable[[], None]) -> None:
+        """Begin; ``on_done`` is called from any thread after each rendering."""
+        ...
+
+    def stop(self) -> None:
+        """End all threads."""
+        ...
+
+
+class NoRenderings:
+    """Renders nothing beside the loop."""
+
+    def start(self, on_done: Callable[[], None]) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
 class AcceptedTemplates(Protocol):
     """Remembers the templates of the cluster that came to serve last."""
 
@@ -247,6 +269,7 @@ class World:
     base_options: PresetOptions = field(default_factory=PresetOptions)
     hold_memory: HoldMemory = field(default_factory=ForgetfulHolds)
     templates: AcceptedTemplates = field(default_factory=ForgetfulTemplates)
+    renderings: Renderings = field(default_factory=NoRenderings)
     former_fragments: Callable[[str], FragmentSet | None] = lambda _: None
     served_before: Callable[[FragmentSet], bool] = lambda _: False
     pinned: Callable[[FragmentSet | None, bool], PinStatus | None] = lambda _, __: None

@@ -97,16 +97,43 @@ class Quarantine:
         for ward in self._wards.values():
             ward.due_at = now
 
+    def postpone(self, now: float) -> None:
+        """Have nothing tried again at once: a rendering is waited for, and its end is an event."""
+        for ward in self._wards.values():
+            ward.due_at = max(ward.due_at, now + self._retry_min_s)
+
     def concluded(
-        self, isolation: Isolation, outcome: Outcome, verdict: Verdict | None, *, now: float, wall: float
+        self,
+        isolation: Isolation,
+        outcome: Outcome,
+        verdict: Verdict | None,
+        *,
+        now: float,
+        wall: float,
+        pending: bool = False,
     ) -> QuarantineStatus:
         """Note what came of an attempt with ``isolation``, and give what is to be shown.
 
-        ``wall`` is seconds since the epoch.
+        ``wall`` is seconds since the epoch. ``pending``: a template is not rendered yet, so nobody is known to be good.
         """
         snapshot = isolation.snapshot
         culprits = verdict.culprits if verdict else {}
-        served = isinstance(outcome, Applied | Unchanged)
+        served = isinstance(outcome, Applied | Unchanged) and not pending
+        self._judge(isolation, culprits, now, served=served, pending=pending)
+        for origin, blame in culprits.items():
+            self._take(origin, blame, snapshot, self._version(snapshot, origin), now=now, wall=wall)
+        self.note(verdict, now)
+        if served:
+            self._good = snapshot
+        return self._status(snapshot)
+
+    def _judge(
+        self, isolation: Isolation, culprits: Collection[Origin], now: float, *, served: bool, pending: bool
+    ) -> None:
+        """Note what an attempt tells about those in quarantine."""
+        snapshot = isolation.snapshot
+        if pending:
+            self.postpone(now)
         for origin, ward in list(self._wards.items()):
             if not exists(snapshot, origin):
                 self._release(origin, snapshot, "it is gone")
@@ -117,14 +144,8 @@ class Quarantine:
                     ward.due_at = min(ward.due_at, max(now, ward.earliest))
             elif served:
                 self._release(origin, snapshot, "it is good now")
-            else:  # nothing tells
+            elif not pending:  # nothing tells
                 ward.wait(now)
-        for origin, blame in culprits.items():
-            self._take(origin, blame, snapshot, self._version(snapshot, origin), now=now, wall=wall)
-        self.note(verdict, now)
-        if served:
-            self._good = snapshot
-        return self._status(snapshot)
 
     def _release(self, origin: Origin, snapshot: Snapshot, why: str) -> None:
         del self._wards[origin]

@@ -10,7 +10,7 @@ from pyconfd.daemon import arbitration
 from pyconfd.daemon.arbitration import Remembered
 from pyconfd.daemon.culprits import Verdict, Workshop
 from pyconfd.daemon.isolation import Isolation
-from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.errors import ApplyError, PendingRendering, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.context import AcceptedTemplate, Census, Context
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import (
@@ -34,7 +34,7 @@ from pyconfd.presets.origins import owners_among
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render import fallback as fallbacks
 from pyconfd.render.engine import Rendered, Renderer
-from pyconfd.render.fallback import Fallback, Taken, Way
+from pyconfd.render.fallback import Fallback, Taken
 from pyconfd.render.tracing import trace
 
 SOME_DATE = "2000-01-01 00:00:00.000000"
@@ -155,6 +155,11 @@ class Reconciled:
         return tuple(each.accepted for each in self.taken if each.accepted is not None)
 
     @property
+    def pending(self) -> bool:
+        """Say whether a template of the cluster is being rendered, and its former text is used meanwhile."""
+        return any(each.pending for each in self.taken)
+
+    @property
     def template_problems(self) -> tuple[Problem, ...]:
         """Say which templates of the cluster are refused, and what serves in their place.
 
@@ -169,6 +174,9 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     """Bring the balancer to what the Snapshot and the fragments ask for, or say why that cannot be.
 
     Where an object is behind a refusal, it is left out and everything else goes on.
+
+    Raises:
+        PendingRendering: nothing can be said before a template of the cluster is rendered.
     """
     isolation = inputs.isolation
     done = replace(_attempt(inputs, balancer), isolation=isolation)
@@ -180,7 +188,10 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     else:
         complaint, rendering = Rejected(Step.RENDER, tuple(one for each in spoilt for one in each.problems)), None
     workshop = _workshop(inputs, balancer, frozenset(each.template.name for each in spoilt))
-    verdict = isolation.searched(complaint, rendering, workshop)
+    try:
+        verdict = isolation.searched(complaint, rendering, workshop)
+    except PendingRendering:
+        return _undecided(done, spoilt)  # the search is repeated when the text is there
     if not verdict.culprits:
         return replace(done, verdict=verdict)
     again = _attempt(replace(inputs, isolation=isolation.with_culprits(verdict.culprits)), balancer)
@@ -190,12 +201,21 @@ def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     return replace(again, verdict=verdict, isolation=isolation)
 
 
+def _undecided(done: Reconciled, spoilt: tuple[Taken, ...]) -> Reconciled:
+    """Return the same without saying that the spoilt templates are refused: an object may be behind it."""
+    told = {each.refusal() for each in spoilt}
+    refused = tuple(each for each in done.context.refused if each not in told)
+    taken = tuple(replace(each, problems=(), pending=True) if each in spoilt else each for each in done.taken)
+    return replace(done, context=replace(done.context, refused=refused), taken=taken)
+
+
 def _spoilt(done: Reconciled, accepted: Mapping[str, AcceptedTemplate]) -> tuple[Taken, ...]:
     """Give the templates of the cluster that are refused though they served as they are: objects spoil them."""
     return tuple(
         each
         for each in done.taken
-        if each.way is not Way.OWN
+        if each.refused
+        and not each.pending
         and (known := accepted.get(each.template.name)) is not None
         and known.source == each.template.text
     )
@@ -211,9 +231,9 @@ def _workshop(inputs: Inputs, balancer: Balancer, spoilt: frozenset[str]) -> Wor
 
     def render(context: Context) -> Rendering:
         fallback = fallbacks.known(context.templates, inputs.accepted, last.rendering if last else None)
-        rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
+        rendered = inputs.renderer.render(context, curdate=curdate, fallback=replace(fallback, trial=True))
         for each in rendered.taken:
-            if each.template.name in spoilt and each.way is not Way.OWN:
+            if each.template.name in spoilt and each.refused:
                 raise RejectedInput(*each.problems)
         return rendered.rendering
 
@@ -345,9 +365,9 @@ def _done(
 ) -> Reconciled:
     """Put together what is told; templates of the cluster that are refused are among the refused objects."""
     taken = rendered.taken
-    refused = [each.refusal() for each in taken if each.way is not Way.OWN]
+    refused = [each.refusal() for each in taken if each.refused]
     context = replace(context, refused=tuple(sorted({*context.refused, *refused}))) if refused else context
-    problems = [problem for each in taken if each.way is not Way.OWN for problem in each.problems]
+    problems = [problem for each in taken for problem in each.problems]
     if problems and isinstance(outcome, Rejected):
         # What is missing because of a template that was left out would be a riddle without that template's problem.
         outcome = replace(outcome, problems=tuple(dict.fromkeys((*problems, *outcome.problems))))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from jinja2 import DictLoader, Environment, Template, TemplateSyntaxError, Undefined
 
-from pyconfd.errors import Clues, Problem, RejectedInput
+from pyconfd.errors import Clues, PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Piece, Rendering
 from pyconfd.render import cached, filters, lists, purity
@@ -158,6 +158,7 @@ class Renderer:
         Raises:
             RejectedInput: templates fail; carries one problem for each of them. Templates of the cluster only where
                 they may not be replaced, or where nothing else would be left.
+            PendingRendering: a template of the cluster has no text yet, and nothing is applied or left without it.
 
         """
         declarations = Declarations(self.options.files_dir)
@@ -181,6 +182,9 @@ class Renderer:
             except RejectedInput as error:
                 problems.extend(error.problems)
         pieces += [Piece(each.template.name, each.text) for each in taken if each.text is not None]
+        serves = fallback is not None and fallback.serves and any(any(piece.blocks) for piece in pieces)
+        if not serves and any(each.pending and each.text is None for each in taken):
+            raise PendingRendering
         if not any(any(piece.blocks) for piece in pieces):
             problems.extend(problem for each in taken if each.way is Way.LEFT_OUT for problem in each.problems)
         declared, maps, incomplete = declarations.finished(self._maps)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
 
-from pyconfd.errors import Problem, RejectedInput
+from pyconfd.errors import PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import AcceptedTemplate, ClusterTemplate, Refusal, RefusalReason
 from pyconfd.model.rendering import Rendering
 
@@ -39,17 +39,23 @@ class Barred:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """By the names of templates: what was accepted last, and which ways have been refused after the rendering."""
+    """By the names of templates: what was accepted last, and which ways have been refused after the rendering.
+
+    ``serves`` says whether a configuration is applied: only then a template that is not rendered yet is left out.
+    ``trial``: a search for an offending object; it ends where a template is not rendered yet.
+    """
 
     accepted: Mapping[str, AcceptedTemplate] = field(default_factory=lambda: MappingProxyType({}))
     barred: Mapping[str, Barred] = field(default_factory=lambda: MappingProxyType({}))
+    serves: bool = False
+    trial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What one template came to: its ``text`` (None: left out), and why that is not its own (empty where it is).
 
-    ``accepted`` is what to remember once this serves.
+    ``accepted`` is what to remember once this serves. ``pending``: a newer text is being rendered.
     """
 
     template: ClusterTemplate
@@ -57,12 +63,18 @@ class Taken:
     text: str | None
     accepted: AcceptedTemplate | None
     problems: tuple[Problem, ...] = ()
+    pending: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Say whether the template is refused, and something else is in its place."""
+        return bool(self.problems)
 
     def explained(self) -> tuple[Problem, ...]:
         """Give the problems; the first one says what serves instead."""
-        first, *others = self.problems or (Problem(self.template.name, "it is refused"),)
-        if self.way is Way.OWN:
+        if not self.problems:
             return ()
+        first, *others = self.problems
         message = f"{first.message}; {_CONSEQUENCES[self.way]}"
         return (replace(first, message=message), *others)
 
@@ -79,29 +91,45 @@ class Taken:
 def take(template: ClusterTemplate, render: Callable[[ClusterTemplate], str], fallback: Fallback) -> Taken:
     """Give the text of ``template``, or of what was accepted before it.
 
-    ``render`` raises RejectedInput for a source that it refuses. A template that was never accepted is left out; one
-    that was is not: what serves is not dropped.
+    ``render`` raises RejectedInput for a source that it refuses, and PendingRendering for one that is being rendered:
+    the accepted one is used meanwhile. A template that was never accepted is left out; one that was is not: what
+    serves is not dropped.
 
     Raises:
         RejectedInput: even the text that served last is refused.
+        PendingRendering: it is a trial, and the text is not known yet.
     """
     former = fallback.accepted.get(template.name)
     barred = fallback.barred.get(template.name)
     problems = barred.problems if barred else ()
+    pending, last_way = False, Way.FORMER_TEXT
     for way, source in _sources(template, former):
         if barred and way <= barred.way:
             continue
+        accepted = former is not None and former.source == source
+        asked = replace(template, text=source, accepted=accepted, trial=fallback.trial)
         try:
-            text = render(replace(template, text=source))
+            text = render(asked)
         except RejectedInput as error:
-            problems = problems or error.problems
+            problems = problems or (() if pending else error.problems)
             continue
-        return Taken(template, way, text, AcceptedTemplate(template.name, source, text), problems)
+        except PendingRendering as waiting:
+            if fallback.trial:
+                raise
+            if isinstance(waiting.known, RejectedInput):
+                problems = problems or (() if pending else waiting.known.problems)
+            pending = True
+            if not isinstance(waiting.known, str):
+                # Told as what it comes to, so that nobody is told twice.
+                last_way = way if waiting.known is None and way is Way.FORMER_SOURCE else last_way
+                continue
+            text = waiting.known
+        return Taken(template, way, text, AcceptedTemplate(template.name, source, text), problems, pending)
     if former is None:
-        return Taken(template, Way.LEFT_OUT, None, None, problems)
+        return Taken(template, Way.LEFT_OUT, None, None, problems, pending)
     if barred and barred.way >= Way.FORMER_TEXT:
         raise RejectedInput(*problems)
-    return Taken(template, Way.FORMER_TEXT, former.text, former, problems)
+    return Taken(template, last_way, former.text, former, problems, pending)
 
 
 def _sources(template: ClusterTemplate, former: AcceptedTemplate | None) -> Iterator[tuple[Way, str]]:
@@ -124,7 +152,7 @@ def known(
             accepted[name] = AcceptedTemplate(name, former.source if former else None, pieces[name])
         elif former is not None:
             accepted[name] = former
-    return Fallback(accepted)
+    return Fallback(accepted, serves=served is not None)
 
 
 def blamed(taken: Iterable[Taken], problems: Sequence[Problem]) -> Mapping[str, Barred]:

@@ -44,15 +44,23 @@ class Limits:
 class _Rest:
     until: float
     rest_s: float
-    rejected: RejectedInput
+    source: str
+    problems: tuple[Problem, ...]
 
 
-class _LimitError(Exception):
-    """The template used more than it may, which costs as much each time."""
+_Budget = tuple[str, bool]
+"""A template's name, and whether its source was accepted before: that one renders on while a newer one rests.
 
-    def __init__(self, rejected: RejectedInput) -> None:
-        self.rejected = rejected
-        super().__init__(str(rejected))
+Never the source itself: one edit each second would give a new budget each second.
+"""
+
+
+class OverLimitError(RejectedInput):
+    """The template used more than it may; it is not rendered before ``until``, of the monotonic clock."""
+
+    def __init__(self, *problems: Problem, step: str = "", until: float = 0.0) -> None:
+        self.until = until
+        super().__init__(*problems, step=step)
 
 
 class TemplateProcess:
@@ -67,14 +75,14 @@ class TemplateProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
         self._last: dict[tuple[str, str], tuple[bytes, str]] = {}
-        self._resting: dict[tuple[str, str], _Rest] = {}
+        self._resting: dict[_Budget, _Rest] = {}
         self.started = 0
 
     def render(self, template: ClusterTemplate) -> str:
         """Give the text; the same request as the last one with this template is not rendered again.
 
-        A template that used more than it may is not tried again for a while, whatever the values: everything else
-        waits for it meanwhile.
+        A template that used more than it may is not tried again for a while, whatever its values and its source:
+        other templates wait for it meanwhile.
 
         Raises:
             RejectedInput: the template fails, uses more than it may, or its process cannot be started.
@@ -88,20 +96,20 @@ class TemplateProcess:
                 self._limits.output_bytes,
             )
         )
-        source = template.name, template.text
+        source, budget = (template.name, template.text), (template.name, template.accepted)
         with self._lock:
             last = self._last.pop(source, None)
             if last is not None and last[0] == request:
                 self._last[source] = last
                 return last[1]
-            self._refuse_while_resting(source)
+            self._refuse_while_resting(budget, template)
             began = time.monotonic()
             try:
                 answer = self._ask(template.name, request)
-            except _LimitError as error:
-                self._rest(source, error.rejected, time.monotonic() - began)
-                raise error.rejected from error
-            self._resting.pop(source, None)
+            except OverLimitError as error:
+                error.until = self._rest(budget, template, error.problems, time.monotonic() - began)
+                raise
+            self._resting.pop(budget, None)
             if answer.text is None:
                 place = f"{template.name} line {answer.line}" if answer.line else template.name
                 raise RejectedInput(Problem(place, answer.message, answer.remedy), step=Step.RENDER)
@@ -109,21 +117,34 @@ class TemplateProcess:
             _bound(self._last)
             return answer.text
 
-    def _refuse_while_resting(self, source: tuple[str, str]) -> None:
-        rest = self._resting.get(source)
-        if rest is not None and time.monotonic() < rest.until:
-            raise RejectedInput(*rest.rejected.problems, step=rest.rejected.step)
+    def _refuse_while_resting(self, budget: _Budget, template: ClusterTemplate) -> None:
+        rest = self._resting.get(budget)
+        if rest is None or time.monotonic() >= rest.until:
+            return
+        problems = rest.problems
+        if rest.source != template.text:
+            message = f"is not rendered yet: a former version took longer than {self._limits.timeout_s:g} s"
+            problems = (Problem(template.name, message, f"it is tried within {rest.rest_s:g} s"),)
+        raise OverLimitError(*problems, step=Step.RENDER, until=rest.until)
 
-    def _rest(self, source: tuple[str, str], rejected: RejectedInput, took_s: float) -> None:
+    def _rest(self, budget: _Budget, template: ClusterTemplate, problems: tuple[Problem, ...], took_s: float) -> float:
+        """Return until when the template is not rendered again."""
         if took_s < self._limits.timeout_s / 2:
-            return  # the process died of something else, and trying again costs nothing
-        former = self._resting.pop(source, None)
+            return time.monotonic() + self._limits.timeout_s  # the process died of something else
+        former = self._resting.pop(budget, None)
         rest_s = min(former.rest_s * 2 if former else self._limits.timeout_s, _MOST_REST * self._limits.timeout_s)
-        self._resting[source] = _Rest(time.monotonic() + rest_s, rest_s, rejected)
+        self._resting[budget] = _Rest(time.monotonic() + rest_s, rest_s, template.text, problems)
         _bound(self._resting)
+        return self._resting[budget].until
+
+    def interrupt(self) -> None:
+        """End the rendering that runs in another thread, if any."""
+        if (process := self._process) is not None:
+            process.kill()
 
     def close(self) -> None:
         """End the process."""
+        self.interrupt()
         with self._lock:
             self._end()
 
@@ -137,7 +158,7 @@ class TemplateProcess:
             self._end()
             message = f"the template takes longer than {self._limits.timeout_s:g} s, or more memory than it may have"
             remedy = "make it simpler, or raise the limits in the section cluster_templates"
-            raise _LimitError(RejectedInput(Problem(name, message, remedy), step=Step.RENDER)) from None
+            raise OverLimitError(Problem(name, message, remedy), step=Step.RENDER) from None
         self._fresh = False
         return answer
 
@@ -173,7 +194,7 @@ class TemplateProcess:
         process.wait()
 
 
-def _bound(remembered: dict[tuple[str, str], Any]) -> None:
+def _bound(remembered: dict[Any, Any]) -> None:
     """Forget the oldest: templates change, and a process lives long."""
     while len(remembered) > _MOST_REMEMBERED:
         del remembered[next(iter(remembered))]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pyconfd.daemon.guarding import HoldMemory
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
-from pyconfd.daemon.ports import Proof, World
+from pyconfd.daemon.ports import NoRenderings, Proof, Renderings, World
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.guard import Rules, saved
@@ -267,6 +267,8 @@ class Bed:
     """What was pinned by itself."""
     reserve_s = 0.0
     """How long a name stays with the namespace of an owner that is gone."""
+    presets: tuple[str, ...] = ("domains",)
+    renderings: Renderings = NoRenderings()
 
     def __init__(
         self,
@@ -305,13 +307,14 @@ class Bed:
             paused=lambda _: self.paused,
             hold_memory=self.memory,
             tenants=Tenants("", self.reserve_s),
+            renderings=self.renderings,
             proof=Proof(
                 lambda: self.sample, lambda: self.marked.append(self.clock.elapsed), self.pins.append, self._is_pinned
             ),
         )
         settings = replace(ApplySettings(), **apply)  # type: ignore[arg-type]
         history = HistorySettings(probation_rollback=True)
-        loop = LoopSettings(settings, ("domains",), "0", 1, rules or Rules(), history)
+        loop = LoopSettings(settings, self.presets, "0", 1, rules or Rules(), history)
         self.daemon = Daemon(world, loop)
         self.daemon.start()
 

@@ -60,14 +60,14 @@ def test_they_share_one_snapshot_and_one_set_of_watches(appliance: Appliance) ->
     assert 'string "web-1"' in text()
     assert 'string "10.0.0.1"' in text()
 
-    # One change of one pod reaches both presets in one generation.
+    # One change of one pod reaches both presets; each of their templates is applied as soon as it is rendered.
     appliance.until(appliance.settled, "the first generation is applied")
     before = appliance.generation
     _put_pod(appliance, "web-2", "10.0.0.2")
     appliance.until(lambda: 'string "web-1+web-2"' in text(), "configmap follows")
     assert 'string "10.0.0.1+10.0.0.2"' in text()
     appliance.until(appliance.settled, "all is applied")
-    assert appliance.generation == before + 1
+    assert before < appliance.generation <= before + 2
 
     server = appliance.servers[0]
     kinds = ("services", "endpointslices", "endpoints", "nodes", "pods", "configmaps", "secrets", "deployments")

@@ -146,7 +146,7 @@ def test_a_bad_template_stops_nobody_and_pods_follow_with_the_former_one(world: 
         appliance.until(lambda: "timeout server 11s" in appliance.haproxy.conf.read_text(), "what was mended serves")
     all_is_well(appliance)
     lines = [line for line in complaints(appliance, "BAD_TEMPLATE".lower()) if line["event"] == "object.refused"]
-    assert len(lines) == 2, "once for each process"
+    assert len(lines) == 2, ("once for each process", [line["detail"] for line in lines])
     assert (appliance.folder / "state" / "cluster-templates.json").stat().st_mode & 0o777 == 0o600
 
 
