@@ -21,9 +21,10 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.preflight import Finding, Level, findings_of
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import CredentialState
+from pyconfd.model.status import CredentialState, Renewal
 from pyconfd.settings import Settings
 from pyconfd.sources.kubernetes import preflight as kubernetes
+from pyconfd.status.durations import short
 from pyconfd.status.listen import bind, parse_listen
 from pyconfd.status.logging import configure
 from pyconfd.status.report import read_report
@@ -174,8 +175,12 @@ def _credential(state: CredentialState, now: float) -> Finding:
         return Finding(Level.FAILURE, "credentials", state.name, state.problem, "mend or renew it")
     if not state.expires_at:
         return Finding.ok("credentials", state.name, "does not say when it ends")
-    found = haproxy.judged(state.name, lambda: state.expires_at, now)
-    return Finding(found.level, "credentials", found.what, found.message, found.remedy)
+    left = state.expires_at - now
+    if left <= 0:
+        return Finding(Level.FAILURE, "credentials", state.name, f"expired {short(-left)} ago", "renew it")
+    if state.renewal(now) is not Renewal.NOT_DUE:
+        return Finding(Level.WARNING, "credentials", state.name, f"expires in {short(left)}", "renew it")
+    return Finding.ok("credentials", state.name, f"is good for {short(left)}")
 
 
 def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendered) -> Iterator[Finding]:

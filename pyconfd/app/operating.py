@@ -17,7 +17,7 @@ from pyconfd.haproxy.index import Index, index_of
 from pyconfd.haproxy.lookup import find_servers
 from pyconfd.haproxy.override_store import OverrideStore, worker_of
 from pyconfd.haproxy.overrides import Aspect, Override, OverrideKey, Source
-from pyconfd.haproxy.readback import ServerNow, condition_of, state_of
+from pyconfd.haproxy.readback import ServerNow, condition_of, takes_traffic
 from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.model.plan import Command, ServerState, SetWeight
@@ -302,7 +302,7 @@ def _notes(settings: Settings, haproxy: _Haproxy, found: Sequence[ServerNow], st
         yield f"HAProxy does not answer ({haproxy.why}): it is written down, and takes effect when pyconfd reaches it."
     elif state is not ServerState.READY:
         for backend in dict.fromkeys(server.backend for server in found):
-            if not any(_takes_traffic(one) for one in haproxy.runtime.servers([backend])):
+            if not any(takes_traffic(one) for one in haproxy.runtime.servers([backend])):
                 yield f"No server of {backend} takes traffic now."
     if not read_report(settings).running:
         yield "No pyconfd runs: until one does, nothing ends it in time, or keeps it through a reload."
@@ -315,10 +315,6 @@ def _live(settings: Settings) -> LiveStatus:
 
 def _by_hand(override: Override, now: float) -> str:
     return override_words(override.shown, override.since, override.until, override.source.value, now)
-
-
-def _takes_traffic(server: ServerNow) -> bool:
-    return state_of(server) is ServerState.READY and server.operating in {1, 2} and server.weight > 0
 
 
 def _keys(backend: str, server: str) -> tuple[OverrideKey, ...]:

@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from pyconfd.errors import Problem, first_line
 from pyconfd.model.changes import Change
-from pyconfd.model.context import Refusal
+from pyconfd.model.context import Context, Refusal
 from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.plan import Reload
+from pyconfd.model.preset import PresetName
 from pyconfd.model.status import Paused, Phase, QuarantineStatus, SourceHealth, Standing, Status
 
 Topic = Literal[
@@ -36,6 +37,8 @@ class Account:
         self._in_step = False
         self._candidate: Rejected | Failed | None = None
         self._problems: dict[Topic, tuple[Problem, ...]] = {}
+        self._owners: Mapping[str, Any] = {}
+        self._owned: set[str] = set()
 
     @classmethod
     def begun(cls, now: float, applied: Stored | None, *, version: str, pid: int) -> Self:
@@ -141,6 +144,14 @@ class Account:
         if names is not None and names != self.status.dns_names:
             self._put(replace(self.status, dns_names=names))
 
+    def serves(self, context: Context) -> None:
+        """Count the names that clients ask for by in what serves now."""
+        hosts = {host for entry in _entries(context) for host in entry.get("hostnames", ())}
+        if context.owners != self._owners:  # nearly always the same objects: names change less than endpoints
+            self._owners = context.owners
+            self._owned = {name.name for mine in context.owners.values() for name in mine if name.name}
+        self._put(replace(self.status, hosts_total=len(self._owned | hosts) if hosts else len(self._owned)))
+
     def held(self, hold: Hold | None, events: tuple[HoldEvent, ...]) -> None:
         """Show what the guard keeps back of what is otherwise applied, and count the steps of holds."""
         if hold == self.status.hold and not events:
@@ -206,6 +217,12 @@ class Account:
         if status != self.status:
             self.status = status
             self.changed = True
+
+
+def _entries(context: Context) -> Iterable[Mapping[str, Any]]:
+    """Return the services of the preset configmap, which has no owners: one ConfigMap gives all names."""
+    services: Iterable[Mapping[str, Any]] = context.names.get(PresetName.CONFIGMAP, {}).get("services", ())
+    return services
 
 
 def _reasons(outcome: Applied | Unchanged) -> list[str]:

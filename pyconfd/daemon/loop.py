@@ -340,6 +340,7 @@ class Daemon:
         if isinstance(outcome, Applied | Unchanged):
             self._world.templates.keep(done.accepted)
             self._account.asked_for(done.context.dns_names)
+            self._account.serves(done.context)
             self._last_good.replaced()
             if compiled is self._fragments.newest:
                 self._account.candidate(None)

@@ -26,9 +26,10 @@ from pyconfd.haproxy.overrides import (
     judge_missing,
     kept,
 )
+from pyconfd.haproxy.readback import ServerNow, takes_traffic
 from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.model.plan import Command, RemoveServer
-from pyconfd.model.status import LeavingStatus, LiveStatus, OverrideStatus, Paused
+from pyconfd.model.status import BackendDown, LeavingStatus, LiveStatus, OverrideStatus, Paused
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +42,7 @@ MAX_SLICE = 1_000
 
 
 LEAVING_SHOWN = 1_000
+DOWN_SHOWN = 1_000
 """Servers on their way out whose ages the status gives."""
 
 
@@ -164,12 +166,18 @@ class Drift:
         self._queue: deque[Key] = deque()
         self._again: set[str] = set()
         self._beyond: set[str] = set()
+        self._down: dict[str, BackendDown] = {}
         self.repaired_total = 0
 
     @property
     def beyond(self) -> tuple[str, ...]:
         """Give what only a reload repairs, as far as it was looked at."""
         return tuple(sorted(self._beyond))
+
+    @property
+    def down(self) -> tuple[BackendDown, ...]:
+        """Return the backends without a server that is up as far as they were looked at, the oldest first."""
+        return tuple(sorted(self._down.values(), key=lambda one: (one.since, one.backend)))
 
     def look(self, runtime: Runtime, index: Index, *, repair: bool = True) -> DriftReport:
         """Hold a slice of the process against ``index``, which it must be level with, and repair what differs.
@@ -190,6 +198,7 @@ class Drift:
             key: RemoveServer(one.backend, one.server, one.address, one.words or ())
             for key, one in runtime.leaving.items()
         }
+        self._note_down(index, there, at.now)
         known = _by_backend(self._overrides.known)
         found = Judgement()
         for backend in backends:
@@ -215,6 +224,16 @@ class Drift:
             tuple(found.ended),
             len(found.commands) if repair else 0,
         )
+
+    def _note_down(self, index: Index, there: Mapping[str, Sequence[ServerNow]], now: float) -> None:
+        """Remember which backends have no server that is up; those that left the configuration are forgotten."""
+        self._down = {name: one for name, one in self._down.items() if next(keys_of(index, name), None) is not None}
+        for name, servers in there.items():
+            if any(takes_traffic(server) for server in servers) or (not servers and _answers_itself(index, name)):
+                self._down.pop(name, None)
+            else:
+                since = self._down[name].since if name in self._down else now
+                self._down[name] = BackendDown(name, len(servers), since)
 
     def _slice(self, index: Index, at: Moment) -> list[Key]:
         """Give the next sections, and those that something is known to be due for."""
@@ -266,7 +285,25 @@ def live_status(
         len(leaving),
         drift.repaired_total if drift is not None else 0,
         drift.beyond if drift is not None else (),
+        down=drift.down[:DOWN_SHOWN] if drift is not None else (),
+        down_total=len(drift.down) if drift is not None else 0,
     )
+
+
+_ANSWERS = frozenset({"return", "redirect", "deny", "reject", "tarpit", "use-service", "silent-drop"})
+_WITHOUT_SERVERS = frozenset({"dispatch", "redirect", "server", "server-template", "stats", "use-fcgi-app"})
+
+
+def _answers_itself(index: Index, name: str) -> bool:
+    """Say whether a backend without servers is meant to be so: it answers, or gets them from elsewhere."""
+    for key in keys_of(index, name):
+        section = index.section(key)
+        for words in (line.words for line in section.lines) if section is not None else ():
+            if words[0] in _WITHOUT_SERVERS or _ANSWERS.intersection(words[1:2]):
+                return True
+            if words[0] == "option" and {"transparent", "http_proxy"}.intersection(words[1:2]):
+                return True
+    return False
 
 
 def _expected(index: Index, keys: Iterable[Key], runtime: Runtime) -> list[ExpectedBackend]:

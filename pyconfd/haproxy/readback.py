@@ -232,6 +232,11 @@ _OPERATING = {0: "down", 1: "starting", 2: "up", 3: "stopping"}
 """Source: ``enum srv_state`` in HAProxy 2.6 to 3.4."""
 
 
+def takes_traffic(now: ServerNow) -> bool:
+    """Tell whether new sessions go to this server: it is up or starting, and has a weight."""
+    return state_of(now) is ServerState.READY and now.operating in {1, 2} and now.weight > 0
+
+
 def condition_of(now: ServerNow) -> str:
     """Give in one word how a server is: what was asked for by command, else what health checks found."""
     state = state_of(now)

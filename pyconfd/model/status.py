@@ -5,7 +5,8 @@ Times are seconds since the epoch; 0.0 means never.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+from math import inf
 from types import MappingProxyType
 
 from pyconfd.errors import Problem
@@ -17,6 +18,8 @@ from pyconfd.model.outcome import Generation
 from pyconfd.model.pin import PinStatus
 from pyconfd.model.snapshot import Resource
 from pyconfd.model.traffic import ProbationStatus
+
+_DAY_S = 86400.0
 
 
 class Phase(StrEnum):
@@ -43,13 +46,36 @@ class ApiServerState:
     last_error_at: float = 0.0
 
 
+class Renewal(IntEnum):
+    """How urgently a credential has to be renewed; the values are those of the metric."""
+
+    NOT_DUE = 0
+    SOON = 1
+    NOW = 2
+
+
 @dataclass(frozen=True, slots=True)
 class CredentialState:
-    """A certificate or token and when it stops being valid; ``expires_at`` is 0.0 where it cannot be told."""
+    """A certificate or token and when it stops being valid.
+
+    ``expires_at`` and ``issued_at`` are 0.0 where that cannot be told.
+    """
 
     name: str
     expires_at: float = 0.0
     problem: str = ""
+    issued_at: float = 0.0
+
+    def renewal(self, now: float) -> Renewal:
+        """Return how urgent a renewal is: 30 and 7 days before the end, or that share of a shorter lifetime.
+
+        Short tokens are renewed with a fifth of the lifetime left (the kubelet) or more: less than that is late.
+        """
+        lifetime = self.expires_at - self.issued_at if self.issued_at else inf
+        left = self.expires_at - now if self.expires_at else inf
+        if left < min(7 * _DAY_S, lifetime * 0.05):
+            return Renewal.NOW
+        return Renewal.SOON if left < min(30 * _DAY_S, lifetime * 0.15) else Renewal.NOT_DUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +154,15 @@ class LeavingStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class BackendDown:
+    """A backend none of whose ``servers`` (so many has it) takes traffic: HAProxy answers 503 for it, or resets."""
+
+    backend: str
+    servers: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class Paused:
     """Somebody froze all applying; ``until`` 0.0: until ``pyconfd resume``."""
 
@@ -140,7 +175,8 @@ class Paused:
 class LiveStatus:
     """How the process differs from the rendering, on purpose, and what was repaired.
 
-    ``leaving`` are the oldest of ``leaving_total``; ``beyond_repair`` are sentences about what needs a reload,
+    ``leaving`` are the oldest of ``leaving_total``, ``down`` those of ``down_total`` backends without a server that is
+    up; ``beyond_repair`` are sentences about what needs a reload,
     ``unavailable`` says why nothing can be changed without one, "" where it can.
     """
 
@@ -151,6 +187,8 @@ class LiveStatus:
     repaired_total: int = 0
     beyond_repair: tuple[str, ...] = ()
     unavailable: str = ""
+    down: tuple[BackendDown, ...] = ()
+    down_total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +242,8 @@ class Status:
 
     ``hold`` is what the guard keeps back of changes that otherwise go through; ``hold_id`` is its ID, or that of a
     change that is held as a whole. ``dns_names`` are the names that the cluster asked to point here when something was
-    applied last; None where that is not known. ``untried``: there are newer fragments, and nothing came of them yet.
+    applied last, ``hosts_total`` counts those that clients ask for by; None where that is not known. ``untried``: there
+    are newer fragments, and nothing came of them yet.
     """
 
     now: float
@@ -235,3 +274,4 @@ class Status:
     quarantine: QuarantineStatus = field(default_factory=QuarantineStatus)
     object_events: EventCounts = EventCounts()
     dns_names: tuple[str, ...] | None = None
+    hosts_total: int | None = None

@@ -99,6 +99,8 @@ def _configuration(status: Status) -> Iterator[Metric]:
     yield _gauge("pyconfd_pending_seconds", "Seconds that a change has waited to be applied; 0 for none.", pending)
     yield _gauge("pyconfd_synced", "1 once every resource has been listed.", status.source.synced)
     yield _gauge("pyconfd_generation", "Number of the generation that serves; 0 for none.", _number(status))
+    hosts = status.hosts_total or 0
+    yield _gauge("pyconfd_hosts", "Names that clients ask for by, in what serves; 0 before the first.", hosts)
     yield _gauge("pyconfd_verified", "1 if HAProxy was seen to run the text of the generation.", status.verified)
     yield from _holds(status)
 
@@ -153,11 +155,17 @@ def _credentials(status: Status) -> Iterator[Metric]:
     problem = GaugeMetricFamily(
         "pyconfd_credential_problem", "1 if the credential cannot be used as it is.", labels=["credential"]
     )
+    renewal = GaugeMetricFamily(
+        "pyconfd_credential_renewal",
+        "0: the credential is good for long; 1: renew it soon; 2: now. Judged by its lifetime where that is known.",
+        labels=["credential"],
+    )
     for credential in status.source.credentials:
+        renewal.add_metric([credential.name], float(credential.renewal(status.now)))
         if credential.expires_at:
             expiry.add_metric([credential.name], credential.expires_at)
         problem.add_metric([credential.name], float(bool(credential.problem)))
-    yield from (expiry, problem)
+    yield from (expiry, renewal, problem)
 
 
 def _resources(status: Status) -> Iterator[Metric]:
@@ -254,6 +262,7 @@ def _live(status: Status) -> Iterator[Metric]:
     for source in ("command", "socket"):
         overrides.add_metric([source], sum(one.source == source for one in live.overrides))
     yield overrides
+    yield _gauge("pyconfd_backends_down", "Backends without a server that is up.", live.down_total)
     oldest = min((one.since for one in live.leaving), default=status.now)
     yield _gauge(
         "pyconfd_leaving_servers",

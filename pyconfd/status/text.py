@@ -5,17 +5,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.status import ApiServerState, CredentialState, Phase, ResourceState, Status, TargetPhase
-from pyconfd.status.durations import DAY_S, long, short
+from pyconfd.model.status import ApiServerState, CredentialState, Phase, Renewal, ResourceState, Status, TargetPhase
+from pyconfd.status.durations import long, short
 from pyconfd.status.health import STALE_AFTER_S, liveness, sync_age_s
 from pyconfd.status.past import pin_lines
 from pyconfd.status.redaction import public_status
 from pyconfd.status.report import Freshness, StatusReport
 
-EXPIRY_WARNING_S = 30 * DAY_S
-EXPIRY_CRITICAL_S = 7 * DAY_S
 REFUSED_SHOWN = 10
 OVERRIDES_SHOWN = 10
+BACKENDS_SHOWN = 10
 PROBLEM_WIDTH = 80
 
 _GOOD, _WARNING, _BAD, _FAINT, _BOLD = "32", "33", "31", "2", "1"
@@ -30,6 +29,9 @@ _PHASE_COLOUR = {
 }
 
 
+_RENEWALS = {Renewal.NOW: ("CRITICAL: ", _BAD), Renewal.SOON: ("WARNING: ", _WARNING), Renewal.NOT_DUE: ("", "")}
+
+
 @dataclass(frozen=True, slots=True)
 class Pen:
     """Colours texts, or does not."""
@@ -38,7 +40,7 @@ class Pen:
 
     def __call__(self, code: str, text: str) -> str:
         """Give ``text`` in the colour of this ANSI code."""
-        return f"\033[{code}m{text}\033[0m" if self.colour and text else text
+        return f"\033[{code}m{text}\033[0m" if self.colour and code and text else text
 
 
 def render_text(report: StatusReport, *, colour: bool = False) -> str:
@@ -50,6 +52,7 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
         lines += _paused(status, report.now, pen)
         lines += _pinned(status, report.now, pen)
         lines += _problems(report, status, pen)
+        lines += _down(status, report.now, pen)
         lines += _by_hand(status, report.now, pen)
         lines += _section("Targets", ([line] for line in _aligned(_targets(status, report.now, pen))), pen)
         lines += _source(report, status, pen)
@@ -97,6 +100,10 @@ def _generation(status: Status, now: float) -> str:
         f"applied {short(now - generation.applied_at)} ago",
         "verified" if status.verified else "not verified",
     ]
+    if status.hosts_total is not None:
+        parts.append(f"serves {_number_of(status.hosts_total, 'name')}")
+    if status.live.down_total:
+        parts.append(f"{_number_of(status.live.down_total, 'backend')} without a server that is up")
     if status.pending_since:
         parts.append(f"a change has waited for {short(now - status.pending_since)}")
     return ", ".join(parts)
@@ -158,6 +165,25 @@ def override_words(value: str, since: float, until: float, source: str, now: flo
     left = f", {short(until - now)} left" if until > now else ", over"
     left = left if until else ""
     return f"{value} for {short(now - since)}{left} ({'by command' if source == 'command' else 'on the socket'})"
+
+
+def _down(status: Status, now: float, pen: Pen) -> list[str]:
+    """Say which backends answer nobody."""
+    live = status.live
+    rows = [
+        [pen(_BAD, clean(one.backend)), f"for {short(now - one.since)}", _number_of(one.servers, "server")]
+        for one in live.down[:BACKENDS_SHOWN]
+    ]
+    lines = _aligned(rows)
+    if live.down_total > BACKENDS_SHOWN:
+        lines.append(f"... and {live.down_total - BACKENDS_SHOWN} more: pyconfd status --json")
+    if lines:
+        lines.append("  -> pyconfd explain BACKEND says why")
+    return _section(f"No server up ({live.down_total})", ([line] for line in lines), pen)
+
+
+def _number_of(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s" if count else f"no {noun}"
 
 
 def _by_hand(status: Status, now: float, pen: Pen) -> list[str]:
@@ -235,12 +261,9 @@ def _credential(credential: CredentialState, now: float, pen: Pen) -> list[str]:
         expiry = "no known expiry"
     elif left <= 0:
         expiry = pen(_BAD, f"EXPIRED {short(-left)} ago")
-    elif left < EXPIRY_CRITICAL_S:
-        expiry = pen(_BAD, f"CRITICAL: expires in {short(left)}")
-    elif left < EXPIRY_WARNING_S:
-        expiry = pen(_WARNING, f"WARNING: expires in {short(left)}")
     else:
-        expiry = f"expires in {short(left)}"
+        mark, colour = _RENEWALS[credential.renewal(now)]
+        expiry = pen(colour, f"{mark}expires in {short(left)}")
     return [clean(credential.name), expiry, pen(_BAD, clean(credential.problem))]
 
 

@@ -45,6 +45,7 @@ class Stage:
         global_lines = f"stats socket {self.haproxy.stats_socket} mode 600 level admin"
         backends = BACKENDS.format(socket=self.haproxy.stats_socket)
         self.text = configuration(free_port(), extra=backends, global_lines=global_lines)
+        self._first = self.text
         self.haproxy.conf.write_text(self.text)
         self.haproxy.start()
         self.restart_pyconfd()
@@ -77,6 +78,12 @@ class Stage:
 
     def server(self, name: str, backend: str = "shop") -> ServerNow:
         return next(one for one in self.runtime.servers([backend]) if one.name == name)
+
+    def serve(self, more: str) -> None:
+        """Have haproxy load what it had at first, and more sections."""
+        self.text = self._first + more
+        self.haproxy.conf.write_text(self.text)
+        self.reload()
 
     def reload(self) -> None:
         """Have somebody reload haproxy."""
@@ -289,3 +296,32 @@ def test_few_backends_are_looked_at_each_time(tmp_path: Path) -> None:
     index = index_of("".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(SLICE)))
     drift, runtime = Drift(Overrides(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
     assert [drift.look(runtime, index).looked for _ in range(3)] == [SLICE] * 3
+
+
+EMPTY = """backend empty
+    balance roundrobin
+backend landing
+    http-request return status 503
+backend sick
+    server dead 127.0.0.1:1 check inter 100ms fall 1
+"""
+
+
+def test_backends_without_a_server_that_is_up_are_known(stage: Stage) -> None:
+    stage.serve(EMPTY)
+    wait_until(lambda: stage.server("dead", "sick").operating == 0, "the check has failed")
+    stage.look()
+    assert {one.backend: one.servers for one in stage.drift.down} == {"empty": 0, "sick": 1}
+    stage.now += 60
+    stage.look()
+    assert {one.since for one in stage.drift.down} == {1000.0}
+    for name in ("a", "b"):
+        stage.by_hand(f"disable server shop/{name}")
+    stage.look()
+    assert [one.backend for one in stage.drift.down] == ["empty", "sick", "shop"]
+    stage.by_hand("enable server shop/a")
+    stage.look()
+    assert [one.backend for one in stage.drift.down] == ["empty", "sick"]
+    stage.serve("")
+    stage.look()
+    assert stage.drift.down == ()

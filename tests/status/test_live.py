@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from pyconfd.model.status import LeavingStatus, LiveStatus, OverrideStatus, Paused, Status
+from pyconfd.model.status import BackendDown, LeavingStatus, LiveStatus, OverrideStatus, Paused, Status
 from pyconfd.status import document
 from pyconfd.status.metrics import exposition, registry_of
 from pyconfd.status.report import Freshness, StatusFile, StatusReport
@@ -92,3 +92,15 @@ def test_servers_that_come_and_go_do_not_write_the_file_each_time(
     assert file.update(make_status(live=LIVE))
     assert not file.update(make_status(live=replace(LIVE, leaving=(), leaving_total=9)))
     assert file.update(make_status(live=replace(LIVE, paused=None)))
+
+
+def test_people_see_which_backends_have_no_server_up(make_status: Callable[..., Status]) -> None:
+    down = (BackendDown("be-shop", 2, NOW - 300), *(BackendDown(f"be-{number}", 0, NOW) for number in range(11)))
+    status = make_status(live=LiveStatus(down=down, down_total=12), hosts_total=1204)
+    lines = shown(status).splitlines()
+    assert lines[0].endswith("verified, serves 1,204 names, 12 backends without a server that is up")
+    at = lines.index("No server up (12)")
+    assert lines[at + 1 : at + 3] == ["  be-shop  for 5 m  2 servers", "  be-0     for 0 s  no server"]
+    assert "  ... and 2 more: pyconfd status --json" in lines
+    assert values(status)["pyconfd_backends_down"] == 12
+    assert values(status)["pyconfd_hosts"] == 1204

@@ -21,7 +21,7 @@ from pyconfd.status import durations
 from pyconfd.status.report import Freshness, StatusReport
 from pyconfd.status.text import render_text
 
-DAY = 86400.0
+DAY, HOUR = 86400.0, 3600.0
 
 
 def shown(status: Status, *, colour: bool = False) -> str:
@@ -116,6 +116,25 @@ def test_credentials_near_their_end(make_status: Callable[..., Status], left: fl
     status = make_status()
     source = replace(status.source, credentials=(CredentialState("certificate", status.now + left),))
     assert f"certificate  {words}\n" in shown(replace(status, source=source))
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "left", "words"),
+    [
+        (2 * HOUR, HOUR, "expires in 1 h"),
+        (HOUR, 12 * 60, "expires in 12 m"),
+        (HOUR, 8 * 60, "WARNING: expires in 8 m"),
+        (HOUR, 2 * 60, "CRITICAL: expires in 2 m"),
+        (365 * DAY, 29 * DAY, "WARNING: expires in 29 d"),
+    ],
+)
+def test_a_short_token_is_judged_by_its_lifetime(
+    make_status: Callable[..., Status], lifetime: float, left: float, words: str
+) -> None:
+    status = make_status()
+    token = CredentialState("token", status.now + left, issued_at=status.now + left - lifetime)
+    source = replace(status.source, credentials=(token,))
+    assert f"token  {words}\n" in shown(replace(status, source=source))
 
 
 def test_credentials_that_cannot_be_used_are_why_nothing_was_read(make_status: Callable[..., Status]) -> None:

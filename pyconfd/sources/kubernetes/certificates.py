@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from typing import NamedTuple
 
 import msgspec
 from cryptography import x509
@@ -9,30 +10,44 @@ from cryptography import x509
 
 class _Claims(msgspec.Struct):
     exp: float = 0.0
+    iat: float = 0.0
+    nbf: float = 0.0
 
 
-def certificate_expiry(pem: bytes, now_s: float) -> float:
-    """Give when the first certificate of a PEM text that is still valid expires; if all did, the last one.
+class Validity(NamedTuple):
+    """From when to when something is valid, in seconds since the epoch; 0.0 where it does not say."""
+
+    starts: float = 0.0
+    ends: float = 0.0
+
+
+def certificate_validity(pem: bytes, now_s: float) -> Validity:
+    """Return the validity of the first certificate to expire that is still valid; if none is, of the last one.
 
     A CA file may keep an expired certificate beside its successor; a client's file begins with its own.
 
     Raises:
         ValueError: there is no certificate in it.
     """
-    ends = sorted(each.not_valid_after_utc.timestamp() for each in x509.load_pem_x509_certificates(pem))
-    return next((end for end in ends if end > now_s), ends[-1])
+    found = [
+        Validity(each.not_valid_before_utc.timestamp(), each.not_valid_after_utc.timestamp())
+        for each in x509.load_pem_x509_certificates(pem)
+    ]
+    found.sort(key=lambda each: each.ends)
+    return next((each for each in found if each.ends > now_s), found[-1])
 
 
-def token_expiry(token: str) -> float:
-    """Give ``exp`` of a JSON Web Token in seconds since the epoch, 0.0 for tokens of other kinds.
+def token_validity(token: str) -> Validity:
+    """Return from when (``iat`` or ``nbf``) to when (``exp``) a JSON Web Token is valid; for other tokens nothing.
 
     Nothing is verified: that is the API server's business.
     """
     parts = token.split(".")
     if len(parts) != 3:
-        return 0.0
+        return Validity()
     try:
-        claims = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        return msgspec.json.decode(claims, type=_Claims).exp
+        text = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
+        claims = msgspec.json.decode(text, type=_Claims)
     except (binascii.Error, ValueError, RecursionError):
-        return 0.0
+        return Validity()
+    return Validity(claims.iat or claims.nbf, claims.exp)

@@ -21,7 +21,7 @@ from kubernetes.config import ConfigException, incluster_config
 from pyconfd.errors import first_line
 from pyconfd.model.status import CredentialState
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.certificates import certificate_expiry, token_expiry
+from pyconfd.sources.kubernetes.certificates import Validity, certificate_validity, token_validity
 from pyconfd.sources.kubernetes.clock import Clock
 from pyconfd.sources.kubernetes.failures import ApiError, Failure, shown
 from pyconfd.sources.kubernetes.origin import SERVICE_ACCOUNT_DIR, OriginKind, find_origin
@@ -294,22 +294,27 @@ class Credentials:
         states: list[CredentialState] = []
         certificate_end = 0.0
         if cert_file:
-            certificate_end = self._certificate_end(cert_file)
-            states.append(CredentialState(f"client certificate {cert_file}", certificate_end))
+            validity = self._validity_of(cert_file)
+            certificate_end = validity.ends
+            states.append(_state(f"client certificate {cert_file}", validity))
         if ca_file:
-            states.append(CredentialState(f"CA certificate {ca_file}", self._certificate_end(ca_file)))
+            states.append(_state(f"CA certificate {ca_file}", self._validity_of(ca_file)))
         if self._settings.token_file:
             token = _token_of(self._settings.token_file)
-            states.append(CredentialState(f"token {self._settings.token_file}", token_expiry(token)))
+            states.append(_state(f"token {self._settings.token_file}", token_validity(token)))
         elif header := self._header_of(configuration):
-            states.append(CredentialState("token", token_expiry(header.partition(" ")[2])))
+            states.append(_state("token", token_validity(header.partition(" ")[2])))
         return tuple(states), certificate_end
 
-    def _certificate_end(self, path: str) -> float:
+    def _validity_of(self, path: str) -> Validity:
         try:
-            return certificate_expiry(_content(path), self._clock.time())
+            return certificate_validity(_content(path), self._clock.time())
         except ValueError as error:
             raise ApiError(Failure.CREDENTIALS, path, f"no certificate can be read: {shown(str(error))}") from None
+
+
+def _state(name: str, validity: Validity) -> CredentialState:
+    return CredentialState(name, validity.ends, issued_at=validity.starts)
 
 
 def _content(path: str) -> bytes:

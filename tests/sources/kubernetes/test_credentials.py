@@ -332,14 +332,15 @@ def test_a_kubeconfigs_token_file_that_changes(tmp_path: Path) -> None:
 def test_in_cluster(tmp_path: Path, authority: CertificateAuthority) -> None:
     account = tmp_path / "account"
     account.mkdir()
-    token = jwt({"exp": 1_900_000_000})
+    token = jwt({"exp": 1_900_000_000, "iat": 1_899_996_400})
     (account / "token").write_text(token)
     shutil.copy(authority.cert, account / "ca.crt")
     environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     made = credentials(KubernetesSettings(in_cluster=True), tmp_path, **environ)
     access = made.access(made.urls[0])
     assert access.authorization() == f"Bearer {token}"
-    assert {state.name: state.expires_at for state in made.states()}["token"] == 1_900_000_000
+    (state,) = [state for state in made.states() if state.name == "token"]
+    assert (state.expires_at, state.issued_at) == (1_900_000_000, 1_899_996_400)
     (account / "token").write_text("rotated")
     made.refresh()
     assert access.authorization() == "Bearer rotated"
