@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from pyconfd.daemon import arbitration
+from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.limited import LimitedRenderer
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import Problem, PyconfdError, RejectedInput
@@ -277,7 +278,9 @@ def source(settings: Settings) -> HostAwareSource:
     from pyconfd.sources.kubernetes.source import KubernetesSource  # noqa: PLC0415 - its library starts slowly
 
     cluster = KubernetesSource(settings.kubernetes, resources(settings), named=named(settings))
-    return HostAwareSource(cluster, HostReader(settings).read)
+    return HostAwareSource(
+        cluster, HostReader(settings).read, restored=InstalledCertificates(settings.state_dir).restored
+    )
 
 
 def order_note(found: FragmentSet) -> str:
@@ -313,6 +316,7 @@ def snapshot_once(
     from pyconfd.sources.kubernetes.source import read_once  # noqa: PLC0415 - files are read without its library
 
     snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S, named=named(settings))
+    snapshot = InstalledCertificates(settings.state_dir).restored(snapshot)
     return replace(snapshot, host=HostReader(settings).read()) if judged_here else snapshot, refused
 
 

@@ -15,6 +15,7 @@ from pyconfd.app.names import with_names
 from pyconfd.app.pinned import pinned_settings, pinning, proof
 from pyconfd.app.serving import Surroundings, guard_rules, serve
 from pyconfd.daemon.held_objects import HeldObjects
+from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.pause import Pause
@@ -142,6 +143,7 @@ def cluster_world(
         templates=AcceptedTemplates(settings.state_dir),
         renderings=templates or NoRenderings(),
         hold_memory=HeldObjects(settings.state_dir),
+        certificates=InstalledCertificates(settings.state_dir),
         paused=Pause(settings.state_dir).read,
         changes=ChangeLog(settings.runtime_dir),
         tenants=tenants,

@@ -184,6 +184,7 @@ class Daemon:
         self._fragments.reading = False
         self._journal.problems("fragments", "fragments.refused", self._fragments.problems)
         self._account.problems("fragments", self._fragments.problems)
+        self._account.problems("source", self._world.source.health().problems)
         self._account.problems("other", self._world.other_problems())
         hold_id = self._account.status.hold_id
         if (hold_id and hold_id in self._world.allowed_holds()) or self._guarding.is_due(now):
@@ -339,6 +340,7 @@ class Daemon:
         self._proving.concluded(outcome, self._world.clock.monotonic())
         if isinstance(outcome, Applied | Unchanged):
             self._world.templates.keep(done.accepted)
+            self._world.certificates.keep(done.context, done.rendering)
             self._account.asked_for(done.context.dns_names)
             self._account.serves(done.context)
             self._last_good.replaced()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyconfd.daemon.guarding import ForgetfulHolds, HoldMemory
+from pyconfd.daemon.installed_certificates import ForgetfulCertificates, KnownCertificates
 from pyconfd.daemon.reconcile import Balancer
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import Problem
@@ -268,6 +269,7 @@ class World:
     changes: Changes = field(default_factory=NoChanges)
     base_options: PresetOptions = field(default_factory=PresetOptions)
     hold_memory: HoldMemory = field(default_factory=ForgetfulHolds)
+    certificates: KnownCertificates = field(default_factory=ForgetfulCertificates)
     templates: AcceptedTemplates = field(default_factory=ForgetfulTemplates)
     renderings: Renderings = field(default_factory=NoRenderings)
     former_fragments: Callable[[str], FragmentSet | None] = lambda _: None

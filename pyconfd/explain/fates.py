@@ -41,6 +41,7 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
         RefusalReason.NO_SUCH_SERVICE: "create the service, or remove what names it",
         RefusalReason.NO_SUCH_ADDRESS: "choose an address that this machine has",
         RefusalReason.NO_CERTIFICATE: "put the certificate with its key in place; it is served by itself then",
+        RefusalReason.FORBIDDEN: "give the account that right (pyconfd rbac prints all); it is read by itself then",
         RefusalReason.INCOMPLETE: "add what is missing; it is served by itself then",
         RefusalReason.UNREADABLE: "look at the object with kubectl get -o yaml; it is not as the API says it should be",
         RefusalReason.BAD_TEMPLATE: "mend the template; it is tried again when it changes",

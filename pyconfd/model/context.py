@@ -27,6 +27,7 @@ class RefusalReason(StrEnum):
     NO_SUCH_SERVICE = "no_such_service"
     NO_SUCH_ADDRESS = "no_such_address"
     NO_CERTIFICATE = "no_certificate"
+    FORBIDDEN = "forbidden"
     UNREADABLE = "unreadable"
     BAD_TEMPLATE = "bad_template"
     QUARANTINED = "quarantined"

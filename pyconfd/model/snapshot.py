@@ -46,7 +46,7 @@ class Resource(StrEnum):
 
 
 class Named(NamedTuple):
-    """One object that is read by its name; nothing else of its kind is."""
+    """One object that is read by its name; nothing else of its kind is. "" stands for all names, or namespaces."""
 
     resource: Resource
     namespace: str
@@ -118,7 +118,7 @@ class Snapshot:
 
     ``cluster`` is the name given in the settings ("" for the only one). The order of the mappings is an accident
     of the API: whoever reads them sorts. ``host`` are the facts of this machine that presets judge by; ``departures``
-    go on while the Snapshot is looked at.
+    go on while the Snapshot is looked at. Of what is ``denied`` nothing is known.
     """
 
     cluster: str = ""
@@ -131,4 +131,5 @@ class Snapshot:
     pods: Mapping[Key, Pod] = field(default_factory=_nothing)
     deployments: Mapping[Key, Deployment] = field(default_factory=_nothing)
     host: HostFacts = field(default_factory=HostFacts)
+    denied: tuple[Named, ...] = ()
     departures: tuple[Departures, ...] = field(default=(), compare=False, repr=False)

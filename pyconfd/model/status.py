@@ -91,9 +91,10 @@ class ResourceState:
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
-    """The state of a source; ``synced`` once every resource has been listed.
+    """The state of a source; ``synced`` once every resource has been listed that is not denied.
 
-    ``etcd`` are the endpoints of etcd, for who publishes or consumes; ``note`` says in words what that one does.
+    ``problems`` are rights and credentials that a person has to give before all of the cluster can be read. ``etcd``
+    are the endpoints of etcd, for who publishes or consumes; ``note`` says in words what that one does.
     """
 
     synced: bool = False
@@ -101,6 +102,7 @@ class SourceHealth:
     api_servers: tuple[ApiServerState, ...] = ()
     resources: tuple[ResourceState, ...] = ()
     credentials: tuple[CredentialState, ...] = ()
+    problems: tuple[Problem, ...] = ()
     etcd: tuple[ApiServerState, ...] = ()
     note: str = ""
 

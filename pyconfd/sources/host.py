@@ -51,10 +51,21 @@ class ClusterSource(Protocol):
 
 
 class HostAwareSource:
-    """A source whose Snapshots tell of the host; looks at it every ``every_s``."""
+    """A source whose Snapshots tell of the host; looks at it every ``every_s``.
 
-    def __init__(self, source: ClusterSource, facts: Callable[[], HostFacts], *, every_s: float = EVERY_S) -> None:
+    ``restored`` puts what this host knows in place of what the cluster denies.
+    """
+
+    def __init__(
+        self,
+        source: ClusterSource,
+        facts: Callable[[], HostFacts],
+        *,
+        restored: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
+        every_s: float = EVERY_S,
+    ) -> None:
         self._source = source
+        self._restored = restored
         self._gather = facts
         self._every_s = every_s
         self._facts = facts()
@@ -83,7 +94,7 @@ class HostAwareSource:
         if snapshot is None:
             return None
         if seen is None or seen[0] is not snapshot or seen[1] is not facts:
-            seen = (snapshot, facts, replace(snapshot, host=facts))
+            seen = (snapshot, facts, replace(self._restored(snapshot), host=facts))
             self._seen = seen
         return seen[2]
 

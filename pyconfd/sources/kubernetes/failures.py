@@ -42,6 +42,9 @@ NEXT_SERVER = frozenset(
 
 DENIED = frozenset({Failure.UNAUTHORIZED, Failure.FORBIDDEN})
 
+NOT_READABLE = frozenset({Failure.FORBIDDEN, Failure.NOT_FOUND})
+"""Answers that a resource cannot be read, and that stay the same until a person changes something."""
+
 _OF_STATUS = {
     401: Failure.UNAUTHORIZED,
     403: Failure.FORBIDDEN,

@@ -51,9 +51,9 @@ class Read:
 def reads(settings: KubernetesSettings, resources: Collection[Resource], named: Collection[Named]) -> tuple[Read, ...]:
     """Give everything that is to be listed and watched."""
     return tuple(
-        Read(resource, path_of(resource, namespace), params)
+        Read(resource, path_of(resource, scope.namespace), params)
         for resource in Resource
-        for namespace, params in reads_of(resource, resources, settings.secret_namespaces, named)
+        for scope, params in reads_of(resource, resources, settings.secret_namespaces, named)
     )
 
 

@@ -77,15 +77,24 @@ def manifest(
     return head + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
 
 
+def right_to_read(scope: Named) -> str:
+    """Return the rule of a Role that allows to read this, on one line: as :func:`manifest` has it."""
+    rule = _rule(group_of(scope.resource), [scope.resource.value], [scope.name] if scope.name else [])
+    return yaml.safe_dump(rule, sort_keys=False, default_flow_style=True, width=1000).strip()
+
+
+def _rule(group: str, resources: Sequence[str], names: Sequence[str] = ()) -> dict[str, Any]:
+    named = {"resourceNames": list(names)} if names else {}
+    return {"apiGroups": [group], "resources": list(resources), **named, "verbs": list(_VERBS)}
+
+
 def _granted(
     prefix: str, metadata: dict[str, str], resources: Sequence[Resource], subject: dict[str, str]
 ) -> list[dict[str, Any]]:
     by_group: dict[str, list[str]] = {}
     for resource in resources:
         by_group.setdefault(group_of(resource), []).append(resource.value)
-    rules = [
-        {"apiGroups": [group], "resources": names, "verbs": list(_VERBS)} for group, names in sorted(by_group.items())
-    ]
+    rules = [_rule(group, names) for group, names in sorted(by_group.items())]
     return _bound(prefix, metadata, rules, subject)
 
 
@@ -93,15 +102,7 @@ def _granted_by_name(metadata: dict[str, str], named: Sequence[Named], subject: 
     by_resource: dict[Resource, list[str]] = {}
     for each in named:
         by_resource.setdefault(each.resource, []).append(each.name)
-    rules = [
-        {
-            "apiGroups": [group_of(resource)],
-            "resources": [resource.value],
-            "resourceNames": names,
-            "verbs": list(_VERBS),
-        }
-        for resource, names in sorted(by_resource.items())
-    ]
+    rules = [_rule(group_of(resource), [resource.value], names) for resource, names in sorted(by_resource.items())]
     return _bound("", metadata, rules, subject)
 
 

@@ -12,7 +12,7 @@ import structlog
 from pyconfd.errors import TransientError, first_line
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject
-from pyconfd.model.snapshot import Departures, Key, Resource
+from pyconfd.model.snapshot import Departures, Key, Named, Resource
 from pyconfd.model.status import ResourceState
 from pyconfd.sources.kubernetes.api_servers import ApiServers, Lease
 from pyconfd.sources.kubernetes.cache import Cache
@@ -42,7 +42,7 @@ from pyconfd.sources.kubernetes.decode import (
     decode_event,
     decode_list,
 )
-from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure, failure_of_status
+from pyconfd.sources.kubernetes.failures import NEXT_SERVER, NOT_READABLE, ApiError, Failure, failure_of_status
 from pyconfd.sources.kubernetes.transport import MAX_LIST_BYTES, SilenceError
 
 log = structlog.get_logger(__name__)
@@ -64,10 +64,11 @@ class Reflector:
 
     def __init__(
         self,
-        resource: Resource,
+        scope: Named,
         *,
         path: str,
         params: Mapping[str, str],
+        essential: bool = True,
         cluster: str,
         servers: ApiServers,
         cycle: Cycle,
@@ -75,7 +76,9 @@ class Reflector:
         on_change: Callable[[], None],
         on_recovered: Callable[[], None],
     ) -> None:
-        self.resource = resource
+        self.scope = scope
+        self.resource = scope.resource
+        self.essential = essential
         self.bug: BaseException | None = None
         self._path = path
         self._params = dict(params)
@@ -94,6 +97,7 @@ class Reflector:
         self._listed_at: int | None = None
         self._cache = Cache()
         self._synced = False
+        self._denied: Failure | None = None
         self._last_sync_at = 0.0
         self._problem = ""
         self._problem_kind: Failure | None = None
@@ -107,6 +111,21 @@ class Reflector:
     def synced(self) -> bool:
         """Whether the whole list has come at least once."""
         return self._synced
+
+    @property
+    def denied(self) -> Failure | None:
+        """Why it cannot be read (FORBIDDEN or NOT_FOUND) until a person changes something; None where it can."""
+        return self._denied
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more is to be waited for: all of it is known, or it is denied and others go on without it."""
+        return self._synced or (self._denied is not None and not self.essential)
+
+    @property
+    def last_sync_at(self) -> float:
+        """When a server last confirmed the cache, in seconds since the epoch."""
+        return self._last_sync_at
 
     @property
     def problem_kind(self) -> Failure | None:
@@ -151,8 +170,9 @@ class Reflector:
 
     @property
     def relisted(self) -> bool:
-        """Whether a whole list that began after the last :meth:`relist` has come."""
-        return self._relists_done == self._relists_asked
+        """Whether a whole list that began after the last :meth:`relist` has come, or none can come that matters."""
+        stays = self._denied is not None and not self.essential and (self._synced or self.resource is Resource.SECRETS)
+        return stays or self._relists_done == self._relists_asked
 
     def run(self) -> None:
         """Reflect until :meth:`stop`."""
@@ -202,15 +222,16 @@ class Reflector:
                 (item for page in pages for item in page.items),
                 (refusal for page in pages for refusal in page.refusals),
             )
-            first = not self._synced
+            first, readable = not self._synced, self._denied is not None
             self._synced = True
+            self._denied = None
             self._relists_done = asked
             self._last_sync_at = self._clock.time()
             objects = len(self._cache)
         self._came_through(_Stage.LIST)
         if first:
             log.info("resource.synced", resource=self.resource.value, path=self._path, objects=objects)
-        if first or changed:
+        if first or changed or readable:
             self._on_change()
         return Listed(pages[0].resource_version)
 
@@ -311,8 +332,12 @@ class Reflector:
             message = f"watching is denied, so changes come late, by listing again and again: {message}"
         news = failure.kind is not self._problem_kind
         self._problem_kind = failure.kind
+        denied = failure.kind if stage is _Stage.LIST and failure.kind in NOT_READABLE else self._denied
+        is_new, self._denied = denied is not self._denied, denied
         with self._lock:
             self._problem = message
+        if is_new and not self.essential:
+            self._on_change()
         if news:
             # What concerns the whole server was said with its name, once for all resources.
             say = log.debug if failure.kind in NEXT_SERVER else log.warning

@@ -6,14 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import structlog
 
 from pyconfd.errors import ConfigurationError, Problem, TransientError
-from pyconfd.model.context import Refusal
-from pyconfd.model.kubernetes import AnyObject
-from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
+from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.kubernetes import AnyObject, ObjectRef
+from pyconfd.model.snapshot import KIND_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.status import ResourceState, SourceHealth
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.api_servers import TEND_EVERY_S, ApiServers
@@ -21,10 +22,12 @@ from pyconfd.sources.kubernetes.clock import Clock, SystemClock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.cycle import Cycle, Uniform
 from pyconfd.sources.kubernetes.failures import DENIED, Failure, shown
+from pyconfd.sources.kubernetes.rbac import right_to_read
 from pyconfd.sources.kubernetes.reflector import Reflector
 from pyconfd.sources.kubernetes.resources import ONLY_BY_NAME, TLS_SECRETS_ONLY, path_of, selector_of
 
 STOP_TIMEOUT_S = 1.0
+_ESSENTIAL = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES})
 HOPELESS = DENIED | {Failure.NOT_FOUND, Failure.CREDENTIALS}
 """Failures that a person has to mend; waiting for them within one command is a waste of time."""
 _DEPARTING = frozenset({Resource.ENDPOINTSLICES, Resource.PODS})
@@ -62,9 +65,9 @@ class KubernetesSource:
         self._servers = ApiServers(settings, credentials or Credentials(settings, self._clock), self._clock)
         self._notify: Callable[[], None] = _nobody
         self._reflectors = tuple(
-            self._reflector(resource, path_of(resource, namespace), params)
+            self._reflector(scope, params, essential=is_essential(scope, resources))
             for resource in Resource
-            for namespace, params in reads_of(resource, resources, settings.secret_namespaces, named)
+            for scope, params in reads_of(resource, resources, settings.secret_namespaces, named)
         )
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
@@ -73,14 +76,14 @@ class KubernetesSource:
         self._versions: tuple[int, ...] = ()
 
     def start(self, notify: Callable[[], None]) -> None:
-        """Start to read; the first snapshot comes when every resource was listed."""
+        """Start to read; the first snapshot comes when every resource was listed, or is denied and not essential."""
         self._notify = notify
         for reflector in self._reflectors:
             self._spawn(f"reflector-{reflector.resource.value}", reflector.run)
         self._spawn("api-servers", self._tend)
 
     def snapshot(self) -> Snapshot | None:
-        """Give the state of the cluster, or None until every resource is synced; the same one until it changes.
+        """Give the state of the cluster, or None until it is known; the same one until it changes.
 
         Raises:
             RuntimeError: a reflector died of a bug, so what is in its cache would stay for ever.
@@ -88,13 +91,15 @@ class KubernetesSource:
         for reflector in self._reflectors:
             if reflector.bug is not None:
                 raise RuntimeError(f"the reflector of {reflector.resource} died") from reflector.bug
-        if not all(reflector.synced for reflector in self._reflectors):
+        if not all(reflector.settled for reflector in self._reflectors):
             return None
         with self._lock:
             views = [reflector.view() for reflector in self._reflectors]
-            versions = tuple(version for version, _ in views)
+            synced = [reflector.synced for reflector in self._reflectors]
+            versions = tuple(version if known else -1 for (version, _), known in zip(views, synced, strict=True))
             if self._snapshot is None or versions != self._versions:
-                self._snapshot = self._assemble([view for _, view in views])
+                denied = tuple(r.scope for r, known in zip(self._reflectors, synced, strict=True) if not known)
+                self._snapshot = self._assemble([view for _, view in views], denied)
                 self._versions = versions
             return self._snapshot
 
@@ -102,16 +107,18 @@ class KubernetesSource:
         """Give the state of servers, resources and credentials; never waits for the network."""
         resources = self._resource_states()
         return SourceHealth(
-            synced=all(state.synced for state in resources),
-            last_sync_at=min((state.last_sync_at for state in resources), default=0.0),
+            synced=all(reflector.settled for reflector in self._reflectors),
+            last_sync_at=min((r.last_sync_at for r in self._reflectors if not r.denied or r.essential), default=0.0),
             api_servers=self._servers.states(),
             resources=resources,
             credentials=self._servers.credential_states(),
+            problems=self._to_grant(),
         )
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Give the objects that could not be read, sorted; everything else went on."""
-        return tuple(sorted({refusal for reflector in self._reflectors for refusal in reflector.refusals()}))
+        denied = [_denied(r, self._settings.cluster) for r in self._reflectors if r.denied and not r.essential]
+        return tuple(sorted({*denied, *(refusal for r in self._reflectors for refusal in r.refusals())}))
 
     @property
     def events_total(self) -> int:
@@ -145,9 +152,9 @@ class KubernetesSource:
     def is_hopeless(self) -> bool:
         """Tell whether a person has to do something before anything can come.
 
-        That is when a resource is denied or does not exist, or when each API server has failed.
+        That is when an essential resource is denied or does not exist, or when each API server has failed.
         """
-        if any(reflector.problem_kind in HOPELESS for reflector in self._reflectors if not reflector.synced):
+        if any(reflector.problem_kind in HOPELESS for reflector in self._reflectors if not reflector.settled):
             return True
         states = self._servers.states()
         return all(state.last_error and not state.healthy for state in states)
@@ -160,7 +167,14 @@ class KubernetesSource:
         told = {problem.message for problem in servers}
         return (*servers, *(problem for problem in resources if problem.message not in told), *credentials)
 
-    def _reflector(self, resource: Resource, path: str, params: Mapping[str, str]) -> Reflector:
+    def _to_grant(self) -> tuple[Problem, ...]:
+        """Return what a person has to do before all can be read."""
+        if self._reflectors and all(r.problem_kind is Failure.UNAUTHORIZED for r in self._reflectors):
+            message = "every resource is refused with HTTP 401: the credentials are not accepted; what was known stays"
+            return (Problem("API server", message, "look at the token or client certificate of the settings"),)
+        return tuple(_missing_right(reflector) for reflector in self._reflectors if reflector.denied)
+
+    def _reflector(self, scope: Named, params: Mapping[str, str], *, essential: bool) -> Reflector:
         settings = self._settings
         cycle = Cycle(
             mode=settings.mode,
@@ -170,9 +184,10 @@ class KubernetesSource:
             uniform=self._uniform,
         )
         return Reflector(
-            resource,
-            path=path,
+            scope,
+            path=path_of(scope.resource, scope.namespace),
             params=params,
+            essential=essential,
             cluster=settings.cluster,
             servers=self._servers,
             cycle=cycle,
@@ -198,13 +213,13 @@ class KubernetesSource:
         while not self._clock.wait(self._stopping, TEND_EVERY_S):
             self._servers.tend()
 
-    def _assemble(self, views: list[Mapping[Key, AnyObject]]) -> Snapshot:
+    def _assemble(self, views: list[Mapping[Key, AnyObject]], denied: tuple[Named, ...]) -> Snapshot:
         parts: dict[str, Any] = {}
         for reflector, view in zip(self._reflectors, views, strict=True):
             name = reflector.resource.field
             parts[name] = {**parts[name], **view} if name in parts else view
         departures = tuple(reflector.departures for reflector in self._reflectors if reflector.resource in _DEPARTING)
-        return Snapshot(self._settings.cluster, **parts, departures=departures)
+        return Snapshot(self._settings.cluster, **parts, denied=denied, departures=departures)
 
     def _resource_states(self) -> tuple[ResourceState, ...]:
         by_resource: dict[Resource, list[ResourceState]] = {}
@@ -247,18 +262,63 @@ def read_once(
         source.stop()
 
 
+def is_essential(scope: Named, resources: Collection[Resource]) -> bool:
+    """Say whether nothing can be followed without this, where ``resources`` are read; else only some claims wait."""
+    needed = _ESSENTIAL.intersection(resources)
+    if needed:
+        return scope.resource in needed
+    return scope.resource is not Resource.SECRETS or bool(scope.name)
+
+
 def reads_of(
     resource: Resource, resources: Collection[Resource], secret_namespaces: tuple[str, ...], named: Collection[Named]
-) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Give the namespace ("" for all) and the parameters of each list and watch of one resource."""
+) -> Iterator[tuple[Named, Mapping[str, str]]]:
+    """Give what each list and watch of one resource is of, and its parameters."""
     if resource is Resource.SECRETS:
         whole: tuple[str, ...] = secret_namespaces if resource in resources else ()
     else:
         whole = ("",) if resource in resources and resource not in ONLY_BY_NAME else ()
     params = TLS_SECRETS_ONLY if resource is Resource.SECRETS else {}
-    yield from ((namespace, params) for namespace in whole)
+    yield from ((Named(resource, namespace, ""), params) for namespace in whole)
     if resource is Resource.SECRETS or not whole:
-        yield from ((each.namespace, selector_of(each)) for each in sorted(set(named)) if each.resource is resource)
+        yield from ((each, selector_of(each)) for each in sorted(set(named)) if each.resource is resource)
+
+
+_WAITS: Mapping[Resource, str] = MappingProxyType(
+    {
+        Resource.ENDPOINTS: "Services without EndpointSlices wait",
+        Resource.NODES: "what is reached through node ports waits",
+        Resource.SECRETS: "installed certificates stay, new ones wait",
+        Resource.PODS: "what names pods waits",
+    }
+)
+"""What needs a resource that others can do without."""
+
+
+def _missing_right(reflector: Reflector) -> Problem:
+    scope = reflector.scope
+    if reflector.synced:
+        then = "what was read before stays as it is"
+    elif reflector.essential:
+        then = "nothing of the cluster can be followed"
+    else:
+        then = f"{_WAITS.get(scope.resource, 'what it asks for waits')}, all else goes on"
+    if reflector.denied is Failure.NOT_FOUND:
+        return Problem(_name_of(scope), f"ResolvedRefs=False: not found; {then}", "does this cluster serve that API?")
+    where = f"in namespace {scope.namespace}" if scope.namespace else "in a ClusterRole"
+    remedy = f"give the account {right_to_read(scope)} {where}: pyconfd rbac prints it"
+    return Problem(_name_of(scope), f"ResolvedRefs=False: forbidden; {then}", remedy)
+
+
+def _denied(reflector: Reflector, cluster: str) -> Refusal:
+    scope, problem = reflector.scope, _missing_right(reflector)
+    ref = ObjectRef(KIND_OF[scope.resource], scope.namespace, scope.name or "*", cluster)
+    return Refusal(ref, "", "", RefusalReason.FORBIDDEN, f"{problem.message}; {problem.remedy}")
+
+
+def _name_of(scope: Named) -> str:
+    place = f" of namespace {scope.namespace}" if scope.namespace else ""
+    return f"{scope.resource} {scope.namespace}/{scope.name}" if scope.name else f"{scope.resource}{place}"
 
 
 def _nobody() -> None:

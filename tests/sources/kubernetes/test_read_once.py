@@ -72,7 +72,7 @@ def test_read_once_names_each_servers_error(servers: list[ApiServer]) -> None:
 
 
 def test_read_once_does_not_wait_for_what_a_person_must_mend(server: ApiServer) -> None:
-    server.faults.deny("nodes")
+    server.faults.deny("services")
     with pytest.raises(TransientError, match="HTTP 403"):
         read_once(KubernetesSettings(api_servers=(server.url,)), ALL, 3600)
 

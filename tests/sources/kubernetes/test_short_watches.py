@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pyconfd.model.snapshot import Resource
+from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.api_servers import ApiServers
 from pyconfd.sources.kubernetes.credentials import Credentials
@@ -82,7 +82,7 @@ def _reflectors(server: Server, clock: StandingClock, count: int, *, lasts_s: fl
         cycle = Cycle(mode=ReadMode.WATCH, interval_s=30, page_size=500, servers=1, uniform=lambda low, _: low)
         made.append(
             Reflector(
-                Resource.NODES,
+                Named(Resource.NODES, "", ""),
                 path="/api/v1/nodes",
                 params={},
                 cluster="",

@@ -1,0 +1,123 @@
+"""Rights that are missing: what goes on without them, what waits, and what is said."""
+
+import pytest
+
+from pyconfd.model.context import RefusalReason
+from pyconfd.model.snapshot import Key, Named, Resource
+from pyconfd.model.status import SourceHealth
+from pyconfd.sources.kubernetes.rbac import right_to_read
+from pyconfd.sources.kubernetes.source import KubernetesSource, is_essential
+from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, shop
+from tests.world.apiserver import ApiServer
+from tests.world.cluster import Cluster
+
+WITH_SECRETS = (*ALL, Resource.SECRETS)
+CERT = Key("tls", "cert")
+
+
+@pytest.fixture
+def secret(cluster: Cluster) -> None:
+    cluster.add_namespace("tls")
+    cluster.put("secrets", {"metadata": {"name": "cert", "namespace": "tls"}, "type": "kubernetes.io/tls"})
+
+
+def _problems(source: KubernetesSource) -> dict[str, str]:
+    return {problem.place: f"{problem.message} -> {problem.remedy}" for problem in source.health().problems}
+
+
+@pytest.mark.usefixtures("secret")
+@pytest.mark.parametrize(
+    ("resource", "place", "namespace"),
+    [("secrets", "secrets of namespace tls", "tls"), ("nodes", "nodes", ""), ("endpoints", "endpoints", "")],
+)
+def test_a_denied_resource_stops_nothing_else(
+    resource: str, place: str, namespace: str, cluster: Cluster, server: ApiServer, start: Start
+) -> None:
+    server.faults.deny(resource)
+    source = start(server.url, resources=WITH_SECRETS, secret_namespaces=("tls",))
+    eventually(lambda: source.snapshot() is not None, what=source.problems)
+    shop(cluster, 7)
+    eventually(lambda: addresses(source.snapshot()) == {"10.0.0.7"})
+
+    scope = Named(Resource(resource), namespace, "")
+    assert source.snapshot().denied == (scope,)  # type: ignore[union-attr]
+    (refusal,) = source.refusals()
+    assert (refusal.ref.namespace, refusal.ref.name, refusal.reason) == (namespace, "*", RefusalReason.FORBIDDEN)
+    assert list(_problems(source)) == [place]
+    assert "ResolvedRefs=False: forbidden" in _problems(source)[place]
+    assert right_to_read(scope) in _problems(source)[place]
+    assert source.health().synced
+    assert source.health().last_sync_at > 0
+
+    server.faults.clear()
+    eventually(lambda: source.snapshot().denied == ())  # type: ignore[union-attr]
+    assert getattr(source.snapshot(), resource)
+    assert (source.refusals(), source.health().problems) == ((), ())
+
+
+@pytest.mark.usefixtures("secret")
+def test_a_right_that_goes_keeps_what_was_known(cluster: Cluster, server: ApiServer, start: Start) -> None:
+    source = start(server.url, resources=WITH_SECRETS, secret_namespaces=("tls",))
+    eventually(lambda: source.snapshot() is not None, what=source.problems)
+    server.faults.deny("secrets")
+    source.relist()
+    eventually(lambda: _problems(source))
+    assert "what was read before stays as it is" in _problems(source)["secrets of namespace tls"]
+    shop(cluster, 7)
+    eventually(lambda: addresses(source.snapshot()) == {"10.0.0.7"})
+    snapshot = source.snapshot()
+    assert snapshot is not None
+    assert list(snapshot.secrets) == [CERT]
+    assert snapshot.denied == ()
+    eventually(source.relisted)
+    server.faults.clear()
+    eventually(lambda: not source.health().problems)
+
+
+@pytest.mark.parametrize("resource", ["services", "endpointslices"])
+def test_without_an_essential_right_nothing_is_followed(resource: str, server: ApiServer, start: Start) -> None:
+    server.faults.deny(resource)
+    source = start(server.url)
+    eventually(lambda: _problems(source))
+    assert "nothing of the cluster can be followed" in _problems(source)[resource]
+    assert source.snapshot() is None
+    assert source.is_hopeless()
+
+
+def test_a_failure_that_may_pass_is_waited_for(server: ApiServer, start: Start) -> None:
+    server.faults.answer(500, "nodes", "list")
+    source = start(server.url)
+    server.wait_for_request("nodes", "list", count=4)
+    assert source.snapshot() is None
+    assert source.health().problems == ()
+
+
+def test_a_denied_resource_that_fails_otherwise_later_is_still_denied(server: ApiServer, start: Start) -> None:
+    server.faults.deny("nodes")
+    source = start(server.url)
+    eventually(lambda: source.snapshot() is not None, what=source.problems)
+    server.faults.clear()
+    server.faults.answer(500, "nodes")
+    count = len(server.seen("nodes"))
+    server.wait_for_request("nodes", "list", count=count + 2)
+    assert source.snapshot() is not None
+
+
+def test_pods_are_essential_where_everything_is_made_of_them() -> None:
+    pods, keys = Named(Resource.PODS, "", ""), Named(Resource.SECRETS, "lb", "keys")
+    assert is_essential(pods, [Resource.PODS])
+    assert is_essential(keys, [Resource.PODS])
+    assert not is_essential(pods, [*ALL, Resource.PODS])
+    assert not is_essential(Named(Resource.SECRETS, "tls", ""), [Resource.PODS, Resource.SECRETS])
+
+
+def test_401_for_everything_is_one_problem(server: ApiServer, start: Start) -> None:
+    server.faults.answer(401)
+    source = start(server.url)
+    eventually(lambda: source.health().problems)
+    (problem,) = source.health().problems
+    assert "every resource is refused with HTTP 401" in problem.message
+    server.faults.clear()
+    eventually(lambda: source.snapshot() is not None, what=source.problems)
+    assert source.health().problems == SourceHealth().problems
+    ended(source)
