@@ -6,6 +6,7 @@
     ├── ConfigurationError   exit 78; every problem at once, each with its place and a remedy
     ├── TransientError       the world may heal: keep what serves, try again later
     ├── RejectedInput        keep the last good configuration until the input changes
+    ├── AdoptionNeeded       change nothing until an operator says what becomes of what serves
     └── ApplyError           put the former configuration back, then try again with back-off
 
 Anything else is a bug: a traceback, exit 70, and systemd starts the process again. A library's own
@@ -89,6 +90,10 @@ class PendingRendering(Exception):  # noqa: N818 - it is no failure
     def __init__(self, known: "str | RejectedInput | None" = None) -> None:
         self.known = known
         super().__init__("a template of the cluster is being rendered")
+
+
+class AdoptionNeeded(PyconfdError):  # noqa: N818 - it names what is missing
+    """The first configuration would end what HAProxy serves, and no operator has said that this is meant."""
 
 
 class ApplyError(PyconfdError):

@@ -13,6 +13,7 @@ from pyconfd.fragments import tests_of as fragment_tests
 from pyconfd.interrupts import fatal_interrupts
 
 if TYPE_CHECKING:
+    from pyconfd.app.adopting import adopt
     from pyconfd.app.asking import allow, status, watch
     from pyconfd.app.consumer import consume
     from pyconfd.app.daemon import run
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyconfd.app.upgrading import upgrade_check
 
 __all__ = [
+    "adopt",
     "allow",
     "check_once",
     "consume",
@@ -63,6 +65,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "adopting": ("adopt",),
     "asking": ("allow", "status", "watch"),
     "consumer": ("consume",),
     "daemon": ("run",),

@@ -12,6 +12,7 @@ from pyconfd.app.holds import Holds
 from pyconfd.daemon.pause import Pause
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.model.changes import Change
+from pyconfd.model.hold import ADOPTION
 from pyconfd.settings import Settings
 from pyconfd.status import document
 from pyconfd.status.change_text import line_of
@@ -85,6 +86,8 @@ def allow(settings: Settings, hold_id: str) -> str:
     if not hold_id or held.hold_id != hold_id:
         now = f"what is held is {held.hold_id}" if held.hold_id else "nothing is held"
         raise RejectedInput(Problem("allow", f"no change is held as {hold_id!r}; {now}", "see pyconfd status"))
+    if hold_id == ADOPTION:
+        raise RejectedInput(Problem("allow", "what HAProxy serves is not let go by an ID", "pyconfd adopt"))
     try:
         Holds(settings.runtime_dir).allow(hold_id)
     except OSError as error:

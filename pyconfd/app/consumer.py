@@ -20,6 +20,7 @@ from pyconfd.etcd.local import localise
 from pyconfd.etcd.memory import Memory
 from pyconfd.etcd.publication import Published
 from pyconfd.etcd.source import PublishedSource
+from pyconfd.haproxy.adoption import adopted
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.census import census_of
 from pyconfd.haproxy.certificates import NamedCertificates
@@ -48,7 +49,7 @@ def _consuming(settings: Settings, around: Surroundings) -> Consumer:
         clock=around.clock,
         taken=Memory(settings.state_dir, CONSUMED, settings.etcd.path),
         count=census_of,
-        allowed_holds=around.holds.allowed,
+        allowed_holds=lambda: around.holds.allowed() | adopted(settings.state_dir),
         forget_holds=around.holds.forget,
         publish=around.status_file.update,
         other_problems=around.problems,

@@ -23,6 +23,7 @@ from pyconfd.daemon.pinning import Pinning
 from pyconfd.daemon.ports import NoRenderings, Proof, RestoringBalancer, Source, World
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import PyconfdError
+from pyconfd.haproxy.adoption import adopted
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.preset_options import base_options
@@ -134,7 +135,7 @@ def cluster_world(
             settings, found, basis=chosen.keep(found) if chosen else "", templates=templates
         ),
         preset_options=lambda renderer: wiring.preset_options(settings, renderer),
-        allowed_holds=around.holds.allowed,
+        allowed_holds=lambda: around.holds.allowed() | adopted(settings.state_dir),
         forget_holds=around.holds.forget,
         publish=around.status_file.update,
         other_problems=lambda: (*around.problems(), *targets.problems(), *tenants.problems()),

@@ -68,10 +68,18 @@ def _findings(settings: Settings, now: float) -> Iterator[Finding]:
         yield from _for_cluster(settings, unit, real)
         rendering = real.rendering if real.rendering.pieces else rendering
     if served and rendering.pieces:
+        yield from _adoption(settings, unit, rendering)
         yield from haproxy.sockets(rendering.text)
         yield from haproxy.limits(settings.haproxy, unit, rendering)
         yield from haproxy.certificates(rendering, now)
     yield from _own_certificates(settings)
+
+
+def _adoption(settings: Settings, unit: systemd.UnitFacts, rendering: Rendering) -> Iterator[Finding]:
+    """Say what the first configuration would end."""
+    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit)
+    if (problem := balancer.adoption(rendering)) is not None:
+        yield Finding.of(Level.WARNING, "haproxy", problem)
 
 
 class _Rendered:

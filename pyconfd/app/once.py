@@ -121,7 +121,7 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> PlanReport
     if isinstance(plan, Noop):
         plan = beside.plan
     assumed = (asked.note,) if asked.note and not isinstance(plan, Noop) else ()
-    notes = (*once.notes, *assumed, *_hold_note(settings, last, once))
+    notes = (*once.notes, *assumed, *_hold_note(settings, last, once), *_adoption_note(balancer, rendering))
     difference = _difference(installed, wanted, settings.haproxy.conf) + beside.diff
     return PlanReport(plan, difference, once.refused, notes)
 
@@ -186,6 +186,12 @@ def _difference(installed: str, wanted: str, path: str) -> str:
     )
     difference = "".join(f"{line}\n" for line in lines)
     return without_secrets(difference, passwords_in(installed) | passwords_in(wanted)) if difference else ""
+
+
+def _adoption_note(balancer: Balancer, rendering: Rendering) -> Iterator[str]:
+    """Say that the daemon would wait for an operator before it ends what serves."""
+    if (problem := balancer.adoption(rendering)) is not None:
+        yield f"the daemon would apply nothing yet: {problem.place}: {problem.message}; {problem.remedy}"
 
 
 def _hold_note(settings: Settings, last: Stored | None, once: wiring.Once) -> Iterator[str]:

@@ -85,6 +85,10 @@ class Application(Protocol):
         """Let a held change through once; give a sentence about it."""
         ...
 
+    def adopt(self, settings: Settings, *, copy: bool) -> str:
+        """Let pyconfd replace a configuration that it did not write; give a sentence about it."""
+        ...
+
     def set_servers(
         self, settings: Settings, name: str, state: ServerState, *, for_s: float | None, several: bool
     ) -> str:

@@ -192,4 +192,24 @@ def resume(ctx: click.Context, /, **_: object) -> int:
     return Exit.OK
 
 
-COMMANDS: tuple[click.Command, ...] = (server, pause, resume)
+@click.command(
+    cls=SettingsCommand,
+    short_help="Let pyconfd replace a configuration that it did not write.",
+    help=teach(
+        "Where HAProxy serves a configuration that pyconfd did not write, the first start of pyconfd changes nothing,"
+        " and `pyconfd plan` and `pyconfd status` name the frontends, binds and backends that would disappear. This"
+        " command says that pyconfd may go on.\n\n"
+        "With --copy they stay: the former configuration becomes the fragment 00-adopted.conf, yours to edit.",
+        examples={"pyconfd adopt --copy": "keep what is served", "pyconfd adopt": "let it go"},
+        exits={**_EXITS, Exit.FAILED: "with the copy, HAProxy would not load the fragments; nothing was changed"},
+    ),
+)
+@click.option("--copy", is_flag=True, help="Keep what is served: as the fragment 00-adopted.conf.")
+@click.pass_context
+def adopt(ctx: click.Context, /, *, copy: bool, **_: object) -> int:
+    """Let pyconfd go on."""
+    print_text(outside(ctx).app().adopt(settings_of(ctx), copy=copy))
+    return Exit.OK
+
+
+COMMANDS: tuple[click.Command, ...] = (server, pause, resume, adopt)

@@ -22,6 +22,7 @@ from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.retry import Retry
 from pyconfd.daemon.upkeep import Surroundings, Upkeep
 from pyconfd.errors import PendingRendering
+from pyconfd.model.hold import ADOPTION
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Reload
 from pyconfd.model.snapshot import Snapshot
@@ -364,7 +365,8 @@ class Daemon:
     def _doubt(self, outcome: Outcome) -> None:
         """List again while something is held: the lists may be whole again without any event that says so."""
         now = self._world.clock.monotonic()
-        if not isinstance(outcome, Held) and self._guarding.hold is None:
+        held = isinstance(outcome, Held) and outcome.hold_id != ADOPTION  # no list of the cluster ends that
+        if not held and self._guarding.hold is None:
             self._retry_held.clear()
         elif not self._retry_held.standing(now):
             if self._world.source.relisted():

@@ -10,8 +10,17 @@ from pyconfd.daemon import arbitration
 from pyconfd.daemon.arbitration import Remembered
 from pyconfd.daemon.culprits import Verdict, Workshop
 from pyconfd.daemon.isolation import Isolation
-from pyconfd.errors import ApplyError, PendingRendering, Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.errors import (
+    AdoptionNeeded,
+    ApplyError,
+    PendingRendering,
+    Problem,
+    PyconfdError,
+    RejectedInput,
+    TransientError,
+)
 from pyconfd.model.context import AcceptedTemplate, Census, Context
+from pyconfd.model.hold import ADOPTION
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import (
     Applied,
@@ -71,7 +80,10 @@ class Balancer(Protocol):
         ...
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
-        """Check and make it serve; raises RejectedInput or ApplyError after it put the former state back."""
+        """Check and make it serve.
+
+        Raises RejectedInput or ApplyError after it put the former state back; AdoptionNeeded before it did anything.
+        """
         ...
 
 
@@ -401,7 +413,7 @@ def serve(
         return balancer.apply(rendering, wanted, curdate=curdate, census=census, now=now)
     except RejectedInput as error:
         return Rejected(Step(error.step or Step.CHECK), error.problems)
-    except (ApplyError, TransientError) as error:
+    except (AdoptionNeeded, ApplyError, TransientError) as error:
         if serving and may_reload and partly:
             _go_live_in_part(rendering, balancer, now)
         return _failed(error)
@@ -414,7 +426,9 @@ def _go_live_in_part(rendering: Rendering, balancer: Balancer, now: float) -> No
             balancer.defer(plan, now=now)
 
 
-def _failed(error: ApplyError | TransientError) -> Failed:
+def _failed(error: AdoptionNeeded | ApplyError | TransientError) -> Failed | Held:
+    if isinstance(error, AdoptionNeeded):
+        return Held(ADOPTION, error.problems[0])
     if isinstance(error, ApplyError):
         return Failed(Step(error.step), error.problems, error.disruptive)
     return Failed(Step.CHECK, error.problems)

@@ -23,6 +23,7 @@ from pyconfd.model.explanation import (
     TurnedAway,
     Unexplained,
 )
+from pyconfd.model.hold import command_of
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource
 from pyconfd.presets import values
 from pyconfd.presets.asks import Ask
@@ -194,9 +195,7 @@ def _remedy(  # noqa: C901, PLR0911 - one for each fate
                 return "no server takes traffic: look at the pods, and at the checks in the log of HAProxy"
             return ""
         case NotApplied(held=True):
-            return (
-                f"look at what is held with pyconfd status; pyconfd allow {evidence.standing.hold_id} lets it through"
-            )
+            return f"look at what is held with pyconfd status; {command_of(evidence.standing.hold_id)} lets it through"
         case NotApplied() if evidence.standing.problems:
             return "mend what keeps the newest configuration from being applied (see above)"
         case NotApplied():

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import structlog
 
-from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
-from pyconfd.haproxy import diff
+from pyconfd.errors import AdoptionNeeded, ApplyError, Problem, RejectedInput, TransientError
+from pyconfd.haproxy import adoption, diff
 from pyconfd.haproxy import unit as systemd
 from pyconfd.haproxy.compare import Comparison
 from pyconfd.haproxy.drift import Drift, Overrides, live_status
@@ -282,12 +282,22 @@ class Balancer:
         Raises:
             RejectedInput: the check or the judgement of its binds turned it away; nothing was changed.
             ApplyError: it could not be made to serve; the former files are back, the former text serves.
+            AdoptionNeeded: it would end what HAProxy serves by a configuration that pyconfd did not write.
         """
+        if problem := self.adoption(rendering):
+            raise AdoptionNeeded(problem)
         reasons, digest = tuple(reason.value for reason in plan.reasons), rendering.digest
         generation = Generation(self._next_number(), digest, now, curdate, reasons, census or Census())
         verified = self._reload(rendering, generation)
         self._last_good = Stored(generation, rendering)
         return Applied(generation, plan, verified)
+
+    def adoption(self, rendering: Rendering) -> Problem | None:
+        """Return what the first configuration would end, None where nothing or where an operator has adopted it."""
+        if self.last_good() is not None or adoption.adopted(self._state_dir):
+            return None
+        found = adoption.foreign(self._settings, self._unit)
+        return found.problem(rendering.text) if found is not None else None
 
     def defer(self, plan: Reload, *, now: float) -> Deferred:
         """Let a reload wait, and do what needs none at once."""

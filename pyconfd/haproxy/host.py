@@ -78,6 +78,25 @@ def haproxy_pids(conf: str, binary: str) -> frozenset[int]:
     return frozenset(found)
 
 
+def configuration_files(pid: int) -> tuple[str, ...]:
+    """Return the files and directories that the process ``pid`` was told to load; none if it is no haproxy or gone."""
+    try:
+        process = psutil.Process(pid)
+        named = [path for option, path in _pairs(process.cmdline()) if option == "-f"]
+    except psutil.Error:
+        return ()
+    folder = "/"
+    with suppress(psutil.Error):  # only root and its own user may ask
+        folder = process.cwd()
+    return tuple(str(Path(folder, path)) for path in named)
+
+
+def loads(paths: Iterable[str], conf: str) -> bool:
+    """Say whether one of these arguments of ``-f`` is ``conf``, or the directory that holds it."""
+    wanted = {os.path.realpath(conf), str(Path(os.path.realpath(conf)).parent), str(Path(conf).parent)}
+    return any(os.path.realpath(path) in wanted for path in paths)
+
+
 def _pairs(argv: list[str]) -> Iterator[tuple[str, str]]:
     """Pair each option with every word up to the next one: ``-f`` takes several files after ``--``."""
     option = ""

@@ -18,7 +18,8 @@ SYSTEMD_RUNS = "/run/systemd/system"
 """Exists when systemd is the service manager. Source: sd_booted(3)."""
 
 PROPERTIES = (
-    "LoadState,User,Group,Environment,EnvironmentFiles,ExecStart,AmbientCapabilities,CapabilityBoundingSet,LimitNOFILE"
+    "LoadState,User,Group,Environment,EnvironmentFiles,ExecStart,AmbientCapabilities,CapabilityBoundingSet,LimitNOFILE,"
+    "MainPID"
 )
 UNLIMITED = 1 << 30
 """Stands for ``infinity``: the highest that the kernel lets ``fs.nr_open`` be is about that."""
@@ -31,7 +32,7 @@ class UnitFacts:
 
     ``user`` is "" for root; ``configurations`` are the ``-f`` arguments of ``ExecStart`` with its variables put in;
     ``low_ports`` tells whether it may bind ports below 1024; ``descriptors`` is its hard limit of open files (0 where
-    it cannot be told), ``raises_limits`` whether it may exceed it.
+    it cannot be told), ``raises_limits`` whether it may exceed it; ``main_pid`` was its process when it was asked.
     """
 
     name: str = ""
@@ -46,6 +47,7 @@ class UnitFacts:
     low_ports: bool = True
     descriptors: int = 0
     raises_limits: bool = False
+    main_pid: int = 0
 
 
 def gather(name: str) -> UnitFacts:
@@ -83,6 +85,7 @@ def parse(name: str, shown: str, read: Callable[[str], str]) -> UnitFacts:
     bounding = " ".join(properties.get("CapabilityBoundingSet", []))
     held = (bounding if user in _ROOT else capabilities).lower()
     descriptors = next(iter(properties.get("LimitNOFILE", [])), "")
+    main_pid = next(iter(properties.get("MainPID", [])), "")
     return UnitFacts(
         name,
         found=True,
@@ -96,6 +99,7 @@ def parse(name: str, shown: str, read: Callable[[str], str]) -> UnitFacts:
         low_ports=user in _ROOT or "cap_net_bind_service" in capabilities.lower(),
         descriptors=UNLIMITED if descriptors == "infinity" else int(descriptors) if descriptors.isdecimal() else 0,
         raises_limits="cap_sys_resource" in held,
+        main_pid=int(main_pid) if main_pid.isdecimal() else 0,
     )
 
 

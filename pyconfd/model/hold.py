@@ -9,6 +9,14 @@ from pyconfd.errors import Problem
 SHOWN = 8
 """So many names of a hold are shown."""
 
+ADOPTION = "adopt"
+"""The ID of the hold before the first configuration replaces one that pyconfd did not write."""
+
+
+def command_of(hold_id: str) -> str:
+    """Return the command that lets through what is held."""
+    return "pyconfd adopt" if hold_id == ADOPTION else f"pyconfd allow {hold_id}"
+
 
 class HoldKind(StrEnum):
     """What would go: everything, all that one preset serves, or more than the allowed share."""

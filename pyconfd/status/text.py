@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.hold import command_of
 from pyconfd.model.status import ApiServerState, CredentialState, Phase, Renewal, ResourceState, Status, TargetPhase
 from pyconfd.status.durations import long, short
 from pyconfd.status.health import STALE_AFTER_S, liveness, sync_age_s
@@ -124,7 +125,7 @@ def _problems(report: StatusReport, status: Status, pen: Pen) -> list[str]:
 
 def _hold(status: Status) -> Iterator[str]:
     """Say how a held change is let through, unless the problem that holds it has said so."""
-    command = f"pyconfd allow {status.hold_id}"
+    command = command_of(status.hold_id)
     if not any(command in problem for problem in status.problems):
         yield f"a change is held back\n    -> look at it, then: {command}"
 

@@ -12,6 +12,7 @@ import yaml
 from pyconfd import app, wiring
 from pyconfd.app.once import ask_process
 from pyconfd.errors import ConfigurationError, RejectedInput, TransientError
+from pyconfd.haproxy import adoption
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.model.plan import AddServer, Noop, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.settings import (
@@ -136,6 +137,7 @@ def test_the_plan_is_noop_when_it_serves_and_names_what_differs(
         _edit(settings, "# made {{ extra.curdate }}\n")
         haproxy.conf.write_text(f"frontend x\n    mode http\n    timeout client 1s\n    bind 127.0.0.1:{free_port()}\n")
         haproxy.start()
+        adoption.adopt(settings.state_dir)
         once = wiring.render_once(settings, snapshot, "some day")
         balancer = Balancer(ours, settings.apply, settings.state_dir)
         plan = balancer.plan(once.rendered.rendering)
@@ -160,6 +162,7 @@ def _serving(settings: Settings, snapshot: tuple[str, ...], folder: Path, *, lev
         Path(settings.templates.dir, "00-runtime.conf").write_text(opened)
         haproxy.conf.write_text(f"frontend x\n    mode http\n    timeout client 1s\n    bind 127.0.0.1:{free_port()}\n")
         haproxy.start()
+        adoption.adopt(settings.state_dir)
         once = wiring.render_once(settings, snapshot, "some day")
         balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
         plan = balancer.plan(once.rendered.rendering)

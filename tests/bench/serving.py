@@ -19,6 +19,7 @@ from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World
 from pyconfd.fragments import directory
+from pyconfd.haproxy import adoption
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.context import Refusal
@@ -114,6 +115,7 @@ class Serving:
             publish=lambda _: None,
         )
         self.balancer.startup()
+        adoption.adopt(str(folder / "state"))
         self.daemon = Daemon(world, LoopSettings(ApplySettings(), ("domains",), "0", 1))
         self.daemon.start()
 

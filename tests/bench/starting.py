@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from pyconfd import fragments
+from pyconfd.haproxy import adoption
 from pyconfd.presets import registry
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.file import read_snapshot
@@ -65,6 +66,7 @@ def _running(folder: Path, api_url: str, template_dir: str) -> Iterator[tuple[su
     with HaproxyProcess(folder) as haproxy:
         haproxy.conf.write_text(configuration(free_port()), encoding="utf-8")
         haproxy.start()
+        adoption.adopt(str(folder / "state"))
         log = folder / "pyconfd.log"
         options = {
             "api-servers": api_url, "template-dir": template_dir, "haproxy-conf": str(haproxy.conf),

@@ -223,6 +223,10 @@ class FakeApp:
         self._asked("servers", settings, wanted)
         return self.rows
 
+    def adopt(self, settings: Settings, *, copy: bool) -> str:
+        self._asked("adopt", settings, copy)
+        return "pyconfd goes on."
+
     def pause(self, settings: Settings, *, for_s: float | None, reason: str) -> str:
         self._asked("pause", settings, for_s, reason)
         return "Nothing is applied."

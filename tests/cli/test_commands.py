@@ -132,7 +132,7 @@ _PROBLEM = Problem("02-http.tmpl line 3", "no such name", "define it")
 
 @pytest.mark.parametrize("arguments", [("run",), ("render",), ("check",), ("plan",), ("status",), ("record", "f"),
                                        ("rbac",), ("allow", "x"), ("server", "drain", "x"), ("server", "list"),
-                                       ("pause",), ("resume",), ()])  # fmt: skip
+                                       ("pause",), ("resume",), ("adopt",), ()])  # fmt: skip
 @pytest.mark.parametrize(
     ("error", "code"),
     [

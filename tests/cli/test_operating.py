@@ -93,6 +93,13 @@ def test_pause_and_resume_pass_their_arguments_on() -> None:
     ]
 
 
+def test_adopt_passes_its_option_on() -> None:
+    app = FakeApp()
+    assert invoke("adopt", "--copy", app=app).stdout == "pyconfd goes on.\n"
+    assert invoke("adopt", app=app).exit_code == 0
+    assert [(name, arguments) for name, _, arguments in app.calls] == [("adopt", (True,)), ("adopt", (False,))]
+
+
 @pytest.mark.parametrize("name", ["drain", "maint", "ready", "list"])
 def test_each_subcommand_teaches(name: str) -> None:
     text = invoke("server", name, "--help").stdout

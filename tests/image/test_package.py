@@ -155,7 +155,9 @@ def first_installation(lb: Machine, world: World) -> None:
     lb.run("runuser", "-u", "pyconfd", "--", "pyconfd", "check")
     lb.systemctl("enable", "--now", "pyconfd")
     assert lb.status()["version"] == OLDER
-    assert "systemctl restart haproxy.service" in lb.said("pyconfd", "status")
+    lb.until(lambda: "pyconfd adopt" in lb.said("pyconfd", "status"), "it waits for the operator")
+    lb.run("pyconfd", "adopt")
+    lb.until(lambda: "systemctl restart haproxy.service" in lb.said("pyconfd", "status"), "haproxy is root's still")
     lb.systemctl("reload", "haproxy")
 
 

@@ -20,6 +20,7 @@ from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.guard import Rules
+from pyconfd.haproxy import adoption
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.following import FollowingFile
 from pyconfd.haproxy.unit import UnitFacts
@@ -150,6 +151,7 @@ class Place:
         self.answers: Callable[[], Objects | None] = lambda: None
         self.haproxy.conf.write_text(configuration(free_port()), encoding="utf-8")
         self.haproxy.start()
+        adoption.adopt(self.settings.state_dir)
 
     def __enter__(self) -> Self:
         return self
