@@ -53,6 +53,7 @@ def base_options(settings: Settings) -> PresetOptions:
         configmap=_configmap_options(settings, os.environ),
         hosts=_hosts_options(settings),
         claims=_claim_options(settings),
+        cluster_templates=settings.cluster_templates.allow_configuration_from_cluster,
     )
 
 

@@ -133,6 +133,10 @@ def apply_settings(settings: Settings) -> ApplySettings:
 
 def has_cluster_template(settings: Settings) -> bool:
     """Say whether the whole configuration may come from the cluster."""
+    return settings.cluster_templates.allow_configuration_from_cluster and _names_cluster_template(settings)
+
+
+def _names_cluster_template(settings: Settings) -> bool:
     use = settings.presets.use
     return PresetName.CONFIGMAP in use or (PresetName.HOSTS in use and bool(settings.hosts.config))
 
@@ -270,7 +274,10 @@ def option_note(settings: Settings, found: FragmentSet) -> str:
 
 def preset_notes(settings: Settings) -> tuple[str, ...]:
     """Say what is worth knowing about the chosen presets together: which plain names several of them give."""
-    return registry.clashes(settings.presets.use)
+    notes = registry.clashes(settings.presets.use)
+    if _names_cluster_template(settings) and not has_cluster_template(settings):
+        return (*notes, f"the template of the cluster is not rendered while {registry.SWITCH} is false")
+    return notes
 
 
 def source(settings: Settings) -> HostAwareSource:

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from pyconfd import preset_options, wiring
-from pyconfd.errors import ConfigurationError, RejectedInput
+from pyconfd.errors import ConfigurationError, RejectedInput, TransientError
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FileKind, FragmentSet, OutputFile
 from pyconfd.model.snapshot import Named, Resource
+from pyconfd.presets import registry
 from pyconfd.settings import Settings, resolve
 
 
@@ -63,9 +64,23 @@ def test_targets_have_to_be_named() -> None:
 
 
 def test_no_fragment_is_needed_where_the_cluster_gives_the_template(tmp_path: Path) -> None:
-    missing = str(tmp_path / "none")
-    assert wiring.fragments(settings(PRESETS_USE="configmap", TEMPLATE_DIR=missing)) == FragmentSet(())
-    assert wiring.fragments(settings(PRESETS_USE="configmap", TEMPLATE_DIR=str(tmp_path))) == FragmentSet(())
+    enabled = {"PRESETS_USE": "configmap", "CLUSTER_TEMPLATES_ALLOW_CONFIGURATION_FROM_CLUSTER": "true"}
+    for directory in (str(tmp_path / "none"), str(tmp_path)):
+        assert wiring.fragments(settings(TEMPLATE_DIR=directory, **enabled)) == FragmentSet(())
+
+
+@pytest.mark.parametrize(
+    "use", [{"PRESETS_USE": "configmap"}, {"PRESETS_USE": "hosts", "HOSTS_CONFIG": "pod/a/b", "HOSTS_MASTER": "lb"}]
+)
+def test_configuration_of_the_cluster_is_off_by_default(use: dict[str, str], tmp_path: Path) -> None:
+    given = settings(TEMPLATE_DIR=str(tmp_path), **use)
+    assert not preset_options.base_options(given).cluster_templates
+    assert any(registry.SWITCH in note for note in wiring.preset_notes(given))
+    with pytest.raises(TransientError):
+        wiring.fragments(given)
+    enabled = settings(CLUSTER_TEMPLATES_ALLOW_CONFIGURATION_FROM_CLUSTER="true", **use)
+    assert preset_options.base_options(enabled).cluster_templates
+    assert not any(registry.SWITCH in note for note in wiring.preset_notes(enabled))
 
 
 def test_the_text_of_the_cluster_comes_last_and_is_judged() -> None:

@@ -16,7 +16,7 @@ from pyconfd.migrate.gotemplate.types import KUBE2LB
 from pyconfd.migrate.haproxy_text import is_haproxy, upgrade
 from pyconfd.migrate.invocations import read
 from pyconfd.migrate.manifests import UnreadableManifestError, read_manifests
-from pyconfd.migrate.report import Effect, Finding, Findings, InputFile, Migration, OutputText, System
+from pyconfd.migrate.report import Effect, Finding, Findings, InputFile, Migration, OutputText, Setting, System
 from pyconfd.migrate.settings_file import SettingsCollector
 from pyconfd.settings import resolve
 
@@ -26,6 +26,8 @@ _TEMPLATE_SUFFIXES = (".tmpl", ".tpl", ".j2", ".jinja", ".jinja2", ".gotmpl")
 _HAPROXY_SUFFIXES = (".cfg", ".conf")
 _MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 _CLUSTER_TEMPLATES = (System.KUBERNETES_HAPROXY, System.ADS_INFRA_HAPROXY)
+_SWITCH = "cluster_templates.allow_configuration_from_cluster"
+_RISK = "whoever may write that template is trusted as much as whoever writes fragments (docs/security.md)"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _GO_ACTION = re.compile(r"\{\{")
 _PLACEHOLDER = re.compile(r"\b__[A-Z][A-Z0-9_]*__\b")
@@ -54,12 +56,22 @@ class _Run:
     def result(self) -> Migration:
         outputs = list(self._outputs)
         findings = list(self._findings)
+        if self._uses_cluster_template():
+            self._collector.settings.append(Setting(_SWITCH, True, _RISK, 0))
+            findings.append(Finding(SETTINGS_FILE, 0, Effect.NOTED, f"{_SWITCH} = true: {_RISK}"))
         if self._collector.settings or self._proposals:
             text, conflicts = self._collector.text()
             text = "\n".join([text, *self._proposals])
             outputs.append(OutputText(SETTINGS_FILE, text))
             findings += [*conflicts, *_judged(text)]
         return Migration(tuple(outputs), tuple(findings))
+
+    def _uses_cluster_template(self) -> bool:
+        """Return whether the predecessor took its configuration from the cluster."""
+        paths = {setting.path for setting in self._collector.settings}
+        if self._system is System.KUBERNETES_HAPROXY:
+            return bool(paths or self._outputs)
+        return "hosts.config" in paths
 
     def file(self, file: InputFile) -> None:
         """Translate one file."""

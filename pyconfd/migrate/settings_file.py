@@ -227,7 +227,8 @@ class SettingsCollector:
             yield ""
             yield f"[{section}]"
             for key, setting in tables[section].items():
-                yield f"{key} = {_toml(setting.value)}  # {setting.file} line {setting.line}"
+                place = f" line {setting.line}" if setting.line else ""
+                yield f"{key} = {_toml(setting.value)}  # {setting.file}{place}"
 
 
 def _both(first: Setting, second: Setting) -> Setting:

@@ -79,7 +79,8 @@ class PresetOptions:
     pyconfd's own status page, or what a preset listed earlier has given away: whatever overlaps one of these cannot be
     had. ``contested``: claims of an earlier translation that could not be bound, and who listens there.
     ``kubefigurator`` and ``kube2lb`` are for the presets of those names. ``claims`` says who may claim what;
-    ``tenures`` are names that stay with a namespace, by preset.
+    ``tenures`` are names that stay with a namespace, by preset. ``cluster_templates``: render what the cluster supplies
+    as configuration.
     """
 
     node_ports: bool = False
@@ -94,6 +95,7 @@ class PresetOptions:
     hosts: HostsOptions = HostsOptions()
     claims: ClaimOptions = ANYTHING
     tenures: Mapping[str, Tenures] = field(default_factory=lambda: MappingProxyType({}))
+    cluster_templates: bool = False
 
     def without_tenures(self) -> "PresetOptions":
         """Give all but the tenures: they decide who gets a name, and not what is asked for."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from pyconfd.model.context import Census, Claimed, Context
+from pyconfd.model.context import Census, Claimed, ClusterTemplate, Context, Refusal, RefusalReason
 from pyconfd.model.listener import Listener
 from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import Named, Resource, Snapshot
@@ -12,6 +12,9 @@ from pyconfd.presets import cluster, configmap, domains, hosts, kube2lb, kubefig
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import Preset, PresetOptions, Reading
+
+SWITCH = "cluster_templates.allow_configuration_from_cluster"
+"""The setting without which no template of the cluster is rendered."""
 
 
 def _nothing_named(options: PresetOptions) -> tuple[Named, ...]:
@@ -95,12 +98,14 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
             options = replace(options, reserved=reserved)
         given.setdefault(name, MappingProxyType(dict(reading.names)))
         given |= {each: value for each, value in reading.names.items() if each not in given or each == name}
+    templates = tuple(template for reading in readings for template in reading.templates)
+    off = () if options.cluster_templates else tuple(map(_switched_off, templates))
     context = Context(
         MappingProxyType(given),
-        memo.sorted_refusals((translated.refused, *(reading.refused for reading in readings))),
+        memo.sorted_refusals((translated.refused, *(reading.refused for reading in readings), off)),
         Census(sum(reading.claimed for reading in readings), translated.ready),
         frozenset[Listener]().union(*(reading.listeners for reading in readings)),
-        templates=tuple(template for reading in readings for template in reading.templates),
+        templates=() if off else templates,
         files=tuple(sorted({file for reading in readings for file in reading.files})),
         dns_names=_dns_names(readings),
         claimed=tuple(
@@ -111,6 +116,11 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     )
     memo.keep_whole(names, asked, context)
     return context
+
+
+def _switched_off(template: ClusterTemplate) -> Refusal:
+    detail = f"it is not rendered; to trust its author as much as a writer of fragments, set {SWITCH} = true"
+    return Refusal(template.ref, template.field, "", RefusalReason.NOT_ALLOWED, detail)
 
 
 def _dns_names(readings: Sequence[Reading]) -> tuple[str, ...] | None:

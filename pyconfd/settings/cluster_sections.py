@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pyconfd.settings.kinds import Count, Listing, Seconds, Text, matching
+from pyconfd.settings.kinds import Boolean, Count, Listing, Seconds, Text, matching
 from pyconfd.settings.setting import Setting
 
 _OBJECT_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
@@ -98,6 +98,14 @@ class HostsSettings:
 class ClusterTemplateSettings:
     """``[cluster_templates]``: templates that come from a ConfigMap or an annotation, never trusted."""
 
+    allow_configuration_from_cluster: Annotated[
+        bool,
+        Setting(
+            "render the template that the cluster supplies (presets configmap and hosts): whoever may write that object"
+            " is then trusted as much as whoever writes fragments",
+            Boolean(),
+        ),
+    ] = False
     allow: Annotated[
         tuple[str, ...],
         Setting(

@@ -241,7 +241,8 @@ items:
 def test_a_configuration_that_comes_from_the_cluster(tmp_path: Path) -> None:
     snapshot = tmp_path / "hosts.yaml"
     snapshot.write_text(HOSTS)
-    options = ("--preset", "hosts", "--hosts-master", "lb", "--hosts-config", "deployment/default/haproxy")
+    preset = ("--preset", "hosts", "--hosts-master", "lb", "--hosts-config", "deployment/default/haproxy")
+    options = (*preset, "--cluster-templates-allow-configuration-from-cluster")
     with Trying(tmp_path, "--snapshot", str(snapshot), *options) as trying:
         trying.until("To look closer")
         port = int(trying.until("*:80 is").rpartition(":")[2].split()[0])

@@ -19,7 +19,7 @@ from tests.presets.pods import config_map, pod, snapshot
 
 SERVICES = 10_000
 ROUNDS = 5
-OPTIONS = PresetOptions(hosts=HostsOptions(master="lb"))
+OPTIONS = PresetOptions(hosts=HostsOptions(master="lb"), cluster_templates=True)
 TEMPLATE = """\
 {% for service in services %}
 backend {{ service.name }}

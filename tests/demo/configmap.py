@@ -64,7 +64,10 @@ class ConfigmapStage(PodStage):
         for name, port in (("HTTP", self.http), ("HTTPS", self.https), ("STATS", self.stats)):
             self.template = self.template.replace(f"@{name}@", str(port))
         self.authority = CertificateAuthority(self.folder / "pki", "demo-ca")
-        self.values |= {"presets": {"use": ["configmap"]}, "cluster_templates": {"timeout_s": 2.0}}
+        self.values |= {
+            "presets": {"use": ["configmap"]},
+            "cluster_templates": {"allow_configuration_from_cluster": True, "timeout_s": 2.0},
+        }
 
     def populate(self) -> None:
         """Put the objects up, among them an entry that is no JSON and one that tries to break out."""

@@ -56,6 +56,7 @@ class HostsStage(PodStage):
         super().__init__()
         own = {"master": "haproxy.default.svc", "config": "deployment/default/haproxy", "damper_s": 0.3}
         self.values |= {"presets": {"use": ["hosts"]}, "hosts": own}
+        self.values["cluster_templates"] = {"allow_configuration_from_cluster": True}
 
     def populate(self) -> None:
         """Put up targets, a pod that names another balancer, and one that joins an app from another namespace."""

@@ -37,6 +37,7 @@ class Stage:
         appliance.cluster.add_namespace("default")
         appliance.values["presets"] |= {"use": ["domains", "hosts"]}
         appliance.values["hosts"] = {"master": "haproxy", "config": "deployment/default/haproxy"}
+        appliance.values["cluster_templates"] = {"allow_configuration_from_cluster": True}
         appliance.values["dns"] = {
             "in_daemon": True,
             "names": [NAME],

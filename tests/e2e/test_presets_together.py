@@ -54,6 +54,7 @@ def test_they_share_one_snapshot_and_one_set_of_watches(appliance: Appliance) ->
     appliance.cluster.put("deployments", {"metadata": metadata, "spec": {"template": {"metadata": {}}}})
     appliance.values["presets"] |= {"use": ["domains", "configmap", "hosts"]}
     appliance.values["hosts"] = {"master": "haproxy", "config": "deployment/default/haproxy"}
+    appliance.values["cluster_templates"] = {"allow_configuration_from_cluster": True}
     appliance.start()
     text = appliance.haproxy.conf.read_text
     appliance.until(lambda: appliance.ask("shop") == "shop-1", "domains serves")

@@ -51,7 +51,7 @@ class World:
         appliance.values["presets"] = {"use": ["kube2lb", "configmap"]}
         appliance.values["kube2lb"] = {"domain": "cluster.local", "default_lb_ip": "127.0.0.1"}
         appliance.values["templates"]["dir"] = str(nginx.TEMPLATES / "haproxy")
-        appliance.values["cluster_templates"] = {"timeout_s": 1.0}
+        appliance.values["cluster_templates"] = {"allow_configuration_from_cluster": True, "timeout_s": 1.0}
         self.cluster.add_node("node-1", "192.0.2.1")
         ports = [PortSpec("web", self.shop, appliance.pods.port, node_port=30030)]
         names = {"kube2lb/external-domains": "shop.example.com"}

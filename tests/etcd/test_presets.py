@@ -70,7 +70,10 @@ def test_a_template_from_the_cluster_reaches_a_balancer_and_nobody_needs_a_fragm
     fragments = tmp_path / "fragments"
     fragments.mkdir()
     stage.fragments = str(fragments)
-    stage.producer_settings = {"presets": {"use": ["configmap"]}}
+    stage.producer_settings = {
+        "presets": {"use": ["configmap"]},
+        "cluster_templates": {"allow_configuration_from_cluster": True},
+    }
     haproxy = stage.balancer("balancer")
     producer, consumer = stage.configure("producer"), stage.configure("consumer", haproxy)
 

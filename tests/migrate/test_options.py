@@ -147,7 +147,11 @@ def test_a_unit_of_systemd_and_a_dockerfile() -> None:
 
 def test_the_variables_of_the_other_two() -> None:
     found = toml_of(System.KUBERNETES_HAPROXY, "K8SBASE=http://127.0.0.1:8080\nSTATISTICS_PASSWORD=hush\n", "lb.env")
-    assert found == {"presets": {"use": ["configmap"]}, "kubernetes": {"api_servers": ["http://127.0.0.1:8080"]}}
+    assert found == {
+        "presets": {"use": ["configmap"]},
+        "kubernetes": {"api_servers": ["http://127.0.0.1:8080"]},
+        "cluster_templates": {"allow_configuration_from_cluster": True},
+    }
     text = "KONTROL_DAMPER=10\nKONTROL_TTL=25\nNAMESPACE=front\n"
     migration = migrate(System.ADS_INFRA_HAPROXY, [InputFile("pod.env", text)])
     [output] = migration.outputs
@@ -301,4 +305,6 @@ def test_an_object_that_hosts_config_cannot_name_and_a_namespace_that_is_not_sai
     assert "put its annotations on a Service or Deployment" in left.message
     migration = migrate(System.ADS_INFRA_HAPROXY, [InputFile("a.yaml", text.format("Deployment"))])
     assert 'config = "deployment/default/lb"' in migration.outputs[-1].text
+    risk = "# whoever may write that template is trusted as much as whoever writes fragments (docs/security.md)"
+    assert f"allow_configuration_from_cluster = true  {risk}\n" in migration.outputs[-1].text
     assert any("names no namespace" in each.message for each in migration.of(Effect.NOTED))

@@ -4,6 +4,7 @@ import base64
 import datetime as dt
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -106,7 +107,8 @@ def snapshot(*records: Record) -> Snapshot:
 
 
 def read(preset: str, *records: Record, options: PresetOptions | None = None) -> Context:
-    return registry.translate(snapshot(*records), (preset,), options or PresetOptions())
+    asked = replace(options or PresetOptions(), cluster_templates=True)
+    return registry.translate(snapshot(*records), (preset,), asked)
 
 
 def refusals(context: Context) -> dict[str, str]:

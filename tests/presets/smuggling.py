@@ -220,6 +220,7 @@ OPTIONS = PresetOptions(
     kube2lb=Kube2lbOptions(domain="cluster.local"),
     configmap=ConfigmapOptions(ssldir=f"{FILES}/certs", stats_password="pw", env={"VARNISH_SECRET": "vs"}),
     hosts=HostsOptions(selector={"tier": "web"}, config=ObjectRef("Pod", "demo", "lb"), own_app="lb"),
+    cluster_templates=True,
 )
 
 RAW = """

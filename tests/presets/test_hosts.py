@@ -132,6 +132,17 @@ def test_what_is_read_by_name() -> None:
     assert registry.resources_of(("hosts",), secrets=False) == {Resource.PODS}
 
 
+def test_a_template_of_the_cluster_is_refused_by_default() -> None:
+    context = registry.translate(snapshot(deployment()), ("hosts",), OPTIONS)
+    assert context.templates == ()
+    [refusal] = context.refused
+    assert (refusal.ref, refusal.field) == (BALANCER, "annotation haproxy.unity3d.com/config")
+    assert refusal.reason is RefusalReason.NOT_ALLOWED
+    assert registry.SWITCH in refusal.detail
+    [template] = translated(deployment()).templates
+    assert template.ref == BALANCER
+
+
 def test_two_presets_share_the_plain_names_and_keep_their_own() -> None:
     seen = snapshot(deployment(), target("a", "10.0.0.1", "web"))
     context = registry.translate(seen, ("configmap", "hosts", "domains"), OPTIONS)
