@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyconfd.app.once import check_once, plan_once, rbac, record, render_once
     from pyconfd.app.operating import pause, resume, servers, set_servers
     from pyconfd.app.producer import publish, publish_once
+    from pyconfd.app.rereading import reload
     from pyconfd.app.testing import run_tests, watch_tests
     from pyconfd.app.trying import try_snapshot
     from pyconfd.app.upgrading import upgrade_check
@@ -46,6 +47,7 @@ __all__ = [
     "publish_once",
     "rbac",
     "record",
+    "reload",
     "render_once",
     "resume",
     "rollback",
@@ -76,6 +78,7 @@ _MODULES = {
     "once": ("check_once", "plan_once", "rbac", "record", "render_once"),
     "operating": ("pause", "resume", "servers", "set_servers"),
     "producer": ("publish", "publish_once"),
+    "rereading": ("reload",),
     "testing": ("run_tests", "watch_tests"),
     "trying": ("try_snapshot",),
     "upgrading": ("upgrade_check",),

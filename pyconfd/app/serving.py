@@ -1,6 +1,7 @@
 """Keeps a loop running as a service: signals, new settings, the status page, and all parts given back at the end."""
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,9 @@ from typing import Protocol, TypeVar
 import structlog
 
 from pyconfd import __version__
+from pyconfd.app import rereading
 from pyconfd.app.holds import Holds
+from pyconfd.app.rereading import Verdict
 from pyconfd.daemon.runner import EXIT_OK, Loop, run_until_stopped
 from pyconfd.daemon.signals import Signals
 from pyconfd.errors import Problem, PyconfdError
@@ -82,7 +85,10 @@ def serve(resolved: Resolved, build: Build) -> int:
         while (code := instance.run()) == EXIT_OK:
             if signals.asks_for_new_settings():
                 notifier.reloading("reading the settings again")
+                begun = time.monotonic()
                 instance = _renewed(instance.resolved, parts)
+                verdict = Verdict(os.getpid(), begun, instance.refused)
+                rereading.keep(instance.resolved.settings, verdict)
             elif signals.asks_to_begin_anew():
                 instance = _Instance(instance.resolved, parts)
             else:
@@ -141,7 +147,7 @@ class _Instance:
 
     def __init__(self, resolved: Resolved, parts: _Parts, refused: tuple[Problem, ...] = ()) -> None:
         settings = resolved.settings
-        self.resolved = resolved
+        self.resolved, self.refused = resolved, refused
         self._signals = parts.signals
         configure(settings.log.level, settings.log.format)
         config = resolved.config if resolved.config_found else "none"

@@ -107,6 +107,10 @@ class Application(Protocol):
         """Let changes through again; give a sentence about it."""
         ...
 
+    def reload(self, settings: Settings, pid: int) -> str:
+        """Have the daemon read its settings again; give a sentence once they are in force."""
+        ...
+
     def history(self, settings: Settings, limit: int) -> tuple[HistoryRow, ...]:
         """Give the generations that are kept, newest first; 0 for all."""
         ...

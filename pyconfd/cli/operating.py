@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyconfd.cli.calling import outside, settings_of
+from pyconfd.cli.calling import outside, settings_of, settings_to_look_with
 from pyconfd.cli.choices import as_json as _json
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
@@ -212,4 +212,31 @@ def adopt(ctx: click.Context, /, *, copy: bool, **_: object) -> int:
     return Exit.OK
 
 
-COMMANDS: tuple[click.Command, ...] = (server, pause, resume, adopt)
+@click.command(
+    cls=SettingsCommand,
+    short_help="Have the daemon read its settings again.",
+    help=teach(
+        "Have the daemon read its settings again, and wait until it has: what `systemctl reload pyconfd` runs. Settings"
+        " that it refuses are told, and it goes on with the former ones.",
+        examples={"pyconfd reload": "", "systemctl reload pyconfd": "the same as a user who may not signal it"},
+        exits={
+            Exit.OK: "the settings are in force",
+            Exit.FAILED: "no daemon runs",
+            Exit.TEMPORARY: "it may not be told, or says nothing in time",
+            Exit.USAGE: "the command line is wrong",
+            Exit.CONFIGURATION: "the settings are refused; the former ones are still in force",
+        },
+    ),
+)
+@click.option(
+    "--pid", type=click.IntRange(min=1), default=None, metavar="PID", help="The daemon. [default: it is asked]"
+)
+@click.pass_context
+def reload(ctx: click.Context, /, pid: int | None, **_: object) -> int:
+    """Reload the settings."""
+    settings, _wrong = settings_to_look_with(ctx)
+    print_text(outside(ctx).app().reload(settings, pid or 0))
+    return Exit.OK
+
+
+COMMANDS: tuple[click.Command, ...] = (server, pause, resume, adopt, reload)

@@ -64,6 +64,18 @@ class Process:
             self.command(self.name), capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment
         )
 
+    def reload(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": os.environ["PATH"], "PYCONFD_RUNTIME_DIR": str(self.folder / "run")}
+        environment["PYCONFD_STATUS_LISTEN"] = self.page
+        return subprocess.run(
+            self.command("reload", *arguments),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            env=environment,
+        )
+
     def hears(self, word: str) -> list[str]:
         """Give all that the service manager hears up to a line that begins with ``word``."""
         heard: list[str] = []
@@ -173,6 +185,28 @@ def test_settings_that_cannot_be_used_leave_the_former_in_force(each: Process) -
     wait_until(lambda: "in force" not in str(json.loads(status.read_text())["problems"]), "until they are mended")
     each.send(signal.SIGTERM)
     assert each.ends() == 0
+
+
+def test_a_reload_ends_with_the_verdict_on_the_settings(each: Process) -> None:
+    each.start()
+    each.hears("READY")
+    assert each.reload().returncode == 0
+    each.write(interval_s='"never"')
+    refused = each.reload()
+    assert refused.returncode == 78
+    assert "the former settings are still in force" in refused.stderr
+    assert len(each.events("settings.refused")) == 1
+    (each.folder / "file").write_text("")
+    if each.name != "publish":  # which locks nothing
+        good, each.state_dir = each.state_dir, each.folder / "file" / "state"
+        each.write()
+        assert each.reload().returncode == 78  # only the daemon can say so
+        each.state_dir = good
+    each.write()
+    assert each.reload("--pid", str(each.process.pid if each.process else 0)).returncode == 0
+    each.send(signal.SIGTERM)
+    assert each.ends() == 0
+    assert each.reload().returncode == 1
 
 
 def test_a_second_one_is_turned_away_and_told_which_is_the_first(pyconfd: Process) -> None:

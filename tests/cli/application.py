@@ -231,6 +231,10 @@ class FakeApp:
         self._asked("pause", settings, for_s, reason)
         return "Nothing is applied."
 
+    def reload(self, settings: Settings, pid: int) -> str:
+        self._asked("reload", settings, pid)
+        return "The settings are in force."
+
     def resume(self, settings: Settings) -> str:
         self._asked("resume", settings)
         return "Changes are applied again."

@@ -100,6 +100,13 @@ def test_adopt_passes_its_option_on() -> None:
     assert [(name, arguments) for name, _, arguments in app.calls] == [("adopt", (True,)), ("adopt", (False,))]
 
 
+def test_reload_passes_the_process_on() -> None:
+    app = FakeApp()
+    assert invoke("reload", app=app).exit_code == 0
+    assert invoke("reload", "--pid", "42", app=app).exit_code == 0
+    assert [(name, arguments) for name, _, arguments in app.calls] == [("reload", (0,)), ("reload", (42,))]
+
+
 @pytest.mark.parametrize("name", ["drain", "maint", "ready", "list"])
 def test_each_subcommand_teaches(name: str) -> None:
     text = invoke("server", name, "--help").stdout

@@ -112,4 +112,4 @@ def test_completion_completes() -> None:
     done = pyconfd(_PYCONFD_COMPLETE="bash_complete", COMP_WORDS="pyconfd plan --js", COMP_CWORD="2")
     assert "plain,--json" in done.stdout
     commands = pyconfd(_PYCONFD_COMPLETE="bash_complete", COMP_WORDS="pyconfd re", COMP_CWORD="1")
-    assert commands.stdout.split() == ["plain,render", "plain,record", "plain,resume"]
+    assert commands.stdout.split() == ["plain,render", "plain,record", "plain,resume", "plain,reload"]

@@ -204,6 +204,11 @@ def test_one_reload_reaches_all_who_read_the_file(unit: str) -> None:
     assert re.search(r"^ExecReload=", text, re.MULTILINE)
 
 
+def test_a_reload_waits_for_the_verdict_on_the_settings() -> None:
+    first, *_ = re.findall(r"^ExecReload=(.*)$", (SYSTEMD / "pyconfd.service").read_text(), re.MULTILINE)
+    assert first == "/opt/pyconfd/bin/pyconfd reload --pid $MAINPID"
+
+
 def test_wrong_settings_do_not_keep_a_processor_busy() -> None:
     (after,) = re.findall(r"^ExecStopPost=(.*)$", (SYSTEMD / "pyconfd-vip.service").read_text(), re.MULTILINE)
     words = [word.replace("$$", "$").replace("sleep 3", "echo waits") for word in shlex.split(after)]
