@@ -62,7 +62,7 @@ def public_status(status: Status) -> Status:
         note=redacted(status.source.note),
         resources=tuple(_resource(resource) for resource in status.source.resources),
         credentials=tuple(_credential(credential) for credential in status.source.credentials),
-        problems=(),  # they are among those of the status
+        problems=tuple(replace(one, message=redacted(one.message)) for one in status.source.problems),
     )
     paused = status.live.paused
     if paused is not None:

@@ -86,6 +86,8 @@ def _headline(report: StatusReport, pen: Pen) -> Iterator[str]:
         yield f"was {words}  {_generation(status, report.now)}"
         return
     yield f"{pen(_PHASE_COLOUR[status.phase], words)}  {_generation(status, report.now)}"
+    if status.phase in {Phase.WAITING, Phase.SERVING_LAST_GOOD}:
+        yield from (pen(_BAD, clean(f"because of {each.place}: {each.message}")) for each in status.source.problems[:1])
     asked = "" if report.freshness is Freshness.LIVE else f"; from its file, {short(report.now - status.now)} old"
     yield pen(_FAINT, f"{about}, up {short(report.now - status.started_at)}{asked}")
 

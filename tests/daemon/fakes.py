@@ -66,6 +66,7 @@ class FakeSource:
     notify: Callable[[], None] = lambda: None
     bug: Exception | None = None
     servers: tuple[ApiServerState, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
     def start(self, notify: Callable[[], None]) -> None:
         self.notify = notify
@@ -83,7 +84,7 @@ class FakeSource:
         return self.unreadable
 
     def health(self) -> SourceHealth:
-        return SourceHealth(synced=self.current is not None, api_servers=self.servers)
+        return SourceHealth(synced=self.current is not None, api_servers=self.servers, problems=self.problems)
 
     def relist(self) -> None:
         self.relists += 1

@@ -210,3 +210,17 @@ def test_a_problem_without_words_breaks_nothing() -> None:
     bed.source.show(cluster("192.0.2.11"))
     bed.settle()
     assert "192.0.2.11" in bed.serves
+
+
+def test_a_missing_right_is_the_first_problem_until_it_is_given() -> None:
+    bed = serving()
+    bed.others = (Problem("disk", "is full"),)
+    bed.source.problems = (Problem("secrets of namespace shop", "forbidden", "grant it"),)
+    bed.settle()
+    assert [each.splitlines()[0] for each in bed.problems()] == [
+        "secrets of namespace shop: forbidden",
+        "disk: is full",
+    ]
+    bed.source.problems = ()
+    bed.settle()
+    assert bed.problems() == ("disk: is full",)

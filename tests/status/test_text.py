@@ -32,6 +32,13 @@ def test_the_phase_comes_first(make_status: Callable[..., Status]) -> None:
     assert shown(make_status()).splitlines()[0] == "SERVING  generation 12, applied 3 m ago, verified"
 
 
+def test_the_headline_says_which_right_is_missing(make_status: Callable[..., Status]) -> None:
+    problem = Problem("services", "ResolvedRefs=False: forbidden", "grant it")
+    status = make_status(phase=Phase.SERVING_LAST_GOOD)
+    text = shown(replace(status, source=replace(status.source, problems=(problem,))))
+    assert text.splitlines()[1] == "because of services: ResolvedRefs=False: forbidden"
+
+
 def test_it_fits_a_screen(make_status: Callable[..., Status]) -> None:
     assert len(shown(make_status()).splitlines()) <= 40
 
