@@ -17,6 +17,7 @@ from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import Problem, PyconfdError, RejectedInput
 from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.host import has_ipv6
 from pyconfd.haproxy.idle_close import idle_close_note
 from pyconfd.haproxy.layout import files_dir_of
 from pyconfd.haproxy.sections import binds
@@ -243,7 +244,11 @@ def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
         files_dir=files_dir,
         lenient=settings.templates.undefined is UndefinedMode.LENIENT,
         trim_blocks=settings.templates.trim_blocks,
-        variables={"peers": stick_peers(settings.vip, socket.gethostname()), **settings.templates.vars},
+        variables={
+            "ipv6": has_ipv6(),
+            "peers": stick_peers(settings.vip, socket.gethostname()),
+            **settings.templates.vars,
+        },
     )
 
 

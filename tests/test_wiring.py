@@ -37,9 +37,12 @@ def _options(settings: Settings) -> PresetOptions:
 
 
 def test_ports_that_the_fragments_bind_by_themselves_are_the_operators() -> None:
-    assert _options(SHIPPED).reserved.owners == {
+    both = replace(SHIPPED, templates=replace(SHIPPED.templates, vars={"ipv6": True}))
+    assert _options(both).reserved.owners == {
         Listener("0.0.0.0", 80): "frontend http-in of the fragments",
+        Listener("::", 80, v6only=True): "frontend http-in of the fragments",
         Listener("0.0.0.0", 443): "frontend https-in of the fragments",
+        Listener("::", 443, v6only=True): "frontend https-in of the fragments",
         Listener("127.0.0.1", 8404): "frontend stats of the fragments",
         PAGE: "the status page of pyconfd",
     }

@@ -155,6 +155,8 @@ def _settings(base: Settings, path: Path, case: Case, scratch: str, *, explicit:
     """
     folder = path.resolve().parent
     beside = str(folder.parent if folder.name == FOLDER else folder)
+    # The same text on every machine, whether it has IPv6 or not.
+    base = replace(base, templates=replace(base.templates, vars={"ipv6": True, **base.templates.vars}))
     if not explicit:
         base = replace(base, templates=replace(base.templates, dir=beside))
     place = f"{path} line {case.line}"

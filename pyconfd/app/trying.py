@@ -112,7 +112,8 @@ def _here(resolved: Resolved, folder: Path, haproxy: OwnHaproxy, loopback: Loopb
             (folder / "fragments" / name).write_bytes(path.read_bytes())
     settings = replace(
         own,
-        templates=replace(own.templates, dir=directory),
+        # All listens on one IPv4 address here.
+        templates=replace(own.templates, dir=directory, vars={**own.templates.vars, "ipv6": False}),
         haproxy=replace(
             haproxy.settings(),
             check_timeout_s=own.haproxy.check_timeout_s,

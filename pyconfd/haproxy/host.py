@@ -57,6 +57,19 @@ def gather_addresses() -> HostFacts:
     )
 
 
+def has_ipv6() -> bool:
+    """Say whether sockets can listen on IPv6, which ``ipv6.disable=1`` on the kernel's command line takes away.
+
+    Where only the addresses are disabled (``net.ipv6.conf.all.disable_ipv6``), ``::`` can still be bound.
+    """
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::", 0))
+    except OSError:
+        return False
+    return True
+
+
 def may_bind_low_ports(pid: int) -> bool | None:
     """Tell whether the process ``pid`` holds CAP_NET_BIND_SERVICE; None where that cannot be read."""
     with suppress(OSError, ValueError, IndexError):

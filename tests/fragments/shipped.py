@@ -46,7 +46,7 @@ def read_context(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def render_shipped(domains: Mapping[str, Any], variables: Mapping[str, Any], files_dir: str) -> Rendering:
-    renderer = Renderer(read_fragments(directory()), RenderOptions(files_dir, variables=variables))
+    renderer = Renderer(read_fragments(directory()), RenderOptions(files_dir, variables={"ipv6": True, **variables}))
     rendered = renderer.render(Context({"domains": domains}), curdate="")
     assert not rendered.used_curdate
     return rendered.rendering
