@@ -235,7 +235,8 @@ class GenerationStore:
 def _outline(path: Path, number: int) -> _Outline:
     meta = json.loads((path / META).read_bytes())
     applied_at, basis = float(meta["generation"]["applied_at"]), str(meta.get("basis", ""))
-    entry = retention.Entry(number, applied_at, basis, (path / RAN_WELL).exists(), str(meta.get("claims", "")))
+    reasons = tuple(str(each) for each in meta["generation"]["reasons"])
+    entry = retention.Entry(number, applied_at, basis, (path / RAN_WELL).exists(), str(meta.get("claims", "")), reasons)
     return _Outline(entry, str(meta.get("structure", "")), frozenset(str(entry["path"]) for entry in meta["files"]))
 
 
