@@ -176,12 +176,15 @@ class Daemon:
         if self._fragments.refresh():
             log.info("fragments.read")
             self._account.newer()
+            self._upkeep.edited()
             self._retry.clear()
             self._retry_candidate.clear()
             self._quarantine.retry_all(now)
             self._note_change(now, at_once=True)
         elif self._fragments.problems != former:
             self._note_change(now, at_once=True)
+        if self._fragments.problems and self._fragments.problems != former:
+            self._upkeep.tell_edit(Rejected(Step.RENDER, self._fragments.problems))
         self._fragments.reading = False
         self._journal.problems("fragments", "fragments.refused", self._fragments.problems)
         self._account.problems("fragments", self._fragments.problems)
@@ -253,6 +256,7 @@ class Daemon:
         if isinstance(outcome, Rejected | Failed):
             self._journal.outcome(outcome, duration_s=duration_s, endpoints=0, topic="candidate")
             self._account.candidate(outcome)
+            self._upkeep.tell_edit(outcome, duration_s)
             self._failed(self._retry_candidate, done, outcome)
             if done.verdict is not None:
                 self._quarantine.note(done.verdict, self._world.clock.monotonic())

@@ -10,7 +10,7 @@ from pyconfd.daemon.journal import Journal
 from pyconfd.daemon.ports import Changes, Clock, RestoringBalancer
 from pyconfd.model.changes import Action, Change, change_of, change_of_hold
 from pyconfd.model.hold import Hold, HoldEvent
-from pyconfd.model.outcome import Outcome
+from pyconfd.model.outcome import Failed, Outcome, Rejected
 from pyconfd.model.status import Paused
 
 log = structlog.get_logger(__name__)
@@ -34,6 +34,7 @@ class Upkeep:
         self._account = account
         self._journal = journal
         self._told: Change | None = None
+        self._told_edit: tuple[Action, tuple[str, ...]] | None = None
         self.paused: Paused | None = None
         self.file_refused = False
         """Whether what went live is refused by the check of the file behind it."""
@@ -69,6 +70,20 @@ class Upkeep:
         if change.action is not Action.DEFERRED or told != self._told:
             self._around.changes.record(change)
         self._told = told
+
+    def tell_edit(self, outcome: Rejected | Failed, duration_s: float = 0.0) -> None:
+        """Count and tell an edit of fragments that does not come to serve; tries that end the same are told once."""
+        serving = self._account.status.generation
+        number = serving.number if serving else 0
+        change = change_of(outcome, at=self._around.clock.now(), serving=number, duration_s=duration_s)
+        self._account.took(change)
+        if change is not None and (change.action, change.details) != self._told_edit:
+            self._around.changes.record(change)
+            self._told_edit = change.action, change.details
+
+    def edited(self) -> None:
+        """Note that there is another edit."""
+        self._told_edit = None
 
     def held(self, hold: Hold | None, events: tuple[HoldEvent, ...]) -> None:
         """Show what the guard keeps back, and tell people when that begins and how it ends."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pyconfd.daemon.guarding import HoldMemory
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
-from pyconfd.daemon.ports import NoRenderings, Proof, Renderings, World
+from pyconfd.daemon.ports import NoChanges, NoRenderings, Proof, Renderings, World
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.guard import Rules, saved
@@ -18,6 +18,7 @@ from pyconfd.haproxy.observation import NotRunning, Observation, Running
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.balancing import TakesAll
 from pyconfd.model.basis import Basis
+from pyconfd.model.changes import Change
 from pyconfd.model.context import Census, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
@@ -259,6 +260,16 @@ class RememberedHolds:
         self.data = saved.encode(held) if held is not None else None
 
 
+class ToldChanges(NoChanges):
+    """What people were told."""
+
+    def __init__(self) -> None:
+        self.told: list[Change] = []
+
+    def record(self, change: Change) -> None:
+        self.told.append(change)
+
+
 class Bed:
     """A Daemon with fakes around it and a real renderer, presets, guard and diff inside it."""
 
@@ -288,6 +299,7 @@ class Bed:
         self.allowed: set[str] = set()
         self.others: tuple[Problem, ...] = ()
         self.published: list[Status] = []
+        self.changes = ToldChanges()
         self.compiled = 0
         self.memory = memory or RememberedHolds()
         self.marked: list[float] = []
@@ -309,6 +321,7 @@ class Bed:
             hold_memory=self.memory,
             tenants=Tenants("", self.reserve_s),
             renderings=self.renderings,
+            changes=self.changes,
             proof=Proof(
                 lambda: self.sample, lambda: self.marked.append(self.clock.elapsed), self.pins.append, self._is_pinned
             ),

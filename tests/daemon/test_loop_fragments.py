@@ -1,7 +1,9 @@
 """What the loop does when the fragments change."""
 
+import pytest
 import structlog.testing
 
+from pyconfd.model.changes import Action
 from pyconfd.model.status import Phase
 from tests.daemon.fakes import (
     AWAY,
@@ -41,6 +43,28 @@ def test_fragments_that_do_not_compile_are_told_once_while_the_former_go_on() ->
     assert (bed.problems(), bed.status.pending_since) == ((), 0.0)
     events = [line["event"] for line in logs]
     assert events == ["fragments.refused", "generation.applied", "fragments.read", "problem.cleared"]
+
+
+@pytest.mark.parametrize(
+    "bad", ["    blance x\n", "{{ nothing }}\n", "{% fro x %}"], ids=["by haproxy", "at render", "at compile"]
+)
+def test_a_refused_edit_is_told_and_counted(bad: str) -> None:
+    bed = serving()
+    good, before = bed.templates, len(bed.changes.told)
+    bed.templates = {"02-part.tmpl": TEMPLATE + bad}
+    bed.run_for(120)
+    (told,) = bed.changes.told[before:]
+    assert (told.action, told.generation) == (
+        Action.REJECTED,
+        bed.status.generation.number if bed.status.generation else 0,
+    )
+    assert "02-part.tmpl" in told.details[0]
+    assert bed.status.applying.plans_by_action["rejected"] >= 1
+    bed.templates = good
+    bed.settle()
+    bed.templates = {"02-part.tmpl": TEMPLATE + bad}
+    bed.run_for(30)
+    assert [each.action for each in bed.changes.told[before:]] == [Action.REJECTED] * 2
 
 
 def test_a_template_directory_that_goes_away_and_comes_back_reloads_nothing() -> None:
