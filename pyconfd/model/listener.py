@@ -33,6 +33,16 @@ class Listener:
         """Tell whether both want some of the same connections."""
         return self.port == other.port and not _taken(self).isdisjoint(_wanted(other))
 
+    def covers(self, other: Self) -> bool:
+        """Tell whether all that ``other`` listens on is here as well: the same address, or any of its family."""
+        if self.port != other.port:
+            return False
+        if self.address == other.address:
+            return other.v6only or not self.v6only
+        if self.address == ANY_IPV6:
+            return bool(other.address) and (":" in other.address or not self.v6only)
+        return self.address == ANY_IPV4 and bool(other.address) and ":" not in other.address
+
     def __str__(self) -> str:
         """Give address and port as HAProxy writes them."""
         if not self.address:

@@ -1,9 +1,13 @@
 """Whose a claimed name is, and whose it stays for a while when its owner is gone."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
+
+from pyconfd.model.listener import Listener
 
 NEVER = "9999"
 """Sorts after every creation time: an object without one (typed by hand) never takes a name from a real one."""
@@ -14,6 +18,29 @@ class Name(NamedTuple):
 
     place: str
     name: str
+
+
+_SOCKET = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<v4>\*|[0-9.]+)):(?P<port>[0-9]{1,5})(?:/(?P<protocol>\w+))?")
+
+
+@lru_cache(maxsize=65_536)
+def _socket(place: str) -> tuple[Listener, str] | None:
+    found = _SOCKET.fullmatch(place)
+    return (Listener.at(found["v6"] or found["v4"], int(found["port"])), found["protocol"] or "") if found else None
+
+
+def covers(place: str, other: str) -> bool:
+    """Tell whether what counts at ``place`` counts at ``other`` too: it is the same, or a socket on all addresses."""
+    if place == other:
+        return True
+    wide, narrow = _socket(place), _socket(other)
+    return wide is not None and narrow is not None and wide[1] == narrow[1] and wide[0].covers(narrow[0])
+
+
+def ground(place: str) -> object:
+    """Give what is the same for all places of which one can cover another: port and protocol of a socket."""
+    socket = _socket(place)
+    return place if socket is None else (socket[0].port, socket[1])
 
 
 class Owner(NamedTuple):

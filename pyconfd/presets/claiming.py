@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from ipaddress import IPv4Address, IPv6Address
 
 from pyconfd.model.host import HostFacts
-from pyconfd.presets.places import Network, Places
+from pyconfd.presets.places import Network, Places, network
 
 PortRanges = tuple[tuple[int, int], ...]
 """Inclusive ranges."""
@@ -22,12 +23,15 @@ class Rule:
     """What the namespaces that match one of the patterns may claim; None is anything, () is nothing.
 
     ``domains`` are the names that claimed ones end with, whole labels: ``example.com`` allows itself and what is below.
+    ``addresses`` are the networks in which it may name an address of the balancer to listen on; by default it names
+    none, and listens where everybody does.
     """
 
     namespaces: tuple[str, ...]
     domains: tuple[str, ...] | None = None
     protocols: tuple[str, ...] | None = None
     ports: PortRanges | None = None
+    addresses: tuple[Network, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,13 @@ class ClaimOptions:
             return ""
         return _refused(namespace, "this port", (str(a) if a == b else f"{a}-{b}" for a, b in allowed))
 
+    def address(self, namespace: str, address: IPv4Address | IPv6Address) -> str:
+        """Say why objects of ``namespace`` may not name an address to listen on, or ""."""
+        allowed = self._of(namespace).addresses
+        if address.is_unspecified or any(address in network for network in allowed):
+            return ""
+        return _refused(namespace, "this address", map(str, allowed))
+
     def _of(self, namespace: str) -> Rule:
         if not self.rules:
             return _ANYTHING
@@ -82,7 +93,7 @@ class ClaimOptions:
         return _NOTHING
 
 
-_ANYTHING = Rule(("*",))
+_ANYTHING = Rule(("*",), addresses=(network("0.0.0.0/0"), network("::/0")))
 _NOTHING = Rule(("*",), (), (), ())
 ANYTHING = ClaimOptions()
 """Everybody may claim anything."""

@@ -14,7 +14,7 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.layered import Layered, copied, differing, with_values
 from pyconfd.model.listener import Listener
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.tenure import NO_OWNERS, Owners
+from pyconfd.model.tenure import NO_OWNERS, Owner, Owners
 from pyconfd.presets import targets
 from pyconfd.presets.claiming import ClaimOptions, in_ranges
 from pyconfd.presets.claims import Claims
@@ -31,7 +31,7 @@ class _Decided:
 
     served: Mapping[str, tuple[DomainClaim, int | None]]
     refused: tuple[Refusal, ...]
-    listeners: frozenset[Listener]
+    listeners: Mapping[Listener, Owner]
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
 
 
@@ -65,7 +65,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     memo = former.memo if former else None
     if not isinstance(memo, _Memo) or memo.basis != (snapshot.cluster, options.claims):
         former = None
-        nothing = _Decided({}, (), frozenset())
+        nothing = _Decided({}, (), {})
         memo = _Memo(Snapshot(snapshot.cluster), {}, (), PresetOptions(claims=options.claims), Claims({}), nothing, {})
     changed = {
         *differing(memo.by_key, cluster.by_key),
@@ -144,7 +144,7 @@ def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _Decided:
     return _Decided(
         Layered(dict(sorted(served.items(), key=itemgetter(0)))),
         tuple(refused),
-        frozenset(Listener.at(options.listen_address, port) for port in ports),
+        {Listener.at(options.listen_address, port): claim.owner for port, claim in ports.items()},
         {claim.seat: claim.owner for claim, _ in served.values()}
         | {port_name(port): claim.owner for port, claim in ports.items()},
     )

@@ -8,6 +8,7 @@ milliseconds). A value that cannot be used is refused and its default counts; th
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from ipaddress import IPv6Address
 from typing import Any
 
 import msgspec
@@ -65,7 +66,7 @@ class _Memo:
 
 
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
-    """Give the names of :data:`NAMES`; services sorted by namespace and name, ports by address and number."""
+    """Give the names of :data:`NAMES`; services in order of age, ports by address and number."""
     host = snapshot.host
     facts = (host.addresses, host.ephemeral_ports, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
     basis = _Basis(snapshot.cluster, options.without_tenures(), facts, cluster.view.nodes)
@@ -101,12 +102,11 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     serves = _serves(memo, claims, decided, changed)
     kept = _Memo(basis, snapshot.services, cluster.by_key, claims, decided, serves)
     claimed = sum([len(entry.endpoints) for entry in decided.services])
-    bound = frozenset(Listener.at(port.ip, port.port) for port in ports if port.protocol == "tcp")
     return Reading(
         given,
         refused,
         claimed,
-        bound,
+        decided.bound,
         serves=serves,
         addresses_of=_addresses_of,
         owners=decided.owners,
@@ -227,6 +227,11 @@ def _listen_address(
     refuse = partial(refusal, ref, where, text, RefusalReason.INVALID_VALUE)
     if parsed is None:
         return "", refuse("not an IP address; the whole service is left out")
+    # "::ffff:192.0.2.7" is bound as 192.0.2.7, and must not count as another address.
+    parsed = (parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None) or parsed
+    is_default = parsed == _address(options.kube2lb.default_lb_ip)
+    if asked and not is_default and (wrong := options.claims.address(ref.namespace, parsed)):
+        return "", refusal(ref, where, text, RefusalReason.NOT_ALLOWED, f"{wrong}; the whole service is left out")
     nonlocal_bind = host.nonlocal_bind_v4 if parsed.version == 4 else host.nonlocal_bind_v6
     if parsed.is_multicast or not (
         parsed.is_unspecified or nonlocal_bind or not host.known or str(parsed) in host.addresses or parsed.is_loopback
@@ -266,7 +271,13 @@ def _ports(
     refused: list[Refusal],
 ) -> Iterator[tuple[PortView, Kube2lbPort]]:
     """Give the ports that can be served, each with where to listen for it."""
+    seen: set[tuple[int, str]] = set()
     for port in view.ports:
+        if (port.port, port.protocol) in seen:
+            detail = "the service has this port and protocol twice; the first one counts"
+            refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.INVALID_VALUE, detail))
+            continue
+        seen.add((port.port, port.protocol))
         if not (1 <= port.port <= 65535 and port.protocol):
             detail = "not a port from 1 to 65535 with protocol TCP, UDP or SCTP"
             refused.append(refusal(ref, "spec.ports", str(port.port), RefusalReason.INVALID_VALUE, detail))

@@ -1,7 +1,7 @@
 """Who gets which port and which name in preset ``kube2lb``, where several services ask for one."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -11,18 +11,17 @@ import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.listener import Listener
 from pyconfd.model.tenure import Name, Owner, Owners, Tenures
 from pyconfd.presets import values
 from pyconfd.presets.claiming import ClaimOptions
 from pyconfd.presets.kube2lb_names import NameTemplate, ServerName, name_template
 from pyconfd.presets.kube2lb_views import Kube2lbPort, Kube2lbService
 from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.sockets import Sockets
 from pyconfd.presets.tenures import Seats
 
 EXTERNAL_DOMAINS = "kube2lb/external-domains"
-
-_Socket = tuple[str, int, str]
-"""Address, port and protocol to listen on."""
 
 _EntryKey = tuple[str, str, Kube2lbPort]
 
@@ -61,6 +60,7 @@ class Decided:
     refused: tuple[Refusal, ...]
     owners: Owners
     tenures: Tenures
+    bound: Mapping[Listener, Owner]
 
 
 def decide(claims: list[Claim], options: PresetOptions) -> Decided:
@@ -74,18 +74,54 @@ def decide(claims: list[Claim], options: PresetOptions) -> Decided:
     names = Names([_asking(claim) for claim in claims], templates, seats, options.claims)
     refused.extend(names.refusals(own.domain))
     owners |= names.owners(own.domain)
-    services = [entry for claim in sorted(claims, key=lambda claim: claim.ref) for entry in claim.entries]
-    by_port: dict[Kube2lbPort, list[Kube2lbService]] = defaultdict(list)
-    for entry in services:
-        by_port[entry.port].append(entry)
+    # In order of age, so that what is tried one after the other (regular expressions) goes to the older one.
+    services = [entry for claim in claims for entry in claim.entries]
     return Decided(
         names,
         services,
-        [(port, by_port[port]) for port in sorted(by_port, key=_port_order)],
+        _by_port(services),
         tuple(refused),
         owners,
         tenures,
+        _bound(claims),
     )
+
+
+def _bound(claims: list[Claim]) -> dict[Listener, Owner]:
+    """Give what is listened on over TCP, each with its oldest claim."""
+    bound: dict[Listener, Owner] = {}
+    for claim in claims:
+        for entry in claim.entries:
+            if entry.port.protocol == "tcp":
+                bound.setdefault(_listener(entry.port), claim.owner)
+    return bound
+
+
+def _by_port(services: list[Kube2lbService]) -> list[tuple[Kube2lbPort, list[Kube2lbService]]]:
+    """Give what listens where; names on all addresses of the balancer are served on each of them."""
+    listeners: dict[Kube2lbPort, list[Kube2lbService]] = {entry.port: [] for entry in services}
+    of_number: defaultdict[int, list[Kube2lbPort]] = defaultdict(list)
+    for port in listeners:
+        of_number[port.port].append(port)
+    joined = {port: [each for each in of_number[port.port] if each == port or _joins(port, each)] for port in listeners}
+    for entry in services:
+        for port in joined[entry.port]:
+            listeners[port].append(entry)
+    return [(port, listeners[port]) for port in sorted(listeners, key=_port_order)]
+
+
+def _joins(port: Kube2lbPort, other: Kube2lbPort) -> bool:
+    """Say whether the names of ``port`` are to be served on ``other``, of which it is a part."""
+    return _is_shared(port) and _is_shared(other) and _listener(port).covers(_listener(other))
+
+
+def _is_shared(port: Kube2lbPort) -> bool:
+    """Say whether a listener can be shared, by host names."""
+    return (port.mode, port.protocol) == ("http", "tcp")
+
+
+def _listener(port: Kube2lbPort) -> Listener:
+    return Listener(port.ip, port.port)
 
 
 def _wanted(
@@ -121,16 +157,12 @@ def with_claims(decided: Decided, replaced: Iterable[tuple[Claim, Claim]]) -> De
         renewed |= {id(before): after for before, after in pairs if before is not after}
     if not renewed:
         return decided
-    ports = {entry.port for entry in renewed.values()}
 
     def anew(entries: Iterable[Kube2lbService]) -> list[Kube2lbService]:
         return [renewed.get(id(entry), entry) for entry in entries]
 
-    return replace(
-        decided,
-        services=anew(decided.services),
-        by_port=[(port, anew(entries) if port in ports else entries) for port, entries in decided.by_port],
-    )
+    by_port = [(port, anew(entries)) for port, entries in decided.by_port]
+    return replace(decided, services=anew(decided.services), by_port=by_port)
 
 
 def _without_port_conflicts(
@@ -138,15 +170,15 @@ def _without_port_conflicts(
 ) -> list[Claim]:
     """Leave out what asks for a taken socket; only ports of mode http over TCP can be shared, by host names.
 
-    Whoever has a socket alone is put into ``owned_names``.
+    A port on all addresses is taken on each of them. Whoever has a socket alone is put into ``owned_names``.
     """
-    owners: dict[_Socket, tuple[Claim, Kube2lbPort]] = {}
+    sockets: Sockets[tuple[Claim, Kube2lbPort]] = Sockets()
     kept = []
     for claim in claims:
         entries = []
         for entry in claim.entries:
             port, place = entry.port, _place(entry.port)
-            shared = (port.mode, port.protocol) == ("http", "tcp")
+            shared = _is_shared(port)
             reserved = seats.barred(Name(place, ""), claim.ref.namespace, claim.created)
             if not reserved and not shared:
                 reserved = seats.barred_from_place(place, claim.ref.namespace)
@@ -154,12 +186,14 @@ def _without_port_conflicts(
                 reason = RefusalReason.NAME_RESERVED
                 refused.append(refusal(claim.ref, "spec.ports", str(port.port), reason, reserved))
                 continue
-            owner, owned = owners.setdefault((port.ip, port.port, port.protocol), (claim, port))
-            if owned is port or (owned == port and shared):
+            taken = sockets.first(_listener(port), port.protocol)
+            if taken is None or (shared and _is_shared(taken[1])):
+                sockets.take(_listener(port), (claim, port), port.protocol)
                 entries.append(entry)
                 if not shared:
                     owned_names[Name(place, "")] = claim.owner
                 continue
+            owner, owned = taken
             why = "in another mode" if owned.mode != port.mode else f"in mode {port.mode}, which cannot be shared"
             detail = f"{owner.ref} listens on {owned.bind}/{port.protocol} already (the older one keeps it), {why}"
             refused.append(refusal(claim.ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
@@ -211,7 +245,8 @@ class Names:
         return self._by_domain[domain]
 
     def _given_out(self, domain: str) -> tuple[dict[_EntryKey, list[ServerName]], list[Refusal], dict[Name, Owner]]:
-        owners: dict[Name, Claim] = {}
+        owners: Sockets[Claim] = Sockets()
+        seats: dict[Name, Owner] = {}
         names: dict[_EntryKey, list[ServerName]] = defaultdict(list)
         refused: list[Refusal] = []
 
@@ -220,7 +255,9 @@ class Names:
                 lost = self._lost(claim, entry.port, name, owners)
                 if lost is not None:
                     refused.append(refusal(claim.ref, where, name, *lost))
-                elif name not in names[_key(entry)]:
+                    continue
+                seats.setdefault(Name(_place(entry.port), str(name)), claim.owner)
+                if name not in names[_key(entry)]:
                     names[_key(entry)].append(name)
 
         for claim in self.claims:
@@ -229,19 +266,21 @@ class Names:
         for claim in self.claims:
             for entry in claim.entries:
                 give(claim, entry, f"annotation {EXTERNAL_DOMAINS}", map(ServerName, entry.external))
-        return names, refused, {name: claim.owner for name, claim in owners.items()}
+        return names, refused, seats
 
     def _lost(
-        self, claim: Claim, port: Kube2lbPort, name: ServerName, owners: dict[Name, Claim]
+        self, claim: Claim, port: Kube2lbPort, name: ServerName, owners: Sockets[Claim]
     ) -> tuple[RefusalReason, str] | None:
         """Give a name to a claim in ``owners``, or say why it cannot have it."""
-        namespace, seat = claim.ref.namespace, Name(_place(port), str(name))
+        namespace, seat, listener = claim.ref.namespace, Name(_place(port), str(name)), _listener(port)
         if wrong := self.rules.domain(namespace, name):
             return RefusalReason.NOT_ALLOWED, wrong
         if kept := self.seats.barred(seat, namespace, claim.created):
             return RefusalReason.NAME_RESERVED, kept
-        owner = owners.setdefault(seat, claim)
-        if owner is claim or port.mode != "http":
+        owner = owners.owner(listener, name, port.protocol) if port.mode == "http" else claim
+        if owner is None:
+            owners.name(listener, name, claim, port.protocol)
+        if owner is None or owner is claim:
             return None
         detail = f"{owner.ref} has this name on {port.bind} already; choose another one for one of them"
         return RefusalReason.NAME_TAKEN, detail

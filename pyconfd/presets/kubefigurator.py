@@ -4,10 +4,11 @@ Gives ``listeners`` (one for each address and port) and ``backends`` (one for ea
 Where two ask for one listener or one host name on it, the older Service has it and the other is refused by name.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import is_not
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -15,17 +16,28 @@ import msgspec
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.layered import Layered, differing, with_values
+from pyconfd.model.listener import ANY_IPV6
 from pyconfd.model.listener import Listener as BoundListener
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Owners, Tenures
+from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Owner, Owners, Tenures
 from pyconfd.presets import targets, values
 from pyconfd.presets.changes import kept_members
 from pyconfd.presets.claims import Claims
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.kubefigurator_claims import ANY, Claim, Slot, asked
 from pyconfd.presets.reading import PresetOptions, Reading
+from pyconfd.presets.sockets import Sockets
 from pyconfd.presets.tenures import Seats
 from pyconfd.presets.views import EndpointView, NodeView, ServiceView
+
+_NAMES_IN_A_LINE = 240
+
+
+class Certificate(msgspec.Struct, frozen=True, gc=False):
+    """One line of a listener's ``crt-list``: a file, and for which names it is presented (SNI)."""
+
+    path: str
+    names: tuple[str, ...]
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
@@ -43,7 +55,8 @@ class Listener(msgspec.Struct, frozen=True, gc=False):
     """One address and port.
 
     ``address`` is ``*`` or an IP address; ``mode`` is "http" (then there are ``routes``) or "tcp" (then there is a
-    ``default_backend``); ``certificates`` are paths, sorted, none for no TLS.
+    ``default_backend``); ``certificates`` are paths, sorted, none for no TLS. ``certificate_list`` says which of them
+    is for which names, that of the oldest claim first: HAProxy presents it where no name fits.
     """
 
     name: str
@@ -53,6 +66,7 @@ class Listener(msgspec.Struct, frozen=True, gc=False):
     certificates: tuple[str, ...]
     routes: tuple[Route, ...]
     default_backend: str = ""
+    certificate_list: tuple[Certificate, ...] = ()
 
 
 class Backend(msgspec.Struct, frozen=True, gc=False):
@@ -90,6 +104,11 @@ class _Taken:
     owners: dict[str, Claim] = field(default_factory=dict)
     served: dict[str, Claim] = field(default_factory=dict)
 
+    def can_share(self, other: "_Taken") -> bool:
+        """Say whether the names of both can be served on one listener."""
+        mine, its = self.first, other.first
+        return mine.mode == its.mode == "http" and bool(mine.certificate) == bool(its.certificate)
+
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
@@ -106,7 +125,7 @@ class _Decided:
 
     listeners: tuple[Listener, ...] = ()
     served: tuple[Claim, ...] = ()
-    bound: frozenset[BoundListener] = frozenset()
+    bound: Mapping[BoundListener, Owner] = field(default_factory=lambda: MappingProxyType({}))
     refused: tuple[Refusal, ...] = ()
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
     tenures: Tenures = field(default_factory=lambda: NO_TENURES)
@@ -189,35 +208,34 @@ def _decide(
 ) -> _Decided:
     """Give each listener, and each host name on it, to the first of the claims, which come in order of their rank.
 
-    What somebody else has tenure of is left out.
+    What somebody else has tenure of is left out. A claim on all addresses counts on each of them.
     """
     refused: list[Refusal] = []
     taken: dict[Slot, _Taken] = {}
+    sockets: Sockets[Claim] = Sockets()
     tenures = options.tenures_of("kubefigurator")
     seats = Seats(tenures, lambda: ((name, c.ref.namespace, c.who) for c in claims for name in c.names))
     for claim in claims:
-        kept = _kept(claim, seats)
-        if kept is not None:
-            refused.append(kept)
-            continue
-        listener = taken.setdefault(claim.slot, _Taken(claim))
-        conflict = _conflict(claim, listener)
-        if conflict is not None:
-            refused.append(conflict)
+        wrong = _kept(claim, seats) or _conflict(claim, sockets)
+        if wrong is not None:
+            refused.append(wrong)
             continue
         # A claim whose certificate is missing keeps its name: nobody takes it over while the file is renewed.
+        sockets.take(claim.slot.listener, claim)
+        if claim.mode == "http":
+            sockets.name(claim.slot.listener, claim.hostname, claim)
+        listener = taken.setdefault(claim.slot, _Taken(claim))
         listener.owners[claim.hostname] = claim
         missing = _unusable(claim, certificates, options)
         if missing is not None:
             refused.append(missing)
         else:
             listener.served[claim.hostname] = claim
-    used = {slot: listener for slot, listener in sorted(taken.items()) if listener.served}
-    served = [claim for listener in used.values() for claim in listener.served.values()]
+    served = [claim for _, listener in sorted(taken.items()) for claim in listener.served.values()]
     return _Decided(
-        kept_members(former.listeners, (_listener(slot, listener) for slot, listener in used.items())),
+        kept_members(former.listeners, _listeners(taken)),
         tuple(sorted(served, key=_backend_name)),
-        frozenset(slot.listener for slot in taken),
+        {slot.listener: listener.first.owner for slot, listener in taken.items()},
         tuple(refused),
         {claim.names[1]: claim.owner for listener in taken.values() for claim in listener.owners.values()},
         tenures,
@@ -245,11 +263,11 @@ def _with_claims(decided: _Decided, replaced: Iterable[tuple[Claim, Claim]]) -> 
     return replace(decided, served=tuple([renewed.get(id(claim), claim) for claim in decided.served]))
 
 
-def _conflict(claim: Claim, listener: _Taken) -> Refusal | None:
-    first = listener.first
-    if first is claim:
-        return None
-    older = f"{first.who} listens there already (the older Service keeps it)"
+def _conflict(claim: Claim, sockets: Sockets[Claim]) -> Refusal | None:
+    first = sockets.first(claim.slot.listener)
+    if first is None:
+        return _name_taken(claim, sockets)
+    older = f"{first.who} listens on {first.slot} already (the older Service keeps it)"
     if first.mode != claim.mode:
         detail = f"{older}, in mode {first.mode}; choose another listen-port or listen-ip"
         return claim.refusal("haproxy-mode", claim.mode, RefusalReason.PORT_TAKEN, detail)
@@ -259,10 +277,14 @@ def _conflict(claim: Claim, listener: _Taken) -> Refusal | None:
     if claim.mode == "tcp":
         detail = f"{older}; in mode tcp a port has one service: choose another listen-port or listen-ip"
         return claim.refusal("listen-port", str(claim.slot.port), RefusalReason.PORT_TAKEN, detail)
-    owner = listener.owners.get(claim.hostname)
+    return _name_taken(claim, sockets)
+
+
+def _name_taken(claim: Claim, sockets: Sockets[Claim]) -> Refusal | None:
+    owner = sockets.owner(claim.slot.listener, claim.hostname) if claim.mode == "http" else None
     if owner is None:
         return None
-    detail = f"{owner.who} has this name on {claim.slot} already (the older Service keeps it); change one of them"
+    detail = f"{owner.who} has this name on {owner.slot} already (the older Service keeps it); change one of them"
     return claim.refusal("hostname", claim.hostname, RefusalReason.NAME_TAKEN, detail)
 
 
@@ -284,20 +306,53 @@ def _unusable(claim: Claim, certificates: Mapping[str, str] | None, options: Pre
     return None
 
 
-def _listener(slot: Slot, listener: _Taken) -> Listener:
-    served = listener.served
-    routes = [_route(name, claim) for name, claim in served.items()] if listener.first.mode == "http" else []
+def _listeners(taken: Mapping[Slot, _Taken]) -> Iterator[Listener]:
+    """Give what is to be bound. The names of a listener on all addresses are served on each of them."""
+    for slot, own in sorted(taken.items()):
+        wider = (Slot(ANY, slot.port), Slot(ANY_IPV6, slot.port))
+        around = [taken[w] for w in wider if w in taken and w != slot and w.listener.covers(slot.listener)]
+        shared = [each for each in around if own.can_share(each)]
+        # Without a listener of its own, the address would be that of the others, for as long as nothing is served.
+        if own.served or (len(shared) < len(around) and any(each.served for each in around)):
+            yield _listener(slot, own, shared)
+
+
+def _listener(slot: Slot, own: _Taken, shared: Iterable[_Taken]) -> Listener:
+    claims = [claim for each in (own, *shared) for claim in each.served.values()]
+    routes = [_route(claim.hostname, claim) for claim in claims] if own.first.mode == "http" else []
     # Whole names first, then wildcards, the longest (the most special) first.
     routes.sort(key=lambda route: (route.wildcard, -len(route.hostname) * route.wildcard, route.hostname))
+    certificates = tuple(_certificates(claims))
     return Listener(
         name=f"k8s-service_{'all' if slot.address == ANY else slot.address}_{slot.port}_listen",
         address=slot.address,
         port=slot.port,
-        mode=listener.first.mode,
-        certificates=tuple(sorted({claim.certificate for claim in served.values() if claim.certificate})),
+        mode=own.first.mode,
+        certificates=tuple(sorted({claim.certificate for claim in claims if claim.certificate})),
         routes=tuple(routes),
-        default_backend=_backend_name(listener.first) if listener.first.mode == "tcp" else "",
+        default_backend=_backend_name(own.first) if own.first.mode == "tcp" and own.served else "",
+        certificate_list=certificates,
     )
+
+
+def _certificates(claims: Iterable[Claim]) -> Iterator[Certificate]:
+    """Give each certificate with the names of the claims that it belongs to, and no others that it may be good for.
+
+    The names of a file that has many stand on several lines, as a line has at most 2048 words and 64 KiB. Each line
+    has its own spelling of the path, since it is the key of the line.
+    """
+    names: dict[str, list[str]] = {}
+    for claim in sorted(claims, key=lambda claim: claim.rank):
+        if claim.certificate:
+            of_file = names.setdefault(claim.certificate, [])
+            # SNI never holds an address. Source: RFC 6066, 3.
+            if claim.hostname and values.address(claim.hostname) is None:
+                of_file.append(claim.hostname)
+    for path, found in names.items():
+        folder, _, file = path.rpartition("/")
+        for number, at in enumerate(range(0, max(len(found), 1), _NAMES_IN_A_LINE), 1):
+            # "!*" alone: for no name at all. Without any, HAProxy would take those inside of the file.
+            yield Certificate(f"{folder}{'/' * number}{file}", tuple(found[at : at + _NAMES_IN_A_LINE]) or ("!*",))
 
 
 def _route(hostname: str, claim: Claim) -> Route:

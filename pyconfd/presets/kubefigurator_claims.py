@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from typing import Any, NamedTuple, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
@@ -269,8 +270,13 @@ class _Reader:
         parsed = values.address(text.removeprefix("[").removesuffix("]"))
         if parsed is None:
             raise ValueError("not an IP address: expected one of this machine's, or * for all")
+        # "::ffff:192.0.2.7" is bound as 192.0.2.7, and must not count as another address.
+        parsed = (parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None) or parsed
         if parsed.version == 4 and parsed.is_unspecified:
             return ANY
+        if wrong := self.options.claims.address(self.ref.namespace, parsed):
+            field = field_of(self.raw.name or "", "listen-ip")
+            raise self._refused(field, text, wrong, RefusalReason.NOT_ALLOWED)
         free = self.host.nonlocal_bind_v4 if parsed.version == 4 else self.host.nonlocal_bind_v6
         anywhere = parsed.is_unspecified or (parsed.version == 4 and parsed.is_loopback)
         # Without facts about the host nothing is judged by them.

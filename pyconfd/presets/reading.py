@@ -10,7 +10,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Owners, Tenures
+from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Owner, Owners, Tenures
 from pyconfd.presets.claiming import ANYTHING, ClaimOptions, PortRanges
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
@@ -76,8 +76,8 @@ class PresetOptions:
     ``node_ports``: send traffic to node ports instead of pods. ``node_address_types``: which address of a node, first
     match wins. ``listen_ports``: inclusive ranges that an annotation may ask for; ``listen_address``: where fragments
     bind these, ``*`` or an IP address, "" if it may be any. ``reserved``: where the operator's fragments listen, or
-    pyconfd's own status page, or what a preset listed earlier has given away: whatever overlaps one of these cannot be
-    had. ``contested``: claims of an earlier translation that could not be bound, and who listens there.
+    pyconfd's own status page: whatever overlaps one of these cannot be had. ``contested``: claims of an earlier
+    translation that could not be bound, or are an older claim's of another preset, and who listens there.
     ``kubefigurator`` and ``kube2lb`` are for the presets of those names. ``claims`` says who may claim what;
     ``tenures`` are names that stay with a namespace, by preset. ``cluster_templates``: render what the cluster supplies
     as configuration.
@@ -117,18 +117,18 @@ class PresetOptions:
 class Reading:
     """The names for templates, what was refused, and the number of ready endpoints behind what was claimed.
 
-    ``listeners`` are what templates will bind for these names, over TCP: objects of the cluster are to be given them,
-    and presets listed later may not have them. ``templates`` came from the cluster, ``files`` go beside the
-    configuration, ``dns_names`` should point here (None: nobody says). ``serves`` has each thing that is served by its
-    name, and ``addresses_of`` gives the addresses of what is ready behind one; what did not change there is the same
-    object. ``owners`` says who was given which name. ``memo`` is what the preset's next reading builds on, and is for
-    nobody else.
+    ``listeners`` are what templates will bind for these names, over TCP, each with the object of its oldest claim:
+    where another preset gave one away that overlaps, the older claim keeps it. ``templates`` came from the cluster,
+    ``files`` go beside the configuration, ``dns_names`` should point here (None: nobody says). ``serves`` has each
+    thing that is served by its name, and ``addresses_of`` gives the addresses of what is ready behind one; what did not
+    change there is the same object. ``owners`` says who was given which name. ``memo`` is what the preset's next
+    reading builds on, and is for nobody else.
     """
 
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...]
     claimed: int
-    listeners: frozenset[Listener] = frozenset()
+    listeners: Mapping[Listener, Owner] = field(default_factory=lambda: MappingProxyType({}))
     templates: tuple[ClusterTemplate, ...] = ()
     files: tuple[OutputFile, ...] = ()
     dns_names: tuple[str, ...] | None = None

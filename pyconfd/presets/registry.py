@@ -1,8 +1,10 @@
 """The presets by name, and the reading of one Snapshot by several of them."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from pyconfd.model.context import Census, Claimed, ClusterTemplate, Context, Refusal, RefusalReason
 from pyconfd.model.listener import Listener
@@ -12,6 +14,9 @@ from pyconfd.presets import cluster, configmap, domains, hosts, kube2lb, kubefig
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import Preset, PresetOptions, Reading
+
+if TYPE_CHECKING:
+    from pyconfd.model.tenure import Owner
 
 SWITCH = "cluster_templates.allow_configuration_from_cluster"
 """The setting without which no template of the cluster is rendered."""
@@ -75,9 +80,9 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     """Give the names for the templates, and all refusals sorted. Never raises.
 
     Every preset's names stand under its own name too (``kube2lb.services``); the plain names belong to the preset
-    listed first. A preset that gives a name equal to its own (``domains``) gives just that. Where one preset listens is
-    reserved for those listed later. With ``memo`` (that of the former translations) only what changed is made anew, and
-    what did not is the same object as before.
+    listed first. A preset that gives a name equal to its own (``domains``) gives just that. Where two presets listen
+    at the same place the older claim has it. With ``memo`` (that of the former translations) only what changed is made
+    anew, and what did not is the same object as before.
     """
     memo = memo or Memo()
     memo.begin(snapshot)
@@ -86,16 +91,9 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
         return known
     translated = memo.cluster = cluster.translate(snapshot, memo.cluster, options.claims)
     given: dict[str, object] = {"cluster": translated.view}
-    readings: list[Reading] = []
-    owners = {}
-    for name in names:
-        reading = _read(name, snapshot, translated, options, memo)
-        readings.append(reading)
-        if reading.owners:
-            owners[name] = reading.owners
-        if name != names[-1]:
-            reserved = options.reserved.with_owner(f"preset {name}, which is listed first,", reading.listeners)
-            options = replace(options, reserved=reserved)
+    readings = _readings(snapshot, names, translated, options, memo)
+    owners = {name: reading.owners for name, reading in zip(names, readings, strict=True) if reading.owners}
+    for name, reading in zip(names, readings, strict=True):
         given.setdefault(name, MappingProxyType(dict(reading.names)))
         given |= {each: value for each, value in reading.names.items() if each not in given or each == name}
     templates = tuple(template for reading in readings for template in reading.templates)
@@ -126,6 +124,50 @@ def _switched_off(template: ClusterTemplate) -> Refusal:
 def _dns_names(readings: Sequence[Reading]) -> tuple[str, ...] | None:
     told = [reading.dns_names for reading in readings if reading.dns_names is not None]
     return tuple(sorted({name for names in told for name in names})) if told else None
+
+
+def _readings(
+    snapshot: Snapshot, names: Sequence[str], translated: Translated, options: PresetOptions, memo: Memo
+) -> list[Reading]:
+    """Give the reading of each preset, without the listeners that an older claim of another preset has."""
+    readings = [_read(name, snapshot, translated, options, memo) for name in names]
+    lost: list[dict[Listener, str]] = [{} for _ in names]
+    # What one loses may let its next claim in, which may be too young as well: each round takes something away.
+    while any(found := _lost_to_others(names, readings)):
+        for number, more in enumerate(found):
+            if more:
+                lost[number] |= more
+                asked = replace(options, contested={**options.contested, **lost[number]})
+                readings[number] = _read(names[number], snapshot, translated, asked, memo)
+    return readings
+
+
+def _lost_to_others(names: Sequence[str], readings: Sequence[Reading]) -> list[dict[Listener, str]]:
+    """Give for each preset the listeners that it gave away though an older claim of another one covers them."""
+    lost: list[dict[Listener, str]] = [{} for _ in names]
+    claimed = [
+        (owner.since, owner.namespace, owner.name, number, listener, owner)
+        for number, reading in enumerate(readings)
+        for listener, owner in reading.listeners.items()
+    ]
+    if len({number for *_, number, _, _ in claimed}) < 2:
+        return lost
+    kept: defaultdict[int, list[tuple[int, Listener, Owner]]] = defaultdict(list)
+    for *_, number, listener, owner in sorted(claimed):
+        older = (each for each in kept[listener.port] if each[0] != number and _takes(each[1], listener))
+        found = next(older, None)
+        if found is None:
+            kept[listener.port].append((number, listener, owner))
+        else:
+            other, place, by = found
+            whose = f"{by.kind} {by.namespace}/{by.name} of preset {names[other]}"
+            lost[number][listener] = f"{whose} listens on {place} already (the older one keeps it)"
+    return lost
+
+
+def _takes(older: Listener, listener: Listener) -> bool:
+    """Say whether nothing of a listener is left to who comes later; an address that is not known may be any."""
+    return older.covers(listener) or (not (older.address and listener.address) and older.overlaps(listener))
 
 
 def _read(name: str, snapshot: Snapshot, translated: Translated, options: PresetOptions, memo: Memo) -> Reading:

@@ -5,46 +5,57 @@ keeps the name for a while, and its seniority with it. An object that still exis
 its name up at once.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 
 from pyconfd.model.layered import differing
 from pyconfd.model.snapshot import Key
-from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Name, Owner, Owners, Tenancy, Tenure, Tenures
+from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Name, Owner, Owners, Tenancy, Tenure, Tenures, covers, ground
 
 IsReleased = Callable[[Owner], bool]
 """Says whether an object that had a name still exists, and gave it up."""
 
 
 class Seats:
-    """Whom tenures keep from a name; ``asked`` are all claims, first in rank first: the name, namespace, and who."""
+    """Whom tenures keep from a name; ``asked`` are all claims, first in rank first: the name, namespace, and who.
+
+    What is kept on all addresses is kept on each of them.
+    """
 
     def __init__(self, tenures: Tenures, asked: Callable[[], Iterable[tuple[Name, str, object]]]) -> None:
-        self._tenures = tenures
         self._heirs: dict[Name, object] = {}
-        self._kept_at: dict[str, list[Tenure]] = {}
+        self._by_name: defaultdict[tuple[object, str], list[tuple[Name, Tenure]]] = defaultdict(list)
+        self._kept_at: defaultdict[object, list[tuple[str, Tenure]]] = defaultdict(list)
         if tenures:
             for name, namespace, who in asked():
                 if name in tenures and tenures[name].namespace == namespace:
                     self._heirs.setdefault(name, who)
             for name, tenure in tenures.items():
+                self._by_name[ground(name.place), name.name].append((name, tenure))
                 if tenure.until:
-                    self._kept_at.setdefault(name.place, []).append(tenure)
+                    self._kept_at[ground(name.place)].append((name.place, tenure))
 
     def barred(self, name: Name, namespace: str, created: str) -> str:
         """Say who keeps a claim from ``name``, or ""; what ends the sentence ``this name ...`` follows."""
-        tenure = self._tenures.get(name)
-        if tenure is None or tenure.namespace == namespace:
-            return ""
-        heir = self._heirs.get(name)
-        if heir is not None:
-            since = f"its namespace has it since {tenure.since}"
-            return "" if created < tenure.since else f"{heir} has this already ({since}, before this object)"
-        return kept(tenure) if tenure.until else ""
+        for known, tenure in self._by_name.get((ground(name.place), name.name), ()):
+            # A part of what is asked for may be another's where all of a listener is meant ("").
+            same = covers(known.place, name.place) or (bool(name.name) and covers(name.place, known.place))
+            if not same or tenure.namespace == namespace:
+                continue
+            heir = self._heirs.get(known)
+            if heir is None:
+                if tenure.until:
+                    return kept(tenure)
+            elif created >= tenure.since:
+                since = f"its namespace has it since {tenure.since}"
+                return f"{heir} has this already ({since}, before this object)"
+        return ""
 
     def barred_from_place(self, place: str, namespace: str) -> str:
         """Say for whom something at ``place`` is kept, so that nobody else may have all of it, or ""."""
-        others = (tenure for tenure in self._kept_at.get(place, ()) if tenure.namespace != namespace)
+        at_port = self._kept_at.get(ground(place), ())
+        others = (each for where, each in at_port if each.namespace != namespace and covers(where, place))
         return next(map(kept, others), "")
 
 

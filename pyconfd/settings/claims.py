@@ -1,4 +1,4 @@
-"""``[claims]``: who may claim which names, protocols and ports, and where endpoints may be."""
+"""``[claims]``: who may claim which names, protocols, ports and addresses, and where endpoints may be."""
 
 import json
 from collections.abc import Mapping
@@ -57,6 +57,7 @@ _KINDS = {
     "domains": Listing(_domain),
     "protocols": Listing(_protocol),
     "ports": Listing(port_range),
+    "addresses": Listing(_network),
 }
 
 
@@ -101,6 +102,7 @@ def _rule(item: Mapping[Any, Any], number: int) -> Rule:
         parsed.get("domains"),
         parsed.get("protocols"),
         None if ports is None else port_ranges(ports),
+        tuple(map(network, parsed.get("addresses", ()))),
     )
 
 
@@ -108,6 +110,7 @@ def rule_table(rule: Rule) -> dict[str, Any]:
     """Give a rule as a plain table, without what it does not limit."""
     ports = None if rule.ports is None else [f"{first}-{last}" for first, last in rule.ports]
     values = {"namespaces": rule.namespaces, "domains": rule.domains, "protocols": rule.protocols, "ports": ports}
+    values |= {"addresses": tuple(map(str, rule.addresses))}
     return {key: list(value) for key, value in values.items() if value is not None}
 
 
@@ -119,9 +122,10 @@ class ClaimSettings:
         tuple[Rule, ...],
         Setting(
             "who may claim what: tables [[claims.rules]] with namespaces (names, or patterns with * and ?) and maybe"
-            " domains (what names must end with), protocols and ports; what a rule does not mention it does not limit,"
-            " and an empty list allows nothing. The first rule that names a namespace decides about it; where there are"
-            " rules, a namespace that none names may claim nothing",
+            " domains (what names must end with), protocols and ports; what of these a rule does not mention it does"
+            " not limit, and an empty list allows nothing. Its addresses are the networks in which it may name an"
+            " address of this balancer to listen on; a rule without them allows none. The first rule that names a"
+            " namespace decides about it; where there are rules, a namespace that none names may claim nothing",
             Rules(),
             empty="everybody may claim anything",
         ),

@@ -9,6 +9,7 @@ import pytest
 
 from pyconfd.examples import __file__ as examples
 from pyconfd.fragments import of_presets
+from tests.world import objects
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.clients import ask
 from tests.world.objects import EndpointSpec, PortSpec
@@ -24,6 +25,8 @@ class Stage:
     def __init__(self, appliance: Appliance, *presets: str) -> None:
         self.appliance = appliance
         self.started = 0
+        self.created: dict[str, str] = {}
+        """When a Service was created, by its name, where that is not now."""
         folder = appliance.folder / "templates"
         folder.mkdir()
         shutil.copy(KUBE2LB_FRAGMENT, folder / "01-kube2lb.tmpl")
@@ -53,7 +56,11 @@ class Stage:
         self.started += 1
         address, cluster = f"127.18.99.{self.started}", self.appliance.cluster
         spec = PortSpec("web", port, self.appliance.pods.port, node_port=30000 + self.started)
-        cluster.add_service(NAMESPACE, name, ports=[spec], **more)
+        made = objects.service(NAMESPACE, name, [spec], **more)
+        if name in self.created:
+            made["metadata"]["creationTimestamp"] = self.created[name]
+        cluster.add_namespace(NAMESPACE)
+        cluster.create("services", made)
         self.appliance.pods.add(name, address)
         cluster.set_endpoints(NAMESPACE, name, [EndpointSpec(address, pod=name, node="node-1")])
 
@@ -63,11 +70,13 @@ class Stage:
 
 
 @pytest.mark.parametrize("presets", [("kube2lb", "kubefigurator"), ("kubefigurator", "kube2lb")])
-def test_of_two_presets_the_one_listed_first_serves_and_nothing_else_stops(
-    appliance: Appliance, presets: tuple[str, str]
+@pytest.mark.parametrize(("winner", "loser"), [("shop", "blog"), ("blog", "shop")])
+def test_of_two_presets_the_older_object_has_the_port(
+    appliance: Appliance, presets: tuple[str, str], winner: str, loser: str
 ) -> None:
     stage = Stage(appliance, *presets)
     port, free = service_port(HERE, BESIDE), service_port(HERE)
+    stage.created[winner] = "2020-01-01T00:00:00Z"
     stage.balanced("shop", port)
     stage.labelled("blog", port)
     stage.labelled("news", port, BESIDE)
@@ -76,7 +85,6 @@ def test_of_two_presets_the_one_listed_first_serves_and_nothing_else_stops(
     appliance.until(appliance.settled, "all is applied")
 
     hosts = {"shop": "shop.demo.svc.local", "blog": "blog.example.com"}
-    winner, loser = ("shop", "blog") if presets[0] == "kube2lb" else ("blog", "shop")
     assert ask(port, hosts[winner]) == winner
     assert ask(port, hosts[loser]) == "503"
     assert ask(port, "news.example.com", address=BESIDE) == "news"
@@ -84,7 +92,8 @@ def test_of_two_presets_the_one_listed_first_serves_and_nothing_else_stops(
     assert list(stage.refused()) == [loser]
     refusal = stage.refused()[loser]
     assert (refusal["value"], refusal["reason"]) == (str(port), "port_taken")
-    assert f"preset {presets[0]}, which is listed first, listens on {HERE}:{port}" in refusal["detail"]
+    preset = "kube2lb" if winner == "shop" else "kubefigurator"
+    assert f"Service {NAMESPACE}/{winner} of preset {preset} listens on {HERE}:{port}" in refusal["detail"]
 
     # What the winner gives up, the other gets.
     appliance.cluster.delete_service(NAMESPACE, winner)
@@ -118,6 +127,8 @@ def test_an_address_of_its_own_is_served_beside_all_addresses(appliance: Applian
     for _ in range(20):
         assert ask(port, "everywhere.demo.svc.local", address=HERE) == "everywhere"
         assert ask(port, "beside.demo.svc.local", address=BESIDE) == "beside"
+        # All addresses are each address: what is served on them stays served where another one listens too.
+        assert ask(port, "everywhere.demo.svc.local", address=BESIDE) == "everywhere"
     assert stage.refused() == {}
 
 

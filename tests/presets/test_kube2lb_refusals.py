@@ -10,7 +10,7 @@ from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
 from pyconfd.model.snapshot import Resource
 from pyconfd.presets import registry
-from tests.presets.kube2lb import HOST, SLICE_HTTP, read, render, service, services, with_pod
+from tests.presets.kube2lb import HOST, HTTP, SLICE_HTTP, read, render, service, services, with_pod
 from tests.presets.objects import endpoint, endpoints, slice_, subset
 
 
@@ -93,6 +93,17 @@ class TestFailureClasses:
         assert (refusal.ref.name, refusal.reason) == ("a-young", RefusalReason.PORT_TAKEN)
         assert "Service demo/old" in refusal.detail
 
+    def test_a_port_that_a_service_has_twice_is_served_once(self) -> None:
+        twice = (HTTP, ServicePort("again", 80, "web", 30081))
+        behind = with_pod(ports=(SLICE_HTTP, EndpointPort("again", 8081, "TCP")))
+        context = read(service(ports=twice), behind)
+
+        assert [str(item) for item in context.names["services"]] == ["shop_demo_80_tcp_http"]
+        assert [str(item.endpoints[0]) for item in context.names["services"]] == ["10.0.0.1:8080"]
+        assert [(r.field, r.value, r.reason) for r in context.refused] == [
+            ("spec.ports", "80", RefusalReason.INVALID_VALUE)
+        ]
+
     def test_12_one_port_has_one_mode(self) -> None:
         young = service("young", {"kube2lb/port-mode": '{"http": "tcp"}'}, created="2026-02-01T00:00:00Z")
         context = read(service(), with_pod(), young, with_pod("young", "10.0.0.2"))
@@ -108,7 +119,7 @@ class TestFailureClasses:
             service("old", {"kube2lb/external-domains": "shop.example.com"}),
             with_pod("old", "10.0.0.2"),
         )
-        young, old = context.names["services"]
+        old, young = context.names["services"]
         names = context.names["ServerNames"]
 
         assert names(old, "local") == ["old.demo.svc.local", "shop.example.com"]

@@ -12,7 +12,7 @@ from pyconfd.model.kubernetes import (
     ServicePort,
 )
 from pyconfd.presets import registry
-from pyconfd.presets.kubefigurator import Listener
+from pyconfd.presets.kubefigurator import Certificate, Listener
 from pyconfd.presets.reading import PresetOptions
 from tests.presets.kubefigurator import backends, holding, labelled, listeners, only, read, refused, tcp, web
 from tests.presets.objects import Named, endpoint, endpoints, node, slice_, snapshot
@@ -30,6 +30,7 @@ class TestDefaults:
                 "http",
                 ("/etc/haproxy/ssl/shop.example.com.pem",),
                 listeners(context)["k8s-service_all_443_listen"].routes,
+                certificate_list=(Certificate("/etc/haproxy/ssl/shop.example.com.pem", ("shop.example.com",)),),
             )
         ]
         backend = only(context)

@@ -232,8 +232,9 @@ def test_listeners_are_shared_without_conflicts_in_whatever_order_they_are_read(
     assert read(services) == context
     listeners = context.names["listeners"]
     assert len({(each.address, each.port) for each in listeners}) == len(listeners)
-    served = [route.backend for each in listeners for route in each.routes]
-    served += [each.default_backend for each in listeners if each.mode == "tcp"]
+    # What is served on all addresses is served on each one that has a listener of its own.
+    served = {route.backend for each in listeners for route in each.routes}
+    served |= {each.default_backend for each in listeners if each.mode == "tcp"}
     assert sorted(served) == [backend.name for backend in context.names["backends"]]
     for each in listeners:
         assert len({(route.hostname, route.wildcard) for route in each.routes}) == len(each.routes)

@@ -57,7 +57,11 @@ _SAMPLES: Mapping[type[Kind], list[str]] = {
     Address: ["0.0.0.0", "::", "192.0.2.1"],
     NameTemplates: ["{{ .Service.Name }}.example.com", "a.{{ .Domain }},b.example.com"],
     Notify: ["command:true", "pid:HUP:77", "pidfile:SIGUSR1:/run/caddy.pid", "debug:"],
-    Rules: ["[]", json.dumps([{"namespaces": ["prod-*"], "domains": ["a.b"], "protocols": [], "ports": ["80"]}])],
+    Rules: [
+        "[]",
+        json.dumps([{"namespaces": ["prod-*"], "domains": ["a.b"], "protocols": [], "ports": ["80"]}]),
+        json.dumps([{"namespaces": ["*"], "addresses": ["192.0.2.7", "2001:db8::/64"]}]),
+    ],
     Interface: ["eth0", "bond0.42"],
     NumberOrNone: ["51", "0"],
     Health: ["", "127.0.0.1:8404/health", "[::1]:80/"],
