@@ -24,7 +24,10 @@ ROUTED_BY_NAME = frozenset({"http", "https"})
 
 @dataclass(frozen=True, slots=True)
 class DomainClaim:
-    """One object that asks for one domain; ``seat`` and ``owner`` are both for those who come after it."""
+    """One object that asks for one domain; ``seat`` and ``owner`` are both for those who come after it.
+
+    ``first_port`` is the number of its port in the first subset of Endpoints, 0 where that is not known.
+    """
 
     ref: ObjectRef
     created: str
@@ -36,6 +39,7 @@ class DomainClaim:
     listen_port: int | None
     service: Service | None
     view: ServiceView
+    first_port: int = 0
 
     @property
     def rank(self) -> tuple[str, str, str, str]:
@@ -125,6 +129,7 @@ def _with_view(
             DomainClaim(
                 claim.ref, claim.created, claim.seat, claim.owner, claim.domain, claim.proto,
                 view.ports[former.ports.index(claim.port)], claim.listen_port, claim.service, view,
+                claim.first_port,
             )
             for claim in asked.claims
         ),
@@ -166,6 +171,7 @@ def _claim(
     if service is not None and service.spec.type == "ExternalName" and endpoints is None:
         raise _Refused(refusal(ref, "spec.type", "ExternalName", RefusalReason.INVALID_VALUE, EXTERNAL_NAME))
     listen, wanted = annotations.get("listen-port", ""), _parsed(ref, "domain", domain, values.host_name)
+    port = _chosen_port(ref, annotations.get("port", ""), view, endpoints)
     return DomainClaim(
         ref=ref,
         created=created or NEVER,
@@ -173,11 +179,20 @@ def _claim(
         owner=Owner(ref.kind, ref.namespace, ref.name, created or NEVER),
         domain=wanted,
         proto=_parsed(ref, "proto", proto, values.protocol),
-        port=_chosen_port(ref, annotations.get("port", ""), view, endpoints),
+        port=port,
         listen_port=_parsed(ref, "listen-port", listen, values.port_number) if listen else None,
         service=service,
         view=view,
+        first_port=_first_number(port, endpoints),
     )
+
+
+def _first_number(port: PortView, endpoints: Endpoints | None) -> int:
+    for subset in (endpoints.subsets or ())[:1] if endpoints else ():
+        for item in subset.ports or ():
+            if (item.name or "", item.protocol or "TCP") == (port.name, port.protocol):
+                return item.port or 0
+    return 0
 
 
 def _allowed(claim: DomainClaim, rules: ClaimOptions) -> DomainClaim:

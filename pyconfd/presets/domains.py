@@ -87,8 +87,8 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     names = former.names if former and entries is memo.entries else {"domains": copied(entries)}
     claimed = memo.claimed
     for domain in differing(memo.entries, entries):
-        claimed += len(entries[domain]["ips"]) if domain in entries else 0
-        claimed -= len(memo.entries[domain]["ips"]) if domain in memo.entries else 0
+        claimed += len(_addresses_of(entries[domain])) if domain in entries else 0
+        claimed -= len(_addresses_of(memo.entries[domain])) if domain in memo.entries else 0
     kept = _Memo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused, claimed)
     return Reading(
         names,
@@ -103,8 +103,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
 
 
 def _addresses_of(entry: Mapping[str, Any]) -> list[str]:
-    ips: list[str] = entry["ips"]
-    return ips
+    return [endpoint.address for endpoint in entry["endpoints"] if endpoint.state == "ready"]
 
 
 def _with_claims(decided: _Decided, replaced: Iterable[tuple[DomainClaim, DomainClaim]]) -> _Decided:
@@ -177,10 +176,14 @@ def _entries(
 
 def _entry(claim: DomainClaim, endpoints: tuple[EndpointView, ...], listen_port: int | None) -> dict[str, Any]:
     ready = [endpoint for endpoint in endpoints if endpoint.state == "ready"]
+    # One port for all of ``ips``, as python-confd had it: that of the first subset, where a pod of it is ready.
+    port = claim.first_port or claim.port.target_port
+    if all(endpoint.port != port for endpoint in ready):
+        port = (ready or endpoints)[0].port if endpoints else port
     return {
-        "ips": [endpoint.address for endpoint in ready],
+        "ips": [endpoint.address for endpoint in ready if endpoint.port == port],
         "proto": claim.proto,
-        "port": endpoints[0].port if endpoints else claim.port.target_port,
+        "port": port,
         "domain": claim.domain,
         "key": claim.domain.replace("*", ":any"),
         "namespace": claim.ref.namespace,

@@ -49,6 +49,39 @@ class TestPredecessorsContract:
 
         assert entry["ips"] == []
 
+    def test_pods_of_a_second_subset_keep_their_own_port(self) -> None:
+        """A named target port; ``port`` and ``ips`` are those of the first subset, whichever sorts first."""
+        first, second = subset("10.0.0.5", port=9090, name="web"), subset("10.0.0.1", "10.0.0.2", port=8080, name="web")
+        entry = domains(endpoints("web", WEB, first, second))["shop.example.com"]
+
+        assert (entry["port"], entry["ips"]) == (9090, ["10.0.0.5"])
+        found = entry["endpoints"]
+        assert isinstance(found, list)
+        assert [(each.address, each.port) for each in found] == [
+            ("10.0.0.1", 8080),
+            ("10.0.0.2", 8080),
+            ("10.0.0.5", 9090),
+        ]
+
+    def test_a_first_subset_without_a_ready_pod_is_passed_over(self) -> None:
+        first, second = subset(not_ready=["10.0.0.5"], port=9090, name="web"), subset("10.0.0.1", port=8080, name="web")
+        entry = domains(endpoints("web", WEB, first, second))["shop.example.com"]
+
+        assert (entry["port"], entry["ips"]) == (8080, ["10.0.0.1"])
+
+    def test_slices_with_two_ports_count_whole(self) -> None:
+        context = read(
+            service("web", WEB),
+            slice_("web", endpoint("10.0.0.5"), ports=[EndpointPort("web", 9090, "TCP")]),
+            slice_("web", endpoint("10.0.0.1"), suffix="b", ports=[EndpointPort("web", 8080, "TCP")]),
+        )
+        entry = context.names["domains"]["shop.example.com"]
+
+        assert (entry["port"], entry["ips"]) == (9090, ["10.0.0.5"])
+        assert context.census.claimed == 2, "those of other ports are served too"
+        (served,) = context.claimed
+        assert list(served.addresses(entry)) == ["10.0.0.1", "10.0.0.5"]
+
     @pytest.mark.parametrize("empty", [(), None])
     def test_annotated_endpoints_without_subsets_stop_nobody(self, empty: tuple[EndpointSubset, ...] | None) -> None:
         poisoned = endpoints("bad", {"domain": "bad.example.com", "proto": "http"}, *(empty or ()))
