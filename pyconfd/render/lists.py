@@ -1,6 +1,6 @@
 """Filters over lists of mappings or objects; none fails on None, none depends on the order of a hash."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, Undefined, pass_environment
@@ -10,6 +10,8 @@ from pyconfd.render.invalid import InvalidValueError, did_you_mean, shown
 from pyconfd.render.order import natural_order
 from pyconfd.render.plain import is_code, is_data_name
 
+_MISSING = object()
+
 
 class Group(NamedTuple):
     """What :func:`group_by` gives; unpacks in ``{% for key, items in ... %}``, or use ``.grouper`` and ``.list``."""
@@ -18,23 +20,27 @@ class Group(NamedTuple):
     list: list[Any]
 
 
-def _value(environment: Environment, item: Any, attribute: str | None) -> Any:
-    """Return what a dotted path names, by the environment's own rules: the template's author wrote the path."""
+def _values(environment: Environment, items: list[Any], attribute: str | None) -> list[Any]:
+    """Return what a dotted path names of each item, by the environment's own rules: a template gave the path."""
+    values = items
     for name in attribute.split(".") if attribute else ():
-        if isinstance(item, Mapping):
-            if name not in item:
-                raise no_field(item, name)
-            item = item[name]
-            continue
-        found = environment.getattr(item, name) if is_data_name(name) else None
-        if isinstance(found, Undefined):
-            raise no_field(item, name)
-        if not is_data_name(name) or is_code(found) or callable(found):
-            raise InvalidValueError(
-                f"{shown(name)} of {shown(item)} is no data", "name an attribute that holds a value"
-            )
-        item = found
-    return item
+        values = [_value(environment, item, name) for item in values]
+    return values
+
+
+def _value(environment: Environment, item: Any, name: str) -> Any:
+    # Asking for the abstract Mapping first would cost as much as all the rest.
+    if isinstance(item, dict):
+        found = item.get(name, _MISSING)
+    elif not is_data_name(name):
+        raise InvalidValueError(f"{shown(name)} of {shown(item)} is no data", "name an attribute that holds a value")
+    else:
+        found = environment.getattr(item, name)
+    if found is _MISSING or isinstance(found, Undefined):
+        raise no_field(item, name)
+    if is_code(found) or callable(found):
+        raise InvalidValueError(f"{shown(name)} of {shown(item)} is no data", "name an attribute that holds a value")
+    return found
 
 
 def _by_rank(items: list[Any], keys: list[Any], *, reverse: bool = False) -> list[Any]:
@@ -73,7 +79,7 @@ def natsort(
 
     """
     items = list(values)
-    return _by_rank(items, [_value(environment, item, attribute) for item in items], reverse=reverse)
+    return _by_rank(items, _values(environment, items, attribute), reverse=reverse)
 
 
 @pass_environment
@@ -86,8 +92,8 @@ def unique_by(environment: Environment, values: Iterable[Any], attribute: str | 
     """
     seen: set[tuple[int, str]] = set()
     kept = []
-    for item in values:
-        value = _value(environment, item, attribute)
+    items = list(values)
+    for item, value in zip(items, _values(environment, items, attribute), strict=True):
         key = (_kind(value), str(value))
         if key not in seen:
             seen.add(key)
@@ -104,8 +110,8 @@ def group_by(environment: Environment, values: Iterable[Any], attribute: str) ->
 
     """
     groups: dict[tuple[int, str], Group] = {}
-    for item in values:
-        value = _value(environment, item, attribute)
+    items = list(values)
+    for item, value in zip(items, _values(environment, items, attribute), strict=True):
         groups.setdefault((_kind(value), str(value)), Group(value, [])).list.append(item)
     found = list(groups.values())
     return _by_rank(found, [group.grouper for group in found])

@@ -53,7 +53,9 @@ def snapshot(template: str | None, *addresses: str) -> Snapshot:
     return replace(cluster(*(addresses or ("192.0.2.10",))), config_maps={Key("lb", "config"): found})
 
 
-INPUTS = Inputs(snapshot("# good\n"), renderer(), ("configmap",), PresetOptions(), now=1000.0, curdate="today")
+INPUTS = Inputs(
+    snapshot("# good\n"), renderer(), ("configmap",), PresetOptions(cluster_templates=True), now=1000.0, curdate="today"
+)
 
 
 def run(balancer: FakeBalancer, template: str | None, **changes: object) -> Reconciled:
