@@ -11,6 +11,7 @@ from pyconfd.haproxy.compare import Comparison, TextDifference
 from pyconfd.haproxy.live import Abilities, Obstacle
 from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.observation import NotRunning, Observation, Running
+from pyconfd.model.moves import moves
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Rendering
 
@@ -43,10 +44,12 @@ def plan(
         if not beside:
             return Noop(verified=observed is None or isinstance(observed.running, Running))
         difference = TextDifference()
-    shown = _limited([*difference.details, *(one.detail for one in (*difference.obstacles, *beside))])
+    moved = tuple(each.sentence for each in moves(applied.owners, desired.owners))
+    shown = _limited([*moved, *difference.details, *(one.detail for one in (*difference.obstacles, *beside))])
     reasons = sorted({one.reason for one in (*difference.obstacles, *beside)})
     if not reasons and (can.runtime or not difference.commands):
-        return RuntimeUpdate(tuple(difference.commands), shown or ("comments, blanks or the order of sections",))
+        only = ("comments, blanks or the order of sections",)
+        return RuntimeUpdate(tuple(difference.commands), shown or only, moved)
     advice = [one.advice for one in difference.obstacles if one.advice]
     if not can.runtime and difference.commands:
         reasons = sorted({*reasons, ReloadReason.NOT_LIVE})

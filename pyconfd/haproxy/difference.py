@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pyconfd.haproxy.index import Index, Key, index_of, section_of
 from pyconfd.haproxy.proxies import Inherited, servers_of
+from pyconfd.model.moves import Move, moves
 from pyconfd.model.rendering import FileKind, Rendering
 
 NAMES_SHOWN = 5
@@ -33,14 +34,15 @@ class ServiceChange:
             *(_names("server", names, what) for names, what in _named(self) if names),
             *([_lines(self.lines_added, self.lines_removed)] if self.lines_added or self.lines_removed else []),
         ]
-        return f"{self.section}: {', '.join(parts) or 'the order of its lines, or blanks'}"
+        return f"{self.section}: {', '.join(parts) or 'comments, blanks or the order of its lines'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """``added`` and ``removed`` are services with their number of servers; the others changed.
 
-    ``sections`` are those that are no services; ``files`` are sentences about maps and certificates.
+    ``sections`` are no services; ``files`` are sentences about maps and certificates; ``moves`` are names
+    that other objects have now.
     """
 
     added: Mapping[str, int]
@@ -48,11 +50,13 @@ class Difference:
     changed: tuple[ServiceChange, ...]
     sections: tuple[str, ...]
     files: tuple[str, ...]
+    moves: tuple[Move, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Give all of it, services first."""
+        """Give all of it, names and services first."""
         return (
+            *(move.sentence for move in self.moves),
             *(f"{name} added, {_counted(count, 'server')}" for name, count in self.added.items()),
             *(f"{name} removed, {_counted(count, 'server')}" for name, count in self.removed.items()),
             *(change.sentence for change in self.changed),
@@ -69,8 +73,9 @@ def difference(before: Rendering, after: Rendering) -> Difference:
     exactly = [key for key in new.texts if key in old.texts and _differ(old, new, key)]
     # A comment above a section stands at the end of the one before, which did not change when the next one came.
     both = [key for key in exactly if _servers_differ(old, new, key) or _body(old, key) != _body(new, key)]
-    if not (gone or came or both):
-        both = exactly
+    moved = moves(before.owners, after.owners)
+    if not (gone or came or both or moved):
+        both = list(dict.fromkeys(_commented(new, key) for key in exactly))
     changes = [(key, _change(old, new, key)) for key in both]
     sections = [
         *(f"{_name(key)} added" for key in came if not _is_service(key)),
@@ -83,6 +88,7 @@ def difference(before: Rendering, after: Rendering) -> Difference:
         tuple(change for key, change in changes if _is_service(key)),
         tuple(sections),
         tuple(_files(before, after)),
+        moved,
     )
 
 
@@ -98,6 +104,12 @@ def _is_service(key: Key) -> bool:
 
 def _name(key: Key) -> str:
     return f"{key.keyword} {key.name}".rstrip()
+
+
+def _commented(index: Index, key: Key) -> Key:
+    """Return what a comment at the end of a section is about: the next section."""
+    keys = list(index.texts)
+    return keys[min(keys.index(key) + 1, len(keys) - 1)]
 
 
 def _differ(old: Index, new: Index, key: Key) -> bool:

@@ -6,22 +6,23 @@ empty file ``ran-well`` beside them says that this structure ran for a while wit
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from pyconfd.errors import Problem, TransientError
+from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy import retention
-from pyconfd.haproxy.owners import OwnersStore
+from pyconfd.haproxy.owners import OwnersStore, decoded
 from pyconfd.haproxy.structure import structure_of
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Generation, Stored
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.model.tenure import Owners
 from pyconfd.system.files import (
     flush_directory,
     problem_of,
@@ -126,12 +127,18 @@ class GenerationStore:
         """Give generation ``number``, None where it is missing or damaged (which is logged once)."""
         path = self._path(number)
         try:
-            return _read(path)
+            stored, claims = _read(path)
+            return Stored(stored.generation, replace(stored.rendering, owners=self._owners(claims)))
         except (OSError, ValueError, KeyError, TypeError) as error:
             if path.name not in self._skipped and path.exists():
                 self._skipped.add(path.name)
                 log.warning("generation.skipped", number=number, path=str(path), error=str(error))
             return None
+
+    def _owners(self, claims: str) -> Mapping[str, Owners]:
+        with suppress(RejectedInput):
+            return decoded(self.owners.read(claims) or b"[]")
+        return {}
 
     def history(self) -> tuple[Generation, ...]:
         """Give the readable generations, newest first."""
@@ -284,7 +291,8 @@ def _rename_directory(staged: Path, path: Path) -> None:
         raise TransientError(problem_of(str(path), error)) from error
 
 
-def _read(path: Path) -> Stored:
+def _read(path: Path) -> tuple[Stored, str]:
+    """Return a generation, and the digest of who had which name."""
     meta: dict[str, Any] = json.loads((path / META).read_bytes())
     if meta["format"] != FORMAT:
         raise ValueError(f"format {meta['format']} is not {FORMAT}")
@@ -320,7 +328,7 @@ def _read(path: Path) -> Stored:
     )
     if position != len(text):
         raise ValueError("its pieces do not add up to its text")
-    return Stored(generation, rendering)
+    return Stored(generation, rendering), str(meta.get("claims", ""))
 
 
 def _if_same(path: Path, digest: str) -> str | None:

@@ -81,7 +81,9 @@ def change_of(outcome: Outcome, *, at: float, serving: int, duration_s: float) -
             if isinstance(plan, Reload):
                 return replace(applied, action=Action.RELOAD, reasons=_reasons(plan))
             action = Action.LIVE if plan.commands else Action.FILE
-            return replace(applied, action=action, summary=summary_of(plan.commands))
+            # Without commands the details say it.
+            summary = "; ".join((*plan.moves, summary_of(plan.commands))) if plan.commands else ""
+            return replace(applied, action=action, summary=summary)
         case Deferred(plan, generation, live):
             number = generation.number if generation else serving
             summary = summary_of(live.commands) if live else ""

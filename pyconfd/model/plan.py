@@ -205,10 +205,14 @@ class Noop:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeUpdate:
-    """Change the running process; the file follows. Without commands only the file has to change."""
+    """Change the running process; the file follows. Without commands only the file has to change.
+
+    ``moves`` are sentences about names that other objects have now; they are among the ``details`` as well.
+    """
 
     commands: tuple[Command, ...]
     details: tuple[str, ...] = ()
+    moves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
