@@ -14,7 +14,7 @@ from pyconfd.daemon import arbitration
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.limited import LimitedRenderer
 from pyconfd.daemon.tenants import Tenants
-from pyconfd.errors import Problem, PyconfdError, RejectedInput
+from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.host import has_ipv6
@@ -113,11 +113,18 @@ def fragments(settings: Settings) -> FragmentSet:
     """Read the template directory, nothing where haproxy is not served; raises TransientError."""
     if not serves_haproxy(settings):
         return FragmentSet(())
-    return read_fragments(
-        settings.templates.dir,
-        may_be_empty=has_cluster_template(settings),
-        credentials=credential_files(settings),
-    )
+    try:
+        return read_fragments(
+            settings.templates.dir,
+            may_be_empty=has_cluster_template(settings),
+            credentials=credential_files(settings),
+        )
+    except TransientError as error:
+        if not _is_switched_off(settings):
+            raise
+        remedy = "write fragments; or set it to true, which trusts the author of that template like theirs"
+        off = Problem(registry.SWITCH, "is false, so the template of the cluster is not rendered", remedy)
+        raise TransientError(*error.problems, off) from error
 
 
 def named(settings: Settings) -> frozenset[Named]:
@@ -135,6 +142,10 @@ def apply_settings(settings: Settings) -> ApplySettings:
 def has_cluster_template(settings: Settings) -> bool:
     """Say whether the whole configuration may come from the cluster."""
     return settings.cluster_templates.allow_configuration_from_cluster and _names_cluster_template(settings)
+
+
+def _is_switched_off(settings: Settings) -> bool:
+    return _names_cluster_template(settings) and not has_cluster_template(settings)
 
 
 def _names_cluster_template(settings: Settings) -> bool:
@@ -280,7 +291,7 @@ def option_note(settings: Settings, found: FragmentSet) -> str:
 def preset_notes(settings: Settings) -> tuple[str, ...]:
     """Say what is worth knowing about the chosen presets together: which plain names several of them give."""
     notes = registry.clashes(settings.presets.use)
-    if _names_cluster_template(settings) and not has_cluster_template(settings):
+    if _is_switched_off(settings):
         return (*notes, f"the template of the cluster is not rendered while {registry.SWITCH} is false")
     return notes
 

@@ -76,8 +76,9 @@ def test_configuration_of_the_cluster_is_off_by_default(use: dict[str, str], tmp
     given = settings(TEMPLATE_DIR=str(tmp_path), **use)
     assert not preset_options.base_options(given).cluster_templates
     assert any(registry.SWITCH in note for note in wiring.preset_notes(given))
-    with pytest.raises(TransientError):
+    with pytest.raises(TransientError) as caught:
         wiring.fragments(given)
+    assert caught.value.problems[-1].place == registry.SWITCH
     enabled = settings(CLUSTER_TEMPLATES_ALLOW_CONFIGURATION_FROM_CLUSTER="true", **use)
     assert preset_options.base_options(enabled).cluster_templates
     assert not any(registry.SWITCH in note for note in wiring.preset_notes(enabled))
