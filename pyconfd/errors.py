@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyconfd.printable import clean, clean_lines
+
 
 @dataclass(frozen=True, slots=True)
 class Clues:
@@ -49,8 +51,9 @@ class Problem:
     clues: Clues = field(default=NO_CLUES, compare=False, repr=False)
 
     def __str__(self) -> str:
-        text = f"{self.place}: {self.message}" if self.place else self.message
-        return f"{text}\n    -> {self.remedy}" if self.remedy else text
+        message = clean_lines(self.message)
+        text = f"{clean(self.place)}: {message}" if self.place else message
+        return f"{text}\n    -> {clean_lines(self.remedy)}" if self.remedy else text
 
 
 class PyconfdError(Exception):

@@ -22,13 +22,13 @@ from pyconfd.model.preflight import Finding, Level, findings_of
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import CredentialState, Renewal
+from pyconfd.printable import clean
 from pyconfd.settings import Settings
 from pyconfd.sources.kubernetes import preflight as kubernetes
 from pyconfd.status.durations import short
 from pyconfd.status.listen import bind, parse_listen
 from pyconfd.status.logging import configure
 from pyconfd.status.report import read_report
-from pyconfd.status.text import clean
 
 _EARLIEST_S = 1735689600.0
 """2025-01-01: a clock before this version was written is wrong."""

@@ -29,7 +29,7 @@ from pyconfd.sources.file import write_snapshot
 from pyconfd.sources.kubernetes.rbac import manifest
 from pyconfd.status.logging import configure
 from pyconfd.system.files import exists
-from pyconfd.system.secrecy import without_secrets
+from pyconfd.system.secrecy import redacted, without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +213,16 @@ def record(settings: Settings, path: str) -> str:
     snapshot, refused = wiring.snapshot_once(settings, ())
     try:
         with open(path, "w", encoding="utf-8", opener=_private) as file:
-            file.write(write_snapshot(snapshot))
+            file.write(write_snapshot(snapshot, _without_credentials))
     except OSError as error:
         raise RejectedInput(Problem(path, f"cannot be written: {error.strerror}", "name another file")) from error
     count = sum(len(getattr(snapshot, resource.field)) for resource in Resource)
     left_out = f"; {len(refused)} unreadable objects were left out" if refused else ""
-    return f"{count} objects written to {path}, Secrets redacted{left_out}."
+    return f"{count} objects written to {path}, Secrets redacted, and what looks like a credential{left_out}."
+
+
+def _without_credentials(text: str) -> str:
+    return redacted(without_secrets(text, passwords_in(text)))
 
 
 def _private(path: str, flags: int) -> int:

@@ -22,10 +22,10 @@ from pyconfd.model.outcome import Stored
 from pyconfd.model.plan import Noop
 from pyconfd.model.preflight import Finding, Level, findings_of
 from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.printable import clean
 from pyconfd.settings import Resolved, Settings
 from pyconfd.settings.table import CONFIG_ENV, TABLE
 from pyconfd.status.logging import configure
-from pyconfd.status.text import clean
 from pyconfd.system.command import CommandResult, run
 
 _TIMEOUT_S = 180.0

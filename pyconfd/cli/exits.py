@@ -8,6 +8,7 @@ from types import TracebackType
 import click
 
 from pyconfd.errors import ConfigurationError, Problem, PyconfdError, TransientError
+from pyconfd.printable import clean, clean_lines
 from pyconfd.system.secrecy import redacted
 
 
@@ -50,10 +51,10 @@ def show_error(error: PyconfdError, code: Exit) -> None:
     heading = _HEADINGS[code] + (f" ({count} problems):" if count > 1 else ":")
     click.echo(click.style(heading, fg="red", bold=True), err=True)
     for problem in error.problems or (Problem("", str(error) or type(error).__name__),):
-        place = click.style(problem.place, bold=True) + ": " if problem.place else ""
-        click.echo(f"  {place}{redacted(problem.message)}", err=True)
+        place = click.style(clean(problem.place), bold=True) + ": " if problem.place else ""
+        click.echo(f"  {place}{clean_lines(redacted(problem.message))}", err=True)
         if problem.remedy:
-            click.echo(f"      -> {redacted(problem.remedy)}", err=True)
+            click.echo(f"      -> {clean_lines(redacted(problem.remedy))}", err=True)
 
 
 class Boundary:

@@ -31,6 +31,7 @@ from pyconfd.cli.exits import Exit
 from pyconfd.cli.fragments import copy_fragments
 from pyconfd.cli.migrate import migrate
 from pyconfd.cli.output import (
+    print_configuration,
     print_files,
     print_json,
     print_notes,
@@ -140,7 +141,7 @@ def render(ctx: click.Context, /, snapshots: tuple[str, ...], fragment: str | No
             remedy = f"did you mean {close[0]}?" if close else f"there are: {', '.join(pieces) or 'none'}"
             raise ConfigurationError(Problem("--fragment", f"there is no fragment {fragment!r}", remedy))
         text = pieces[fragment]
-    print_text(text, newline=False)
+    print_configuration(text)
     if files:
         print_files(rendered.files)
     return Exit.OK

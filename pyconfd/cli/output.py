@@ -14,6 +14,7 @@ from pyconfd.cli.exits import Exit
 from pyconfd.haproxy.plan_text import described, reason_text, summarised, transcript
 from pyconfd.model.plan import Noop, Plan, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile
+from pyconfd.printable import clean, clean_lines, escaped, escaped_json
 
 if TYPE_CHECKING:  # msgspec, behind the model of Kubernetes, would be loaded for --version
     from collections.abc import Mapping, Sequence
@@ -29,9 +30,12 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def print_text(text: str, *, newline: bool = True) -> None:
-    """Print to standard output; a reader that has gone away (``| head``) ends the program quietly."""
-    colour = False if os.environ.get("NO_COLOR") else None
+def print_text(text: str, *, newline: bool = True, as_it_is: bool = False) -> None:
+    """Print to standard output; a reader that has gone away (``| head``) ends the program quietly.
+
+    Escape sequences are left out where it is no terminal, unless the text goes there ``as_it_is``.
+    """
+    colour = True if as_it_is else False if os.environ.get("NO_COLOR") else None
     try:
         click.echo(text, nl=newline, color=colour)
     except BrokenPipeError:
@@ -42,15 +46,22 @@ def print_text(text: str, *, newline: bool = True) -> None:
         raise click.ClickException(f"the output cannot be written: {error.strerror or error}") from error
 
 
+def print_configuration(text: str, *, newline: bool = False) -> None:
+    """Print a configuration or a file of it: byte for byte, but on a terminal with control characters escaped."""
+    if sys.stdout.isatty():
+        text = "\n".join(escaped(line.replace("\t", "        ")) for line in text.split("\n"))
+    print_text(text, newline=newline, as_it_is=True)
+
+
 def print_json(value: object) -> None:
     """Print one JSON document."""
-    print_text(json.dumps(value, indent=2, ensure_ascii=False))
+    print_text(escaped_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def print_notes(notes: Sequence[str]) -> None:
     """Print notes to standard error."""
     for note in notes:
-        click.echo(f"{click.style('note:', fg='yellow')} {note}", err=True)
+        click.echo(f"{click.style('note:', fg='yellow')} {clean_lines(note)}", err=True)
 
 
 def print_refused(refused: Sequence[Refusal]) -> None:
@@ -60,12 +71,12 @@ def print_refused(refused: Sequence[Refusal]) -> None:
     count = "1 object was" if len(refused) == 1 else f"{len(refused)} objects or values were"
     click.echo(click.style(f"{count} left out; everything else went on:", fg="yellow"), err=True)
     for item in refused:
-        value = f" {item.value}" if item.value else ""
-        click.echo(f"  {_place(item)}{value}: {item.detail} [{item.reason.value}]", err=True)
+        value = f" {clean(item.value)}" if item.value else ""
+        click.echo(f"  {_place(item)}{value}: {clean(item.detail)} [{item.reason.value}]", err=True)
 
 
 def _place(item: Refusal) -> str:
-    return f"{item.ref} {item.field}".rstrip()
+    return f"{item.ref} {clean(item.field)}".rstrip()
 
 
 def refused_as_json(refused: Sequence[Refusal]) -> list[dict[str, str]]:
@@ -87,13 +98,14 @@ def print_files(files: Sequence[OutputFile]) -> None:
     for file in files:
         print_text("")
         if file.kind is FileKind.CERTIFICATE:
-            print_text(f"# --- {file.path} (certificate, {len(file.content.encode())} bytes, not shown)")
+            print_text(f"# --- {clean(file.path)} (certificate, {len(file.content.encode())} bytes, not shown)")
         else:
-            print_text(f"# --- {file.path}")
-            print_text(file.content, newline=not file.content.endswith("\n"))
+            print_text(f"# --- {clean(file.path)}")
+            print_configuration(file.content, newline=not file.content.endswith("\n"))
 
 
-def _diff_line(line: str) -> str:
+def _diff_line(raw: str) -> str:
+    line = clean(raw.replace("\t", "        "))
     if line.startswith(("+++", "---")):
         return click.style(line, bold=True)
     colours = {"+": "green", "-": "red", "@": "cyan"}
@@ -102,7 +114,7 @@ def _diff_line(line: str) -> str:
 
 def print_difference(text: str) -> None:
     """Print a unified diff, coloured."""
-    for line in text.splitlines():
+    for line in text.removesuffix("\n").split("\n"):
         print_text(_diff_line(line))
 
 
@@ -187,4 +199,4 @@ def _print_commands(commands: Sequence[Command]) -> None:
 
 def _print_lines(lines: Sequence[str]) -> None:
     for line in lines:
-        print_text(f"  {line}")
+        print_text(f"  {clean(line)}")

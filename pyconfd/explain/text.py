@@ -24,8 +24,9 @@ from pyconfd.model.explanation import (
     Unknown,
 )
 from pyconfd.model.status import Phase
+from pyconfd.printable import clean
 from pyconfd.status.durations import short
-from pyconfd.status.text import Pen, clean
+from pyconfd.status.text import Pen
 
 _GOOD, _WARNING, _BAD, _BOLD = "32", "33", "31", "1"
 _SHOWN = 50

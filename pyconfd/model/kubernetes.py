@@ -12,6 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pyconfd.printable import clean
+
+_LONGEST_NAME = 253
+"""Source: DNS subdomain names in the documentation of Kubernetes."""
+
 
 class ObjectRef(NamedTuple):
     """Names one object of one cluster; sorts by kind, namespace and name."""
@@ -22,8 +27,9 @@ class ObjectRef(NamedTuple):
     cluster: str = ""
 
     def __str__(self) -> str:
-        path = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind} {path}" + (f" (cluster {self.cluster})" if self.cluster else "")
+        kind, namespace, name, cluster = (clean(part, _LONGEST_NAME) for part in self)
+        path = f"{namespace}/{name}" if namespace else name
+        return f"{kind} {path}" + (f" (cluster {cluster})" if cluster else "")
 
 
 class _Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

@@ -1,8 +1,9 @@
 """Snapshots in files: what ``kubectl get -o yaml|json`` prints, and what ``pyconfd record`` wrote."""
 
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -13,15 +14,21 @@ import yaml
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Pod, Secret
+from pyconfd.model.secrets import names_secret
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Resource, Snapshot
 
 # Objects are decoded by the same rules wherever they come from.
 from pyconfd.sources.kubernetes.decode import DROPPED_ANNOTATIONS, forget_annotations, key_of, refusal_of, with_whole
 from pyconfd.sources.kubernetes.failures import shown
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF, CLUSTER_SCOPED
+from pyconfd.system.secrecy import redacted
 
 STDIN = "-"
 REDACTED = "REDACTED"
+_MAY_BE_SECRET = (
+    "args", "command", "env", "envFrom", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe",
+)  # fmt: skip
+_WORD_ENDS = re.compile(r"[/.-]")
 _CLUSTER_FIELD = "pyconfd.io/cluster"
 _RESOURCE_OF = {(API_VERSION_OF[resource], kind): resource for resource, kind in KIND_OF.items()}
 _REMEDY = "give what this prints: kubectl get services,endpoints,endpointslices,nodes -A -o yaml"
@@ -72,14 +79,15 @@ def read_snapshot(
     return reader.snapshot(), tuple(sorted(reader.refusals))
 
 
-def write_snapshot(snapshot: Snapshot) -> str:
-    """Give a YAML List that :func:`read_snapshot` reads back to an equal Snapshot, apart from the Secrets' data.
+def write_snapshot(snapshot: Snapshot, hide: Callable[[str], str] = redacted) -> str:
+    """Return a YAML List that :func:`read_snapshot` reads back to an equal Snapshot, apart from what may be secret.
 
-    Private keys stay where they are: every value of a Secret is replaced by ``REDACTED``, and so is the environment
-    of a pod's containers, which often holds passwords.
+    Every value of a Secret is replaced by ``REDACTED``, and so are annotations and values of ConfigMaps whose names say
+    that they are secret; ``hide`` takes credentials out of the others. Of a pod's containers what often holds some is
+    left out: command, arguments, environment, probes, hooks.
     """
     items = [
-        {"apiVersion": API_VERSION_OF[resource], "kind": KIND_OF[resource], **_plain(record)}
+        {"apiVersion": API_VERSION_OF[resource], "kind": KIND_OF[resource], **_public(_plain(record), hide)}
         for resource in Resource
         for _, record in sorted(_part(snapshot, resource).items())
     ]
@@ -109,9 +117,23 @@ def _plain_pod(json: bytes) -> dict[str, Any]:
     spec = plain["spec"]
     for kind in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(kind) or () if isinstance(spec, dict) else ():
-            for variable in container.get("env") or () if isinstance(container, dict) else ():
-                if isinstance(variable, dict) and "value" in variable:
-                    variable["value"] = REDACTED
+            for field in _MAY_BE_SECRET if isinstance(container, dict) else ():
+                container.pop(field, None)
+    return plain
+
+
+def _public(plain: dict[str, Any], hide: Callable[[str], str]) -> dict[str, Any]:
+    """Take credentials out of annotations, those of a pod template too, and out of the values of a ConfigMap."""
+    spec = plain.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
+    for part in (plain, template):
+        metadata = part.get("metadata") if isinstance(part, dict) else None
+        for values in (metadata.get("annotations") if isinstance(metadata, dict) else None, plain.get("data")):
+            if not isinstance(values, dict):
+                continue
+            for name, value in values.items():
+                if isinstance(value, str) and value != REDACTED:
+                    values[name] = REDACTED if names_secret(_WORD_ENDS.sub("_", name)) else hide(value)
     return plain
 
 
@@ -190,7 +212,7 @@ class _Reader:
         forget_annotations(record)
         key = key_of(record)
         if key in self.records[resource]:
-            log.warning("snapshot.object_repeated", kind=KIND_OF[resource], namespace=namespace, name=name)
+            log.warning("snapshot.object_repeated", object=str(ObjectRef(KIND_OF[resource], namespace, name)))
         self.records[resource][key] = record
 
     def _refuse(self, kind: str, detail: str) -> None:

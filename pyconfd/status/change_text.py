@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from pyconfd.model.changes import Action, Change
-from pyconfd.status.text import clean
+from pyconfd.printable import clean
 
 DETAILS_SHOWN = 3
 

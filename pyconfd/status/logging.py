@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import structlog
 
 from pyconfd.errors import ConfigurationError, Problem
+from pyconfd.printable import escaped_json
 from pyconfd.status.redaction import public_value
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ _PRIORITY = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 """Source: syslog(3); the prefix is sd-daemon(3)."""
 
 _FIRST = ("timestamp", "level", "event", "logger", "exception")
+_WHOLE = frozenset({"exception", "stack"})
+_MOST = 2_000
+"""Characters of one value; a traceback stays whole."""
 
 
 def configure(
@@ -120,7 +124,7 @@ class _Line:
         self._priority = priority
 
     def __call__(self, _logger: "WrappedLogger", _method: str, event: MutableMapping[str, Any]) -> str:
-        public = public_value(event)
+        public = {key: value if key in _WHOLE else _cut(value) for key, value in public_value(event).items()}
         level = str(public.get("level", "info"))
         text = _json_line(public) if self._as_json else _text_line(public)
         if not self._priority:
@@ -129,9 +133,18 @@ class _Line:
         return "\n".join(prefix + line for line in text.split("\n"))
 
 
+def _cut(value: Any) -> Any:
+    """Shorten texts: a name of a stranger may be as long as an object."""
+    if isinstance(value, str):
+        return value if len(value) <= _MOST else f"{value[:_MOST]}... ({len(value):,} characters)"
+    if isinstance(value, Mapping):
+        return {key: _cut(held) for key, held in value.items()}
+    return [_cut(held) for held in value] if isinstance(value, list) else value
+
+
 def _json_line(event: Mapping[str, Any]) -> str:
     ordered = {key: event[key] for key in _FIRST if key in event}
-    return json.dumps(ordered | dict(event), ensure_ascii=False)
+    return escaped_json(json.dumps(ordered | dict(event), ensure_ascii=False))
 
 
 def _text_line(event: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.hold import command_of
 from pyconfd.model.status import ApiServerState, CredentialState, Phase, Renewal, ResourceState, Status, TargetPhase
+from pyconfd.printable import clean
 from pyconfd.status.durations import long, short
 from pyconfd.status.health import STALE_AFTER_S, liveness, sync_age_s
 from pyconfd.status.past import pin_lines
@@ -65,11 +66,6 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
     else:
         lines += _section("Problems", (str(problem).splitlines() for problem in report.problems), pen)
     return "\n".join(lines) + "\n"
-
-
-def clean(text: str) -> str:
-    """Give ``text`` with every control character escaped: it comes from strangers and goes to a terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _headline(report: StatusReport, pen: Pen) -> Iterator[str]:

@@ -249,6 +249,8 @@ def test_recording_keeps_secrets_to_itself(settings: Settings, tmp_path: Path) -
         "data": {"tls.crt": "UFVCTElD", "tls.key": "UFJJVkFURQ=="},
     }
     cluster.create("secrets", secret)
+    annotations = {"note": "user admin insecure-password hunter2", "example.com/api-token": "hunter3", "domain": "a.b"}
+    cluster.add_service("tls", "noted", annotations=annotations)
     path = tmp_path / "recorded.yaml"
     with ApiServer(cluster) as server:
         kubernetes = KubernetesSettings(api_servers=(server.url,), secret_namespaces=("tls",))
@@ -262,6 +264,8 @@ def test_recording_keeps_secrets_to_itself(settings: Settings, tmp_path: Path) -
     assert "UFJJVkFURQ" not in text
     assert "UFVCTElD" not in text
     assert "tls.key: REDACTED" in text
+    assert "hunter" not in text
+    assert "domain: a.b" in text
     assert "192.0.2.10" in app.render_once(settings, (str(path),)).text
 
 

@@ -1,0 +1,39 @@
+"""Makes texts of strangers fit to be shown: names from files and API servers may hold anything, at any length."""
+
+MOST = 1_000
+"""Characters of one line; a name of Kubernetes has at most 253."""
+
+
+def clean(text: str, most: int = MOST) -> str:
+    """Return ``text`` on one line: what cannot be printed is escaped, and what is longer than ``most`` is cut."""
+    if len(text) <= most and text.isprintable():
+        return text
+    shown = escaped(text[:most])
+    return shown if len(text) <= most and len(shown) <= most else f"{shown[:most]}... ({len(text):,} characters)"
+
+
+def clean_lines(text: str, most: int = MOST) -> str:
+    """Return ``text`` with each of its lines cleaned; for texts whose line breaks are pyconfd's own."""
+    return "\n".join(clean(line, most) for line in text.split("\n"))
+
+
+def escaped(text: str) -> str:
+    """Return ``text`` with what cannot be printed as Python escapes it."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def escaped_json(document: str) -> str:
+    """Return a JSON document with what cannot be printed in the escapes of JSON; its own line breaks stay."""
+    if document.isprintable():
+        return document
+    return "".join(
+        char if char.isprintable() or char == "\n" else "".join(f"\\u{unit:04x}" for unit in _units(char))
+        for char in document
+    )
+
+
+def _units(char: str) -> tuple[int, ...]:
+    data = char.encode("utf-16-be", "surrogatepass")
+    return tuple(int.from_bytes(data[start : start + 2]) for start in range(0, len(data), 2))
