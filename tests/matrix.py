@@ -32,6 +32,7 @@ TESTS = (
     *(
         f"tests/haproxy/test_{name}.py"
         for name in (
+            "allowed_fuzz",
             "runtime",
             "runtime_files",
             "runtime_leaving",

@@ -8,14 +8,14 @@ Source: the configuration manual of HAProxy, 2.2 (quoting), 2.3 (environment var
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.haproxy.allowed_lines import Found, Split, UnreadableLineError, of_line, split
 from pyconfd.haproxy.allowed_words import LEFT_OUT, OTHER_SECTIONS, PROXIES
-from pyconfd.haproxy.removed import replacement_for
+from pyconfd.haproxy.removed import Removed, describe, find_in_lines
 from pyconfd.haproxy.sections import SECTION_KEYWORDS
 from pyconfd.model.outcome import Step
 
@@ -60,50 +60,97 @@ def judge(place: str, text: str, boundaries: Boundaries) -> Judged:
     """Give ``text`` (rendered from ``place``) if everything in it is allowed.
 
     Directives of a process (``user``, ``daemon``) are left out, and those that HAProxy removed are replaced by what
-    says the same today; both with a note.
+    says the same today; both with a note. What is judged is the text that HAProxy will read, after all of that.
 
     Raises:
         RejectedInput: something is not allowed; each problem names the line, and how an operator allows more.
     """
-    judging = _Judging(place, boundaries)
-    for number, raw in enumerate(text.split("\n"), start=1):
-        judging.take(number, raw)
+    lines = text.split("\n")
+    removed = {found.index: found for found in find_in_lines(lines)}
+    adjusting = _Adjusting(place, boundaries, removed)
+    for index, raw in enumerate(lines):
+        adjusting.take(index, raw)
+    final = "\n".join(adjusting.lines)
+    judging = _Judging(place, boundaries, removed)
+    for index, raw in zip(adjusting.origins, final.split("\n"), strict=True):
+        judging.take(index, raw)
     if judging.problems:
         more = len(judging.problems) - _MOST_PROBLEMS
         kept = judging.problems[:_MOST_PROBLEMS]
         if more > 0:
             kept.append(Problem(place, f"and {more} more lines that are not allowed"))
         raise RejectedInput(*kept, step=Step.RENDER)
-    return Judged("\n".join(judging.lines), tuple(judging.notes))
+    return Judged(final, tuple(adjusting.notes))
+
+
+class _Adjusting:
+    """Writes the final text, with the index of the line that each of its lines comes from. Nothing is judged here."""
+
+    def __init__(self, place: str, boundaries: Boundaries, removed: dict[int, Removed]) -> None:
+        self._place = place
+        self._boundaries = boundaries
+        self._removed = removed
+        self._section = ""
+        self.lines: list[str] = []
+        self.origins: list[int] = []
+        self.notes: list[Problem] = []
+
+    def take(self, index: int, raw: str) -> None:
+        written = [raw]
+        try:
+            words = split(raw).words
+        except UnreadableLineError:
+            words = ()  # refused when it is judged
+        if words and words[0] in SECTION_KEYWORDS:
+            self._section = words[0]
+        elif words and (name := self._left_out(words)):
+            self._removed.pop(index, None)
+            written = [f"    # {name}: left out by pyconfd, {LEFT_OUT[name]}"]
+            self._note(index, raw, f"left out: {LEFT_OUT[name]}")
+        elif words and (found := self._removed.get(index)) and found.replacement.is_exact:
+            written = [f"    {line}" for line in found.replacement.texts()]
+            self._note(index, raw, f"HAProxy removed it; {found.replacement}")
+        for line in written:
+            self.lines.append(line)
+            self.origins += [index] * (line.count("\n") + 1)
+
+    def _left_out(self, words: tuple[str, ...]) -> str:
+        if self._section != "global":
+            return ""
+        name = next((name for name in LEFT_OUT if words[: name.count(" ") + 1] == tuple(name.split())), "")
+        return "" if name in self._boundaries.allow else name
+
+    def _note(self, index: int, raw: str, message: str) -> None:
+        self.notes.append(Problem(f"{self._place} rendered line {index + 1}", f"{shown(raw)}: {message}"))
 
 
 class _Judging:
-    def __init__(self, place: str, boundaries: Boundaries) -> None:
+    def __init__(self, place: str, boundaries: Boundaries, removed: Mapping[int, Removed]) -> None:
         self._place = place
         self._boundaries = boundaries
+        self._removed = removed
         self._section = ""
-        self.lines: list[str] = []
-        self.notes: list[Problem] = []
         self.problems: list[Problem] = []
 
-    def take(self, number: int, raw: str) -> None:
+    def take(self, index: int, raw: str) -> None:
+        number = index + 1
+        found = self._removed.get(index)
+        if found and not found.replacement.is_exact:
+            self._refuse(number, raw, describe(found), str(found.replacement))
+            return
         try:
             line = split(raw)
         except UnreadableLineError as error:
             self._refuse(number, raw, str(error), "write the line without it; no setting allows this")
             return
-        if not line.words:
-            self.lines.append(raw)
-        elif line.words[0] in SECTION_KEYWORDS:
+        if line.words and line.words[0] in SECTION_KEYWORDS:
             self._header(number, line)
-        elif not self._left_out(number, line) and not self._upgraded(number, line):
+        elif line.words:
             self._judge(number, line)
-            self.lines.append(raw)
 
     def _header(self, number: int, line: Split) -> None:
         keyword, *rest = line.words
         self._section = keyword
-        self.lines.append(line.raw)
         if keyword not in {"global", *PROXIES, *OTHER_SECTIONS, *self._boundaries.allow}:
             self._deny(number, line, Found(keyword, f"the section '{keyword}'"))
         if keyword == "global":
@@ -115,31 +162,6 @@ class _Judging:
             wrong = wrong or any(not _NAME.fullmatch(name) for name in [*names, *options[1:]])
         if wrong:
             self._refuse(number, line.raw, "not a header of a section", "write KEYWORD NAME or KEYWORD NAME from NAME")
-
-    def _left_out(self, number: int, line: Split) -> bool:
-        if self._section != "global":
-            return False
-        name = next((name for name in LEFT_OUT if line.words[: name.count(" ") + 1] == tuple(name.split())), "")
-        if not name or name in self._boundaries.allow:
-            return False
-        self._note(number, line.raw, f"left out: {LEFT_OUT[name]}")
-        self.lines.append(f"    # {name}: left out by pyconfd, {LEFT_OUT[name]}")
-        return True
-
-    def _upgraded(self, number: int, line: Split) -> bool:
-        found = replacement_for(line.raw, self._section)
-        if found is None or any("VALUE" in new or "NAME" in new for new in found.lines):
-            return False
-        if not found.lines and not found.note.startswith("remove the line"):
-            return False
-        for new in found.lines:
-            try:
-                self._judge(number, split(new))
-            except UnreadableLineError as error:
-                self._refuse(number, new, str(error), "write the line without it")
-        self.lines += [f"    {new}" for new in found.lines]
-        self._note(number, line.raw, f"HAProxy removed it; {found}")
-        return True
 
     def _judge(self, number: int, line: Split) -> None:
         if not self._section:
@@ -176,9 +198,6 @@ class _Judging:
 
     def _refuse(self, number: int, raw: str, message: str, remedy: str) -> None:
         self.problems.append(Problem(f"{self._place} rendered line {number}", f"{message}: {shown(raw)}", remedy))
-
-    def _note(self, number: int, raw: str, message: str) -> None:
-        self.notes.append(Problem(f"{self._place} rendered line {number}", f"{shown(raw)}: {message}"))
 
 
 @lru_cache(maxsize=65_536)

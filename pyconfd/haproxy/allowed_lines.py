@@ -6,24 +6,26 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pyconfd.haproxy import allowed_words as known
-from pyconfd.haproxy.allowed_samples import CONVERTERS, FETCHES
+from pyconfd.haproxy.allowed_samples import ACL_KEYWORDS, CONVERTERS, FETCHES
+from pyconfd.haproxy.expressions import expressions_in_format, read_expression
+from pyconfd.haproxy.words import scan
 
 MOST_WORDS = 64
 """Source: HAProxy's ``MAX_LINE_ARGS``; it refuses longer lines."""
 LONGEST_LINE = 16_384
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _SPECIAL = re.compile(r"[\\\"'#$]|[^\t -~]")
 _ACL_SUFFIX = re.compile(r"_(?:beg|dir|dom|end|ip|len|reg|str|sub)$")
 _NUMBERED_COUNTER = re.compile(r"^sc[0-9]_")
 _READS_FILES = re.compile(r"(?<![A-Za-z0-9_.-])(env|map(?:_[a-z0-9_]+)?|jwt_verify\w*|jwt_decrypt\w*)\(")
 _FILE_WORDS = frozenset({"file", "lf-file", "errorfile"})
-_LETTERS = re.compile(r"[A-Za-z0-9]")
+_MORE_CONVERTERS = re.compile(r"debug|when|lua\..*|map(?:_\w+)?|jwt_\w+")
+"""Converters that are not on the list: behind a sample, a word of such a name is one, and no value."""
 _SYSTEM_AUTHORITIES = "@system-ca"
 _HOST_AND_PORTS = re.compile(r"[A-Za-z0-9_.:*\[\]%-]*(?::[+-]?[0-9-]+)?")
 """HAProxy fills in ``${NAME}`` in an address, quoted or not, and takes ``stream+/path`` for a socket."""
-_FORMAT = re.compile(r"%(?:\([^()]*\)|\{[^{}]*\})*\[")
-"""Where an expression begins in a format, after its name and flags. Source: manual of 3.2, 8.2.6."""
 
 
 class Found(NamedTuple):
@@ -61,68 +63,23 @@ def split(raw: str) -> Split:
         raise UnreadableLineError(f"a line of {len(raw)} characters")
     if found := _CONTROL.search(raw):
         raise UnreadableLineError(f"the control character {found[0]!r}")
-    plain = not _SPECIAL.search(raw)
-    words = tuple(raw.split()) if plain else tuple(_Splitter(raw).words())
-    if len(words) > MOST_WORDS:
-        raise UnreadableLineError(f"{len(words)} words in one line, HAProxy takes {MOST_WORDS}")
-    if any(not word for word in words):
-        raise UnreadableLineError("an empty word, which HAProxy takes for the end of the line")
-    return Split(raw, words)
+    if not _SPECIAL.search(raw):
+        return _bounded(Split(raw, tuple(raw.split())))
+    words, doubt = scan(raw)
+    if doubt:
+        raise UnreadableLineError(doubt)
+    for word in words:
+        if found := _NOT_ASCII.search(word.written):
+            raise UnreadableLineError(f"the character {found[0]!r}, which is not ASCII")
+        if not word.value:
+            raise UnreadableLineError("an empty word, which HAProxy takes for the end of the line")
+    return _bounded(Split(raw, tuple(word.value for word in words)))
 
 
-class _Splitter:
-    def __init__(self, raw: str) -> None:
-        self._raw = raw
-        self._index = 0
-        self._quote = ""
-
-    def words(self) -> Iterator[str]:
-        word: str | None = None
-        while self._index < len(self._raw):
-            char = self._raw[self._index]
-            if not self._quote and char == "#":
-                break
-            if not self._quote and char in " \t":
-                if word is not None:
-                    yield word
-                word = None
-                self._index += 1
-                continue
-            word = (word or "") + self._piece(char)
-        if self._quote:
-            raise UnreadableLineError("a quote that is not closed")
-        if word is not None:
-            yield word
-
-    def _piece(self, char: str) -> str:
-        """Give what the character at the index adds to a word, and move on."""
-        self._index += 1
-        if ord(char) > 126:
-            raise UnreadableLineError(f"the character {char!r}, which is not ASCII")
-        if char == self._quote:
-            self._quote = ""
-            return ""
-        if char in "\"'" and not self._quote:
-            self._quote = char
-            return ""
-        if char == "\\" and self._quote != "'":
-            return self._escaped()
-        if char == "$" and self._quote == '"':
-            raise UnreadableLineError("an environment variable (a $ in double quotes)")
-        return char
-
-    def _escaped(self) -> str:
-        following = self._raw[self._index : self._index + 1]
-        if not following or following == "x":
-            raise UnreadableLineError(
-                "a backslash at the end of the line" if not following else "an escaped byte (\\x)"
-            )
-        if ord(following) > 126:
-            raise UnreadableLineError(f"the character {following!r}, which is not ASCII")
-        self._index += 1
-        if following in " \\#\"'" or (following == "$" and self._quote == '"'):
-            return following
-        return {"n": "\n", "r": "\r", "t": "\t"}.get(following, f"\\{following}")
+def _bounded(line: Split) -> Split:
+    if len(line.words) > MOST_WORDS:
+        raise UnreadableLineError(f"{len(line.words)} words in one line, HAProxy takes {MOST_WORDS}")
+    return line
 
 
 def of_line(section: str, words: tuple[str, ...]) -> Iterator[Found]:
@@ -215,7 +172,7 @@ def _keywords(directive: str, words: tuple[str, ...], table: Mapping[str, int]) 
         elif arguments == known.ADDRESS:
             yield from _address(value)
         elif arguments == known.EXPRESSION:
-            yield from _expression("".join(value))
+            yield from _expression(value)
         index += 2 if arguments else 1
 
 
@@ -239,15 +196,20 @@ def _rule(words: tuple[str, ...]) -> Iterator[Found]:
 
 
 def _sample(words: tuple[str, ...]) -> Iterator[Found]:
-    """Judge an expression that stands in words of its own: HAProxy looks for converters in the next word too."""
-    if not words or words[0][:1].isdigit():
-        return
-    found: list[str] = []
-    for word in words:
-        if word in known.AFTER_SAMPLES:
+    """Judge the expressions among words: a keyword (``period``) begins another one, a number is none."""
+    expression: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in {"if", "unless"}:
             break
-        found.append(word)
-    yield from _expression(",".join(found))
+        if word in known.BEFORE_SAMPLES or word in known.BEFORE_VALUES:
+            yield from _expression(tuple(expression))
+            expression = []
+            if word in known.BEFORE_VALUES:
+                next(rest, None)
+        elif expression or not word[0].isdigit():
+            expression.append(word)
+    yield from _expression(tuple(expression))
 
 
 def _stick(words: tuple[str, ...]) -> Iterator[Found]:
@@ -257,13 +219,16 @@ def _stick(words: tuple[str, ...]) -> Iterator[Found]:
 def _balance(words: tuple[str, ...]) -> Iterator[Found]:
     if words[1:2] == ("hash",):
         yield from _sample(words[2:])
+    elif words[1:2] == ("log-hash",):
+        yield Found("balance log-hash", "'balance log-hash'")
 
 
 def _check_rule(words: tuple[str, ...]) -> Iterator[Found]:
     if words[1:2] and words[1].partition("(")[0] == "set-var":
         yield from _sample(words[2:])
-    if "status-code" in words:
-        yield from _sample(words[words.index("status-code") + 1 :][:1])
+    for index, word in enumerate(words):
+        if word == "status-code" or (word == "port" and words[1] == "connect"):
+            yield from _sample(words[index + 1 : index + 2])
 
 
 def _filter(words: tuple[str, ...]) -> Iterator[Found]:
@@ -279,7 +244,7 @@ def _server(words: tuple[str, ...]) -> Iterator[Found]:
 
 
 def _acl(words: tuple[str, ...]) -> Iterator[Found]:
-    yield from _criterion(words[2:3])
+    yield from _criterion(words[2:])
 
 
 def _errorfile(words: tuple[str, ...]) -> Iterator[Found]:
@@ -295,6 +260,8 @@ def _anywhere(words: tuple[str, ...]) -> Iterator[Found]:
     """Give what must not stand in any word: files, expressions that read one, the environment."""
     rule = words[0] in known.RULES or words[0] in {"http-error", "errorfile", "tcp-check", "http-check"}
     for index, word in enumerate(words):
+        if (control := _CONTROL.search(word)) and words[0] != "tcp-check":  # which sends what other protocols want
+            yield Found("", f"the control character {control[0]!r} in a word")
         following = words[index + 1 : index + 2]
         if word == "-f" or (rule and index > 0 and word in _FILE_WORDS):
             yield from _content(words, index + 1)
@@ -303,7 +270,7 @@ def _anywhere(words: tuple[str, ...]) -> Iterator[Found]:
         if rule and word == "addr":
             yield from _address(following)
         if word.lstrip("!") == "{":
-            yield from _criterion(following)
+            yield from _criterion(words[index + 1 :])
         if found := _READS_FILES.search(word):
             yield Found(f"sample {found[1]}", f"'{found[1]}', which reads a file or the environment,")
         yield from _formats(word)
@@ -311,34 +278,38 @@ def _anywhere(words: tuple[str, ...]) -> Iterator[Found]:
 
 def _formats(word: str) -> Iterator[Found]:
     """Judge each ``%[...]`` of a word."""
-    start = _FORMAT.search(word)
-    while start is not None:
-        end = _closing_bracket(word, start.end())
-        if end < 0:
+    for found in expressions_in_format(word):
+        if found.end < 0:
             # A part of an expression in quotes of its own, or none at all: HAProxy will say so, but not before us.
             yield Found("", "an expression %[ that is not closed in its word")
             return
-        yield from _expression(word[start.end() : end])
-        start = _FORMAT.search(word, end)
-
-
-def _closing_bracket(word: str, start: int) -> int:
-    depth = 0
-    for index in range(start, len(word)):
-        depth += (word[index] == "(") - (word[index] == ")")
-        if word[index] == "]" and depth <= 0:
-            return index
-    return -1
+        yield from _names(found.names)
 
 
 def _criterion(words: tuple[str, ...]) -> Iterator[Found]:
-    for word in words:
-        yield from _expression(word)
+    """Judge what an ACL looks at: HAProxy takes the words behind it for converters, too, as long as they are some."""
+    yield from _expression(words[:1])
+    sample = read_expression(words[0]).names[0] if words else ""
+    if sample in ACL_KEYWORDS or (sample not in FETCHES and _ACL_SUFFIX.search(sample)):
+        return
+    for word in words[1:]:
+        converters = read_expression(word).names
+        if converters[0] not in CONVERTERS and not _MORE_CONVERTERS.fullmatch(converters[0]):
+            break  # a value to compare with
+        yield from _names(converters, first=1)
 
 
-def _expression(text: str) -> Iterator[Found]:
-    """Judge a sample expression: a fetch, then converters."""
-    for position, name in enumerate(_names(text.strip())):
+def _expression(words: tuple[str, ...]) -> Iterator[Found]:
+    """Judge an expression that fills whole words: a fetch with its converters, and converters in further words."""
+    for position, word in enumerate(words):
+        found = read_expression(word)
+        yield from _names(found.names, first=position)
+        if found.end != len(word):
+            yield Found("", f"'{word}', which is no expression that HAProxy reads to its end")
+
+
+def _names(names: tuple[str, ...], first: int = 0) -> Iterator[Found]:
+    for position, name in enumerate(names, start=first):
         if position:
             if name not in CONVERTERS:
                 yield Found(f"sample {name}", f"the converter '{name}'")
@@ -346,27 +317,6 @@ def _expression(text: str) -> Iterator[Found]:
         plain = _NUMBERED_COUNTER.sub("sc_", name)
         if plain not in FETCHES and _ACL_SUFFIX.sub("", plain) not in FETCHES:
             yield Found(f"sample {name}", f"the sample '{name}'")
-
-
-def _names(text: str) -> Iterator[str]:
-    """Give the names of an expression, without their arguments."""
-    depth, name, quote = 0, "", ""
-    for index, char in enumerate(text):
-        if quote:
-            quote = "" if char == quote and text[index - 1] != "\\" else quote
-        elif depth and char in "\"'":
-            quote = char
-        elif char == "(":
-            depth += 1
-        elif char == ")":
-            depth -= 1
-        elif char == "," and depth <= 0:
-            yield name.strip()
-            name = ""
-        elif depth <= 0:
-            name += char
-    if name.strip() or _LETTERS.search(text) is None:
-        yield name.strip()
 
 
 _CHOICES: Mapping[str, frozenset[str]] = {

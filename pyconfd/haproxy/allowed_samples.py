@@ -59,6 +59,17 @@ url_port urlp urlp_val uuid var wait_end waiting_entity
 """
 )
 
+ACL_KEYWORDS = _words(
+    """
+base cook hdr http_auth_group method path payload payload_lv req.ssl_ver req_rdp_cookie req_rdp_cookie_cnt req_ssl_sni
+req_ssl_ver req_ver resp_ver scook shdr url urlp
+"""
+)
+"""Samples behind which an ACL has no converters in further words, beside those of a suffix (``path_beg``).
+
+Source: ``haproxy -dKacl`` of 2.6 to 3.2.
+"""
+
 CONVERTERS = _words(
     """
 add add_item aes_gcm_dec and b64dec base64 be2dec be2hex bool bytes capture-req capture-res concat cpl crc32

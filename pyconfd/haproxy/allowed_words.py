@@ -36,7 +36,6 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType(
         "gid": "haproxy's unit starts the process",
         "group": "haproxy's unit starts the process",
         "master-worker": "haproxy's unit starts the process",
-        "nbproc": "HAProxy 2.5 removed it; one process has a thread for each processor",
         "pidfile": "haproxy's unit starts the process",
         "stats socket": "sockets are the operator's: the shipped 00-runtime.tmpl opens pyconfd's",
         "uid": "haproxy's unit starts the process",
@@ -103,19 +102,20 @@ ACTIONS_ON_SAMPLES: Mapping[str, int] = MappingProxyType(
     dict.fromkeys(
         _words(
             """
-            capture do-resolve sc-add-gpc sc-set-gpt sc-set-gpt0 set-bc-mark set-bc-tos set-dst set-dst-port
-            set-fc-mark set-fc-tos set-mark set-priority-class set-priority-offset set-src set-src-port set-tos
-            set-var track-sc0 track-sc1 track-sc2
+            capture do-resolve pause sc-add-gpc sc-set-gpt sc-set-gpt0 set-bc-mark set-bc-tos set-dst set-dst-port
+            set-fc-mark set-fc-tos set-mark set-priority-class set-priority-offset set-retries set-src set-src-port
+            set-tos set-var track-sc0 track-sc1 track-sc2
             """
         ),
         0,
     )
-    | {"set-timeout": 1, "set-bandwidth-limit": 2}
+    | {"set-timeout": 1, "set-bandwidth-limit": 1}
 )
 """Actions that take a sample expression, and how many words stand before it."""
 
-AFTER_SAMPLES = _words("id if len limit min-size period table unless")
-"""Words that end an expression which stands in words of its own."""
+BEFORE_SAMPLES = _words("limit period")
+BEFORE_VALUES = _words("id len min-size table")
+"""Words between expressions that stand in words of their own, and what follows them."""
 
 RULES: Mapping[str, int] = MappingProxyType(
     {"http-request": 1, "http-response": 1, "http-after-response": 1, "tcp-request": 2, "tcp-response": 2}
@@ -149,7 +149,7 @@ BIND: Mapping[str, int] = MappingProxyType(
     | dict.fromkeys(
         _words(
             """accept-netscaler-cip backlog ca-ignore-err crt-ignore-err default-crt id interface maxconn mss name
-            nbconn process shards tcp-ut thread"""
+            nbconn shards tcp-ut thread"""
         ),
         1,
     )

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from pyconfd.errors import Clues, Problem
 from pyconfd.haproxy.passwords import passwords_in
-from pyconfd.haproxy.removed import replacement_for
+from pyconfd.haproxy.removed import find_in_lines
 from pyconfd.haproxy.words import split_words
 from pyconfd.model.rendering import Rendering
 from pyconfd.render.invalid import did_you_mean
@@ -149,14 +149,10 @@ class _Text:
                 best, most = number, count
         return best or header
 
-    def _section(self, number: int) -> str:
-        headers = re.compile(r"[ \t]*(global|defaults|frontend|backend|listen|peers|resolvers|userlist)\b")
-        before = (headers.match(self.lines[index]) for index in range(min(number, len(self.lines)) - 1, -1, -1))
-        return next((found[1] for found in before if found), "")
-
     def _remedy(self, message: str, line: str, number: int) -> str:
-        if line and (replacement := replacement_for(line, self._section(number))):
-            return str(replacement)
+        for removed in find_in_lines(self.lines) if line else ():
+            if removed.index == number - 1:
+                return str(removed.replacement)
         for hint in _HINTS:
             if found := hint.pattern.search(message):
                 return hint.remedy(found, line, self)

@@ -1,219 +1,210 @@
-"""The table of removed directives: how each line is written today. Read by :mod:`pyconfd.haproxy.removed`."""
+"""The table of removed directives, and the few that have an exact successor. Read by :mod:`pyconfd.haproxy.removed`.
+
+Exact means: as HAProxy 1.8 read the line, for every request. Most have none: ``reqrep`` and its like match the whole
+line of a header as it was received, with its letters and blanks, and HAProxy no longer sees that line.
+
+Source: HAProxy 1.8's configuration manual, ``http_process_req_common()`` and ``http_process_res_common()``.
+"""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pyconfd.haproxy.words import Word
-from pyconfd.render.filters import format_quote, quote
+from pyconfd.render.filters import quote
 from pyconfd.render.invalid import InvalidValueError
 
-_HEADER_LINE = re.compile(r"\^?(?P<name>[A-Za-z0-9_-]+):(?:\\?[ ]|\\s)?[*+?]?(?P<rest>.*)", re.DOTALL)
-_METHOD = re.compile(r"\^\((?:\[\^[ :\\]*\][*+]|\.\*\??|[A-Z|]+)\)[ ](?P<path>\S+)")
-_GROUP = re.compile(r"\\([1-9])")
+Token = Word | str
+"""A word of the old line, written as it was, or a value that :func:`write` quotes."""
+
+_HEADER = re.compile(r"[A-Za-z0-9_-]+")
+_WHOLE_HEADER = re.compile(r"\^([A-Za-z0-9_-]+):(?:\.\*\$?)?")
+_OWN_HEADERS = frozenset(
+    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+"""Headers that HAProxy reads and writes itself: a rule does not change them as ``reqadd`` did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """``lines`` to write instead, none to remove the line; ``note`` says what no line can."""
+    """What to write instead: ``lines`` if they mean exactly the same (none: remove the line), else ``advice``."""
 
-    lines: tuple[str, ...] = ()
-    note: str = ""
+    lines: tuple[tuple[Token, ...], ...] | None = None
+    advice: str = ""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the line can be replaced without asking anybody."""
+        return self.lines is not None
+
+    def texts(self) -> tuple[str, ...]:
+        """Return the lines to write instead."""
+        return tuple(map(write, self.lines or ()))
 
     def __str__(self) -> str:
-        if not self.lines:
-            return self.note or "remove the line"
-        text = "write: " + "  and  ".join(self.lines)
-        return f"{text} ({self.note})" if self.note else text
+        if self.lines is None:
+            return f"no line means exactly the same; {self.advice}"
+        return f"write: {'  and  '.join(self.texts())}" if self.lines else f"remove the line: {self.advice}"
 
 
-Rule = Callable[[list[Word]], Replacement | None]
-"""From the words after the directive to what to write; None if this line is still valid."""
+def write(line: Iterable[Token]) -> str:
+    """Write the words of a line; raises InvalidValueError where HAProxy could not read one of them as one word."""
+    return " ".join(token.written if isinstance(token, Word) else quote(token) for token in line)
+
+
+Lines = tuple[tuple[Token, ...], ...]
+Rule = Callable[[list[Word]], Lines | None]
+"""From the words after the directive to the lines that mean exactly the same; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A directive by its first ``words``, gone ``since``; sections in ``valid_in`` have one of the same name."""
+    """A directive by its first ``words``, gone ``since``, with what to do where ``exact`` finds nothing.
+
+    Sections in ``valid_in`` have one of the same name. ``applies`` tells which lines are gone (from the values after
+    the directive); their text has ``part``, a pattern. ``negatable``: ``no`` means the same before the successor.
+    """
 
     words: tuple[str, ...]
     since: tuple[int, int]
-    replace: Rule
+    advice: str
+    exact: Rule = lambda _words: None
     valid_in: frozenset[str] = frozenset()
+    applies: Callable[[list[str]], bool] = lambda _values: True
+    part: str = ""
+    negatable: bool = False
+
+    def replacement(self, words: list[Word], modifier: list[Word]) -> Replacement:
+        """Return what to write for a line of ``modifier`` (``no``), the directive, and ``words``."""
+        lines = self.exact(words) if self.negatable or not modifier else None
+        found = Replacement(lines and tuple((*modifier, *line) for line in lines), self.advice)
+        try:
+            found.texts()
+        except InvalidValueError:  # a value that HAProxy could not read back as one word
+            return Replacement(advice=self.advice)
+        return found
 
 
-def _remove(note: str = "") -> Rule:
-    return lambda _words: Replacement((), f"remove the line: {note}" if note else "")
+def _renamed(*name: str) -> Rule:
+    return lambda words: ((*name, *words),)
 
 
-def _advice(note: str) -> Rule:
-    return lambda _words: Replacement((), note)
+def _removed_for(*values: str) -> Rule:
+    return lambda words: () if " ".join(word.value for word in words) in (values or ("",)) else None
 
 
-def _renamed(name: str) -> Rule:
-    return lambda words: Replacement((" ".join([name, *(word.written for word in words)]),))
+def _condition(words: list[Word]) -> bool:
+    return not words or words[0].value in ("if", "unless")
 
 
-def _condition(words: list[Word]) -> tuple[list[Word], str]:
-    """Split off ``if ...`` or ``unless ...``, as written and with a space before it."""
-    for index, word in enumerate(words):
-        if word.written in ("if", "unless"):
-            return words[:index], "".join(f" {one.written}" for one in words[index:])
-    return words, ""
+def _add_header(direction: str) -> Rule:
+    def exact(words: list[Word]) -> Lines | None:
+        name, colon, value = (words[0].value if words else "").partition(":")
+        if not colon or not _HEADER.fullmatch(name) or name.lower() in _OWN_HEADERS or not _condition(words[1:]):
+            return None
+        # A format, where "%" begins a variable.
+        return ((direction, "add-header", name, value.strip(" \t").replace("%", "%%"), *words[1:]),)
 
-
-def _quoted(write: Callable[[str], str], value: str) -> str:
-    try:
-        return write(value)
-    except InvalidValueError:
-        return "VALUE"
-
-
-def _add_header(action: str) -> Rule:
-    def replace(words: list[Word]) -> Replacement:
-        arguments, condition = _condition(words)
-        name, colon, value = (arguments[0].value if arguments else "").partition(":")
-        if not colon:
-            return Replacement((), f"write: {action} NAME VALUE")
-        return Replacement((f"{action} {name} {_quoted(format_quote, value.strip())}{condition}",))
-
-    return replace
+    return exact
 
 
 def _delete_header(direction: str) -> Rule:
-    def replace(words: list[Word]) -> Replacement:
-        arguments, condition = _condition(words)
-        found = _HEADER_LINE.fullmatch(arguments[0].value) if arguments else None
-        if found is None or found["rest"] not in ("", ".*", ".*$"):
-            return Replacement((), f"write: {direction} del-header NAME, or for names by pattern: NAME -m reg")
-        return Replacement((f"{direction} del-header {found['name']}{condition}",))
-
-    return replace
-
-
-def _replace_header(direction: str) -> Rule:
-    def replace(words: list[Word]) -> Replacement:
-        arguments, condition = _condition(words)
-        search, substitute = [word.value for word in arguments[:2]] if len(arguments) > 1 else ("", "")
-        before, after = _HEADER_LINE.fullmatch(search), _HEADER_LINE.fullmatch(substitute)
-        if before and after and before["name"].lower() == after["name"].lower():
-            pattern, text = _quoted(quote, before["rest"]), _quoted(format_quote, after["rest"])
-            return Replacement((f"{direction} replace-header {before['name']} {pattern} {text}{condition}",))
-        path = _METHOD.fullmatch(search)
-        if direction == "http-request" and path and (rest := substitute.removeprefix("\\1 ")) != substitute:
-            pattern = _quoted(quote, path["path"])
-            text = _quoted(format_quote, _GROUP.sub(lambda group: f"\\{int(group[1]) - 1}", rest))
-            return Replacement((f"http-request replace-pathq {pattern} {text}{condition}",))
-        other = " or replace-path REGEX TEXT" if direction == "http-request" else ""
-        return Replacement((), f"write: {direction} replace-header NAME REGEX TEXT{other}")
-
-    return replace
-
-
-def _match_header(action: str, fetch: str, flag: str) -> Rule:
-    def replace(words: list[Word]) -> Replacement:
-        arguments, condition = _condition(words)
-        found = _HEADER_LINE.fullmatch(arguments[0].value) if arguments else None
-        if found is None or condition.startswith(" unless"):
-            return Replacement((), f"write: {action} if {{ CONDITION }}, for example path_reg or {fetch}(NAME) -m reg")
-        test = f"{{ {fetch}({found['name']}) {flag}-m reg {_quoted(quote, found['rest'])} }}"
-        return Replacement((f"{action} if {test}{condition.removeprefix(' if')}",))
-
-    return replace
-
-
-def _monitor_net(words: list[Word]) -> Replacement:
-    nets = " ".join(word.written for word in words)
-    return Replacement((f"http-request return status 200 if {{ src {nets} }}",))
-
-
-def _without_process(directive: str) -> Rule:
-    def replace(words: list[Word]) -> Replacement | None:
-        at = next((index for index, word in enumerate(words) if word.value == "process"), None)
-        if at is None:
+    def exact(words: list[Word]) -> Lines | None:
+        found = _WHOLE_HEADER.fullmatch(words[0].value) if words else None
+        if found is None or found[1].lower() in _OWN_HEADERS or not _condition(words[1:]):
             return None
-        return Replacement((" ".join([directive, *(word.written for word in words[:at] + words[at + 2 :])]),))
+        return ((direction, "del-header", found[1], *words[1:]),)
 
-    return replace
-
-
-def _appsession(words: list[Word]) -> Replacement:
-    values = [word.value for word in words]
-    options = dict(zip(values[1::2], values[2::2], strict=False))
-    name = values[0] if values else "COOKIE"
-    return Replacement(
-        (
-            f"stick-table type string len {options.get('len', '52')} size 1m expire {options.get('timeout', '3h')}",
-            f"stick on req.cook({name})",
-            f"stick store-response res.cook({name})",
-        )
-    )
+    return exact
 
 
-def _httpchk(words: list[Word]) -> Replacement | None:
-    values = [word.value for word in words]
-    if len(values) < 3 or "\r\n" not in values[2]:
+def _has_process(values: list[str]) -> bool:
+    return any(value == "process" and values[at - 1 : at] != ["name"] for at, value in enumerate(values))
+
+
+def _hidden_headers(words: list[Word]) -> Lines | None:
+    if len(words) != 3:
         return None
-    version, *lines = values[2].split("\r\n")
-    headers = [line.partition(":") for line in lines if ":" in line]
-    sent = "".join(f" hdr {name} {_quoted(format_quote, value.strip())}" for name, _colon, value in headers)
-    check = f"http-check send meth {values[0]} uri {words[1].written} ver {version}{sent}"
-    return Replacement(("option httpchk", check))
-
-
-def _http_rewrites() -> list[Entry]:
-    entries: list[tuple[str, Rule]] = [
-        ("reqadd", _add_header("http-request set-header")),
-        ("rspadd", _add_header("http-response add-header")),
-    ]
-    for case, flag in (("", ""), ("i", "-i ")):
-        entries += [
-            (f"req{case}del", _delete_header("http-request")),
-            (f"rsp{case}del", _delete_header("http-response")),
-            (f"req{case}rep", _replace_header("http-request")),
-            (f"rsp{case}rep", _replace_header("http-response")),
-            (f"req{case}deny", _match_header("http-request deny", "req.hdr", flag)),
-            (f"req{case}tarpit", _match_header("http-request tarpit", "req.hdr", flag)),
-            (f"req{case}allow", _match_header("http-request allow", "req.hdr", flag)),
-            (f"rsp{case}deny", _match_header("http-response deny", "res.hdr", flag)),
-            (f"req{case}pass", _remove("rules are not tried in turn any more")),
-            (f"req{case}setbe", _advice("write: use_backend NAME if { req.hdr(HEADER) -m reg REGEX }")),
-        ]
-    return [Entry((name,), (2, 1), rule) for name, rule in entries]
+    version, *lines = words[2].value.split("\r\n")
+    headers = [line.partition(":") for line in lines if line]
+    if any(not _HEADER.fullmatch(name) or not value.strip(" \t") for name, _colon, value in headers):
+        return None
+    sent = [token for name, _, value in headers for token in ("hdr", name, value.strip(" \t").replace("%", "%%"))]
+    return (("option", "httpchk"), ("http-check", "send", "meth", words[0], "uri", words[1], "ver", version, *sent))
 
 
 _GLOBAL = frozenset({"global"})
 _NOT_GLOBAL = frozenset({"defaults", "frontend", "backend", "listen"})
+_ONE_PROCESS = "there is one process, with a thread for each processor, and its maxconn is for all of them"
+
+
+def _http_rewrites(short: str, rule: str, sample: str) -> Iterator[Entry]:
+    adding = f"write: {rule} set-header NAME VALUE, which replaces one that was sent, or add-header, in its order"
+    deleting = f"write: {rule} del-header NAME, for any case of its letters, or NAME -m reg REGEX"
+    replacing = f"write: {rule} replace-header NAME REGEX TEXT for a value"
+    stopping = f"write: {rule} deny (or allow, tarpit) if {{ {sample}.fhdr(NAME) -m reg -i REGEX }}, in its order"
+    if short == "req":
+        replacing += ", http-request replace-pathq REGEX TEXT for a path"
+    yield Entry((f"{short}add",), (2, 1), adding, _add_header(rule))
+    yield Entry((f"{short}idel",), (2, 1), deleting, _delete_header(rule))
+    yield Entry((f"{short}del",), (2, 1), deleting)
+    for case in ("", "i"):
+        yield Entry((f"{short}{case}rep",), (2, 1), replacing)
+        yield Entry((f"{short}{case}deny",), (2, 1), stopping)
+
+
+def _request_rewrites(case: str) -> Iterator[Entry]:
+    condition = "if { req.fhdr(NAME) -m reg -i REGEX }"
+    yield Entry((f"req{case}allow",), (2, 1), f"write: http-request allow {condition}, in its order")
+    yield Entry((f"req{case}tarpit",), (2, 1), f"write: http-request tarpit {condition}, in its order")
+    yield Entry((f"req{case}pass",), (2, 1), "remove the line; rules are not tried in turn any more")
+    yield Entry((f"req{case}setbe",), (2, 1), f"write: use_backend NAME {condition}")
+
 
 REMOVED: tuple[Entry, ...] = (
-    *_http_rewrites(),
-    Entry(("reqiadd",), (1, 3), _add_header("http-request set-header")),
-    Entry(("block",), (2, 1), _renamed("http-request deny")),
-    Entry(("redispatch",), (2, 1), _renamed("option redispatch")),
-    Entry(("clitimeout",), (2, 1), _renamed("timeout client")),
-    Entry(("srvtimeout",), (2, 1), _renamed("timeout server")),
-    Entry(("contimeout",), (2, 1), _renamed("timeout connect")),
-    Entry(("timeout", "clitimeout"), (2, 1), _renamed("timeout client")),
-    Entry(("timeout", "srvtimeout"), (2, 1), _renamed("timeout server")),
-    Entry(("timeout", "contimeout"), (2, 1), _renamed("timeout connect")),
-    Entry(("cliexp",), (2, 1), _replace_header("http-request")),
-    Entry(("srvexp",), (2, 1), _replace_header("http-response")),
-    Entry(("option", "forceclose"), (2, 0), _renamed("option httpclose")),
-    Entry(("option", "http-tunnel"), (2, 1), _remove("keep-alive is the default")),
-    Entry(("option", "http-use-htx"), (2, 1), _remove("there is nothing else")),
-    Entry(("option", "http_proxy"), (2, 5), _advice("write: http-request set-dst and set-uri, after do-resolve")),
-    Entry(("option", "independant-streams"), (2, 1), _renamed("option independent-streams")),
-    Entry(("monitor-net",), (2, 5), _monitor_net),
-    Entry(("mode", "health"), (2, 5), lambda _words: Replacement(("mode http", "http-request return status 200"))),
-    Entry(("grace",), (2, 5), _remove("a reload keeps old connections"), _GLOBAL),
-    Entry(("appsession",), (1, 6), _appsession),
-    Entry(("nbproc",), (2, 5), _remove("one process has a thread for each processor")),
-    Entry(("tune.chksize",), (2, 5), _remove("tune.bufsize counts")),
-    Entry(("debug",), (2, 5), _remove("start haproxy with -d instead"), _NOT_GLOBAL),
-    Entry(("nosepoll",), (2, 1), _remove()),
-    Entry(("bind-process",), (2, 7), _remove("all threads of the one process serve")),
-    Entry(("stats", "bind-process"), (2, 7), _remove("all threads of the one process serve")),
-    Entry(("bind",), (2, 7), _without_process("bind")),
-    Entry(("stats", "socket"), (2, 7), _without_process("stats socket")),
-    Entry(("option", "httpchk"), (3, 0), _httpchk),
+    *_http_rewrites("req", "http-request", "req"),
+    *_http_rewrites("rsp", "http-response", "res"),
+    *_request_rewrites(""),
+    *_request_rewrites("i"),
+    Entry(("block",), (2, 1), "write: http-request deny, before all other rules", _renamed("http-request", "deny")),
+    Entry(("redispatch",), (2, 1), "write: option redispatch", _renamed("option", "redispatch"), negatable=True),
+    *(
+        Entry(words, (2, 1), f"write: timeout {side}", _renamed("timeout", side))
+        for name, side in (("clitimeout", "client"), ("srvtimeout", "server"), ("contimeout", "connect"))
+        for words in ((name,), ("timeout", name))
+    ),
+    Entry(("cliexp",), (2, 1), "write: http-request replace-header NAME REGEX TEXT"),
+    Entry(("srvexp",), (2, 1), "write: http-response replace-header NAME REGEX TEXT"),
+    Entry(("option", "forceclose"), (2, 0), "write: option httpclose, in the frontend and in each of its backends"),
+    Entry(("option", "http-tunnel"), (2, 1), "remove the line; every request of a connection is read now"),
+    Entry(("option", "http-use-htx"), (2, 1), "there is nothing else", _removed_for()),
+    Entry(("option", "http_proxy"), (2, 5), "write: http-request set-dst and set-uri, after do-resolve"),
+    Entry(
+        ("option", "independant-streams"),
+        (2, 1),
+        "write: option independent-streams",
+        _renamed("option", "independent-streams"),
+        negatable=True,
+    ),
+    Entry(("monitor-net",), (2, 5), "write: http-request return status 200 if { src NET }, before all other rules"),
+    Entry(("mode", "health"), (2, 5), "write: mode http  and  http-request return status 200"),
+    Entry(("grace",), (2, 5), "remove the line, or write: grace TIME in global", valid_in=_GLOBAL),
+    Entry(("appsession",), (1, 6), "write: stick-table, stick on req.cook(NAME), stick store-response res.cook(NAME)"),
+    Entry(("nbproc",), (2, 5), f"remove the line; {_ONE_PROCESS}", _removed_for("1")),
+    Entry(("tune.chksize",), (2, 5), "remove the line; tune.bufsize counts"),
+    Entry(("debug",), (2, 5), "remove the line; start haproxy with -d instead", valid_in=_NOT_GLOBAL),
+    Entry(("nosepoll",), (2, 1), "remove the line, or write: noepoll"),
+    Entry(("bind-process",), (2, 7), f"remove the line; {_ONE_PROCESS}", _removed_for("1", "all", "odd")),
+    Entry(("stats", "bind-process"), (2, 7), f"remove the line; {_ONE_PROCESS}", _removed_for("1", "all", "odd")),
+    Entry(("bind",), (2, 7), "write thread instead of process", applies=_has_process, part="process"),
+    Entry(("stats", "socket"), (2, 7), f"remove only process; {_ONE_PROCESS}", applies=_has_process, part="process"),
+    Entry(
+        ("option", "httpchk"),
+        (3, 0),
+        "write: option httpchk  and  http-check send meth METHOD uri PATH ver VERSION hdr NAME VALUE",
+        _hidden_headers,
+        applies=lambda values: "\r\n" in "".join(values),
+        part=r"\\r",
+    ),
 )
 """Each entry is tried by ``tests/haproxy/test_removed.py`` on the haproxy that is installed."""

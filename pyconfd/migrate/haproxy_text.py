@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyconfd.haproxy.removed import replacement_for
+from pyconfd.haproxy.removed import find_in_lines
 from pyconfd.haproxy.replacements import Replacement
 from pyconfd.haproxy.sections import SECTION_KEYWORDS
-from pyconfd.haproxy.words import split_words
+from pyconfd.haproxy.words import Word, split_words
 from pyconfd.migrate.report import Effect, Findings
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
@@ -21,7 +21,7 @@ _END_TAG = re.compile(r"\{%[-+]?\s*end")
 _SECTION = re.compile(rf"^(?:{'|'.join(sorted(SECTION_KEYWORDS))})\b", re.MULTILINE)
 _KNOWN_PASSWORDS = ("gimmestats!", "IAmAnIdiotForNotChangingTheDefaultPassword", "password", "admin")
 _MARK = "# pyconfd migrate:"
-_PLACEHOLDER = re.compile(r"\bVALUE\b|\bCONDITION\b")
+_LOOP = re.compile(r"\{%[-+]?\s*(?:for|macro)\b")
 _PROCESS = re.compile(r"\s+process\s+\S+")
 """Which of several processes: there is one now, so a tag in it goes too."""
 
@@ -46,13 +46,18 @@ def upgrade(text: str, findings: Findings) -> str:
     def unmask(value: str) -> str:
         return _MASK.sub(lambda found: tags[int(found[1])], value)
 
+    masked = _TAG.sub(mask, text).split("\n")
+    removed = {
+        found.index: found.replacement
+        for found in find_in_lines([_Line(line).directive for line in masked], repeated=bool(_LOOP.search(text)))
+    }
     lines: list[str] = []
     number, section = 1, ""
-    for line in _TAG.sub(mask, text).split("\n"):
+    for index, line in enumerate(masked):
         words = split_words(_MASK.sub("", line))
         if words and words[0].value in SECTION_KEYWORDS and line[:1] not in (" ", "\t"):
             section = words[0].value
-        changed = _Line(line, section)
+        changed = _Line(line, section, removed.get(index))
         for effect, message in changed.messages():
             findings.add(number, effect, unmask(message))
         lines += map(unmask, changed.lines())
@@ -65,7 +70,13 @@ class _Line:
     """One line with its tags masked."""
 
     text: str
-    section: str
+    section: str = ""
+    removed: Replacement | None = None
+
+    @property
+    def directive(self) -> str:
+        """What HAProxy would read, without the tags around it."""
+        return self._parts[1]
 
     @property
     def _parts(self) -> tuple[str, str, str]:
@@ -86,18 +97,18 @@ class _Line:
 
     def _replacement(self) -> Replacement | None:
         directive = self._parts[1]
-        words = [word.value for word in split_words(directive)]
-        if words[:1] == ["errorfile"] and len(words) > 2 and words[2].endswith((".html", ".htm")):
-            line = f"http-error status {words[1]} content-type text/html file {split_words(directive)[2].written}"
-            return Replacement((line,), "errorfile wants a whole HTTP response; a bare HTML page goes this way")
-        found = replacement_for(directive, self.section) if words else None
-        loses_tags = (
-            found
-            and found.lines
-            and _MASK.findall("\n".join(found.lines)) != _MASK.findall(_PROCESS.sub("", directive))
-        )
-        if found and (loses_tags or _INNER.search(directive)):
-            return Replacement((), f"write by hand, with the tags of the template: {'  and  '.join(found.lines)}")
+        match split_words(directive):
+            case [Word("errorfile"), status, Word(value) as file, *_] if value.endswith((".html", ".htm")):
+                successor = ("http-error", "status", status, "content-type", "text/html", "file", file)
+                return Replacement((successor,), "errorfile wants a whole HTTP response")
+        found = self.removed
+        if found is None or found.lines is None:
+            return found
+        tokens = [token for line in found.lines for token in line]
+        kept = [tag for token in tokens if isinstance(token, Word) for tag in _MASK.findall(token.written)]
+        # A value is quoted as it stands, and a tag in it prints something else.
+        if _MASK.findall(_PROCESS.sub("", directive)) != kept or _INNER.search(directive):
+            return Replacement(advice=f"write by hand, with the tags of the template: {'  and  '.join(found.texts())}")
         return found
 
     def lines(self) -> Iterator[str]:
@@ -109,11 +120,11 @@ class _Line:
             if remark := _remark(directive, self.section):
                 yield f"{blank}{_MARK} {remark}"
             yield self.text
-        elif _is_exact(replacement):
-            first, *others = replacement.lines
+        elif replacement.lines:
+            first, *others = replacement.texts()
             yield f"{indent}{first}{'  ' + comment if comment else ''}"
             yield from (f"{blank}{other}" for other in others)
-        elif _is_removal(replacement):
+        elif replacement.is_exact:
             # Tags before it may open a block, so they stay.
             yield f"{indent}{_MARK} no longer needed: {directive}{'  ' + comment if comment else ''}"
         else:
@@ -127,21 +138,12 @@ class _Line:
         if replacement is None:
             if remark := _remark(directive, self.section):
                 yield Effect.NOTED, f"{directive}: {remark}"
-        elif _is_exact(replacement):
-            note = f" ({replacement.note})" if replacement.note else ""
-            yield Effect.CHANGED, f"{directive} -> {'  and  '.join(replacement.lines)}{note}"
-        elif _is_removal(replacement):
+        elif replacement.lines:
+            yield Effect.CHANGED, f"{directive} -> {'  and  '.join(replacement.texts())}"
+        elif replacement.is_exact:
             yield Effect.CHANGED, f"{directive}: {replacement}"
         else:
             yield Effect.LEFT, f"{directive}: {replacement}"
-
-
-def _is_exact(replacement: Replacement) -> bool:
-    return bool(replacement.lines) and not any(map(_PLACEHOLDER.search, replacement.lines))
-
-
-def _is_removal(replacement: Replacement) -> bool:
-    return not replacement.lines and str(replacement).startswith("remove the line")
 
 
 def _remark(directive: str, section: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.cli.migrate import SYSTEMS
-from pyconfd.haproxy.removed import replacement_for
+from pyconfd.haproxy.removed import find_in_lines
 from pyconfd.model.preset import PresetName
 from pyconfd.settings.table import TABLE
 from tests.cli.application import invoke
@@ -31,7 +31,8 @@ def test_an_option_has_the_names_that_the_table_gives_it(flag: str, variable: st
 
 @pytest.mark.parametrize(("line", "today"), REMOVED)
 def test_a_removed_line_is_replaced_as_the_page_says(line: str, today: str) -> None:
-    assert str(replacement_for(line)) == f"write: {today}"
+    [found] = find_in_lines([line])
+    assert str(found.replacement) == f"write: {today}"
 
 
 def test_the_table_of_removed_lines_is_read() -> None:

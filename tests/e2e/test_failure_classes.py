@@ -253,7 +253,7 @@ def test_class_11_a_removed_directive_is_shown_with_the_line_to_write(appliance:
         edit(fragment, text)
         attempts_fail(appliance)
         said = one_complaint(appliance, "06-old.tmpl", "line 4", "reqadd")
-        new = "http-request set-header X-Forwarded-Proto http"
+        new = "http-request add-header X-Forwarded-Proto http"
         assert new in said["remedy"]
         new_pod_answers(appliance)
         edit(fragment, text.replace(old, new))

@@ -58,7 +58,7 @@ def test_the_removed_directive_is_shown_with_its_replacement(tmp_path: Path) -> 
     (problem,) = find_removed(render(tmp_path / "503.html"))
     assert problem.place == "02-http.tmpl rendered line 7"
     assert "reqadd X-Forwarded-Proto:\\ http" in problem.message
-    assert problem.remedy == "write: http-request set-header X-Forwarded-Proto http"
+    assert problem.remedy == "write: http-request add-header X-Forwarded-Proto http"
 
 
 @pytest.mark.haproxy

@@ -169,3 +169,77 @@ def test_a_directory_of_certificates_may_end_in_a_slash() -> None:
     judge("x", "listen l\n bind :443 ssl crt /f/certs/\n", INSIDE)
     for path in ("/f/certs//", "/f/certs/../", "/etc/", "/"):
         assert "outside the allowed directories" in refusal(f"listen l\n bind :443 ssl crt {path}\n")
+
+
+NEWLINES = [
+    "reqadd X\\ y\\nprogram\\ evil\\n\\ command\\ id:\\ z",
+    "reqadd X:\\ y\\nprogram\\ evil\\n\\ command\\ id",
+    "rspadd X:\\ y\\r\\nprogram\\ evil",
+    "appsession a\\nprogram\\ evil len 5 timeout 3h\\nprogram\\ evil",
+    "option httpchk GET / HTTP/1.1\\r\\nHost:\\ a\\nprogram\\ evil",
+    "option httpchk GET / HTTP/1.1\\nprogram\\ evil\\r\\nHost:\\ a",
+    "block if { path /x\\nprogram\\ evil }",
+    "clitimeout 5\\nprogram\\ evil",
+    "http-request set-header X a\\r\\nEvil:\\ b",
+    "http-request set-header X a\\rb",
+]
+
+
+@pytest.mark.parametrize("line", NEWLINES)
+@pytest.mark.parametrize("quoted", [False, True])
+def test_no_word_has_a_line_break(line: str, *, quoted: bool) -> None:
+    first, rest = line.split(" ", 1)
+    told = refusal(
+        f"listen l\n {line}\n" if not quoted else f'listen l\n {first} "{rest.replace(chr(92) + " ", " ")}"\n'
+    )
+    assert "rendered line 2: " in told
+
+
+def test_protocols_of_checks_have_line_breaks() -> None:
+    judge("x", "backend b\n tcp-check send PING\\r\\n\n", INSIDE)
+
+
+def test_a_tab_behind_a_backslash_ends_a_word() -> None:
+    assert "'user' of bind" in refusal("listen l\n bind :443 ssl alpn h2\\\tuser ssl\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "http-request set-header X %{a{b}[ssl_fc_session_key,hex]",
+        "http-request set-header X %({)[ssl_fc_session_key,hex]",
+        "http-request set-header X %{+Q}[str((),debug()]",
+        "http-request set-header X %[str((),debug()]",
+        "http-request set-header X '%[str(\")\"),debug()]'",
+        "http-request set-header X '%[str(a\\),debug,lower(a)]'",
+        "http-request set-var(txn.x) str((),debug()",
+        "http-request set-var(txn.x) str(x) lower debug",
+        "http-request set-bandwidth-limit x period ssl_fc_session_key",
+        "http-request set-bandwidth-limit x limit 1m period ssl_fc_session_key",
+        "http-request pause ssl_fc_session_key",
+        "http-request set-retries ssl_fc_session_key",
+        "http-check connect port ssl_fc_session_key",
+        "tcp-check connect port ssl_fc_session_key",
+        "balance log-hash debug",
+        "acl a str(x) debug y",
+        "http-request deny if { str(x) lower debug y }",
+        "server s 10.0.0.1:80 sni str((),debug()",
+    ],
+)
+def test_samples_are_found_where_haproxy_looks_for_them(line: str) -> None:
+    assert "rendered line 2: " in refusal(f"backend b\n {line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "http-request set-header X '%[str(\"(\"),lower]'",
+        "http-request set-header X 100%%[x]",
+        "acl a hdr(x-mode) debug",
+        "acl a path_end debug when",
+        "http-request set-bandwidth-limit x limit 1m period 10s",
+        "http-request track-sc0 src table lua.x",
+    ],
+)
+def test_words_that_are_no_samples_pass(line: str) -> None:
+    judge("x", f"backend b\n {line}\n", INSIDE)

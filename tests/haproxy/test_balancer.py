@@ -110,7 +110,7 @@ def test_a_removed_directive_is_shown_with_its_replacement(bench: Bench) -> None
     with pytest.raises(RejectedInput) as caught:
         bench.balancer().check(bench.rendering(extra="    reqadd X-Forwarded-Proto:\\ https\n"))
     assert caught.value.problems[0].place.startswith("02-part.tmpl")
-    assert "http-request set-header" in caught.value.problems[0].remedy
+    assert "http-request add-header" in caught.value.problems[0].remedy
 
 
 def test_a_new_bind_whose_port_is_taken_is_met_before_the_reload(bench: Bench) -> None:

@@ -24,7 +24,7 @@ BACK = "\nfrontend web\n    bind 127.0.0.1:1\n    default_backend shop\nbackend 
 
 # Where, line, place, part of the message, part of the remedy.
 CASES: list[tuple[str, str, str, str, str]] = [
-    (FRONT, "reqadd X:\\ y", "line 4", "'reqadd'", "write: http-request set-header X y"),
+    (FRONT, "reqadd X:\\ y", "line 4", "'reqadd'", "write: http-request add-header X y"),
     (FRONT, "moed http", "line 4", "unknown keyword 'moed' in 'frontend' section", "did you mean 'mode'?"),
     (FRONT, "errorfile 503 {tmp}/bare.html", "line 4", "unable to parse headers", "write: http-error status 503 content-type text/html file {tmp}/bare.html"),
     (FRONT, "errorfile 503 {tmp}/gone.html", "line 4", "{tmp}/gone.html", "{tmp}/gone.html exist"),

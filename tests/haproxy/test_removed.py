@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.removed import find_removed, replacement_for
+from pyconfd.haproxy.removed import find_in_lines, find_removed
 from pyconfd.haproxy.replacements import REMOVED
 from pyconfd.model.rendering import Piece, Rendering
 
@@ -23,41 +23,46 @@ defaults
 """
 FRONTEND = "frontend f\n    bind 127.0.0.1:{port}\n"
 
-# Section, line, what to write instead (None: nothing exact can be said; "": remove the line).
-CASES: list[tuple[str, str, list[str] | None]] = [
-    ("frontend", r"reqadd X-Forwarded-Proto:\ http", ["http-request set-header X-Forwarded-Proto http"]),
-    ("frontend", r"reqadd X-Forwarded-Proto:\ https if { ssl_fc }", ["http-request set-header X-Forwarded-Proto https if { ssl_fc }"]),
-    ("frontend", r"reqadd X-Note:\ 100%\ sure\ it's", ['''http-request set-header X-Note "100%% sure it's"''']),
-    ("frontend", 'reqadd "X-A: b"', ["http-request set-header X-A b"]),
-    ("frontend", r"reqiadd X-A:\ b", ["http-request set-header X-A b"]),
-    ("frontend", "reqadd nonsense", None),
+# Section, line, what means exactly the same ([]: remove the line; None: nothing does, and a word of the suggestion).
+CASES: list[tuple[str, str, list[str] | str]] = [
+    ("frontend", r"reqadd X-Forwarded-Proto:\ http", ["http-request add-header X-Forwarded-Proto http"]),
+    ("frontend", r"reqadd X-Forwarded-Proto:\ https if { ssl_fc }", ["http-request add-header X-Forwarded-Proto https if { ssl_fc }"]),
+    ("frontend", r"reqadd X-Note:\ 100%\ sure\ it's", "http-request set-header"),
+    ("frontend", r"reqadd X-Note:\ 100%\ sure\ it\'s", ['''http-request add-header X-Note "100%% sure it's"''']),
+    ("frontend", 'reqadd "X-A: ${HOME}"', "http-request set-header"),
+    ("frontend", 'reqadd "X-A: b"', ["http-request add-header X-A b"]),
+    ("frontend", r"reqadd Cookie:\ a=b", ["http-request add-header Cookie a=b"]),
+    ("frontend", r"reqadd Connection:\ close", "http-request set-header"),
+    ("frontend", r"reqadd X-A:\ b\r\nX-C:\ d", "http-request set-header"),
+    ("frontend", "reqadd nonsense", "http-request set-header"),
+    ("frontend", "reqadd X-A:", "http-request set-header"),
     ("frontend", r"rspadd Strict-Transport-Security:\ max-age=31536000;\ preload", ["http-response add-header Strict-Transport-Security 'max-age=31536000; preload'"]),
     ("backend", r"rspadd Set-Cookie:\ a=b unless { res.hdr(X) y }", ["http-response add-header Set-Cookie a=b unless { res.hdr(X) y }"]),
-    ("frontend", r"reqdel ^X-Forwarded-For:.*", ["http-request del-header X-Forwarded-For"]),
+    ("frontend", r"reqdel ^X-Forwarded-For:.*", "http-request del-header"),
     ("frontend", r"reqidel ^X-Forwarded-For:", ["http-request del-header X-Forwarded-For"]),
-    ("frontend", r"reqidel ^X-Forwarded-.*:.*", None),
-    ("frontend", r"rspdel ^Server:.* if { always_true }", ["http-response del-header Server if { always_true }"]),
+    ("frontend", r"reqidel ^X-Forwarded-For:.*$", ["http-request del-header X-Forwarded-For"]),
+    ("frontend", r"reqidel ^X-Forwarded-For:\ .*", "http-request del-header"),
+    ("frontend", r"reqidel ^X-Forwarded-.*:.*", "http-request del-header"),
+    ("frontend", r"reqidel X-Forwarded-For:.*", "http-request del-header"),
+    ("frontend", r"rspdel ^Server:.* if { always_true }", "http-response del-header"),
     ("frontend", r"rspidel ^Server:.*", ["http-response del-header Server"]),
-    ("frontend", r"reqrep ^Host:\ (.*)\.old$ Host:\ \1.new", [r"http-request replace-header Host '(.*)\.old$' '\1.new'"]),
-    ("frontend", r"reqirep ^Host:\ old Host:\ new", ["http-request replace-header Host old new"]),
-    ("backend", r"reqrep ^([^\ :]*)\ /static/(.*) \1\ /\2", [r"http-request replace-pathq '/static/(.*)' '/\1'"]),
-    ("backend", r"reqirep ^(GET|POST)\ /app/(.*) \1\ /\2 if { path_beg /app }", [r"http-request replace-pathq '/app/(.*)' '/\1' if { path_beg /app }"]),
-    ("backend", r"reqrep a b", None),
-    ("frontend", r"rsprep ^Location:\ http://(.*) Location:\ https://\1", [r"http-response replace-header Location 'http://(.*)' 'https://\1'"]),
-    ("frontend", r"rspirep ^Server:.* Server:\ none", ["http-response replace-header Server '.*' none"]),
-    ("frontend", r"reqdeny ^User-Agent:\ bad", ["http-request deny if { req.hdr(User-Agent) -m reg bad }"]),
-    ("frontend", r"reqideny ^User-Agent:\ bad if { path_beg / }", ["http-request deny if { req.hdr(User-Agent) -i -m reg bad } { path_beg / }"]),
-    ("frontend", r"reqdeny ^GET\ /x", None),
-    ("frontend", r"reqallow ^Host:\ a$", ["http-request allow if { req.hdr(Host) -m reg 'a$' }"]),
-    ("frontend", r"reqiallow ^Host:\ a", ["http-request allow if { req.hdr(Host) -i -m reg a }"]),
-    ("frontend", r"reqtarpit ^Host:\ a", ["http-request tarpit if { req.hdr(Host) -m reg a }"]),
-    ("frontend", r"reqitarpit ^Host:\ a", ["http-request tarpit if { req.hdr(Host) -i -m reg a }"]),
-    ("frontend", "reqpass ^Host", []),
-    ("frontend", "reqipass ^Host", []),
-    ("frontend", "reqsetbe ^Host f", None),
-    ("frontend", "reqisetbe ^Host f", None),
-    ("frontend", r"rspdeny ^Content-Type:\ x", ["http-response deny if { res.hdr(Content-Type) -m reg x }"]),
-    ("frontend", r"rspideny ^Content-Type:\ x", ["http-response deny if { res.hdr(Content-Type) -i -m reg x }"]),
+    ("frontend", r"reqrep ^Host:\ (.*)\.old$ Host:\ \1.new", "http-request replace-header"),
+    ("frontend", r"reqirep ^Host:\ old Host:\ new", "http-request replace-header"),
+    ("backend", r"reqrep ^([^\ :]*)\ /static/(.*) \1\ /\2", "http-request replace-pathq"),
+    ("frontend", r"rsprep ^Location:\ http://(.*) Location:\ https://\1", "http-response replace-header"),
+    ("frontend", r"rspirep ^Server:.* Server:\ none", "http-response replace-header"),
+    ("frontend", r"reqdeny ^User-Agent:\ bad", "req.fhdr(NAME)"),
+    ("frontend", r"reqideny ^User-Agent:\ bad if { path_beg / } or { path_end x }", "req.fhdr(NAME)"),
+    ("frontend", r"reqallow ^Host:\ a$", "http-request allow"),
+    ("frontend", r"reqiallow ^Host:\ a", "http-request allow"),
+    ("frontend", r"reqtarpit ^Host:\ a", "http-request tarpit"),
+    ("frontend", r"reqitarpit ^Host:\ a", "http-request tarpit"),
+    ("frontend", "reqpass ^Host", "remove the line"),
+    ("frontend", "reqipass ^Host", "remove the line"),
+    ("frontend", "reqsetbe ^Host f", "use_backend"),
+    ("frontend", "reqisetbe ^Host f", "use_backend"),
+    ("frontend", r"rspdeny ^Content-Type:\ x", "res.fhdr(NAME)"),
+    ("frontend", r"rspideny ^Content-Type:\ x", "res.fhdr(NAME)"),
     ("frontend", "block if { path /x } || { path /y }", ["http-request deny if { path /x } || { path /y }"]),
     ("backend", "redispatch", ["option redispatch"]),
     ("frontend", "clitimeout 50000", ["timeout client 50000"]),
@@ -66,31 +71,34 @@ CASES: list[tuple[str, str, list[str] | None]] = [
     ("frontend", "timeout clitimeout 3s", ["timeout client 3s"]),
     ("backend", "timeout srvtimeout 3s", ["timeout server 3s"]),
     ("backend", "timeout contimeout 3s", ["timeout connect 3s"]),
-    ("frontend", "cliexp a b", None),
-    ("frontend", "srvexp a b", None),
-    ("frontend", "option forceclose", ["option httpclose"]),
-    ("frontend", "option http-tunnel", []),
+    ("frontend", "cliexp a b", "http-request replace-header"),
+    ("frontend", "srvexp a b", "http-response replace-header"),
+    ("frontend", "option forceclose", "option httpclose"),
+    ("frontend", "option http-tunnel", "remove the line"),
     ("defaults", "option http-use-htx", []),
-    ("defaults", "no option http-use-htx", []),
-    ("backend", "option http_proxy", None),
+    ("defaults", "no option http-use-htx", "nothing else"),
+    ("backend", "option http_proxy", "set-dst"),
     ("backend", "option independant-streams", ["option independent-streams"]),
-    ("frontend", "monitor-net 127.0.0.0/8", ["http-request return status 200 if { src 127.0.0.0/8 }"]),
-    ("frontend", "mode health", ["mode http", "http-request return status 200"]),
-    ("frontend", "grace 0", []),
-    ("backend", "appsession JSESSIONID len 52 timeout 3h", ["stick-table type string len 52 size 1m expire 3h", "stick on req.cook(JSESSIONID)", "stick store-response res.cook(JSESSIONID)"]),
+    ("backend", "no option independant-streams", ["no option independent-streams"]),
+    ("frontend", "monitor-net 127.0.0.0/8", "http-request return"),
+    ("frontend", "mode health", "http-request return"),
+    ("frontend", "grace 0", "remove the line"),
+    ("backend", "appsession JSESSIONID len 52 timeout 3h", "stick on"),
     ("global", "nbproc 1", []),
-    ("global", "nbproc 4", []),
-    ("global", "tune.chksize 16384", []),
-    ("global", "debug", []),
-    ("global", "nosepoll", []),
+    ("global", "nbproc 4", "maxconn"),
+    ("global", "tune.chksize 16384", "tune.bufsize"),
+    ("global", "debug", "-d"),
+    ("global", "nosepoll", "noepoll"),
 ]  # fmt: skip
 
-LATER: list[tuple[str, str, tuple[int, int], list[str]]] = [
+LATER: list[tuple[str, str, tuple[int, int], list[str] | str]] = [
     ("frontend", "bind-process all", (2, 7), []),
+    ("frontend", "bind-process even", (2, 7), "remove the line"),
     ("global", "stats bind-process 1", (2, 7), []),
-    ("frontend", "bind 127.0.0.1:{port} process 1 name x", (2, 7), ["bind 127.0.0.1:{port} name x"]),
-    ("global", "stats socket {tmp}/s mode 600 process 1", (2, 7), ["stats socket {tmp}/s mode 600"]),
+    ("frontend", "bind 127.0.0.1:{port} process 1 name x", (2, 7), "thread"),
+    ("global", "stats socket {tmp}/s mode 600 process 1", (2, 7), "process"),
     ("backend", r"option httpchk GET /up HTTP/1.1\r\nHost:\ a.b", (3, 0), ["option httpchk", "http-check send meth GET uri /up ver HTTP/1.1 hdr Host a.b"]),
+    ("backend", r"option httpchk GET /up HTTP/1.1\r\nHost", (3, 0), "http-check send"),
 ]  # fmt: skip
 
 
@@ -120,54 +128,92 @@ def problems_of(text: str, fragment: str = "02-http.tmpl", version: tuple[int, i
 
 
 @pytest.mark.parametrize(("section", "line", "expected"), CASES)
-def test_the_replacement_is_exact(section: str, line: str, expected: list[str] | None) -> None:
+def test_only_what_is_exact_is_a_replacement(section: str, line: str, expected: list[str] | str) -> None:
     (found,) = find_removed(Rendering((Piece("02-http.tmpl", configuration(section, [line])),)))
     assert line in found.message
-    if expected:
-        assert found.remedy.removeprefix("write: ").split("  and  ") == expected
-    elif expected is None:
-        assert found.remedy.startswith("write: ")
+    says(found.remedy, expected)
+
+
+def says(remedy: str, expected: list[str] | str) -> None:
+    if isinstance(expected, str):
+        assert remedy.startswith("no line means exactly the same; ")
+        assert expected in remedy
+    elif expected:
+        assert remedy.removeprefix("write: ").split("  and  ") == expected
     else:
-        assert found.remedy.startswith("remove the line")
+        assert remedy.startswith("remove the line")
 
 
 @pytest.mark.haproxy
 @needs_haproxy
 @pytest.mark.parametrize(("section", "line", "expected"), CASES)
 def test_haproxy_refuses_the_line_and_takes_its_replacement(
-    section: str, line: str, expected: list[str] | None, tmp_path: Path
+    section: str, line: str, expected: list[str] | str, tmp_path: Path
 ) -> None:
     code, output = check(configuration(section, [line]), tmp_path)
     assert code == 1
     assert "[ALERT]" in output
-    if expected is not None:
+    if not isinstance(expected, str):
         assert check(configuration(section, expected), tmp_path) == (0, "")
 
 
 @pytest.mark.parametrize(("section", "line", "since", "expected"), LATER)
 def test_what_later_versions_removed_is_found_for_them_only(
-    section: str, line: str, since: tuple[int, int], expected: list[str]
+    section: str, line: str, since: tuple[int, int], expected: list[str] | str
 ) -> None:
     text = configuration(section, [line])
     assert problems_of(text, version=(2, 6)) == []
     (found,) = find_removed(Rendering((Piece("02-http.tmpl", text),)), since)
-    assert found.remedy.startswith("write: " + "  and  ".join(expected) if expected else "remove the line")
+    says(found.remedy, expected)
 
 
 @pytest.mark.haproxy
 @needs_haproxy
 @pytest.mark.parametrize(("section", "line", "since", "expected"), LATER)
 def test_haproxy_takes_the_replacement_of_what_later_versions_removed(
-    section: str, line: str, since: tuple[int, int], expected: list[str], tmp_path: Path
+    section: str, line: str, since: tuple[int, int], expected: list[str] | str, tmp_path: Path
 ) -> None:
-    lines = [one.format(port=2, tmp=tmp_path) for one in expected]
-    assert check(configuration(section, lines), tmp_path) == (0, "")
+    if not isinstance(expected, str):
+        lines = [one.format(port=2, tmp=tmp_path) for one in expected]
+        assert check(configuration(section, lines), tmp_path) == (0, "")
     code, output = check(configuration(section, [line.format(port=2, tmp=tmp_path)]), tmp_path)
     installed = re.search(r"version (\d+)\.(\d+)", subprocess.check_output([HAPROXY, "-v"], text=True))
     assert installed
     if (int(installed[1]), int(installed[2])) >= since:
         assert code == 1
         assert "[ALERT]" in output
+
+
+A, D, R = r"reqadd X:\ y", r"reqidel ^X:", "http-request set-header X y"
+
+
+@pytest.mark.parametrize(
+    ("lines", "exact"),
+    [
+        ([R, D, A, A], [D, A, A]),
+        (["block", R, D, A], ["block", D, A]),
+        ([A, R], []),
+        ([A, D], []),
+        ([D, R], []),
+        ([R, "block"], []),
+        ([A, "block"], []),
+        ([r"reqrep a b", A], [A]),
+        ([A, r"reqrep a b"], []),
+        (["http-request allow", A], []),
+        (['"http-request" allow', A], []),
+        ([A, "http-response allow"], [A]),
+        (["http-response allow", r"rspadd X:\ y"], []),
+        ([A, "backend b", R], [A]),
+    ],
+)
+def test_a_replacement_keeps_the_order_of_the_rules(lines: list[str], exact: list[str]) -> None:
+    found = find_in_lines(["frontend f", *lines])
+    assert [each.text for each in found if each.replacement.is_exact] == exact
+
+
+def test_in_a_loop_the_last_rule_comes_before_the_first() -> None:
+    assert [each.replacement.is_exact for each in find_in_lines(["frontend f", R, A], repeated=True)] == [False]
+    assert [each.replacement.is_exact for each in find_in_lines(["frontend f", A, A], repeated=True)] == [True, True]
 
 
 def test_every_entry_of_the_table_is_tried() -> None:
@@ -191,7 +237,7 @@ def test_place_and_message_name_fragment_and_line() -> None:
     assert first.place == "01-defaults.conf line 3"
     assert second.place == "02-http.tmpl rendered line 4"
     assert second.message == r"HAProxy 2.1 removed 'reqadd': reqadd X-Forwarded-Proto:\ http"
-    assert second.remedy == "write: http-request set-header X-Forwarded-Proto http"
+    assert second.remedy == "write: http-request add-header X-Forwarded-Proto http"
 
 
 def test_repeated_lines_are_counted() -> None:
@@ -230,9 +276,3 @@ def test_the_section_counts_also_across_fragments() -> None:
     assert find_removed(Rendering((Piece("01.conf", "global\n"), grace))) == ()
     assert len(find_removed(Rendering((Piece("01.conf", "global\n\ndefaults\n"), grace)))) == 1
     assert len(find_removed(Rendering((Piece("01.conf", "global\n\ndefaults\n"), Piece("x", ""), grace)))) == 1
-
-
-def test_a_line_alone_can_be_asked_for() -> None:
-    assert str(replacement_for("  redispatch # again")) == "write: option redispatch"
-    assert replacement_for("option redispatch") is None
-    assert replacement_for("") is None

@@ -21,17 +21,16 @@ def upgraded(text: str) -> tuple[str, list[tuple[int, Effect]]]:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("    reqadd X-Forwarded-Proto:\\ http", "    http-request set-header X-Forwarded-Proto http"),
-        ("\treqadd x-forwarded-proto:\\ https  # why", "\thttp-request set-header x-forwarded-proto https  # why"),
+        ("    reqadd X-Forwarded-Proto:\\ http", "    http-request add-header X-Forwarded-Proto http"),
+        ("\treqadd x-forwarded-proto:\\ https  # why", "\thttp-request add-header x-forwarded-proto https  # why"),
         (
-            "    reqadd X-D:\\ {{ domain }} if { hdr(host) -i {{ domain }} }",
-            "    http-request set-header X-D {{ domain }} if { hdr(host) -i {{ domain }} }",
+            "    reqadd X-D:\\ d if { hdr(host) -i {{ domain }} }",
+            "    http-request add-header X-D d if { hdr(host) -i {{ domain }} }",
         ),
         ("{%- if a %} reqidel ^X-Foo:.* {% endif %}", "{%- if a %} http-request del-header X-Foo  {% endif %}"),
         ("{% if a %}reqidel ^X-Foo:.*{% endif %}", "{% if a %}http-request del-header X-Foo  {% endif %}"),
         ("    clitimeout 50000", "    timeout client 50000"),
-        ("    stats socket /run/h.sock process 2 level admin", "    stats socket /run/h.sock level admin"),
-        ("    nbproc 4", "    # pyconfd migrate: no longer needed: nbproc 4"),
+        ("    nbproc 1", "    # pyconfd migrate: no longer needed: nbproc 1"),
         ("    balance roundrobin  # stays", "    balance roundrobin  # stays"),
         (
             "    errorfile 503 /etc/haproxy/index.html",
@@ -49,7 +48,7 @@ def test_what_has_no_exact_successor_is_marked_and_named_by_its_line() -> None:
     text, findings = upgraded("frontend a\n    {# two\n lines #}\n    reqisetbe ^Host: x\n")
     assert findings == [(4, Effect.LEFT)]
     mark, kept = text.splitlines()[3:]
-    assert mark.startswith("    # pyconfd migrate: write: use_backend")
+    assert mark.startswith("    # pyconfd migrate: no line means exactly the same; write: use_backend")
     assert kept == "    reqisetbe ^Host: x"
 
 
@@ -58,6 +57,29 @@ def test_tags_inside_a_replaced_directive_are_never_lost() -> None:
     assert findings == [(1, Effect.LEFT)]
     assert text.splitlines()[1] == "    reqadd X-A:\\ {% if b %}c{% else %}d{% endif %}"
     Environment().parse(text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "reqadd X-D:\\ {{ domain }}",
+        "nbproc {{ processes }}",
+        "nbproc 4",
+        "stats socket /run/h.sock process 2",
+        "reqirep ^Host:\\ a Host:\\ b",
+        "option forceclose",
+    ],
+)
+def test_a_line_with_another_meaning_is_never_written(line: str) -> None:
+    text, findings = upgraded(f"global\n    {line}\n")
+    assert findings == [(2, Effect.LEFT)]
+    assert text.splitlines()[2] == f"    {line}"
+
+
+def test_rules_of_a_template_with_a_loop_keep_their_order() -> None:
+    lines = "frontend a\n    http-request set-header A b\n    reqadd X:\\ y\n"
+    assert upgraded(lines)[1] == [(3, Effect.CHANGED)]
+    assert upgraded(f"{{% for a in b %}}\n{lines}{{% endfor %}}")[1] == [(4, Effect.LEFT)]
 
 
 def test_known_passwords_and_traps_are_named() -> None:
@@ -86,8 +108,8 @@ def test_a_text_with_sections_is_recognised() -> None:
 def test_what_python_confd_and_kubefigurator_rendered_is_accepted_after_the_upgrade(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<h1>no</h1>")
     old = f"""global
-    nbproc 2
-    stats socket {tmp_path}/admin.sock process 1 level admin
+    nbproc 1
+    stats socket {tmp_path}/admin.sock level admin
 defaults
     mode http
     contimeout 5000
