@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
@@ -120,6 +121,7 @@ def _is_shared(port: Kube2lbPort) -> bool:
     return (port.mode, port.protocol) == ("http", "tcp")
 
 
+@lru_cache(maxsize=4096)
 def _listener(port: Kube2lbPort) -> Listener:
     return Listener(port.ip, port.port)
 

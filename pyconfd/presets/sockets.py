@@ -5,6 +5,7 @@ the listener that names its address, so without this a younger claim that names 
 """
 
 from collections import defaultdict
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
@@ -13,6 +14,7 @@ _C = TypeVar("_C")
 _Port = tuple[int, str]
 
 
+@lru_cache(maxsize=4096)
 def covering(listener: Listener) -> tuple[Listener, ...]:
     """Give the listener, and those on all addresses that get its connections where it is not bound."""
     wider = (ANY_IPV6,) if ":" in listener.address else (ANY_IPV4, ANY_IPV6)
