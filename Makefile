@@ -9,6 +9,7 @@ KEEP ?=
 PRESET ?=
 SEED ?= 1
 STEPS ?= 10000
+SECONDS ?= 60
 IMAGE_PACKAGES := packer=packer qemu-img=qemu-utils mmdebstrap=mmdebstrap systemd-nspawn=systemd-container ssh-keygen=openssh-client shellcheck=shellcheck
 QEMU_PACKAGES := qemu-system-x86_64=qemu-system-x86 mke2fs=e2fsprogs
 SOURCE ?= qemu.lb
@@ -20,7 +21,7 @@ LONG_S ?= 60
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
 .PHONY: help venv packages-demo packages-test packages-ha lock demo test test-matrix lint docs bench ha-bench reload-test crash-test \
-	vip-test soak dns-soak wheelhouse deb \
+	vip-test fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
 help: ## list the targets
@@ -76,6 +77,10 @@ reload-test: packages-demo venv ## a hundred reloads under load
 
 crash-test: packages-demo venv ## killed before each single effect of every change, where the suite takes every fourth
 	PYCONFD_TEST_CRASHES=1 $(BIN)/python -m pytest -q -n 2 tests/haproxy/test_crashes.py tests/haproxy/test_live_crashes.py tests/daemon/test_pin_crashes.py
+
+fuzz: packages-demo venv ## hostile tenants against every preset, hostile templates against haproxy -c (SECONDS=60 SEED=)
+	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	PYCONFD_FUZZ_CASES=$$(( $(SECONDS) * 20 )) PYCONFD_FUZZ_SEED=$(or $(SEED),$$RANDOM) $(BIN)/python -m pytest -q tests/haproxy/test_allowed_fuzz.py
 
 soak: packages-demo venv ## random faults against a real HAProxy (SEED=1 STEPS=10000, or REPLAY=FILE); prints what was survived
 	@$(BIN)/python -m tests.simulation --seed $(SEED) --steps $(STEPS) $(if $(REPLAY),--replay $(REPLAY))

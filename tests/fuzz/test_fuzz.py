@@ -1,0 +1,127 @@
+"""The short form of ``make fuzz``, and proof that the fuzzer sees what it is for."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.fuzz import fuzz, pods, scenes
+from tests.fuzz.haproxy_model import Config, Request, parse, route, words_of
+
+CASES = 150
+
+
+@pytest.mark.parametrize("name", fuzz.SCENES)
+def test_tenants_take_nothing_from_the_victim(name: str) -> None:
+    assert [str(each) for each in fuzz.run(fuzz.SCENES[name], 1, range(CASES))] == []
+
+
+@pytest.mark.parametrize("preset", pods.PRESETS)
+def test_pods_and_entries_take_nothing_from_their_neighbour(preset: str) -> None:
+    found = [each for number in range(CASES) for each in pods.judge(pods.case_of(preset, 1, number))]
+    assert found == []
+
+
+@pytest.mark.parametrize("preset", pods.PRESETS)
+def test_the_fuzzer_of_pods_finds_a_planted_hole(monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
+    real = pods._config
+    pods._sound(preset)
+
+    def leaky(name: str, values: tuple[tuple[str, str], ...]) -> Config:
+        config = real(name, values)
+        extra = parse("program evil\n    command /bin/sh", {}).sections[1:]
+        return Config((*config.sections, *extra), config.files)
+
+    monkeypatch.setattr(pods, "_config", leaky)
+    assert list(pods.judge(pods.case_of(preset, 1, 0)))
+
+
+@pytest.mark.parametrize("name", fuzz.SCENES)
+def test_most_cases_serve_the_victim(name: str) -> None:
+    """Without this the first test could pass because nothing is ever served."""
+    scene = fuzz.SCENES[name]
+    served = 0
+    for number in range(40):
+        case = fuzz.case_of(scene, 1, number)
+        config = scenes.render(scene, case.victim, rules=case.rules).config
+        served += any(route(config, request).servers == {f"{fuzz.VICTIM_POD}:8080"} for request in scene.requests)
+    assert served == 40
+
+
+@pytest.mark.parametrize("name", fuzz.SCENES)
+def test_tenants_are_served_too(name: str) -> None:
+    scene = fuzz.SCENES[name]
+    texts = [_attacked(scene, number) for number in range(60)]
+    assert sum("10.66.0." in text or "2001:db8:66::" in text for text in texts) > 5
+
+
+def _attacked(scene: scenes.Scene, number: int) -> str:
+    case = fuzz.case_of(scene, 1, number)
+    return scenes.render(scene, [*case.victim, *case.others], rules=False).text
+
+
+def _stolen(text: str) -> str:
+    return text.replace("10.1.0.1:8080", "10.66.0.1:8080")
+
+
+def _injected(text: str) -> str:
+    return f"{text}\nprogram evil\n    command /bin/sh\n"
+
+
+def _intercepted(text: str) -> str:
+    return f"{text}\nfrontend evil\n    mode tcp\n    bind 192.0.2.10:80\n"
+
+
+@pytest.mark.parametrize("hole", [_stolen, _injected, _intercepted])
+def test_the_fuzzer_finds_planted_holes(monkeypatch: pytest.MonkeyPatch, hole: Callable[[str], str]) -> None:
+    real = scenes.render
+
+    def leaky(scene: scenes.Scene, objects: list[scenes.Object], *, rules: bool) -> scenes.Rendered:
+        made = real(scene, objects, rules=rules)
+        if not any(each["metadata"]["namespace"] == scenes.EVIL for _, each in objects):
+            return made
+        text = hole(made.text)
+        return scenes.Rendered(parse(text, made.config.files), text, made.refused)
+
+    scene = fuzz.SCENES["domains"]
+    fuzz._shapes_of(scene.name)
+    monkeypatch.setattr(fuzz, "render", leaky)
+    assert list(fuzz.run(scene, 1, range(20)))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("a  b # c", ["a", "b"]),
+        ("a\\ b 'c d'", ["a b", "c d"]),
+        ('a "b\\"c" \\x41', ["a", 'b"c', "A"]),
+        ("'a\\b'", ["a\\b"]),
+        ("a\\nb", ["a\nb"]),
+    ],
+)
+def test_words_are_split_as_haproxy_does(line: str, words: list[str]) -> None:
+    assert words_of(line) == words
+
+
+def _config(*binds: str) -> Config:
+    frontends = [
+        f"frontend f{number}\n bind {bind}\n default_backend b{number}\nbackend b{number}\n server s {number}"
+        for number, bind in enumerate(binds)
+    ]
+    return parse("\n".join(frontends), {})
+
+
+@pytest.mark.parametrize(
+    ("binds", "address", "servers"),
+    [
+        (("*:80", "192.0.2.1:80"), "192.0.2.1", {"1"}),
+        (("*:80", "192.0.2.1:80"), "192.0.2.2", {"0"}),
+        (("*:80", "0.0.0.0:80"), "192.0.2.2", {"0", "1"}),
+        (("*:80", "[::]:80"), "192.0.2.2", {"0"}),
+        (("*:80", "[::]:80"), "2001:db8::1", {"1"}),
+        ((":::80",), "192.0.2.2", {"0"}),
+        (("[::]:80 v6only",), "192.0.2.2", set()),
+        (("*:81",), "192.0.2.2", set()),
+    ],
+)
+def test_the_more_specific_bind_answers(binds: tuple[str, ...], address: str, servers: set[str]) -> None:
+    assert route(_config(*binds), Request(address, 80, "a.com")).servers == servers
