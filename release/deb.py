@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import dedent
 
-from release.project import PYTHON, ROOT, ReleaseError, run, source_date_epoch, version
+from release.project import PYTHON, ROOT, ReleaseError, python_bounds, run, source_date_epoch, version, wheel_tags
 
 OPT = "opt/pyconfd"
 UNITS = "lib/systemd/system"
@@ -66,15 +66,14 @@ def architecture() -> str:
 
 
 def _python(tree: Path, wheelhouse: Path) -> None:
-    """Lay out a virtual environment of Debian's interpreter, whatever Python runs this."""
+    """Lay out a virtual environment of Debian's interpreter of the version that runs this."""
     site = tree / OPT / "lib" / PYTHON / "site-packages"
     programs = tree / OPT / "bin"
     programs.mkdir(parents=True)
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
     command += ["--no-index", f"--find-links={wheelhouse}", "--require-hashes", f"--target={site}", "--no-deps"]
-    # The wheels were chosen for Debian's interpreter; pip is not to judge them by the one that it runs in.
-    command += ["--only-binary=:all:", "--implementation=cp", "--abi=cp311", "--abi=abi3", "--abi=none"]
-    command += [f"--python-version={PYTHON.removeprefix('python')}", *_platforms(wheelhouse)]
+    # pip would judge by the glibc of this machine.
+    command += [*wheel_tags(), *_platforms(wheelhouse)]
     run([*command, "--requirement", str(wheelhouse / "requirements.txt")])
     shutil.rmtree(site / "bin", ignore_errors=True)
     for record in site.glob("*.dist-info/RECORD"):
@@ -146,7 +145,7 @@ def _control(tree: Path) -> None:
         Architecture: {architecture()}
         Maintainer: {MAINTAINER}
         Installed-Size: {sizes}
-        Depends: haproxy (>= 2.6), python3 (>= 3.11), python3 (<< 3.12), libc6 (>= 2.36), systemd
+        Depends: haproxy (>= 2.6), {python_bounds()}, libc6 (>= 2.36), systemd
         Suggests: keepalived (>= 1:2.2.7), nftables
         Section: net
         Priority: optional

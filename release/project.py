@@ -3,13 +3,15 @@
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
-PYTHON = "python3.11"
-"""The interpreter of Debian 12, for which wheels with compiled code are chosen."""
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYTHON = f"python{VERSION}"
+"""The interpreter that builds, for which wheels with compiled code are chosen: the one of the Debian release."""
 
 
 MOST_LINES = 30
@@ -31,6 +33,18 @@ def version() -> str:
     if not found:
         raise ReleaseError('pyconfd/__init__.py has no line such as __version__ = "1.2.3" (or 1.2.3rc1)')
     return found[1]
+
+
+def wheel_tags(python: str = VERSION) -> list[str]:
+    """Return the options by which pip chooses wheels for the interpreter ``python`` ("3.13"), whichever runs pip."""
+    own = f"--abi=cp{python.replace('.', '')}"
+    return ["--only-binary=:all:", "--implementation=cp", own, "--abi=abi3", "--abi=none", f"--python-version={python}"]
+
+
+def python_bounds() -> str:
+    """Return what of ``python3`` the package depends on: its libraries are compiled for this minor version."""
+    major, minor = (int(part) for part in VERSION.split("."))
+    return f"python3 (>= {major}.{minor}), python3 (<< {major}.{minor + 1})"
 
 
 def source_date_epoch() -> int:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from release.project import PYTHON, ROOT, ReleaseError, run, version
+from release.project import ROOT, VERSION, ReleaseError, run, version, wheel_tags
 
 BUILD_ONLY = ("flit-core==",)
 """In the lock for installations from a checkout; what is built already does not need it."""
@@ -22,10 +22,11 @@ GLIBC = (36, 35, 34, 31, 28, 17, 12, 5)
 """Debian 12 has glibc 2.36; wheels for these older ones run there too."""
 
 
-def build_wheelhouse(target: Path, cache: Path | None = None) -> Path:
+def build_wheelhouse(target: Path, cache: Path | None = None, *, python: str = VERSION) -> Path:
     """Put the wheels and their list into ``target``, whole or not at all; gives pyconfd's own wheel.
 
-    ``cache`` is a directory with wheels from an earlier time; those that have the lock's hashes are taken from there.
+    ``python`` is the version of the interpreter that they are for. ``cache`` is a directory with wheels from an earlier
+    time; those that have the lock's hashes are taken from there.
 
     Raises:
         ReleaseError: when a wheel cannot be had.
@@ -34,7 +35,7 @@ def build_wheelhouse(target: Path, cache: Path | None = None) -> Path:
     with TemporaryDirectory(prefix=".wheelhouse-", dir=target.parent) as scratch:
         fresh = Path(scratch) / "wheels"
         fresh.mkdir()
-        _locked_wheels(fresh, cache if cache is not None else target)
+        _locked_wheels(fresh, cache if cache is not None else target, python)
         own = build_wheel(fresh)
         (fresh / "requirements.txt").write_text(requirements(fresh), encoding="utf-8")
         fresh.chmod(0o755)
@@ -56,16 +57,15 @@ def build_wheel(target: Path) -> Path:
     return target / f"pyconfd-{version()}-py3-none-any.whl"
 
 
-def _locked_wheels(target: Path, cache: Path) -> None:
-    """Get what the lock names, as wheels for Debian 12 on this kind of machine, whatever Python runs this."""
+def _locked_wheels(target: Path, cache: Path, python: str) -> None:
+    """Get what the lock names, as wheels for Debian 12 and later on this kind of machine."""
     machine = platform.machine()
     platforms = [f"--platform=manylinux_2_{minor}_{machine}" for minor in GLIBC]
     platforms += [f"--platform=manylinux2014_{machine}", f"--platform=manylinux1_{machine}"]
     lock = target.parent / "requirements.lock"
     lock.write_text(without_build_tools((ROOT / "requirements.lock").read_text(encoding="utf-8")), encoding="utf-8")
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
-    command += ["--require-hashes", "--only-binary=:all:", "--implementation=cp", "--abi=cp311", "--abi=abi3"]
-    command += ["--abi=none", f"--python-version={PYTHON.removeprefix('python')}", *platforms]
+    command += ["--require-hashes", *wheel_tags(python), *platforms]
     command += ["--dest", str(target), "--requirement", str(lock)]
     try:
         run([*command, "--no-index", f"--find-links={cache}"])

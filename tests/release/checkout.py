@@ -1,5 +1,6 @@
 """Copies of this checkout that artefacts are built from, and the tree of a Debian machine to install them in."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -9,6 +10,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
+
+from tests.matrix import apt_options, cache, mirror, output
 
 ROOT = Path(__file__).parents[2]
 EPOCH = "1760000000"
@@ -95,10 +98,10 @@ def built(sources: Path, what: str) -> Path:
 _MOUNT = """
 set -e
 mount -t tmpfs -o mode=755 tmpfs "$1" && mkdir "$1/upper" "$1/work" "$1/root"
-mount -t overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" overlay "$1/root"
+mount -t overlay -o "lowerdir=$3,upperdir=$1/upper,workdir=$1/work" overlay "$1/root"
 for shared in /dev /proc /sys; do mount --rbind "$shared" "$1/root$shared"; done
 mount -t tmpfs -o mode=755 tmpfs "$1/root/run" && mkdir -p "$1/root/run/systemd/system"
-mount --bind "$2" "$1/root$2"
+mkdir -p "$1/root$2" && mount --bind "$2" "$1/root$2"
 echo ready
 exec cat
 """
@@ -111,6 +114,25 @@ _SYSTEMD_RUN = """#!/bin/sh
 while [ "${1#--}" != "$1" ]; do shift; done
 exec "$@"
 """
+
+
+def trixie() -> Path:
+    """Return a tree of Debian 13 with what a balancer has before pyconfd is installed; it is made where there is none.
+
+    Raises:
+        Unavailable: it cannot be made.
+    """
+    packages = "ca-certificates,haproxy,procps,python3,python3-pip,systemd"
+    tree = cache() / "release" / f"trixie-{hashlib.sha256(packages.encode()).hexdigest()[:16]}"
+    if not tree.exists():
+        fresh = tree.with_suffix(f".{os.getpid()}")
+        fresh.parent.mkdir(parents=True, exist_ok=True)
+        options = [f"--aptopt={line}" for line in apt_options()]
+        sources = f"deb {mirror()} trixie main"
+        variant = ["--mode=root", "--variant=minbase", f"--include={packages}", "--dpkgopt=force-unsafe-io"]
+        output(["mmdebstrap", "--quiet", *variant, *options, "trixie", str(fresh), sources])
+        fresh.rename(tree)
+    return tree
 
 
 def why_no_tree() -> str:
@@ -126,16 +148,21 @@ def why_no_tree() -> str:
 
 
 class Tree:
-    """This machine in a mount namespace where changes go to memory, except in the directory of temporary files.
+    """A machine in a mount namespace where changes go to memory, except in the directory of temporary files.
+
+    It is this one, or the one in ``lower``.
 
     systemd cannot run there: ``systemctl`` notes what it is asked, ``systemd-run`` runs it, and the test does the rest.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, lower: Path = Path("/")) -> None:
         folder.mkdir()
         self._folder = folder
         self._process = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "private", "sh", "-c", _MOUNT, "sh", folder, tempfile.gettempdir()],
+            [
+                *("unshare", "--mount", "--propagation", "private", "sh", "-c", _MOUNT),
+                *("sh", folder, tempfile.gettempdir(), lower),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -183,7 +210,7 @@ class Tree:
         return None if done.returncode else done.stdout
 
     def asked_of_systemd(self) -> Sequence[str]:
-        """Give what ``systemctl`` was asked since the last look."""
+        """Give what ``systemctl`` was asked to do since the last look; questions (``show``) change nothing."""
         lines = (self.read("/run/systemctl.log") or "").splitlines()
         self.run("rm", "-f", "/run/systemctl.log")
-        return lines
+        return [line for line in lines if not line.startswith("show ")]

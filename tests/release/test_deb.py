@@ -1,16 +1,23 @@
 """The Debian package, with dpkg itself, real haproxy, and the pyconfd that was packed."""
 
+import importlib.util
 import io
+import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from release.project import python_bounds, wheel_tags
 from tests.docs.test_links import links
-from tests.release.checkout import DROP_IN, LONG, ROOT, Tree, why_no_tree
+from tests.matrix import Unavailable
+from tests.release.checkout import DROP_IN, EPOCH, LONG, ROOT, Tree, checkout, repacked, trixie, why_no_tree
+from tests.release.conftest import with_wheels
 from tests.world.appliance import Appliance
 from tests.world.load import Load
 
@@ -45,10 +52,59 @@ RESTARTS = ["daemon-reload", "try-restart pyconfd.service pyconfd-dns.service py
 
 @needs_tree
 def test_a_life_of_the_package_and_no_request_fails(tmp_path: Path, older: str, newer: str) -> None:
+    with Tree(tmp_path / "tree") as tree:
+        a_life(tree, tmp_path, older, newer)
+
+
+@needs_tree
+@pytest.mark.skipif(not LONG, reason="the long form (make release-test) makes a tree of Debian 13")
+def test_a_life_of_the_package_on_debian_13(tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built, installed and upgraded there, beside its own HAProxy."""
+    try:
+        lower = trixie()
+    except Unavailable as error:
+        pytest.skip(f"no tree of Debian 13 can be made: {error}")
+    with Tree(tmp_path / "tree", lower) as tree:
+        newer = built_in(tree, tmp_path / "sources", wheels)
+        depends = subprocess.run(
+            ["dpkg-deb", "--field", newer, "Depends"], capture_output=True, text=True, check=True
+        ).stdout
+        assert "python3 (>= 3.13), python3 (<< 3.14)," in depends
+        (tmp_path / "older").mkdir()
+        older = repacked(newer, tmp_path / "older", "9.0.0")
+        haproxy = tmp_path / "haproxy"
+        haproxy.write_text(f'#!/bin/sh\nexec {shlex.join(tree.enter)} /usr/sbin/haproxy "$@"\n')
+        haproxy.chmod(0o755)
+        assert "version 3.0." in subprocess.run([haproxy, "-v"], capture_output=True, text=True, check=True).stdout
+        monkeypatch.setattr("tests.world.haproxy.BINARY", str(haproxy))
+        a_life(tree, tmp_path, str(older), str(newer))
+
+
+def built_in(tree: Tree, sources: Path, wheels: Path) -> Path:
+    """Build the package as ``make deb`` does in a tree; the wheels for its interpreter are fetched outside of it."""
+    with_wheels(checkout(sources, version="9.1.0"), wheels)
+    python = tree.run("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").stdout.strip()
+    fetch = "import pathlib, sys; from release.wheelhouse import build_wheelhouse as build; "
+    fetch += f"build(pathlib.Path('dist/wheelhouse').resolve(), python={python!r})"
+    subprocess.run(
+        [sys.executable, "-c", fetch], cwd=sources, env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH}, check=True
+    )
+    found = importlib.util.find_spec("flit_core")
+    assert found is not None
+    assert found.origin is not None
+    shutil.copytree(Path(found.origin).parent, sources / "flit_core")
+    command = f"cd {sources} && SOURCE_DATE_EPOCH={EPOCH} python3 -m release deb"
+    done = tree.run("sh", "-c", command)
+    assert done.returncode == 0, done.stderr
+    (package,) = (sources / "dist").glob("*.deb")
+    return package
+
+
+def a_life(tree: Tree, tmp_path: Path, older: str, newer: str) -> None:
     """One story, since each installation compiles all libraries."""
     shared = tmp_path / "lb"
     shared.mkdir()
-    with Tree(tmp_path / "tree") as tree, Appliance(shared) as lb:
+    with Appliance(shared) as lb:
         lb.launcher = (*tree.enter, "sh", "-c", 'shift 3; exec /opt/pyconfd/bin/pyconfd "$@"', "sh")
         lb.own_fragments()
         lb.serve("web", pods=3)
@@ -92,7 +148,7 @@ def first_installation(tree: Tree, package: str) -> None:
     assert owner == "pyconfd:haproxy 640\n"
     version = tree.run("pyconfd", "--version")
     assert version.stdout == "pyconfd, version 9.0.0\n", version.stderr
-    compiled = tree.run("find", "/opt/pyconfd/lib", "-path", "*/pyconfd/__pycache__/errors.cpython-311.pyc")
+    compiled = tree.run("find", "/opt/pyconfd/lib", "-path", "*/pyconfd/__pycache__/errors.cpython-3*.pyc")
     assert compiled.stdout
 
 
@@ -162,6 +218,26 @@ def removal(tree: Tree) -> None:
     tree.dpkg("--purge", "pyconfd")
     assert {path: tree.read(path) for path in KEPT} == dict.fromkeys(KEPT)
     assert tree.run("find", "/opt/pyconfd", "/etc/pyconfd", "/var/lib/pyconfd").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "bounds", "abi"),
+    [
+        ("3.11", "python3 (>= 3.11), python3 (<< 3.12)", "--abi=cp311"),
+        ("3.13", "python3 (>= 3.13), python3 (<< 3.14)", "--abi=cp313"),
+    ],
+)
+def test_the_package_wants_the_interpreter_that_built_it(
+    monkeypatch: pytest.MonkeyPatch, version: str, bounds: str, abi: str
+) -> None:
+    monkeypatch.setattr("release.project.VERSION", version)
+    assert python_bounds() == bounds
+    assert {abi, f"--python-version={version}"} < set(wheel_tags(version))
+
+
+def test_the_package_says_which_interpreter_it_wants(newer: str) -> None:
+    shown = subprocess.run(["dpkg-deb", "--field", newer, "Depends"], capture_output=True, text=True, check=True)
+    assert python_bounds() in shown.stdout
 
 
 def test_the_package_is_as_debian_wants_it(newer: str) -> None:
