@@ -224,6 +224,8 @@ def _formatted(found: re.Match[str], value: Any) -> str:
     if max(width, precision) > _LIMIT:
         _refuse(f"printf {found[0]!r} is wider than {_LIMIT}")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number and _differs(flags, width, precision if verb == "v" else -1, value):
+        _refuse(f"printf {found[0]!r} of {shown(value)} is not printed here as Go prints it")
     if verb == "v" and not is_number:
         text = _value(value)
     elif verb in "sqxX" and not is_number:
@@ -241,6 +243,10 @@ def _formatted(found: re.Match[str], value: Any) -> str:
     if "0" in flags and verb not in "cqU":
         return text.zfill(width) if is_number else text.rjust(width, "0")
     return text.rjust(width)
+
+
+def _differs(flags: str, width: int, precision: int, value: Any) -> bool:
+    return bool(set(flags) & set("# ")) or precision >= 0 or (bool(width) and isinstance(value, list | tuple))
 
 
 def _formatted_text(found: re.Match[str], verb: str, precision: int, value: Any) -> str:

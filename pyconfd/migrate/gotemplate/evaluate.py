@@ -71,6 +71,9 @@ class Evaluator:
     def _field(self, value: Expression, name: str, at: int) -> Expression:
         kind = value.kind
         if kind is Scalar.ANY:
+            if isinstance(self._schema.root, Struct):
+                message = f"the type of what stands before .{name} is not known here: it changes, or is one of several"
+                raise UntranslatableError(message, at)
             return functions.dynamic_field(value, name)
         if not isinstance(kind, Struct):
             raise UntranslatableError(f"what stands before .{name} has no fields", at)

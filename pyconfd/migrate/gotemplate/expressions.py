@@ -28,6 +28,11 @@ class Expression:
     level: Level = Level.ATOM
     constant: str | None = None
 
+    @property
+    def is_root(self) -> bool:
+        """Tell whether it is all that templates get, which Go prints as records in braces."""
+        return isinstance(self.kind, Struct) and self.kind.is_root
+
     def at(self, level: Level) -> str:
         """Give the code for a place where only expressions of ``level`` or tighter can stand."""
         return self.code if self.level >= level else f"({self.code})"

@@ -3,16 +3,29 @@
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 
 from pyconfd.migrate.gotemplate.expressions import Expression, Level, text, text_literal
-from pyconfd.migrate.gotemplate.types import ListOf, Scalar, Struct, Type, joined, prints_alike
+from pyconfd.migrate.gotemplate.types import (
+    SERVER_NAME,
+    ListOf,
+    Scalar,
+    Struct,
+    Type,
+    is_address,
+    joined,
+    prints_alike,
+)
 
 Arguments = tuple[Expression, ...]
 
 
+ROOT = "the whole of what templates get is printed otherwise here; print its parts"
+
+
 class WrongArgumentsError(ValueError):
-    """A function that Go would refuse to call so."""
+    """A call that Go would refuse, or whose text would be another one here."""
 
 
 Translate = Callable[[Arguments], Expression]
@@ -22,6 +35,21 @@ def _counted(arguments: Arguments, least: int, most: int | None = None) -> None:
     if len(arguments) < least or (most is not None and len(arguments) > most):
         wanted = str(least) if most == least else f"at least {least}" if most is None else f"{least} to {most}"
         raise WrongArgumentsError(f"wrong number of arguments: want {wanted}, got {len(arguments)}")
+
+
+def _printable(arguments: Arguments) -> None:
+    if any(argument.is_root for argument in arguments):
+        raise WrongArgumentsError(ROOT)
+
+
+def _printer(name: str) -> Translate:
+    translate = _runtime(name, Scalar.STRING, 0 if name == "println" else 1)
+
+    def printer(arguments: Arguments) -> Expression:
+        _printable(arguments)
+        return translate(arguments)
+
+    return printer
 
 
 def _call(name: str, kind: Type, arguments: Arguments) -> Expression:
@@ -103,11 +131,40 @@ def concatenated(parts: list[Expression]) -> Expression:
 
 
 def _print(arguments: Arguments) -> Expression:
+    _printable(arguments)
+    for first, second in pairwise(arguments):
+        kinds = (first.kind, second.kind)
+        if any(map(is_address, kinds)) and Scalar.STRING not in kinds:
+            raise WrongArgumentsError("Go puts a blank beside an address here; use printf with %s")
     if all(argument.kind is Scalar.STRING for argument in arguments) and arguments:
         return concatenated(list(arguments))
     if len(arguments) == 1 and prints_alike(arguments[0].kind):
         return concatenated(list(arguments))
     return _call("go.print", Scalar.STRING, arguments)
+
+
+_VERB = re.compile(r"%(?P<flags>[-+# 0]*)(?P<width>\d*)(?P<precision>(?:\.\d*)?)(?P<verb>[^\d.\[*%])")
+
+
+def _prints_the_same(found: re.Match[str], kind: Type) -> bool:
+    """Tell whether a verb is one that prints a value of a type as Go does; of no known type that is seen later."""
+    flags, verb = set(found["flags"]), found["verb"]
+    match kind:
+        case Scalar.ANY | Scalar.NIL:
+            return True
+        case ListOf():
+            return not (flags or found["width"] or found["precision"]) and (
+                verb == "v" or (verb in "sqxX" and kind.item in (Scalar.STRING, SERVER_NAME))
+            )
+        case Scalar.BOOL:
+            return verb in "vt" and not flags & set("# 0") and not found["precision"]
+        case Scalar.INT:
+            return verb in "vdxXobcqU" and not (verb in "cqUv" and flags & set("#")) and not found["precision"]
+        case Scalar.FLOAT:
+            return verb in "vefgEFG" and not flags & set("# ")
+        case _:
+            plus = verb in "qxX" and "+" in flags
+            return verb in "vsqxX" and not flags & set("# ") and not plus and not (verb == "v" and found["precision"])
 
 
 _PIECES = re.compile(r"%[sdv%]|[^%]+")
@@ -141,7 +198,12 @@ def _plain_parts(layout: str, values: Arguments) -> list[Expression] | None:
 
 def _printf(arguments: Arguments) -> Expression:
     _counted(arguments, 1)
+    _printable(arguments)
     layout = arguments[0].constant
+    if layout is not None:
+        for found, value in zip(_VERB.finditer(layout.replace("%%", "")), arguments[1:], strict=False):
+            if not _prints_the_same(found, value.kind):
+                raise WrongArgumentsError(f"{found[0]} prints another text here, or none")
     parts = _plain_parts(layout, arguments[1:]) if layout is not None else None
     return concatenated(parts) if parts is not None else _call("go.printf", Scalar.STRING, arguments)
 
@@ -161,10 +223,10 @@ BUILTIN: Mapping[str, Translate] = MappingProxyType(
         "index": _index,
         "slice": _slice,
         "print": _print,
-        "println": _runtime("println", Scalar.STRING, 0),
+        "println": _printer("println"),
         "printf": _printf,
-        "html": _runtime("html", Scalar.STRING, 1),
-        "urlquery": _runtime("urlquery", Scalar.STRING, 1),
+        "html": _printer("html"),
+        "urlquery": _printer("urlquery"),
     }
 )
 """What ``text/template`` predefines, but for ``call`` and ``js``."""

@@ -9,6 +9,7 @@ from typing import Any
 from pyconfd.migrate.gotemplate.assembly import NEW_LINE, OUTPUT, STATEMENT, Item, Tag, assemble, remark
 from pyconfd.migrate.gotemplate.evaluate import Evaluator
 from pyconfd.migrate.gotemplate.expressions import Expression, UntranslatableError, as_text, text_literal
+from pyconfd.migrate.gotemplate.functions import ROOT
 from pyconfd.migrate.gotemplate.lexer import Places
 from pyconfd.migrate.gotemplate.nodes import Action, Branch, Call, Comment, Define, Jump, Pipeline, Template, Text
 from pyconfd.migrate.gotemplate.parser import parse
@@ -151,7 +152,9 @@ class _Writer:
 
     def _action(self, pipeline: Pipeline) -> None:
         value = self._value(pipeline)
-        if not pipeline.declared:
+        if not pipeline.declared and value.is_root:
+            self._untranslated(pipeline, ROOT)
+        elif not pipeline.declared:
             self._add(OUTPUT, as_text(value))
         elif pipeline.assigns:
             self._assign(pipeline.declared[0].name, value)

@@ -49,12 +49,15 @@ class Schema:
     functions: Mapping[str, Type] = field(default_factory=lambda: MappingProxyType({}))
 
 
+_IP = Struct("IP", MappingProxyType({}))
+"""Go's ``net.IP``: it prints as its text, but is none for ``print``, which puts blanks between what is no text."""
+
 _ENDPOINT = Struct(
     "Endpoint",
     MappingProxyType(
         {
             "Name": ("name", Scalar.STRING),
-            "IP": ("ip", Scalar.STRING),
+            "IP": ("ip", _IP),
             "Port": ("port", Scalar.INT),
         }
     ),
@@ -63,7 +66,7 @@ _PORT = Struct(
     "Port",
     MappingProxyType(
         {
-            "IP": ("ip", Scalar.STRING),
+            "IP": ("ip", _IP),
             "Port": ("port", Scalar.INT),
             "Mode": ("mode", Scalar.STRING),
             "Protocol": ("protocol", Scalar.STRING),
@@ -84,7 +87,7 @@ _SERVICE = Struct(
         }
     ),
 )
-_SERVER_NAME = Struct(
+SERVER_NAME = Struct(
     "ServerName",
     MappingProxyType({"IsRegexp": ("is_regexp", Scalar.BOOL), "Regexp": ("regexp", Scalar.STRING)}),
 )
@@ -106,7 +109,7 @@ KUBE2LB = Schema(
     "kube2lb",
     MappingProxyType(
         {
-            "ServerNames": ListOf(_SERVER_NAME),
+            "ServerNames": ListOf(SERVER_NAME),
             "EscapeNode": Scalar.STRING,
             "IntRange": ListOf(Scalar.INT),
             "Add": Scalar.INT,
@@ -119,6 +122,11 @@ KUBE2LB = Schema(
 
 PLAIN = Schema(Scalar.ANY, "data")
 """Nothing is known: the data are lists, maps, texts and numbers below one name, ``data``."""
+
+
+def is_address(kind: Type) -> bool:
+    """Tell whether a type is Go's ``net.IP``."""
+    return kind is _IP
 
 
 def prints_alike(kind: Type) -> bool:
