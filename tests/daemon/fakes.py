@@ -311,7 +311,7 @@ class Bed:
             clock=self.clock,
             read_fragments=self._read,
             make_renderer=self._compile,
-            preset_options=lambda _: PresetOptions(),
+            preset_options=lambda _: PresetOptions(cluster_templates=True),
             served_before=self._served_before,
             allowed_holds=lambda: frozenset(self.allowed),
             forget_holds=self.allowed.clear,
