@@ -74,13 +74,14 @@ def _with_double_dashes(given: list[str]) -> list[str]:
     """Give the arguments with kube2lb's single-dash flags (``-kubecfg``, ``-notify=...``) as they are written here.
 
     Its ``-config`` named the output and not pyconfd's settings; it is taken so where ``-template`` stands beside it.
+    Go's flags take one dash or two, so that ``--config`` is the output there too.
     """
     end = given.index("--") if "--" in given else len(given)
     bare = [argument.partition("=") for argument in given[:end]]
     as_kube2lb = any(name == "-template" for name, _, _ in bare)
     result = []
     for name, sign, value in bare:
-        if name == "-config" and as_kube2lb:
+        if name in {"-config", "--config"} and as_kube2lb:
             result.append(f"{_KUBE2LB_OUTPUT}{sign}{value}")
         elif name in _SINGLE_DASH:
             result.append(f"-{name}{sign}{value}")

@@ -12,6 +12,9 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _UNIT_LINES = ("ExecStart", "ExecStartPre", "ExecReload", "ExecStartPost")
 _UNIT = re.compile(r"^\[Service\]\s*$", re.MULTILINE)
 _ENDS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "done", "2>&1", "<"})
+_RUNS = frozenset({"run", "create", "exec"})
+"""The commands of docker behind which a program's words stand."""
+
 _WITHOUT_VALUE = (Form.NOTHING, Form.COUNT)
 _DOLLAR = "\ue000"
 """Stands for a dollar sign that names no variable."""
@@ -129,7 +132,10 @@ def read_tokens(system: System, tokens: list[str], line: int) -> Iterator[Given]
     while rest and (rest[0] in {"export", "env", "exec", "sudo"} or _ASSIGNMENT.fullmatch(rest[0])):
         if found := _ASSIGNMENT.fullmatch(rest.pop(0)):
             yield Given("variable", found[1], found[2], line)
-    is_container = any(word in {"docker", "podman"} for word in rest[:3])
+    # A line of a Makefile may begin with @, - or +.
+    is_container = any(word.lstrip("@-+") in {"docker", "podman"} for word in rest[:3])
+    if is_container and not _RUNS.intersection(rest[:5]):
+        return  # "docker build -t IMAGE ." names the program's image, and starts nothing
     while rest:
         word = rest.pop(0)
         if is_container and (word in {"-e", "--env"} or word.startswith(("--env=", "-e="))):

@@ -29,6 +29,7 @@ _CLUSTER_TEMPLATES = (System.KUBERNETES_HAPROXY, System.ADS_INFRA_HAPROXY)
 _SWITCH = "cluster_templates.allow_configuration_from_cluster"
 _RISK = "whoever may write that template is trusted as much as whoever writes fragments (docs/security.md)"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_SCRIPT = re.compile(r"#!\s*\S*sh\b|#!\s*/usr/bin/env\s+\S*sh\b")
 _GO_ACTION = re.compile(r"\{\{")
 _PLACEHOLDER = re.compile(r"\b__[A-Z][A-Z0-9_]*__\b")
 """What the images of kube2lb's examples replace with sed before kube2lb reads the template."""
@@ -79,7 +80,9 @@ class _Run:
         file = replace(file, text=file.text.replace("\r\n", "\n"))
         findings = Findings(file.name)
         lower = file.name.lower()
-        if keepalived.is_keepalived(file.text):
+        if _SCRIPT.match(file.text) or lower.endswith(".sh"):
+            self._script(file, findings)
+        elif keepalived.is_keepalived(file.text):
             self._proposals.append(keepalived.propose(file.text, findings))
         elif lower.endswith(_MANIFEST_SUFFIXES) and not is_haproxy(file.text):
             self._manifest(file, findings)
@@ -90,13 +93,20 @@ class _Run:
         elif is_haproxy(file.text) or lower.endswith(_HAPROXY_SUFFIXES):
             self._haproxy(file, findings)
         else:
-            before = len(findings.found)
-            self._collector.take(read(self._system, file.text), findings)
-            if len(findings.found) == before and self._system is System.KUBEFIGURATOR:
-                self._collector.consumer(file.text, findings)
-            if len(findings.found) == before:
-                findings.add(0, Effect.LEFT, f"nothing of {self._system} was found in it")
+            self._script(file, findings)
         self._findings += sorted(findings.found, key=lambda finding: finding.line)
+
+    def _script(self, file: InputFile, findings: Findings) -> None:
+        """Take what starts a predecessor; a start script may write a first haproxy.cfg itself."""
+        before = len(findings.found)
+        self._collector.take(read(self._system, file.text), findings)
+        if len(findings.found) == before and self._system is System.KUBEFIGURATOR:
+            self._collector.consumer(file.text, findings)
+        if len(findings.found) == before:
+            findings.add(0, Effect.LEFT, f"nothing of {self._system} was found in it")
+        elif is_haproxy(file.text):
+            message = "it writes a first configuration of HAProxy, which is not needed: HAProxy has its own unit"
+            findings.add(0, Effect.NOTED, message)
 
     def _haproxy(self, file: InputFile, findings: Findings) -> None:
         text = upgrade(file.text, findings)

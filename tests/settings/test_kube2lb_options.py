@@ -29,6 +29,7 @@ def test_flags_with_one_dash() -> None:
 
 def test_config_names_the_output_beside_a_template_only() -> None:
     assert with_values_for_booleans(["-template=a", "-config=b"]) == ["--template=a", "--target-output=b"]
+    assert with_values_for_booleans(["--config", "b", "-template=a"]) == ["--target-output", "b", "--template=a"]
     assert with_values_for_booleans(["--config", "b"]) == ["--config", "b"]
     assert with_values_for_booleans(["-x", "--", "-notify=a"]) == ["-x", "--", "-notify=a"]
 
