@@ -68,6 +68,8 @@ class Kind(ABC):
     joiner: str = " "  # between the values of a flag that is given several times
     words: tuple[str, ...] = ()
     """The accepted words, where they can be listed: for completion and suggestions."""
+    empty_variable: bool = False
+    """Whether an empty variable of the environment is a value; else it counts as not set."""
 
     @abstractmethod
     def parse(self, value: object) -> Any:
@@ -290,6 +292,7 @@ class Listen(Kind):
     """``host:port`` to listen on, or "" for nothing; IPv6 in brackets; port 0 takes any free one."""
 
     metavar: str = "HOST:PORT"
+    empty_variable: bool = True
 
     def parse(self, value: object) -> str:
         """Give the text as it is."""

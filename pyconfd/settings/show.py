@@ -130,8 +130,9 @@ file to begin with.
 - **File**: `{CONFIG_FLAG} FILE`, else `{CONFIG_ENV}`, else `{DEFAULT_CONFIG}` if it exists. A section below is a
   table of that file. Sending SIGHUP to the daemon reads it again.
 - **Environment**: each setting as `PYCONFD_...`, and the options of python-confd under their old names too. If both
-  are set, `PYCONFD_...` counts, and a note says so if they differ. An empty variable counts as not set. A name that
-  begins with `PYCONFD_` and is no setting is an error (those that Kubernetes makes for a Service `pyconfd` are not).
+  are set, `PYCONFD_...` counts, and a note says so if they differ. An empty variable counts as not set, but
+  `PYCONFD_STATUS_LISTEN=` switches the page off. A name that begins with `PYCONFD_` and is no setting is an error
+  (those that Kubernetes makes for a Service `pyconfd` are not).
 - **Values**: booleans are `true`/`false` (as text also `yes`/`no`, `on`/`off`, `1`/`0`); durations are seconds, or
   text with a unit (`500ms`, `30s`, `5m`, `1h`); lists are arrays in TOML, and parted by commas or spaces elsewhere;
   commands are split as a shell would quote them, but no shell runs. `~/` at the start of a path is the home directory.

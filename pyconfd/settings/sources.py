@@ -157,11 +157,11 @@ def _key(name: str) -> str:
 
 
 def from_environment(environ: Mapping[str, str], found: Findings) -> Iterator[Candidate]:
-    """Give what the environment sets, the stronger name of a setting last; an empty variable counts as unset."""
+    """Give what the environment sets, the stronger name last; an empty variable counts as unset for most kinds."""
     for row in TABLE.values():
         for name in reversed(row.envs):
             text = environ.get(name, "").strip()
-            if text:
+            if text or (name in environ and row.kind.empty_variable):
                 yield from _parsed(row, Origin(Source.ENVIRONMENT, f"environment {name}"), text, found, name)
     known = {row.env for row in TABLE.values()} | {CONFIG_ENV}
     for name in sorted(environ):
