@@ -11,19 +11,16 @@ from decimal import Decimal
 from typing import Any, NoReturn
 from urllib.parse import quote_plus
 
+from pyconfd.render.go_formats import Shape, pieces_of, prints_as_go, shape_of
 from pyconfd.render.invalid import InvalidValueError, shown
 from pyconfd.render.plain import is_code, is_data_name
 
-_VERB = re.compile(r"%(?P<flags>[-+# 0]*)(?P<width>\d*)(?:\.(?P<precision>\d*))?(?P<verb>[^\d.\[*])", re.DOTALL)
 _HTML = {'"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;", "\0": "\ufffd"}
 _QUOTED = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 _EXPONENT = 6
 """From this power of ten on, ``%v`` and ``%g`` print an exponent."""
 
 _MISSING = object()
-
-_LIMIT = 1000
-"""Largest width and precision of a verb: a template must not fill the memory."""
 
 
 def _float(value: float, verb: str = "g", precision: int = -1, *, plus: bool = False) -> str:
@@ -123,21 +120,14 @@ class GoFunctions:
 
     def printf(self, layout: str, *values: Any) -> str:
         """Format as ``printf`` does: %v %s %d %q %x %X %o %b %c %U %t %e %f %g with flags, width and precision."""
-        rest = list(values)
-
-        def replace(found: re.Match[str]) -> str:
-            if found["verb"] == "%":
-                return "%"
-            if not rest:
-                _refuse(f"printf {shown(layout)} has more verbs than values")
-            return _formatted(found, rest.pop(0))
-
-        if "%" in _VERB.sub("", layout):
-            _refuse(f"printf {shown(layout)} ends in a verb that is not complete, or uses * or [n]")
-        text = _VERB.sub(replace, layout)
-        if rest:
-            _refuse(f"printf {shown(layout)} has fewer verbs than values")
-        return text
+        try:
+            pieces = list(pieces_of(layout))
+        except ValueError as error:
+            _refuse(f"printf {shown(layout)}: {error}")
+        if len(values) != sum(not isinstance(piece, str) for piece in pieces):
+            _refuse(f"printf {shown(layout)} has not as many verbs as values")
+        rest = iter(values)
+        return "".join(piece if isinstance(piece, str) else _formatted(piece, next(rest)) for piece in pieces)
 
     def len(self, value: Any) -> int:
         """Give the length of a list or map, of a text in bytes."""
@@ -217,44 +207,27 @@ GO = GoFunctions()
 
 
 def _formatted(found: re.Match[str], value: Any) -> str:
-    verb = found["verb"]
-    flags = found["flags"].replace("+", "") if verb == "v" else found["flags"]
+    verb, flags, shape = found["verb"], found["flags"], shape_of(value)
     width = int(found["width"] or 0)
     precision = -1 if found["precision"] is None else int(found["precision"] or 0)
-    if max(width, precision) > _LIMIT:
-        _refuse(f"printf {found[0]!r} is wider than {_LIMIT}")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number and _differs(flags, width, precision if verb == "v" else -1, value):
-        _refuse(f"printf {found[0]!r} of {shown(value)} is not printed here as Go prints it")
-    if verb == "v" and not is_number:
+    if not prints_as_go(found, shape):
+        _refuse(f"printf {found[0]!r} cannot print {shown(value)} as Go does")
+    if shape is Shape.FLOAT:
+        text = _float(value, "g" if verb == "v" else verb, precision, plus=flags == "+" and verb != "v")
+    elif shape is Shape.INT:
+        text = _integer(verb, "" if verb == "v" else flags, value)
+    elif verb in "vt":
         text = _value(value)
-    elif verb in "sqxX" and not is_number:
-        text = _formatted_text(found, verb, precision, value)
-    elif verb == "t" and isinstance(value, bool):
-        text = _value(value)
-    elif isinstance(value, float) and verb in "vefgEFG":
-        text = _float(value, "g" if verb == "v" else verb, precision, plus="+" in flags)
-    elif isinstance(value, int) and is_number and verb in "vdxXobcqU":
-        text = _integer(found, verb, flags, value)
+    elif shape is Shape.TEXTS:
+        text = f"[{' '.join(_formatted_text(verb, precision, item) for item in value)}]"
     else:
-        _refuse(f"printf {found[0]!r} cannot print {shown(value)}")
-    if "-" in flags:
+        text = _formatted_text(verb, precision, value)
+    if flags == "-":
         return text.ljust(width)
-    if "0" in flags and verb not in "cqU":
-        return text.zfill(width) if is_number else text.rjust(width, "0")
-    return text.rjust(width)
+    return text.zfill(width) if flags == "0" else text.rjust(width)
 
 
-def _differs(flags: str, width: int, precision: int, value: Any) -> bool:
-    return bool(set(flags) & set("# ")) or precision >= 0 or (bool(width) and isinstance(value, list | tuple))
-
-
-def _formatted_text(found: re.Match[str], verb: str, precision: int, value: Any) -> str:
-    if isinstance(value, bool | Mapping) or value is None:
-        _refuse(f"printf {found[0]!r} cannot print {shown(value)}")
-    if isinstance(value, list | tuple):
-        inner = [_formatted_text(found, verb, precision, item) for item in value]
-        return f"[{' '.join(inner)}]" if all(map(_is_text, value)) else _refuse(f"printf {found[0]!r} of a mixed list")
+def _formatted_text(verb: str, precision: int, value: Any) -> str:
     text = str(value)
     text = text if precision < 0 else text[:precision]
     if verb == "q":
@@ -265,18 +238,18 @@ def _formatted_text(found: re.Match[str], verb: str, precision: int, value: Any)
     return text
 
 
-def _integer(found: re.Match[str], verb: str, flags: str, value: int) -> str:
+def _integer(verb: str, flags: str, value: int) -> str:
     if verb in "cqU":
         if not 0 <= value <= 0x10FFFF:
-            _refuse(f"printf {found[0]!r}: {value} is no character")
+            _refuse(f"printf %{verb}: {value} is no character")
         if verb == "U":
             return f"U+{value:04X}"
         if verb == "c":
             return chr(value)
         quoted = _go_quoted(chr(value))[1:-1].replace('\\"', '"').replace("'", "\\'")
         return f"'{quoted}'"
-    prefix = {"x": "0x", "X": "0X", "o": "0", "b": "0b"}.get(verb, "") if "#" in flags else ""
+    prefix = {"x": "0x", "X": "0X", "o": "0", "b": "0b"}.get(verb, "") if flags == "#" else ""
     digits = prefix + format(abs(value), {"v": "d"}.get(verb, verb))
     if value < 0:
         return f"-{digits}"
-    return f"+{digits}" if "+" in flags else (f" {digits}" if " " in flags else digits)
+    return f"{flags}{digits}" if flags in ("+", " ") else digits

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from jinja2 import Environment
 
+from pyconfd.migrate.gotemplate.lexer import GoTemplateError
 from pyconfd.migrate.gotemplate.translate import translate
 from pyconfd.migrate.gotemplate.types import KUBE2LB, PLAIN
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.render.engine import RenderOptions, _environment
+from pyconfd.render.invalid import InvalidValueError
 from tests.migrate.kube2lb_values import kube2lb_names
 
 DATA = Path(__file__).parents[1] / "data" / "go-templates"
@@ -77,3 +79,29 @@ def test_a_template_of_kube2lb_gives_the_bytes_that_go_gave(case: str, *, trim_b
     assert translated.remarks == ()
     result = rendered(translated.text, kube2lb_names(), trim_blocks=trim_blocks)
     assert result == read(DATA / "kube2lb" / f"{case}.expected"), translated.text
+
+
+FORMS: list[tuple[str, str | None]] = json.loads(read(DATA / "forms.json"))
+
+
+def test_no_form_prints_another_text_than_go_or_stops() -> None:
+    names, wrong, equal = kube2lb_names(), [], 0
+    for text, expected in FORMS:
+        if expected is None:
+            continue
+        try:
+            translated = translate(text, KUBE2LB, "form")
+        except GoTemplateError as error:
+            wrong.append((text, expected, str(error)))
+            continue
+        if any(remark.is_problem for remark in translated.remarks):
+            continue
+        try:
+            result = rendered(translated.text, names)[:100]
+        except InvalidValueError as error:
+            result = str(error)
+        equal += result == expected
+        if result != expected:
+            wrong.append((text, expected, result))
+    assert wrong == []
+    assert equal > 200

@@ -7,7 +7,7 @@ from pyconfd.migrate.gotemplate import functions
 from pyconfd.migrate.gotemplate.expressions import Expression, UntranslatableError, text
 from pyconfd.migrate.gotemplate.nodes import Chain, Command, Dot, Function, Literal, Pipeline, Variable
 from pyconfd.migrate.gotemplate.scope import Scope
-from pyconfd.migrate.gotemplate.types import Scalar, Schema, Struct
+from pyconfd.migrate.gotemplate.types import SEVERAL, Scalar, Schema, Struct
 
 
 class Evaluator:
@@ -70,11 +70,10 @@ class Evaluator:
 
     def _field(self, value: Expression, name: str, at: int) -> Expression:
         kind = value.kind
-        if kind is Scalar.ANY:
-            if isinstance(self._schema.root, Struct):
-                message = f"the type of what stands before .{name} is not known here: it changes, or is one of several"
-                raise UntranslatableError(message, at)
+        if kind is Scalar.ANY and not isinstance(self._schema.root, Struct):
             return functions.dynamic_field(value, name)
+        if kind in (Scalar.ANY, Scalar.MIXED, SEVERAL) and not (kind is SEVERAL and name == "String"):
+            raise UntranslatableError(f".{name} of {functions.OF_SEVERAL_TYPES}", at)
         if not isinstance(kind, Struct):
             raise UntranslatableError(f"what stands before .{name} has no fields", at)
         if name in kind.fields:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
-from pyconfd.migrate.gotemplate.types import Scalar, Struct, Type
+from pyconfd.migrate.gotemplate.types import Scalar, Type, prints_alike
 
 
 class Level(IntEnum):
@@ -21,7 +21,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """Jinja ``code`` and the type of what it gives; ``constant`` is its value if it is a literal text."""
+    """Jinja ``code`` and the type of what it gives; ``constant`` is its value if that is a text that never changes."""
 
     code: str
     kind: Type = Scalar.ANY
@@ -29,9 +29,9 @@ class Expression:
     constant: str | None = None
 
     @property
-    def is_root(self) -> bool:
-        """Tell whether it is all that templates get, which Go prints as records in braces."""
-        return isinstance(self.kind, Struct) and self.kind.is_root
+    def is_literal(self) -> bool:
+        """Whether the code itself is a text in quotes."""
+        return self.code.startswith("'") and self.constant is not None
 
     def at(self, level: Level) -> str:
         """Give the code for a place where only expressions of ``level`` or tighter can stand."""
@@ -68,6 +68,4 @@ def text(value: str) -> Expression:
 
 def as_text(value: Expression) -> str:
     """Give code that prints as Go prints the value."""
-    if value.kind in (Scalar.STRING, Scalar.INT) or (isinstance(value.kind, Struct) and not value.kind.is_root):
-        return value.code
-    return f"go.text({value.code})"
+    return value.code if prints_alike(value.kind) else f"go.text({value.code})"

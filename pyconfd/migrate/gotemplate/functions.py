@@ -1,9 +1,8 @@
 """Go's template functions as Jinja expressions."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import pairwise
 from types import MappingProxyType
 
 from pyconfd.migrate.gotemplate.expressions import Expression, Level, text, text_literal
@@ -13,15 +12,17 @@ from pyconfd.migrate.gotemplate.types import (
     Scalar,
     Struct,
     Type,
-    is_address,
+    has_no_text,
+    is_unlike_text,
     joined,
     prints_alike,
 )
+from pyconfd.render.go_formats import Shape, pieces_of, prints_as_go
 
 Arguments = tuple[Expression, ...]
 
-
-ROOT = "the whole of what templates get is printed otherwise here; print its parts"
+ALL_OF_ROOT = "$ as a whole is not there in Jinja; name the field that is meant"
+OF_SEVERAL_TYPES = "a value that is not always of one type; give each type a variable of its own"
 
 
 class WrongArgumentsError(ValueError):
@@ -37,31 +38,8 @@ def _counted(arguments: Arguments, least: int, most: int | None = None) -> None:
         raise WrongArgumentsError(f"wrong number of arguments: want {wanted}, got {len(arguments)}")
 
 
-def _printable(arguments: Arguments) -> None:
-    if any(argument.is_root for argument in arguments):
-        raise WrongArgumentsError(ROOT)
-
-
-def _printer(name: str) -> Translate:
-    translate = _runtime(name, Scalar.STRING, 0 if name == "println" else 1)
-
-    def printer(arguments: Arguments) -> Expression:
-        _printable(arguments)
-        return translate(arguments)
-
-    return printer
-
-
 def _call(name: str, kind: Type, arguments: Arguments) -> Expression:
     return Expression(f"{name}({', '.join(argument.code for argument in arguments)})", kind)
-
-
-def _runtime(name: str, kind: Type, least: int, most: int | None = None) -> Translate:
-    def translate(arguments: Arguments) -> Expression:
-        _counted(arguments, least, most)
-        return _call(f"go.{name}", kind, arguments)
-
-    return translate
 
 
 def _eq(arguments: Arguments) -> Expression:
@@ -78,7 +56,8 @@ def _eq(arguments: Arguments) -> Expression:
 def _compare(sign: str, arguments: Arguments) -> Expression:
     _counted(arguments, 2, 2)
     first, second = (argument.at(Level.CONCAT) for argument in arguments)
-    kinds = {argument.kind for argument in arguments if isinstance(argument.kind, Scalar)} - {Scalar.ANY, Scalar.NIL}
+    kinds = {argument.kind for argument in arguments if isinstance(argument.kind, Scalar)}
+    kinds -= {Scalar.ANY, Scalar.MIXED, Scalar.NIL}
     if len(kinds) > 1 and kinds != {Scalar.INT, Scalar.FLOAT}:
         raise WrongArgumentsError("values of different types cannot be compared")
     return Expression(f"{first} {sign} {second}", Scalar.BOOL, Level.COMPARE)
@@ -89,6 +68,8 @@ def _joined(word: str, level: Level, arguments: Arguments) -> Expression:
     kind = arguments[0].kind
     for argument in arguments[1:]:
         kind = joined(kind, argument.kind)
+    if any(argument.kind != kind for argument in arguments):
+        _without_root(arguments)
     if len(arguments) == 1:
         return arguments[0]
     # Structs are always true in Go and in Jinja, so no test of one needs more than the words.
@@ -100,8 +81,14 @@ def _not(arguments: Arguments) -> Expression:
     return Expression(f"not {arguments[0].at(Level.NOT)}", Scalar.BOOL, Level.NOT)
 
 
+def _measurable(value: Expression) -> None:
+    if is_unlike_text(value.kind) or value.kind is Scalar.MIXED:
+        raise WrongArgumentsError("its bytes or items are other ones in Go, or depend on its type")
+
+
 def _len(arguments: Arguments) -> Expression:
     _counted(arguments, 1, 1)
+    _measurable(arguments[0])
     if isinstance(arguments[0].kind, ListOf):
         return Expression(f"{arguments[0].at(Level.FILTER)} | length", Scalar.INT, Level.FILTER)
     return _call("go.len", Scalar.INT, arguments)
@@ -109,6 +96,7 @@ def _len(arguments: Arguments) -> Expression:
 
 def _index(arguments: Arguments) -> Expression:
     _counted(arguments, 1)
+    _measurable(arguments[0])
     kind = arguments[0].kind
     for _argument in arguments[1:]:
         kind = kind.item if isinstance(kind, ListOf) else Scalar.INT if kind is Scalar.STRING else Scalar.ANY
@@ -117,12 +105,16 @@ def _index(arguments: Arguments) -> Expression:
 
 def _slice(arguments: Arguments) -> Expression:
     _counted(arguments, 1, 3)
+    _measurable(arguments[0])
     kind = arguments[0].kind
     return _call("go.slice", kind if kind is Scalar.STRING or isinstance(kind, ListOf) else Scalar.ANY, arguments)
 
 
 def concatenated(parts: list[Expression]) -> Expression:
     """Join values that print alike in Go and Jinja into one text."""
+    constants = [part.constant for part in parts if part.constant is not None]
+    if len(constants) == len(parts):
+        return text("".join(constants))
     if len(parts) == 1 and parts[0].kind is Scalar.STRING:
         return parts[0]
     if len(parts) == 1:
@@ -130,82 +122,98 @@ def concatenated(parts: list[Expression]) -> Expression:
     return Expression(" ~ ".join(part.at(Level.FILTER) for part in parts), Scalar.STRING, Level.CONCAT)
 
 
+def _without_root(arguments: Arguments) -> None:
+    if any(has_no_text(argument.kind) for argument in arguments):
+        raise WrongArgumentsError(ALL_OF_ROOT)
+
+
+def _side_by_side(arguments: Arguments) -> None:
+    """Refuse values that Go's ``print`` may or may not part by a blank, which it puts between two that are no texts."""
+    _without_root(arguments)
+    others = [argument.kind for argument in arguments if argument.kind is not Scalar.STRING]
+    if len(others) > 1 and any(kind is Scalar.MIXED or is_unlike_text(kind) for kind in others):
+        raise WrongArgumentsError("whether a blank stands between these depends on their types in Go; use printf")
+
+
 def _print(arguments: Arguments) -> Expression:
-    _printable(arguments)
-    for first, second in pairwise(arguments):
-        kinds = (first.kind, second.kind)
-        if any(map(is_address, kinds)) and Scalar.STRING not in kinds:
-            raise WrongArgumentsError("Go puts a blank beside an address here; use printf with %s")
-    if all(argument.kind is Scalar.STRING for argument in arguments) and arguments:
+    _side_by_side(arguments)
+    if arguments and all(argument.kind is Scalar.STRING for argument in arguments):
         return concatenated(list(arguments))
     if len(arguments) == 1 and prints_alike(arguments[0].kind):
         return concatenated(list(arguments))
     return _call("go.print", Scalar.STRING, arguments)
 
 
-_VERB = re.compile(r"%(?P<flags>[-+# 0]*)(?P<width>\d*)(?P<precision>(?:\.\d*)?)(?P<verb>[^\d.\[*%])")
+def _println(arguments: Arguments) -> Expression:
+    _without_root(arguments)
+    return _call("go.println", Scalar.STRING, arguments)
 
 
-def _prints_the_same(found: re.Match[str], kind: Type) -> bool:
-    """Tell whether a verb is one that prints a value of a type as Go does; of no known type that is seen later."""
-    flags, verb = set(found["flags"]), found["verb"]
+def _escaped(name: str) -> Translate:
+    def translate(arguments: Arguments) -> Expression:
+        _counted(arguments, 1)
+        _side_by_side(arguments)
+        if any(argument.kind is Scalar.NIL for argument in arguments):
+            raise WrongArgumentsError("nil has no text")
+        return _call(f"go.{name}", Scalar.STRING, arguments)
+
+    return translate
+
+
+def _shape(kind: Type) -> Shape:
     match kind:
-        case Scalar.ANY | Scalar.NIL:
-            return True
-        case ListOf():
-            return not (flags or found["width"] or found["precision"]) and (
-                verb == "v" or (verb in "sqxX" and kind.item in (Scalar.STRING, SERVER_NAME))
-            )
-        case Scalar.BOOL:
-            return verb in "vt" and not flags & set("# 0") and not found["precision"]
-        case Scalar.INT:
-            return verb in "vdxXobcqU" and not (verb in "cqUv" and flags & set("#")) and not found["precision"]
-        case Scalar.FLOAT:
-            return verb in "vefgEFG" and not flags & set("# ")
-        case _:
-            plus = verb in "qxX" and "+" in flags
-            return verb in "vsqxX" and not flags & set("# ") and not plus and not (verb == "v" and found["precision"])
+        case ListOf(item=item):
+            return Shape.TEXTS if item in (Scalar.STRING, SERVER_NAME) else Shape.OTHER
+    return _SHAPES.get(kind, Shape.TEXT)
 
 
-_PIECES = re.compile(r"%[sdv%]|[^%]+")
+_SHAPES: Mapping[Type, Shape] = MappingProxyType(
+    {Scalar.INT: Shape.INT, Scalar.FLOAT: Shape.FLOAT, Scalar.BOOL: Shape.BOOL, Scalar.NIL: Shape.NIL}
+)
 
 
-def _plain_parts(layout: str, values: Arguments) -> list[Expression] | None:
-    """Give the parts of a format that Jinja can join by itself; None if it needs Go's printf."""
-    pieces = _PIECES.findall(layout)
-    if "".join(pieces) != layout or sum(piece[0] == "%" and piece != "%%" for piece in pieces) != len(values):
-        return None
-    parts: list[Expression] = []
-    rest = iter(values)
-    for piece in pieces:
-        if piece[0] != "%" or piece == "%%":
-            literal = "%" if piece == "%%" else piece
-            previous = parts[-1].constant if parts else None
-            if previous is not None:
-                parts[-1] = text(previous + literal)
-            else:
-                parts.append(text(literal))
-            continue
-        value = next(rest)
-        fits = {"%d": value.kind is Scalar.INT, "%v": prints_alike(value.kind)}.get(
-            piece, value.kind is Scalar.STRING or isinstance(value.kind, Struct)
-        )
-        if not fits or not prints_alike(value.kind):
-            return None
-        parts.append(value)
-    return parts or [text("")]
+def _printable(found: re.Match[str], value: Expression) -> None:
+    """Refuse a verb that would print a value otherwise than Go does."""
+    if value.kind is Scalar.ANY or (value.kind is Scalar.MIXED and found[0] == "%v"):
+        return
+    if value.kind is Scalar.MIXED:
+        raise WrongArgumentsError(f"{found[0]} of {OF_SEVERAL_TYPES}")
+    if not prints_as_go(found, _shape(value.kind)):
+        what = value.kind.name if isinstance(value.kind, Struct | Scalar) else "list"
+        raise WrongArgumentsError(f"{found[0]} of a value of type {what.lower()} prints what only Go prints")
 
 
 def _printf(arguments: Arguments) -> Expression:
     _counted(arguments, 1)
-    _printable(arguments)
-    layout = arguments[0].constant
-    if layout is not None:
-        for found, value in zip(_VERB.finditer(layout.replace("%%", "")), arguments[1:], strict=False):
-            if not _prints_the_same(found, value.kind):
-                raise WrongArgumentsError(f"{found[0]} prints another text here, or none")
-    parts = _plain_parts(layout, arguments[1:]) if layout is not None else None
-    return concatenated(parts) if parts is not None else _call("go.printf", Scalar.STRING, arguments)
+    _without_root(arguments)
+    layout, values = arguments[0].constant, arguments[1:]
+    if layout is None:
+        raise WrongArgumentsError("its layout is not a text that stands in the template")
+    try:
+        pieces = [piece for piece in pieces_of(layout) if piece]
+    except ValueError as error:
+        raise WrongArgumentsError(str(error)) from None
+    verbs = [piece for piece in pieces if not isinstance(piece, str)]
+    if len(verbs) != len(values):
+        raise WrongArgumentsError(f"the layout has {len(verbs)} verbs for {len(values)} values")
+    for verb, value in zip(verbs, values, strict=True):
+        _printable(verb, value)
+    if all(verb[0] in ("%s", "%d", "%v") for verb in verbs) and all(prints_alike(value.kind) for value in values):
+        rest = iter(values)
+        return concatenated(_merged(text(piece) if isinstance(piece, str) else next(rest) for piece in pieces))
+    return _call("go.printf", Scalar.STRING, arguments)
+
+
+def _merged(parts: Iterable[Expression]) -> list[Expression]:
+    """Join literals that stand beside each other."""
+    given: list[Expression] = [text("")]
+    for part in parts:
+        before = given[-1]
+        if before.is_literal and part.is_literal:
+            given[-1] = text(f"{before.constant}{part.constant}")
+        else:
+            given.append(part)
+    return [part for part in given if part.constant != ""] or [text("")]
 
 
 BUILTIN: Mapping[str, Translate] = MappingProxyType(
@@ -223,10 +231,10 @@ BUILTIN: Mapping[str, Translate] = MappingProxyType(
         "index": _index,
         "slice": _slice,
         "print": _print,
-        "println": _printer("println"),
+        "println": _println,
         "printf": _printf,
-        "html": _printer("html"),
-        "urlquery": _printer("urlquery"),
+        "html": _escaped("html"),
+        "urlquery": _escaped("urlquery"),
     }
 )
 """What ``text/template`` predefines, but for ``call`` and ``js``."""

@@ -2,10 +2,10 @@
 
 import keyword
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyconfd.migrate.gotemplate.expressions import Expression
-from pyconfd.migrate.gotemplate.types import Scalar, Schema, Struct
+from pyconfd.migrate.gotemplate.types import Schema, Struct
 
 _JINJA = frozenset(
     [
@@ -131,8 +131,3 @@ class Scope:
 
 def _fields(kind: object) -> list[str]:
     return [code for code, _type in kind.fields.values()] if isinstance(kind, Struct) else []
-
-
-def untyped(value: Expression) -> Expression:
-    """Give the same value as one of no known type."""
-    return replace(value, kind=Scalar.ANY, constant=None)

@@ -3,18 +3,18 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyconfd.migrate.gotemplate.assembly import NEW_LINE, OUTPUT, STATEMENT, Item, Tag, assemble, remark
 from pyconfd.migrate.gotemplate.evaluate import Evaluator
-from pyconfd.migrate.gotemplate.expressions import Expression, UntranslatableError, as_text, text_literal
-from pyconfd.migrate.gotemplate.functions import ROOT
+from pyconfd.migrate.gotemplate.expressions import Expression, Level, UntranslatableError, as_text, text_literal
+from pyconfd.migrate.gotemplate.functions import ALL_OF_ROOT, OF_SEVERAL_TYPES
 from pyconfd.migrate.gotemplate.lexer import Places
 from pyconfd.migrate.gotemplate.nodes import Action, Branch, Call, Comment, Define, Jump, Pipeline, Template, Text
 from pyconfd.migrate.gotemplate.parser import parse
-from pyconfd.migrate.gotemplate.scope import Binding, Scope, snake, untyped
-from pyconfd.migrate.gotemplate.types import ListOf, Scalar, Schema, Struct, Type
+from pyconfd.migrate.gotemplate.scope import Binding, Scope, snake
+from pyconfd.migrate.gotemplate.types import ListOf, Scalar, Schema, Struct, Type, has_no_text, joined
 
 _PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _MAX_PASSES = 50
@@ -50,10 +50,10 @@ def translate(text: str, schema: Schema, name: str) -> Translated:
     template = parse(text)
     known = _Known()
     for _pass in range(_MAX_PASSES):
-        before = known.size
+        before = known.state
         writer = _Writer(text, template, schema, name, known)
         items = writer.run()
-        if before == known.size:
+        if before == known.state:
             break
     return Translated(assemble(items), writer.actions, tuple(writer.remarks))
 
@@ -62,16 +62,17 @@ def translate(text: str, schema: Schema, name: str) -> Translated:
 class _Known:
     """What a pass learned; the next one begins with it. Variables are told apart by the offset of their declaration.
 
-    ``macros`` has the name of each defined template for each type of dot that it is called with.
+    ``types`` has what variables hold that got another type later; ``macros`` the name of each defined template for each
+    type of dot that it is called with.
     """
 
     mutable: set[int] = field(default_factory=set)
-    untyped: set[int] = field(default_factory=set)
+    types: dict[int, Type] = field(default_factory=dict)
     macros: dict[tuple[str, Type], str] = field(default_factory=dict)
 
     @property
-    def size(self) -> int:
-        return len(self.mutable) + len(self.untyped) + len(self.macros)
+    def state(self) -> tuple[int, dict[int, Type], int]:
+        return len(self.mutable), dict(self.types), len(self.macros)
 
 
 class _Writer:
@@ -152,29 +153,32 @@ class _Writer:
 
     def _action(self, pipeline: Pipeline) -> None:
         value = self._value(pipeline)
-        if not pipeline.declared and value.is_root:
-            self._untranslated(pipeline, ROOT)
+        if not pipeline.declared and has_no_text(value.kind):
+            self._untranslated(pipeline, ALL_OF_ROOT)
         elif not pipeline.declared:
             self._add(OUTPUT, as_text(value))
         elif pipeline.assigns:
-            self._assign(pipeline.declared[0].name, value)
+            self._assign(pipeline, value)
         else:
             self._declare(pipeline, value)
 
-    def _assign(self, name: str, value: Expression) -> None:
+    def _assign(self, pipeline: Pipeline, value: Expression) -> None:
+        name = pipeline.declared[0].name
         binding = self._scope.find(name)
         if binding is None or binding.declared_at < 0:
             self._add(STATEMENT, f"set _ = go.untranslated({text_literal(f'${name} = ...')})")
             return
         self._known.mutable.add(binding.declared_at)
         if value.kind != binding.value.kind:
-            self._known.untyped.add(binding.declared_at)
+            if has_no_text(value.kind) or has_no_text(binding.value.kind):
+                self._untranslated(pipeline, ALL_OF_ROOT)
+            self._known.types[binding.declared_at] = joined(binding.value.kind, value.kind)
         self._add(STATEMENT, f"set {binding.value.code} = {value.code}")
 
     def _bind(self, name: str, value: Expression, declared_at: int) -> Binding:
         """Make a variable known that ``value`` is the code of."""
-        if declared_at in self._known.untyped:
-            value = untyped(value)
+        if declared_at in self._known.types:
+            value = replace(value, kind=joined(value.kind, self._known.types[declared_at]), constant=None)
         binding = Binding(name, value, declared_at, declared_at in self._known.mutable)
         self._scope.bindings.append(binding)
         return binding
@@ -191,7 +195,7 @@ class _Writer:
             return self._bind(variable.name, value, variable.at).value
         code = self._scope.fresh(variable.name)
         self._add(STATEMENT, f"set {code} = {value.code}")
-        return self._bind(variable.name, Expression(code, value.kind), variable.at).value
+        return self._bind(variable.name, replace(value, code=code, level=Level.ATOM), variable.at).value
 
     def _if(self, node: Branch, word: str) -> None:
         pipeline = node.pipeline
@@ -204,7 +208,7 @@ class _Writer:
             value = Expression(code, value.kind)
         stored = value
         if pipeline.assigns:
-            self._assign(pipeline.declared[0].name, value)
+            self._assign(pipeline, value)
             binding = self._scope.find(pipeline.declared[0].name)
             stored = binding.value if binding else value
         elif pipeline.declared:
@@ -250,7 +254,9 @@ class _Writer:
             self._untranslated(pipeline, "range with = instead of := means different things in versions of Go")
         if isinstance(value.kind, Struct) or value.kind in (Scalar.STRING, Scalar.BOOL, Scalar.FLOAT):
             self._untranslated(pipeline, "range can't iterate over it")
-            value = untyped(value)
+            value = replace(value, kind=Scalar.ANY)
+        if value.kind is Scalar.MIXED:
+            self._untranslated(pipeline, f"range over {OF_SEVERAL_TYPES}")
         if value.kind is Scalar.INT and len(variables) > 1:
             self._untranslated(pipeline, "range over a number has one variable")
         # Jinja runs the else of a loop that break or continue ends in its first round, so an if stands around it.
@@ -370,7 +376,7 @@ class _Writer:
 def _item_kind(kind: Type) -> Type:
     if isinstance(kind, ListOf):
         return kind.item
-    return Scalar.INT if kind is Scalar.INT else Scalar.ANY
+    return kind if kind in (Scalar.INT, Scalar.MIXED) else Scalar.ANY
 
 
 def _iterable(value: Expression, *, has_key: bool) -> str:

@@ -7,7 +7,10 @@ from types import MappingProxyType
 
 
 class Scalar(Enum):
-    """Types without parts; ANY is not known."""
+    """Types without parts.
+
+    ANY is not known. MIXED is one of several types that print differently, of which only a rendering knows the one.
+    """
 
     STRING = auto()
     INT = auto()
@@ -15,6 +18,7 @@ class Scalar(Enum):
     BOOL = auto()
     NIL = auto()
     ANY = auto()
+    MIXED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,9 @@ class Schema:
 
 _IP = Struct("IP", MappingProxyType({}))
 """Go's ``net.IP``: it prints as its text, but is none for ``print``, which puts blanks between what is no text."""
+
+SEVERAL = Struct("a value of several types", MappingProxyType({}))
+"""One of several types that all print as texts, of which only a rendering knows the one."""
 
 _ENDPOINT = Struct(
     "Endpoint",
@@ -124,9 +131,9 @@ PLAIN = Schema(Scalar.ANY, "data")
 """Nothing is known: the data are lists, maps, texts and numbers below one name, ``data``."""
 
 
-def is_address(kind: Type) -> bool:
-    """Tell whether a type is Go's ``net.IP``."""
-    return kind is _IP
+def is_unlike_text(kind: Type) -> bool:
+    """Tell whether values of a type print as texts here, and are none in Go, or not always."""
+    return kind in (_IP, SEVERAL)
 
 
 def prints_alike(kind: Type) -> bool:
@@ -134,6 +141,20 @@ def prints_alike(kind: Type) -> bool:
     return kind in (Scalar.STRING, Scalar.INT) or (isinstance(kind, Struct) and not kind.is_root)
 
 
+def has_no_text(kind: Type) -> bool:
+    """Tell whether a type is that of ``$``, whose fields stand alone in Jinja: nothing there prints all of it."""
+    return isinstance(kind, Struct) and kind.is_root
+
+
 def joined(first: Type, second: Type) -> Type:
     """Give the type of a value that has one of two types."""
-    return first if first == second else Scalar.ANY
+    if first == second or has_no_text(first):
+        return first
+    if has_no_text(second):
+        return second
+    if Scalar.ANY in (first, second):
+        return Scalar.ANY
+    if isinstance(first, ListOf) and isinstance(second, ListOf):
+        return ListOf(joined(first.item, second.item))
+    are_texts = all(kind is Scalar.STRING or isinstance(kind, Struct) for kind in (first, second))
+    return SEVERAL if are_texts else Scalar.MIXED

@@ -4,6 +4,8 @@
 //
 // Templates of plain/ get NAME.json, else data.json; those of kube2lb/ get NAME.json, else cluster.json, as the records
 // that kube2lb's document "cluster information schema" describes, and functions of the same names as kube2lb's.
+// forms.json is what Go prints for each of `forms` with each of `values` in the place of X, null where Go stops;
+// of long texts the first 100 characters.
 package main
 
 import (
@@ -142,7 +144,54 @@ func render(path string, functions template.FuncMap, value interface{}) {
 	check(os.WriteFile(strings.TrimSuffix(path, ".tpl")+".expected", out.Bytes(), 0o644))
 }
 
+var values = []string{
+	"$", "$.Services", "$.Nodes", "$s", "$s.Port.IP", "(index $s.Endpoints 0)", "$s.External", "$s.Timeout", "$s.Name",
+	`(index (ServerNames $s "d") 0)`, "(IntRange 2 1 1)", "true", "nil", "1.5", "(and $s $s.Port)", "(or $s.Port.IP 1)",
+}
+
+var forms = []string{
+	"{{ X }}", "{{ print X }}", "{{ print X 1 }}", `{{ print "a" X }}`, "{{ println X }}", "{{ html X }}", "{{ urlquery X }}",
+	"{{ len X }}", "{{ slice X 0 1 }}", "{{ X.Name }}", "{{ X.String }}", "{{ range X }}{{ . }},{{ end }}",
+	"{{ $v := $s }}{{ $v = X }}{{ $v.Name }}", "{{ $v := $s }}{{ $v = X }}{{ $v }}", "{{ $v := X }}{{ $v }}{{ $v = 1 }}",
+	`{{ $v := $s }}{{ $v = X }}{{ printf "%s" $v }}`, `{{ $l := "%s" }}{{ printf $l X }}`, "{{ printf X }}",
+	`{{ printf "%v %v" X }}`, `{{ printf "%v" X X }}`, `{{ printf "%[1]v" X }}`,
+}
+
+var verbs = strings.Fields("%v %+v %#v %5v %-5v %.2v %s %5s %.2s %d %05d %.3d %+d %q %+q %#q %x %#x %t %c %U %#U %e %6.2f %g %T")
+
+func writeForms() {
+	all := forms
+	for _, verb := range append(verbs, "% x", "% d") {
+		all = append(all, `{{ printf "`+verb+`" X }}`)
+	}
+	out := bytes.NewBufferString("[\n")
+	for _, form := range all {
+		for _, value := range values {
+			text := "{{ $s := index .Services 4 }}" + strings.ReplaceAll(form, "X", value)
+			var cluster ClusterInformation
+			check(data("", "cluster.json").Decode(&cluster))
+			var given bytes.Buffer
+			var result interface{}
+			parsed, err := template.New("").Funcs(functions).Parse(text)
+			if err == nil && parsed.Execute(&given, cluster) == nil {
+				runes := []rune(given.String())
+				result = string(runes[:min(len(runes), 100)])
+			}
+			if out.Len() > 2 {
+				out.WriteString(",\n")
+			}
+			encoder := json.NewEncoder(out)
+			encoder.SetEscapeHTML(false)
+			check(encoder.Encode([]interface{}{text, result}))
+			out.Truncate(out.Len() - 1)
+		}
+	}
+	out.WriteString("\n]\n")
+	check(os.WriteFile("forms.json", out.Bytes(), 0o644))
+}
+
 func main() {
+	writeForms()
 	paths, _ := filepath.Glob("plain/*.tpl")
 	for _, path := range paths {
 		var value interface{}
