@@ -2,6 +2,7 @@
 
 import os
 import signal
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -34,6 +35,8 @@ POLL_S = 0.02
 """Between two looks at a process that is loading; a reload takes 0.05 s and more."""
 SETTLE_S = 1.0
 """How long to look on when a reload command has failed, or when no socket can tell what became of it."""
+_LONGEST_COMMAND = 200
+"""Characters of a reload command in a message."""
 REOPEN_S = 5.0
 """How long a master may keep its socket closed after a reload that failed. Measured on 2.6: 2.1 s."""
 
@@ -181,7 +184,8 @@ class HaproxyProcess:
                 assert_never(method)
 
     def _run(self, argv: Sequence[str], place: str) -> Problem | None:
-        written = " ".join(argv)
+        # A command may be a whole script; what became of it stands behind it in each message.
+        written = textwrap.shorten(" ".join(argv), _LONGEST_COMMAND, placeholder=" ...")
         if not argv:
             return Problem(place, "is empty", "set the command that reloads haproxy")
         try:

@@ -5,6 +5,7 @@ root write, give away or remove that file. With the owner's rights such a swap r
 """
 
 import ctypes
+import errno
 import os
 import pwd
 import stat
@@ -70,7 +71,7 @@ def as_owner_of(path: str | Path) -> Iterator[None]:
         _libc.setfsgid(group)
         _libc.setfsuid(owner.st_uid)
         if (_current(_libc.setfsuid), _current(_libc.setfsgid)) != (owner.st_uid, group):
-            raise PermissionError(1, f"cannot act as user {owner.st_uid}", str(path))
+            raise PermissionError(errno.EACCES, f"Permission denied (cannot act as user {owner.st_uid})", str(path))
         yield
     finally:
         _libc.setfsuid(0)

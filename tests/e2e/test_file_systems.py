@@ -76,7 +76,7 @@ def test_a_state_directory_of_somebody_else_is_said_at_the_start(appliance: Appl
     assert appliance.daemon.wait(60) == 75
     said = appliance.log.read_text()
     assert str(state) in said
-    assert "let the user that pyconfd runs as write to that directory" in said
+    assert "root writes nothing in directories of other users" in said
     assert "Traceback" not in said
     os.chown(state, 0, 0)
     appliance.daemon = None
