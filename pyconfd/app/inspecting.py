@@ -1,5 +1,6 @@
 """``pyconfd preflight``: looks at everything that the daemon will need, before it is started. It changes nothing."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -76,7 +77,9 @@ def _findings(settings: Settings, now: float) -> Iterator[Finding]:
 
 
 def _adoption(settings: Settings, unit: systemd.UnitFacts, rendering: Rendering) -> Iterator[Finding]:
-    """Say what the first configuration would end."""
+    """Say what the first configuration would end; nothing where this user cannot know whether there was one."""
+    if Path(settings.state_dir).is_dir() and not os.access(settings.state_dir, os.R_OK | os.X_OK):
+        return
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit)
     if (problem := balancer.adoption(rendering)) is not None:
         yield Finding.of(Level.WARNING, "haproxy", problem)

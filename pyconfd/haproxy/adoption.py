@@ -24,10 +24,14 @@ _NAMED = ("frontend", "listen", "backend")
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A configuration that HAProxy serves and pyconfd did not write; ``text`` is None where it cannot be read."""
+    """A configuration that HAProxy serves and pyconfd did not write.
+
+    ``text`` is None where it cannot be read, because it is ``missing`` or for want of a right.
+    """
 
     path: str
     text: str | None
+    missing: bool = False
 
     def lost(self, after: str) -> tuple[str, ...]:
         """Return the names of frontends, binds and backends that the configuration ``after`` lacks."""
@@ -56,7 +60,8 @@ def foreign(settings: HaproxySettings, unit: UnitFacts) -> Foreign | None:
     for loaded in filter(None, map(host.configuration_files, filter(None, pids))):
         if not host.loads(loaded, settings.conf):
             return _unless_ours(loaded)
-    return _unless_ours((settings.conf,)) if Path(settings.conf).exists() else None
+    installed = _unless_ours((settings.conf,))
+    return None if installed is not None and installed.missing else installed
 
 
 def adopted(state_dir: str) -> frozenset[str]:
@@ -73,8 +78,8 @@ def _unless_ours(paths: tuple[str, ...]) -> Foreign | None:
     named = " ".join(paths)
     try:
         text = "\n".join(each.read_text(encoding="utf-8", errors="replace") for path in paths for each in _files(path))
-    except OSError:
-        return Foreign(named, None)
+    except OSError as error:
+        return Foreign(named, None, missing=isinstance(error, FileNotFoundError))
     return None if digest_in(text) else Foreign(named, text)
 
 
