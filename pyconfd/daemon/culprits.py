@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -17,7 +17,6 @@ from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.origins import Filter, Origin, Origins, everything
-from pyconfd.render.tracing import Chain, Place
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +38,9 @@ _TRIED_SINGLY = 32
 _NAMED = 4
 _MOST_NAMED = 64
 _DOUBTED = 8
+Place = tuple[str, int]
+"""A fragment and a line of its rendered text, from 1."""
+
 _SECTION = re.compile(r"(?:global|defaults|frontend|backend|listen|peers|resolvers|userlist|cache|program|ring)\b")
 _LINE_NUMBER = re.compile(r"\bline \d+")
 
@@ -47,15 +49,15 @@ _LINE_NUMBER = re.compile(r"\bline \d+")
 class Workshop:
     """How a Snapshot is made into a text that HAProxy judges.
 
-    ``render`` and ``check`` raise RejectedInput; ``trace`` is :func:`pyconfd.render.tracing.trace` for what they were
-    given. ``monotonic`` gives seconds, ``progress`` says that work goes on. ``services`` is the ConfigMap whose entries
+    ``render`` and ``check`` raise RejectedInput; ``element_at`` is :meth:`pyconfd.render.engine.Renderer.element_at`.
+    ``monotonic`` gives seconds, ``progress`` says that work goes on. ``services`` is the ConfigMap whose entries
     are services, None where there is none. ``serves`` says whether something serves already.
     """
 
     translate: Callable[[Snapshot], Context]
     render: Callable[[Context], Rendering]
     check: Callable[[Rendering], None]
-    trace: Callable[[Context, Rendering, Collection[Place]], Mapping[Place, tuple[Chain, ...]]]
+    element_at: Callable[[str, int, str], Any]
     monotonic: Callable[[], float]
     progress: Callable[[], None] = lambda: None
     services: Key | None = None
@@ -183,13 +185,15 @@ class Search:
     def _traced(self, trial: _Trial) -> dict[Origin, Blame]:
         """Give who is behind the problems, as far as values, lines and names tell."""
         origins = Origins(trial.snapshot, trial.context, self._workshop.services)
-        chains: Mapping[Place, tuple[Chain, ...]] = {}
-        places = {place for problem in trial.problems for place in problem.clues.lines}
-        if trial.rendering is not None and places:
-            chains = self._workshop.trace(trial.context, trial.rendering, places)
+        elements: dict[Place, Any] = {}
+        texts = {each.fragment: each.text for each in trial.rendering.pieces} if trial.rendering is not None else {}
+        for fragment, line in {place for problem in trial.problems for place in problem.clues.lines}:
+            element = self._workshop.element_at(fragment, line, texts.get(fragment, ""))
+            if element is not None:
+                elements[fragment, line] = element
         found: dict[Origin, Blame] = {}
         for problem in trial.problems:
-            for candidates, place in _candidates(problem, origins, chains):
+            for candidates, place in _candidates(problem, origins, elements):
                 culprits = candidates & found.keys()
                 if not culprits:
                     culprits = candidates if len(candidates) == 1 else self._narrowed(candidates, trial, problem, place)
@@ -276,17 +280,14 @@ class Search:
 
 
 def _candidates(
-    problem: Problem, origins: Origins, chains: Mapping[Place, tuple[Chain, ...]]
+    problem: Problem, origins: Origins, elements: Mapping[Place, Any]
 ) -> Iterator[tuple[frozenset[Origin], Place | None]]:
-    """Give who may be behind a problem, the likeliest first; the innermost loop decides."""
+    """Return who may be behind a problem, the likeliest first."""
     for value in problem.clues.values:
         if found := origins.of(value):
             yield found, None
     for place in problem.clues.lines:
-        of_chains = (
-            next(filter(None, map(origins.of_element, chain)), frozenset[Origin]()) for chain in chains.get(place, ())
-        )
-        if found := frozenset[Origin]().union(*of_chains):
+        if place in elements and (found := origins.of_element(elements[place])):
             yield found, place
 
 

@@ -44,7 +44,6 @@ from pyconfd.presets.reading import PresetOptions
 from pyconfd.render import fallback as fallbacks
 from pyconfd.render.engine import Rendered, Renderer
 from pyconfd.render.fallback import Fallback, Taken
-from pyconfd.render.tracing import trace
 
 SOME_DATE = "2000-01-01 00:00:00.000000"
 """Stands in for the date in comparisons while nothing serves: a failure is known again by its rendering."""
@@ -254,7 +253,7 @@ def _workshop(inputs: Inputs, balancer: Balancer, spoilt: frozenset[str]) -> Wor
         translate=lambda snapshot: _translator(inputs, snapshot)({}),
         render=render,
         check=balancer.check,
-        trace=lambda context, rendering, places: trace(inputs.renderer, context, rendering, places, curdate=curdate),
+        element_at=inputs.renderer.element_at,
         monotonic=inputs.monotonic,
         progress=inputs.progress,
         services=Key(own.namespace, own.services) if PresetName.CONFIGMAP in inputs.presets else None,

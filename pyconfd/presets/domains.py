@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.given import GivenDict, GivenList
 from pyconfd.model.layered import Layered, copied, differing, with_values
 from pyconfd.model.listener import Listener
 from pyconfd.model.snapshot import Key, Snapshot
@@ -180,20 +181,21 @@ def _entry(claim: DomainClaim, endpoints: tuple[EndpointView, ...], listen_port:
     port = claim.first_port or claim.port.target_port
     if all(endpoint.port != port for endpoint in ready):
         port = (ready or endpoints)[0].port if endpoints else port
-    return {
-        "ips": [endpoint.address for endpoint in ready if endpoint.port == port],
-        "proto": claim.proto,
-        "port": port,
-        "domain": claim.domain,
-        "key": claim.domain.replace("*", ":any"),
-        "namespace": claim.ref.namespace,
-        "name": claim.ref.name,
-        "cluster": claim.ref.cluster,
-        "endpoints": list(endpoints),
-        "listen_port": listen_port,
-        "ports": [{"name": p.name, "port": p.target_port, "protocol": p.protocol} for p in claim.view.ports],
-        "service": claim.view,
-    }
+    ports = [{"name": p.name, "port": p.target_port, "protocol": p.protocol} for p in claim.view.ports]
+    return GivenDict(
+        ips=GivenList(endpoint.address for endpoint in ready if endpoint.port == port),
+        proto=claim.proto,
+        port=port,
+        domain=claim.domain,
+        key=claim.domain.replace("*", ":any"),
+        namespace=claim.ref.namespace,
+        name=claim.ref.name,
+        cluster=claim.ref.cluster,
+        endpoints=GivenList(endpoints),
+        listen_port=listen_port,
+        ports=GivenList(map(GivenDict, ports)),
+        service=claim.view,
+    )
 
 
 def _listen_port(

@@ -4,23 +4,22 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
-from jinja2 import DictLoader, Environment, Template, TemplateSyntaxError, Undefined
+from jinja2 import DictLoader, Environment, TemplateSyntaxError, Undefined
 
 from pyconfd.errors import Clues, PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Piece, Rendering
-from pyconfd.render import cached, filters, lists, purity
+from pyconfd.render import filters, lists
 from pyconfd.render.blame import runtime_problem, syntax_problem
 from pyconfd.render.declared import Declarations
-from pyconfd.render.elements import Sources
+from pyconfd.render.each import EACH, EachTag
 from pyconfd.render.entries import MapMemory
 from pyconfd.render.fallback import Fallback, Taken, Way, take
-from pyconfd.render.fragment import REFUSED, TEMPLATE_FAULTS, CompiledFragment, DirectScope
+from pyconfd.render.fragment import REFUSED, TEMPLATE_FAULTS, CompiledFragment, DirectScope, RenderedFragment
 from pyconfd.render.go_values import GO
 from pyconfd.render.invalid import InvalidValueError, shown
-from pyconfd.render.memo import FragmentMemory
 from pyconfd.render.plain import is_code
 from pyconfd.render.servers import servers
 from pyconfd.render.undefined import Lenient, Strict
@@ -47,9 +46,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"server_ids": filters.server_ids, "hostport": filters.hostport, "port_named": lists.port_named}
 )
-
-_PURE = frozenset({*FUNCTIONS, "has_defaults", "range"})
-"""The functions that a remembered loop may call."""
 
 _COMPILE_FAULTS = (MemoryError, OverflowError, RecursionError, SyntaxError, ValueError)
 """What Python says to a template that Jinja took: ``{% break %}`` outside of a loop, too deep nesting, huge numbers."""
@@ -102,9 +98,6 @@ class Renderer:
 
     """
 
-    environment: ClassVar[type[Environment]] = Environment
-    remembers: ClassVar[bool] = True
-
     def __init__(
         self,
         fragments: FragmentSet,
@@ -115,15 +108,14 @@ class Renderer:
         self.options = options
         self._cluster_templates = cluster_templates
         self._fragments = fragments.fragments
-        self._environment = _environment(fragments, options, self.environment)
+        self._environment = _environment(fragments, options)
         self._compiled: list[CompiledFragment] = []
-        self._memory: Mapping[str, FragmentMemory] = {}
+        self._rendered: Mapping[str, RenderedFragment] = {}
         self._maps = MapMemory()
-        changed_at = _change_in(fragments, self._environment)
         problems: list[Problem] = []
         for fragment in self._fragments:
             try:
-                problems.extend(self._compile(fragment, changed_at))
+                self._compiled.append(CompiledFragment(self._environment, fragment))
             except TemplateSyntaxError as error:
                 problems.append(syntax_problem(error, self._environment, fragment.name))
             except _COMPILE_FAULTS as error:
@@ -131,20 +123,6 @@ class Renderer:
                 problems.append(Problem(fragment.name, f"does not compile: {error}", remedy))
         if problems:
             raise RejectedInput(*problems)
-
-    def _compile(self, fragment: Fragment, changed_at: str) -> tuple[Problem, ...]:
-        """Compile a fragment so that its loops are remembered; the loader gives it as it is to who includes it."""
-        environment = self._environment
-        if not fragment.is_template:
-            self._compiled.append(CompiledFragment(environment, fragment))
-            return ()
-        tree = environment.parse(fragment.text, fragment.name)
-        reads = None if changed_at else purity.names_read(tree)
-        loops = cached.Loops(fragment.name, tree, functions=_PURE, filters=FILTERS.keys(), changed_at=changed_at)
-        problems = loops.memoise() if self.remembers else ()
-        template = Template.from_code(environment, environment.compile(tree, fragment.name), {})
-        self._compiled.append(CompiledFragment(environment, fragment, template, reads, loops.alone))
-        return problems
 
     def render(self, context: Context, *, curdate: str, fallback: Fallback | None = None) -> Rendered:
         """Render every fragment, then every template that the cluster supplied.
@@ -172,8 +150,8 @@ class Renderer:
             "map_entry": declarations.map_entry,
             "certificate_file": declarations.certificate_file,
         }
-        # A context that gives another meaning to what is taken to be pure has nothing remembered.
-        former = {} if context.names.keys() & (_PURE | {"go", "dict", "namespace"}) else self._memory
+        # A context that gives another meaning to a function invalidates what was rendered with the function.
+        former = {} if context.names.keys() & self._environment.globals.keys() else self._rendered
         pieces, problems = self._fragments_with(names, former, declarations)
         taken = []
         for template in context.templates:
@@ -198,36 +176,38 @@ class Renderer:
         return Rendered(rendering, extra.curdate_was_read, tuple(taken))
 
     def _fragments_with(
-        self, names: dict[str, Any], former: Mapping[str, FragmentMemory], declarations: Declarations
+        self, names: dict[str, Any], former: Mapping[str, RenderedFragment], declarations: Declarations
     ) -> tuple[list[Piece], list[Problem]]:
-        """Render the fragments, and remember what they gave."""
-        sources, memory = Sources(), dict[str, FragmentMemory]()
+        """Render the fragments, and keep what they gave for the next rendering."""
+        rendered = dict(former)
         pieces: list[Piece] = []
         problems: list[Problem] = []
         for each in self._compiled:
             name = each.fragment.name
-            known = former.get(name) or FragmentMemory()
             try:
-                piece, memory[name] = each.render(names, known, sources, declarations)
+                now = each.render(names, former.get(name), declarations)
             except TEMPLATE_FAULTS as error:
-                problem = runtime_problem(error, name, self._environment, names.keys() - {cached.TURNS})
+                problem = runtime_problem(error, name, self._environment, names.keys() - {EACH})
                 if problem is None:
                     raise
                 problems.append(problem)
-                memory[name] = known
                 continue
-            if memory[name].suspect:
-                problems.extend(_refused(each.fragment, piece.text))
-                # Nothing of a refused text is kept: what equals the former text is not searched again.
-                memory[name] = known
-            pieces.append(piece)
-        sources.close()
-        self._memory = memory
+            if now.suspect:
+                # Not kept: text that equals the former one is not searched for such characters again.
+                problems.extend(_refused(each.fragment, now.piece.text))
+            else:
+                rendered[name] = now
+            pieces.append(now.piece)
+        self._rendered = rendered
         return pieces, problems
 
-    def as_written(self, rendering: Rendering) -> Rendering:
-        """Give what the templates wrote for a rendering of :meth:`render`: with the same lines, where it differs."""
-        return rendering
+    def element_at(self, fragment: str, line: int, text: str) -> Any:
+        """Return the element of ``{% each %}`` that gave a line (from 1) of a fragment's rendered ``text``.
+
+        None where the line belongs to no such element, or where the text is not that of the last rendering.
+        """
+        known = self._rendered.get(fragment)
+        return known.element_at(line) if known is not None and known.piece.text == text else None
 
     def _taken(self, template: ClusterTemplate, fallback: Fallback | None) -> Taken:
         def render(source: ClusterTemplate) -> str:
@@ -241,18 +221,6 @@ class Renderer:
 def _ended(text: str) -> str:
     stripped = text.rstrip("\n")
     return f"{stripped}\n" if stripped.strip() else ""
-
-
-def _change_in(fragments: FragmentSet, environment: Environment) -> str:
-    """Say where a template changes values that others may read, "" if none does."""
-    for fragment in (*fragments.fragments, *fragments.includable):
-        try:
-            line = purity.change_in(environment.parse(fragment.text, fragment.name))
-        except (TemplateSyntaxError, *_COMPILE_FAULTS):
-            continue  # it is never rendered: whoever includes it fails
-        if line:
-            return f"{fragment.name} line {line}"
-    return ""
 
 
 def _merged(
@@ -271,20 +239,19 @@ def _merged(
     return tuple(files[path] for path in sorted(files, key=str.encode)), problems
 
 
-def _environment(fragments: FragmentSet, options: RenderOptions, kind: type[Environment] = Environment) -> Environment:
+def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
     texts = {fragment.name: fragment.text for fragment in (*fragments.includable, *fragments.fragments)}
-    environment = kind(
+    environment = Environment(
         loader=DictLoader(texts),
-        autoescape=False,
+        autoescape=False,  # noqa: S701 - haproxy.cfg is no HTML
         auto_reload=False,
         cache_size=-1,
-        extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols", cached.CachedFor],
+        extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols", EachTag],
         finalize=printable,
         trim_blocks=options.trim_blocks,
         undefined=Lenient if options.lenient else Strict,
     )
     environment.context_class = DirectScope
-    environment.extend(remembering=frozenset(fragment.name for fragment in fragments.fragments))
     environment.filters.update(FILTERS)
     environment.globals.update(FUNCTIONS)
     environment.globals["has_defaults"] = _named_defaults(fragments).__contains__

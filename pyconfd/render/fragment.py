@@ -1,22 +1,21 @@
-"""One fragment: compiled once, rendered as often as the cluster changes, and no more of it than that takes."""
+"""One fragment: compiled once, rendered as often as what it reads changes."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from itertools import repeat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from operator import is_
 from types import MethodType
 from typing import Any
 
-from jinja2 import Environment, Template, TemplateError
+from jinja2 import Environment, Template, TemplateError, nodes
 from jinja2.runtime import Context as Scope
 
+from pyconfd.model.given import GivenDict
 from pyconfd.model.layered import Copied
 from pyconfd.model.rendering import Fragment, Piece
-from pyconfd.render.cached import ELEMENTS, TURNS, Loop
 from pyconfd.render.declared import Declarations
-from pyconfd.render.elements import Sources
-from pyconfd.render.memo import FragmentMemory, Fresh, LoopMemory, Memo, finished_loop, turned, with_blocks
+from pyconfd.render.each import DECLARING, EACH, EachLoops, Loop
+from pyconfd.render.entries import Recorded
 
 TEMPLATE_FAULTS = (
     TemplateError,
@@ -39,7 +38,7 @@ REFUSED = re.compile("[\0\r\ud800-\udfff]")
 _MISSING = object()
 """Stands for a name that a context does not have."""
 
-_OF_TEXTS = frozenset({str, dict, Copied})
+_OF_TEXTS = frozenset({str, dict, Copied, GivenDict})
 """Types whose methods want nothing of Jinja."""
 
 
@@ -57,61 +56,67 @@ class DirectScope(Scope):
 
 
 @dataclass(frozen=True, slots=True)
-class _Body:
-    loop: Loop
-    template: Template
+class RenderedFragment:
+    """What a fragment gave: its text as a ``piece``, and what the next rendering builds on.
+
+    ``parts`` are the texts between its loops and the loops, in order. ``read`` are the values of all names that it
+    reads, None where other files have a say; ``recorded`` is what it declared. ``suspect``: some text has a character
+    that no configuration may have.
+    """
+
+    piece: Piece
+    parts: tuple[str | Loop, ...] = ()
+    loops: Mapping[tuple[str, int], Loop] = field(default_factory=dict)
+    read: tuple[Any, ...] | None = None
+    recorded: tuple[Recorded, ...] = ()
+    suspect: bool = False
+
+    def element_at(self, line: int) -> Any:
+        """Return the element of ``{% each %}`` that gave a line (from 1) of the piece; None for other lines."""
+        for part in self.parts:
+            for place, text in enumerate((part,) if isinstance(part, str) else part.shown):
+                line -= text.count("\n")
+                if line <= 0:
+                    return None if isinstance(part, str) else part.element(place)
+        return None
 
 
 class CompiledFragment:
-    """A fragment ready to be rendered: ``template`` is None where it is text as it stands.
+    """A fragment ready to be rendered; ``template`` is None where it is text as it stands."""
 
-    ``reads`` are all names that decide what it gives, None where it takes in other files. ``loops`` are those that can
-    be gone through alone; when nothing but what they go through has changed, they are all that runs.
-    """
-
-    def __init__(
-        self,
-        environment: Environment,
-        fragment: Fragment,
-        template: Template | None = None,
-        reads: tuple[str, ...] | None = (),
-        loops: Iterable[Loop] = (),
-    ) -> None:
+    def __init__(self, environment: Environment, fragment: Fragment) -> None:
         self.fragment = fragment
         self._environment = environment
-        self._template = template
-        self._reads = reads
-        self._bodies = {
-            loop.number: _Body(loop, Template.from_code(environment, environment.compile(loop.tree, fragment.name), {}))
-            for loop in loops
-        }
-        self._sources = frozenset(body.loop.source for body in self._bodies.values())
+        self._template: Template | None = None
+        self._reads: tuple[str, ...] | None = ()
+        if fragment.is_template:
+            tree = environment.parse(fragment.text, fragment.name)
+            self._reads = _names_read(tree)
+            self._template = Template.from_code(environment, environment.compile(tree, fragment.name), {})
 
     def render(
-        self, names: dict[str, Any], known: FragmentMemory, sources: Sources, declarations: Declarations
-    ) -> tuple[Piece, FragmentMemory]:
-        """Render it; what reads the very same objects as before gives the very same."""
-        reads, former = self._reads, known.given
-        if reads is not None and former is not None and known.piece is not None:
-            same = all(map(is_, map(names.get, reads, repeat(_MISSING)), former))
-            if same and declarations.repeat(known.recorded):
-                return known.piece, known
-        given = None if reads is None else tuple([names.get(name, _MISSING) for name in reads])
-        if known.piece is not None and given is not None and former is not None and reads is not None:
-            new = [name for name, now, was in zip(reads, given, former, strict=True) if now is not was]
-            if new and self._sources.issuperset(new):
-                memory = self._patched(names, frozenset(new), known, sources, declarations)
-                if memory is not None and memory.piece is not None and declarations.repeat(known.recorded):
-                    memory.given, memory.recorded = given, known.recorded
-                    return memory.piece, memory
+        self, names: dict[str, Any], former: RenderedFragment | None, declarations: Declarations
+    ) -> RenderedFragment:
+        """Render it; what reads the very same objects as ``former`` gives the very same."""
+        read = None if self._reads is None else tuple([names.get(name, _MISSING) for name in self._reads])
+        same = former is not None and None not in (read, former.read) and all(map(is_, read or (), former.read or ()))
+        if former is not None and same and declarations.repeat(former.recorded):
+            return former
         entries, files = declarations.entries, declarations.files
         mark = entries.mark()
-        memo = Memo(self.fragment.name, known, sources, entries, REFUSED)
-        names[TURNS] = memo.turns
-        piece = memo.consume(self._parts(names))
-        if not memo.memory.suspect and declarations.files == files:
-            memo.memory.given, memo.memory.recorded = given, entries.recorded[mark:]
-        return piece, memo.memory
+        loops = EachLoops(former.loops if former else {}, entries, REFUSED)
+        names[EACH] = loops.render
+        text = "".join(self._parts(names))
+        parts = loops.parts(text)
+        if parts is None:
+            return RenderedFragment(Piece(self.fragment.name, text), suspect=True)
+        suspect = loops.suspect or any(isinstance(part, str) and REFUSED.search(part) for part in parts)
+        piece = _piece(self.fragment.name, parts, former)
+        recorded = entries.recorded[mark:]
+        # What declares whole files cannot be repeated without running it.
+        if suspect or declarations.files != files:
+            read, recorded = None, ()
+        return RenderedFragment(piece, tuple(parts), loops.loops, read, recorded, suspect)
 
     def _parts(self, names: dict[str, Any]) -> Iterable[str]:
         template = self._template
@@ -124,49 +129,47 @@ class CompiledFragment:
         # Not template.render(): that rewrites the traceback that blame reads.
         return template.root_render_func(scope)
 
-    def _patched(
-        self,
-        names: Mapping[str, Any],
-        new: frozenset[str],
-        known: FragmentMemory,
-        sources: Sources,
-        declarations: Declarations,
-    ) -> FragmentMemory | None:
-        """Run the loops through what is ``new`` for what changed in it; None where more than their text changes."""
-        loops, replaced = dict(known.loops), dict[int, str]()
-        for (number, former), start in zip(known.loops.items(), known.starts, strict=True):
-            body = self._bodies.get(number)
-            if body is None or body.loop.source not in new:
-                continue
-            given = names[body.loop.source]
-            elements = sources.elements(given.items(), given, 2) if type(given) is Copied else None
-            if elements is None:
-                return None
-            changes = elements.since(former.elements)
-            parts, fresh = list[str](), Fresh()
-            outer = dict(zip(body.loop.outer, former.outer, strict=True))
-            turns = turned(elements, changes.stale, parts, declarations.entries, fresh)
-            if not changes.in_place or not self._runs(body, {**names, **outer, ELEMENTS: turns}, parts, declarations):
-                return None
-            if any(REFUSED.search(text) for text, _ in fresh.values()):
-                return None
-            loops[number], shown = finished_loop(LoopMemory(elements, former.outer), former, changes, fresh)
-            if shown is None:
-                return None
-            replaced.update((start + place, text) for place, text in shown.items())
-        piece = with_blocks(known.piece, replaced) if known.piece is not None else None
-        return FragmentMemory(loops, known.starts, known.between, known.ending, piece)
 
-    def _runs(self, body: _Body, values: dict[str, Any], parts: list[str], declarations: Declarations) -> bool:
-        """Run the body with ``values``; False where it fails, so that the whole fragment says where."""
-        entries = declarations.entries
-        mark = entries.mark()
-        scope = DirectScope(self._environment, values, self.fragment.name, {})
-        add: Callable[[str], None] = parts.append
-        try:
-            for part in body.template.root_render_func(scope):
-                add(part)
-        except TEMPLATE_FAULTS:
-            entries.taken_since(mark)
-            return False
-        return True
+def _names_read(tree: nodes.Template) -> tuple[str, ...] | None:
+    """Return every name that a template reads, its own included; None where other files have a say in what it gives."""
+    if next(tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)), None) is not None:
+        return None
+    return tuple(sorted({name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"} - DECLARING - {EACH}))
+
+
+def _piece(name: str, parts: list[str | Loop], former: RenderedFragment | None) -> Piece:
+    """Put the blocks of a fragment together; where only some of them changed, the piece knows which."""
+    if former is not None and (piece := _replaced(parts, former)) is not None:
+        return piece
+    blocks: list[str] = []
+    for part in parts:
+        blocks += part.shown if isinstance(part, Loop) else [part] if part else []
+    # A piece ends with exactly one newline, or is empty.
+    while blocks and not blocks[-1].rstrip("\n"):
+        blocks.pop()
+    if not any(map(str.strip, blocks)):
+        return Piece(name)
+    blocks[-1] = f"{blocks[-1].rstrip(chr(10))}\n"
+    return Piece(name, *blocks)
+
+
+def _replaced(parts: list[str | Loop], former: RenderedFragment) -> Piece | None:
+    """Return the former piece with other blocks in some places; None where more than that changed."""
+    replaced: dict[int, str] = {}
+    start = 0
+    if len(parts) != len(former.parts):
+        return None
+    for part, old in zip(parts, former.parts, strict=True):
+        if isinstance(part, str):
+            if part != old:
+                return None
+            start += bool(part)
+            continue
+        if part.replaced is None:
+            return None
+        replaced |= {start + place: text for place, text in part.replaced.items()}
+        start += len(part.shown)
+    # The last block may have lost newlines, and empty ones after it are left out.
+    if any(place + 1 >= len(former.piece.blocks) for place in replaced):
+        return None
+    return former.piece.with_blocks(replaced) if replaced else former.piece

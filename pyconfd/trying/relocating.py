@@ -15,8 +15,6 @@ from pyconfd.render.fallback import Fallback
 from pyconfd.trying.loopback import Loopback
 from pyconfd.trying.relocate import relocate
 
-_MOST_WRITTEN = 64
-
 
 class Shown:
     """What was rendered last, for whoever tells of it: the Context, the text on loopback, what differs from the own."""
@@ -25,7 +23,6 @@ class Shown:
         self.last: tuple[Context, Rendering] | None = None
         self.notes: tuple[str, ...] = ()
         self._moved: set[bytes] = set()
-        self._written: dict[bytes, Piece] = {}
 
     def move(self, rendering: Rendering, loopback: Loopback) -> Rendering:
         """Move what was not moved yet: a template of the cluster may be replaced by what it gave before."""
@@ -37,15 +34,7 @@ class Shown:
         for piece, written in zip(moved.pieces, own.pieces, strict=True):
             if piece != written:
                 self._moved.add(_digest(piece))
-                self._written[_digest(piece)] = written
-        while len(self._written) > _MOST_WRITTEN:
-            del self._written[next(iter(self._written))]
         return Rendering(result, rendering.files)
-
-    def as_written(self, rendering: Rendering) -> Rendering:
-        """Give the pieces as they were before they were moved, as far as that is remembered."""
-        pieces = tuple(self._written.get(_digest(piece), piece) for piece in rendering.pieces)
-        return Rendering(pieces, rendering.files)
 
 
 class RelocatingRenderer(Renderer):
@@ -66,10 +55,6 @@ class RelocatingRenderer(Renderer):
             raise RejectedInput(*error.problems) from error
         self._shown.last = context, moved
         return replace(rendered, rendering=moved)
-
-    def as_written(self, rendering: Rendering) -> Rendering:
-        """Give what the templates wrote."""
-        return self._shown.as_written(rendering)
 
 
 def pods_behind(text: str, loopback: Loopback) -> Counter[str]:

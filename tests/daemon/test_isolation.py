@@ -271,7 +271,7 @@ def test_who_is_blamed_for_nothing_is_taken_back() -> None:
         translate=lambda each: registry.translate(each, ("domains",), PresetOptions()),
         render=render,
         check=judge,
-        trace=lambda _context, _rendering, _places: {},
+        element_at=lambda _fragment, _line, _text: None,
         monotonic=lambda: 0.0,
     )
     first = render(workshop.translate(found))
@@ -296,7 +296,7 @@ def test_a_search_has_an_end() -> None:
         translate=lambda each: registry.translate(each, ("domains",), PresetOptions()),
         render=lambda context: renderer.render(context, curdate="").rendering,
         check=judge,
-        trace=lambda _context, _rendering, _places: {},
+        element_at=lambda _fragment, _line, _text: None,
         monotonic=lambda: 0.0,
     )
     verdict = Search(workshop, found).run((Problem("", "broken"),), None, ())

@@ -1,10 +1,13 @@
 import pytest
 
+from pyconfd.errors import RejectedInput
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, EndpointSubset, ServicePort
 from pyconfd.model.listener import Listener, Listeners
+from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.presets.views import EndpointView
+from pyconfd.render.engine import Renderer, RenderOptions
 from tests.presets.objects import (
     Named,
     domains,
@@ -427,3 +430,23 @@ def test_a_port_that_is_none_stops_nobody(number: int) -> None:
         slice_("bad", endpoint("10.0.0.1"), ports=[EndpointPort("web", number, "TCP")]),
     )
     assert found["bad.example.com"]["endpoints"] == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "items.update({'port': 1})",
+        "items.ips.append('10.0.0.9')",
+        "items.pop('port')",
+        "items.endpoints.clear()",
+        "items.ports[0].update({'port': 1})",
+    ],
+)
+def test_templates_cannot_change_what_they_are_given(change: str) -> None:
+    web = service("web", {"domain": "a.com", "proto": "http"})
+    context = read(web, slice_("web", endpoint("10.0.0.1")))
+    fragment = Fragment("01.tmpl", f"{{% for domain, items in domains.items() %}}{{% do {change} %}}{{% endfor %}}")
+    renderer = Renderer(FragmentSet((fragment,)), RenderOptions("/files"))
+    with pytest.raises(RejectedInput, match="a given value cannot be changed") as caught:
+        renderer.render(context, curdate="")
+    assert caught.value.problems[0].place == "01.tmpl line 1"

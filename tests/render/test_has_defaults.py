@@ -34,5 +34,5 @@ def test_a_comment_of_a_template_is_none() -> None:
 
 
 def test_a_remembered_loop_may_ask() -> None:
-    template = "{% cached for name in names %}\n{{ name }} {{ has_defaults('web') }}\n{% endcached %}"
+    template = "{% each name in names %}\n{{ name }} {{ has_defaults('web') }}\n{% endeach %}"
     assert text(template, a_conf="defaults web\n") == "a True\nb True\n"

@@ -1,0 +1,246 @@
+"""The tag ``{% each %}``: a loop whose turns become blocks of their own.
+
+::
+
+    {% each domain, items in domains if items.proto == 'http' %}
+    backend {{ domain }}
+    {% endeach %}
+
+The body is compiled as a function of the loop's variables. Its text is cached by the element and by the values of the
+other names that it reads, so that after a change of the cluster only the changed elements are rendered; a line that
+HAProxy rejects leads to the element that gave it. A name that is another object in each rendering (``extra``, a macro
+of the fragment) makes all elements render each time: the text is right, and it costs time.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from jinja2 import Undefined, meta, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+
+from pyconfd.model.layered import Copied, Layered
+from pyconfd.render.entries import Entries, EntryGroup
+from pyconfd.render.invalid import InvalidValueError
+
+EACH = "_each"
+"""The name by which compiled templates know :meth:`EachLoops.render`."""
+
+DECLARING = frozenset({"map_entry", "map_file", "certificate_file"})
+"""Functions that are other objects in each rendering and do the same."""
+
+_MARK = re.compile("\0([0-9]+)\0")
+"""Stands in a fragment's text for the blocks of a loop. No rendered text may contain NUL, so no value can forge it."""
+
+_ITEMS: Any = type({}.items())
+_BY_VALUE = frozenset({str, int, bool, type(None)})
+"""Types whose equal values also print the same."""
+
+
+class EachTag(Extension):
+    """Compiles ``{% each TARGETS in ELEMENTS if CONDITION %} BODY {% endeach %}``."""
+
+    tags = {"each"}  # noqa: RUF012 - Jinja declares it so
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Return a call of :meth:`EachLoops.render` whose ``caller`` is the body."""
+        line = next(parser.stream).lineno
+        target = parser.parse_assign_target(extra_end_rules=("name:in",))
+        parser.stream.expect("name:in")
+        elements = parser.parse_tuple(with_condexpr=False)
+        condition = parser.parse_expression() if parser.stream.skip_if("name:if") else None
+        body = parser.parse_statements(("name:endeach",), drop_needle=True)
+        names = target.items if isinstance(target, nodes.Tuple) else [target]
+        if len(names) > 2 or not all(isinstance(name, nodes.Name) for name in names):
+            parser.fail("{% each %} has one variable, or two for the keys and values of a mapping", line)
+        self._refuse(nodes.Template(body), parser)
+        if condition is not None:
+            body = [nodes.If(condition, body, [], [], lineno=line)]
+        outer = [nodes.Name(name, "load", lineno=line) for name in self._read_from_outside(names, body)]
+        arguments = [
+            nodes.Const(f"{parser.name} line {line}"),
+            nodes.Const(len(names)),
+            elements,
+            nodes.Tuple(outer, "load"),
+        ]
+        call = nodes.Call(nodes.Name(EACH, "load"), arguments, [], None, None, lineno=line)
+        parameters = [nodes.Name(name.name, "param", lineno=line) for name in names if isinstance(name, nodes.Name)]
+        return nodes.CallBlock(call, parameters, [], body, lineno=line).set_lineno(line)
+
+    @staticmethod
+    def _refuse(body: nodes.Template, parser: Parser) -> None:
+        for taken in body.find_all((nodes.Include, nodes.Import, nodes.FromImport)):
+            # What such a file reads is not known here, so it could not be told when to render again.
+            parser.fail("include and import files outside of {% each %}", taken.lineno)
+        for call in body.find_all(nodes.Call):
+            name = call.node.name if isinstance(call.node, nodes.Name) else ""
+            if name == "certificate_file" or (name == "map_file" and len(call.args) + len(call.kwargs) > 1):
+                parser.fail(f"{name}() declares a whole file: call it outside of {{% each %}}", call.lineno)
+
+    def _read_from_outside(self, names: Sequence[nodes.Node], body: list[nodes.Node]) -> list[str]:
+        empty = nodes.List([])
+        target = nodes.Tuple(
+            [nodes.Name(name.name, "store") for name in names if isinstance(name, nodes.Name)], "store"
+        )
+        alone = nodes.Template([nodes.For(target, empty, body, [], None, False)], lineno=1)
+        alone.set_environment(self.environment)
+        return sorted(meta.find_undeclared_variables(alone) - DECLARING - self.environment.globals.keys())
+
+
+class _Turn(NamedTuple):
+    """What one element gave: its ``text`` ("" where the condition is false), and its map entries."""
+
+    key: Hashable
+    item: Any
+    text: str
+    entries: EntryGroup
+
+
+@dataclass(slots=True)
+class Loop:
+    """One loop of the last rendering. ``turns`` are in the order of the elements, ``shown`` those with a text."""
+
+    elements: Any
+    outer: tuple[Any, ...]
+    turns: dict[Hashable, _Turn]
+    shown: list[str] = field(default_factory=list)
+    places: dict[Hashable, int] = field(default_factory=dict)
+    recorded: tuple[EntryGroup, ...] = ()
+    replaced: Mapping[int, str] | None = None
+    """Which of ``shown`` differ from the former rendering, by place; None where there are more or fewer of them."""
+
+    @classmethod
+    def of(cls, elements: Any, outer: tuple[Any, ...], turns: dict[Hashable, _Turn]) -> "Loop":
+        """Return a loop that is put together from its turns."""
+        made = cls(elements, outer, turns)
+        for key, turn in turns.items():
+            if turn.text:
+                made.places[key] = len(made.shown)
+                made.shown.append(turn.text)
+        made.recorded = tuple(turn.entries for turn in turns.values() if turn.entries)
+        return made
+
+    def with_turns(self, elements: Any, fresh: Mapping[Hashable, _Turn]) -> "Loop":
+        """Return the loop after some of its elements were rendered again."""
+        turns = {**self.turns, **fresh}
+        former = (self.turns[key] for key in fresh)
+        same_form = all(
+            bool(old.text) == bool(new.text) and old.entries == new.entries
+            for old, new in zip(former, fresh.values(), strict=True)
+        )
+        if not same_form:
+            return Loop.of(elements, self.outer, turns)
+        replaced = {self.places[key]: turn.text for key, turn in fresh.items() if turn.text}
+        replaced = {place: text for place, text in replaced.items() if self.shown[place] != text}
+        shown = self.shown
+        if replaced:
+            shown = shown.copy()
+            for place, text in replaced.items():
+                shown[place] = text
+        return Loop(elements, self.outer, turns, shown, self.places, self.recorded, replaced)
+
+    def element(self, place: int) -> tuple[Hashable, Any]:
+        """Return key and value of the element that gave the text at ``place``."""
+        turn = next(self.turns[key] for key, at in self.places.items() if at == place)
+        return turn.key, turn.item
+
+
+class EachLoops:
+    """The loops of one fragment in one rendering; ``former`` are those of its last one, by place and turn."""
+
+    def __init__(self, former: Mapping[tuple[str, int], Loop], entries: Entries, refused: re.Pattern[str]) -> None:
+        self._former = former
+        self._entries = entries
+        self._refused = refused
+        self._in_order: list[Loop] = []
+        self.loops: dict[tuple[str, int], Loop] = {}
+        self.suspect = False
+        """Whether some text has a character that no configuration may have."""
+
+    def render(self, place: str, width: int, elements: Any, outer: tuple[Any, ...], caller: Callable[..., str]) -> str:
+        """Render the elements that changed since the former rendering; return the mark that stands for all."""
+        number = sum(known == place for known, _ in self.loops)
+        former = self._former.get((place, number))
+        if former is not None and not _all_same(former.outer, outer):
+            former = None
+        elements = elements.mapping if isinstance(elements, _ITEMS) else elements
+        changed = _changed_keys(former.elements, elements) if former is not None and width == 2 else None
+
+        def turn(key: Hashable, item: Any, *values: Any) -> _Turn:
+            mark = self._entries.mark()
+            text = caller(*values)
+            self.suspect = self.suspect or self._refused.search(text) is not None
+            return _Turn(key, item, text, self._entries.taken_since(mark))
+
+        if former is not None and changed is not None:
+            fresh = {key: turn(key, elements[key], key, elements[key]) for key in changed}
+            loop = former.with_turns(elements, fresh)
+        elif isinstance(elements, Mapping) and width == 2:
+            known = former.turns if former else {}
+            turns = {}
+            for key, item in elements.items():
+                one = known.get(key)
+                # Keys that are equal may print differently: 1 and True.
+                same = one is not None and one.item is item and type(one.key) is type(key)
+                turns[key] = one if one is not None and same else turn(key, item, key, item)
+            loop = Loop.of(elements, outer, turns)
+        else:
+            loop = Loop.of(elements, outer, dict(self._of_sequence(elements, width, former, turn)))
+        self.loops[place, number] = loop
+        self._in_order.append(loop)
+        self._entries.add_loop(loop.recorded)
+        return f"\0{len(self._in_order) - 1}\0"
+
+    @staticmethod
+    def _of_sequence(
+        elements: Any, width: int, former: Loop | None, turn: Callable[..., _Turn]
+    ) -> Iterator[tuple[Hashable, _Turn]]:
+        """Elements of a sequence have no keys: one that is the very object of a former rendering is known again."""
+        known = {id(one.item): one for one in former.turns.values()} if former else {}
+        for place, item in enumerate(elements):
+            one = known.get(id(item))
+            if one is not None and (one.item is item or (type(item) in _BY_VALUE and one.item == item)):
+                yield place, one
+                continue
+            values = (item,) if width == 1 else tuple(item)
+            if len(values) != width:
+                raise InvalidValueError(
+                    f"an element has {len(values)} values, {{% each %}} {width} variables", "name as many variables"
+                )
+            yield place, turn(place, item, *values)
+
+    def parts(self, text: str) -> list[str | Loop] | None:
+        """Split a fragment's text into what stands between its loops, and these; None where a mark is forged."""
+        between = _MARK.split(text)
+        if between[1::2] != [str(number) for number in range(len(self._in_order))] or any(map(_has_nul, between)):
+            return None
+        parts: list[str | Loop] = [between[0]]
+        for loop, after in zip(self._in_order, between[2::2], strict=True):
+            parts += [loop, after]
+        return parts
+
+
+def _has_nul(text: str) -> bool:
+    return "\0" in text
+
+
+def _changed_keys(former: Any, elements: Any) -> Iterable[Hashable] | None:
+    """Return the keys whose values differ; None where the mapping does not know."""
+    old, new = (each.origin if isinstance(each, Copied) else each for each in (former, elements))
+    if not isinstance(old, Layered) or not isinstance(new, Layered):
+        return () if old is new else None
+    changed = new.changed_since(old) if old is not new else ()
+    return None if changed is None else [key for key in changed if old[key] is not new[key]]
+
+
+def _all_same(former: tuple[Any, ...], outer: tuple[Any, ...]) -> bool:
+    """Compare what a body reads from outside; an undefined name is as undefined as it was."""
+    return len(former) == len(outer) and all(map(_same, former, outer))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other or (isinstance(one, Undefined) and isinstance(other, Undefined)):
+        return True
+    return type(one) is type(other) and type(one) in _BY_VALUE and bool(one == other)
