@@ -20,8 +20,8 @@ REPS ?= 20
 LONG_S ?= 60
 HA_PACKAGES := haproxy=haproxy keepalived=keepalived nft=nftables ip=iproute2 sysctl=procps unshare=util-linux faketime=faketime
 
-.PHONY: help venv packages-demo packages-test packages-ha lock demo test test-matrix lint docs bench ha-bench reload-test crash-test \
-	vip-test fuzz soak dns-soak wheelhouse deb \
+.PHONY: help venv packages-demo packages-test packages-ha lock demo test test-matrix size lint docs bench ha-bench reload-test \
+	crash-test vip-test fuzz soak dns-soak wheelhouse deb \
 	release release-test appliance image image-test image-bench clean
 
 help: ## list the targets
@@ -56,6 +56,9 @@ $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 
 docs: venv ## write the generated references anew
 	$(BIN)/pyconfd settings --markdown > docs/settings.md
+
+size: ## lines, modules, classes, names used twice and comment share, by package
+	@$(PYTHON) -m tests.size
 
 lint: venv ## lint, types and import contracts
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ import sys
 
 from pyconfd.status.logging import configure
 from tests.bench import (
+    churn,
     dns,
     explaining,
     hashing,
@@ -31,6 +32,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     proportion.whole_chain,
     proportion.after_a_list,
     proportion.chain_memory,
+    churn.change_path,
+    churn.churn,
     live.live_1000_services,
     live.live_10000_services,
     under_load.stale_answers,

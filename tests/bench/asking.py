@@ -21,7 +21,7 @@ class Asking:
     def __init__(self, port: int, host: str) -> None:
         argv = [sys.executable, "-m", "tests.bench.asking", str(port), host]
         self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        self._saw()
+        self.saw()
 
     def __enter__(self) -> Self:
         return self
@@ -30,7 +30,8 @@ class Asking:
         self._process.terminate()
         self._process.communicate(timeout=10)
 
-    def _saw(self) -> tuple[float, str]:
+    def saw(self) -> tuple[float, str]:
+        """Return when the answer changed, and to what."""
         assert self._process.stdout is not None
         at, _, answer = self._process.stdout.readline().partition(" ")
         return float(at), answer.strip()
@@ -40,7 +41,7 @@ class Asking:
         began = time.perf_counter()
         change()
         while True:
-            at, answer = self._saw()
+            at, answer = self.saw()
             if answer == pod:
                 return at - began
             if time.perf_counter() - began > PATIENCE_S:
