@@ -29,6 +29,8 @@ BASE_SUITES = {"experimental": "sid"}
 TESTS = (
     "tests/fragments/test_shipped_defaults.py",
     "tests/fragments/test_shipped_golden.py",
+    "tests/fragments/test_takeover.py",
+    "tests/docs/test_certificates.py",
     *(
         f"tests/haproxy/test_{name}.py"
         for name in (
