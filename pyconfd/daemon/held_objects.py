@@ -1,36 +1,23 @@
-"""What the guard holds, in one file of the state directory, so that it is still held after a restart."""
+"""What removal protection holds, in one file of the state directory, so that it is still held after a restart."""
 
 from pathlib import Path
 
-import msgspec
-import structlog
-
-from pyconfd.errors import TransientError
-from pyconfd.guard.saved import Saved, decode, encode
-from pyconfd.system.files import Installation, NewFile, problem_of
-
-log = structlog.get_logger(__name__)
+from pyconfd.guard.saved import Saved, plain, whole
+from pyconfd.system.state_file import StateFile
 
 FILE = "held.json"
-_MODE = 0o600
-"""A pod's environment may hold a password."""
 
 
 class HeldObjects:
-    """One file, replaced at once or not at all; none where nothing is held. What cannot be read counts as nothing."""
+    """A file in the state directory, none where nothing is held."""
 
     def __init__(self, state_dir: str) -> None:
-        self._path = Path(state_dir) / FILE
+        # Only for this user: a pod's environment may hold a password.
+        self._file = StateFile(Path(state_dir) / FILE, Saved, mode=0o600, enc_hook=plain, dec_hook=whole)
 
     def load(self) -> Saved | None:
-        """Give what was held."""
-        try:
-            return decode(self._path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
-            log.warning("hold.unreadable", path=str(self._path), error=str(error))
-            return None
+        """Return what was held; what cannot be read counts as nothing."""
+        return self._file.load()
 
     def save(self, saved: Saved | None) -> None:
         """Remember just this.
@@ -38,14 +25,7 @@ class HeldObjects:
         Raises:
             TransientError: the file cannot be written, or removed.
         """
-        try:
-            if saved is None:
-                self._path.unlink(missing_ok=True)
-                return
-            self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        except OSError as error:
-            raise TransientError(problem_of(str(self._path), error)) from error
-        installation = Installation([NewFile(str(self._path), encode(saved), mode=_MODE)])
-        installation.stage()
-        installation.install()
-        installation.finish()
+        if saved is None:
+            self._file.remove()
+        else:
+            self._file.write(saved)

@@ -14,12 +14,11 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from pyconfd.errors import TransientError
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import ObjectMeta, Secret
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.system.files import replace_shared
+from pyconfd.system.state_file import StateFile
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +52,8 @@ class InstalledCertificates:
     """One file of the state directory; what cannot be read counts as nothing."""
 
     def __init__(self, state_dir: str) -> None:
-        self._path = Path(state_dir) / FILE
+        effect = "after a restart, certificates of Secrets that may not be read are not served"
+        self._file = StateFile(Path(state_dir) / FILE, list[_Entry], mode=0o600, effect=effect)
         self._written: list[_Entry] | None = None
         self._seen: tuple[Snapshot, Snapshot] | None = None
 
@@ -69,14 +69,9 @@ class InstalledCertificates:
             if each.pem in installed
         )
         if self._written is None:
-            self._written = self._load()
-        if entries == self._written:
-            return
-        try:
-            replace_shared(str(self._path), msgspec.json.encode(entries), mode=0o600)
+            self._written = self._file.load() or []
+        if entries != self._written and self._file.save(entries):
             self._written = entries
-        except TransientError as error:
-            log.warning("certificates.not_saved", problem=str(error))
 
     def restored(self, snapshot: Snapshot) -> Snapshot:
         """Return a Snapshot with the installed certificates in place of Secrets that are denied; itself without any."""
@@ -89,7 +84,7 @@ class InstalledCertificates:
         return self._seen[1]
 
     def _secrets(self, namespaces: set[str]) -> Iterator[tuple[Key, Secret]]:
-        for entry in self._load():
+        for entry in self._file.load() or ():
             if entry.namespace not in namespaces:
                 continue
             try:
@@ -101,15 +96,6 @@ class InstalledCertificates:
             encoded = base64.b64encode(pem).decode()
             meta = ObjectMeta(name=entry.name, namespace=entry.namespace)
             yield Key(entry.namespace, entry.name), Secret(meta, _TLS, {"tls.key": encoded, "tls.crt": encoded})
-
-    def _load(self) -> list[_Entry]:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=list[_Entry])
-        except FileNotFoundError:
-            return []
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            log.warning("certificates.unreadable", path=str(self._path), error=str(error))
-            return []
 
 
 def _read(path: str) -> bytes:

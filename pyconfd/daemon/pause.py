@@ -4,11 +4,10 @@ import math
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
-from pyconfd.errors import Problem, TransientError
+from pyconfd.errors import TransientError
 from pyconfd.model.status import Paused
-from pyconfd.system.files import AS_ROOT, problem_of, replace_shared, unlink_shared
+from pyconfd.system.files import AS_ROOT
+from pyconfd.system.state_file import StateFile
 
 FILE_NAME = "paused.json"
 
@@ -17,7 +16,7 @@ class Pause:
     """Written by ``pyconfd pause``, read by the loop at each turn."""
 
     def __init__(self, state_dir: str) -> None:
-        self._path = Path(state_dir) / FILE_NAME
+        self._file = StateFile(Path(state_dir) / FILE_NAME, Paused, forbidden=AS_ROOT)
 
     def read(self, now: float) -> Paused | None:
         """Give the pause that holds at ``now``, None for none.
@@ -25,16 +24,11 @@ class Pause:
         A file that cannot be read or understood is a pause all the same: somebody wanted nothing to be applied.
         """
         try:
-            content = self._path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            return Paused(self._written_at(now), reason=f"{self._path} cannot be read: {error.strerror}")
-        try:
-            paused = msgspec.json.decode(content, type=Paused)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return Paused(self._written_at(now), reason=f"{self._path} is damaged")
-        return None if paused.until and now >= paused.until else paused
+            paused = self._file.read()
+        except TransientError as error:
+            problem = error.problems[0]
+            return Paused(self._written_at(now), reason=f"{problem.place} {problem.message}")
+        return None if paused is None or (paused.until and now >= paused.until) else paused
 
     def begin(self, paused: Paused) -> None:
         """Freeze applying.
@@ -44,7 +38,7 @@ class Pause:
         """
         if not math.isfinite(paused.until):
             raise ValueError(paused.until)
-        replace_shared(str(self._path), msgspec.json.encode(paused) + b"\n", forbidden=AS_ROOT)
+        self._file.write(paused)
 
     def end(self) -> None:
         """Let changes through again.
@@ -52,13 +46,9 @@ class Pause:
         Raises:
             TransientError: the file cannot be removed.
         """
-        try:
-            unlink_shared(self._path)
-        except OSError as error:
-            problem = Problem(str(self._path), problem_of("", error).message, AS_ROOT)
-            raise TransientError(problem) from error
+        self._file.remove()
 
     def _written_at(self, now: float) -> float:
         with suppress(OSError):
-            return self._path.stat().st_mtime
+            return self._file.path.stat().st_mtime
         return now

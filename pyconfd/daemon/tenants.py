@@ -5,15 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 
 from pyconfd.daemon.arbitration import Remembered
-from pyconfd.errors import Problem, TransientError
+from pyconfd.errors import Problem
 from pyconfd.haproxy.owners import OwnerRow
 from pyconfd.model.tenure import NO_TENURES, Name, Tenancy, Tenure, Tenures
-from pyconfd.system.files import replace_shared
-
-log = structlog.get_logger(__name__)
+from pyconfd.system.state_file import StateFile
 
 FILE_NAME = "owners.json"
 _EFFECT = "names of objects that are gone are not kept for their namespace across a restart until it can be"
@@ -49,11 +46,10 @@ class Tenants:
         self._pinned = pinned
         self._asked_with: Mapping[str, Tenures] = {}
         self._with_pinned: tuple[Tenancy, Mapping[str, Tenures], Tenancy] | None = None
-        self._path = Path(state_dir, FILE_NAME) if state_dir else None
+        self._file = StateFile(Path(state_dir, FILE_NAME), _Document, effect=_EFFECT) if state_dir else None
         self._keep_s = keep_s
-        self._tenancy = _read(self._path) if self._path else Tenancy()
+        self._tenancy = _tenancy_of(self._file.load() if self._file else None)
         self._written = self._tenancy
-        self._problem: Problem | None = None
 
     def at(self, now: float) -> Remembered:
         """Give what is remembered at ``now``, in seconds since the epoch."""
@@ -84,21 +80,14 @@ class Tenants:
 
     def flush(self) -> None:
         """Write what changed since the last time."""
-        if self._path is None or _same(self._written, self._tenancy):
+        if self._file is None or _same(self._written, self._tenancy):
             return
-        try:
-            replace_shared(str(self._path), _encoded(self._tenancy))
-        except TransientError as error:
-            (first, *_) = error.problems
-            if self._problem is None:
-                log.warning("owners.not_written", path=first.place, problem=first.message, effect=_EFFECT)
-            self._problem = Problem(first.place, first.message, f"{first.remedy}; {_EFFECT}".lstrip("; "))
-        else:
-            self._written, self._problem = self._tenancy, None
+        if self._file.save(_document(self._tenancy)):
+            self._written = self._tenancy
 
     def problems(self) -> tuple[Problem, ...]:
         """Say why the last writing failed."""
-        return () if self._problem is None else (self._problem,)
+        return () if self._file is None or self._file.problem is None else (self._file.problem,)
 
 
 def _without(mine: Tenures, pinned: Tenures, own: Tenures) -> Tenures:
@@ -115,8 +104,8 @@ def _same(old: Tenancy, new: Tenancy) -> bool:
     return alike(old.owners, new.owners) and alike(old.tenures, new.tenures)
 
 
-def _encoded(tenancy: Tenancy) -> bytes:
-    document = _Document(
+def _document(tenancy: Tenancy) -> _Document:
+    return _Document(
         [OwnerRow(preset, *name, *owner) for preset, mine in tenancy.owners.items() for name, owner in mine.items()],
         [
             _Kept(preset, *name, tenure.namespace, tenure.since, tenure.until, tenure.owner)
@@ -124,16 +113,10 @@ def _encoded(tenancy: Tenancy) -> bytes:
             for name, tenure in mine.items()
         ],
     )
-    return msgspec.json.encode(document) + b"\n"
 
 
-def _read(path: Path) -> Tenancy:
-    try:
-        document = msgspec.json.decode(path.read_bytes(), type=_Document)
-    except FileNotFoundError:
-        return Tenancy()
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        log.warning("owners.unreadable", path=str(path), problem=str(error), effect="former owners are forgotten")
+def _tenancy_of(document: _Document | None) -> Tenancy:
+    if document is None:
         return Tenancy()
     return Tenancy(
         _by_preset((row.preset, row.holds, row.owner) for row in document.owners),

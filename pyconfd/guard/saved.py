@@ -9,8 +9,6 @@ from pyconfd.model.hold import Hold
 from pyconfd.model.kubernetes import AnyObject, ConfigMap, Endpoints, EndpointSlice, Node, Pod, Service, WholeObject
 from pyconfd.model.snapshot import Key, Snapshot
 
-FORMAT = 1
-
 _T = TypeVar("_T", bound=AnyObject)
 
 
@@ -38,7 +36,6 @@ class Saved(msgspec.Struct, frozen=True):
     Slices hold just the endpoints that are put back. The Services ``standing`` were not lost by then.
     """
 
-    format: int
     hold_id: str
     kind: str
     preset: str
@@ -68,7 +65,6 @@ def saved_of(
 ) -> Saved:
     """Put together what is saved; see the methods of these names of :class:`~pyconfd.guard.keeping.Keeping`."""
     return Saved(
-        FORMAT,
         hold.hold_id,
         hold.kind.value,
         hold.preset,
@@ -104,7 +100,7 @@ def objects_of(saved: Saved) -> Snapshot:
 
 
 def afterwards_of(saved: Saved) -> Snapshot | None:
-    """Give what the saved objects had become; None where an older version did not save it."""
+    """Give what the saved objects had become; None where that was not saved."""
     after = saved.afterwards
     if after is None:
         return None
@@ -122,30 +118,15 @@ def _keyed(records: Iterable[_T]) -> dict[Key, _T]:
     return {Key(record.metadata.namespace, record.metadata.name): record for record in records}
 
 
-def encode(saved: Saved) -> bytes:
-    """Give the JSON of it."""
-    return msgspec.json.encode(saved, enc_hook=_plain)
-
-
-def decode(data: bytes) -> Saved:
-    """Read what :func:`encode` gave.
-
-    Raises:
-        ValueError: it is something else, or of another version.
-    """
-    saved = msgspec.json.decode(data, type=Saved, dec_hook=_whole)
-    if saved.format != FORMAT:
-        raise ValueError(f"format {saved.format} is not {FORMAT}")
-    return saved
-
-
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """Return what JSON has for a value that it lacks: msgspec's ``enc_hook``."""
     if isinstance(value, WholeObject):
         return value.json.decode()
     raise NotImplementedError(f"no JSON for {type(value).__name__}")
 
 
-def _whole(kind: type, value: Any) -> object:
+def whole(kind: type, value: Any) -> object:
+    """Return what :func:`plain` stood for: msgspec's ``dec_hook``."""
     if kind is WholeObject and isinstance(value, str):
         return WholeObject(value.encode())
     raise NotImplementedError(f"no {kind.__name__} from JSON")

@@ -5,13 +5,12 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
-
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.owners import decoded
 from pyconfd.model.pin import Pin
 from pyconfd.model.tenure import Owners
-from pyconfd.system.files import AS_ROOT, problem_of, replace_shared, unlink_shared
+from pyconfd.system.files import AS_ROOT, replace_shared, unlink_shared
+from pyconfd.system.state_file import StateFile
 
 FILE_NAME = "pin.json"
 CLAIMS_FILE = "pinned-claims.json"
@@ -21,7 +20,7 @@ class PinFile:
     """Written by ``pyconfd rollback`` and by a probation that failed, read by the loop each second."""
 
     def __init__(self, state_dir: str) -> None:
-        self._path = Path(state_dir) / FILE_NAME
+        self._file = StateFile(Path(state_dir) / FILE_NAME, Pin, forbidden=AS_ROOT)
         self._claims = Path(state_dir) / CLAIMS_FILE
 
     def read(self) -> Pin | None:
@@ -30,13 +29,9 @@ class PinFile:
         A file that cannot be read or understood is a pin all the same: somebody wanted nothing new to serve.
         """
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Pin)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            return self._broken(f"{self._path} cannot be read: {error.strerror}")
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return self._broken(f"{self._path} is damaged")
+            return self._file.read()
+        except TransientError as error:
+            return self._broken(f"{error.problems[0].place} {error.problems[0].message}")
 
     def owners(self, pin: Pin) -> Mapping[str, Owners]:
         """Give who had which name when what is pinned was made, by preset.
@@ -61,7 +56,7 @@ class PinFile:
         """
         if claims:
             replace_shared(str(self._claims), claims, forbidden=AS_ROOT)
-        replace_shared(str(self._path), msgspec.json.encode(pin) + b"\n", forbidden=AS_ROOT)
+        self._file.write(pin)
 
     def end(self) -> None:
         """Take again what is on disk.
@@ -69,15 +64,12 @@ class PinFile:
         Raises:
             TransientError: the file cannot be removed.
         """
-        try:
-            unlink_shared(self._path)
+        self._file.remove()
+        with suppress(OSError):  # without the pin nobody reads it
             unlink_shared(self._claims)
-        except OSError as error:
-            problem = Problem(str(self._path), problem_of("", error).message, AS_ROOT)
-            raise TransientError(problem) from error
 
     def _broken(self, why: str) -> Pin:
         since = 0.0
         with suppress(OSError):
-            since = self._path.stat().st_mtime
+            since = self._file.path.stat().st_mtime
         return Pin("", 0, "", since, broken=why)

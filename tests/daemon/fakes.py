@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from pyconfd.daemon.guarding import HoldMemory
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
@@ -254,10 +256,10 @@ class RememberedHolds:
         self.data: bytes | None = None
 
     def load(self) -> Saved | None:
-        return saved.decode(self.data) if self.data is not None else None
+        return msgspec.json.decode(self.data, type=Saved, dec_hook=saved.whole) if self.data is not None else None
 
     def save(self, held: Saved | None) -> None:
-        self.data = saved.encode(held) if held is not None else None
+        self.data = msgspec.json.encode(held, enc_hook=saved.plain) if held is not None else None
 
 
 class ToldChanges(NoChanges):

@@ -48,12 +48,12 @@ def test_nothing_held_leaves_no_file(tmp_path: Path) -> None:
     assert list((tmp_path / "made").iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"format": 1', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"hold_id": 1', b"\xff"])
 def test_a_damaged_file_counts_as_nothing_and_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
     with structlog.testing.capture_logs() as logs:
         assert HeldObjects(str(tmp_path)).load() is None
-    assert [line["event"] for line in logs] == ["hold.unreadable"]
+    assert [line["event"] for line in logs] == ["state_file.unreadable"]
 
 
 def test_a_directory_that_cannot_be_written_is_an_error_to_come_back_to(tmp_path: Path) -> None:

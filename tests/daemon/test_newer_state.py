@@ -12,7 +12,7 @@ import structlog
 from pyconfd.daemon.held_objects import HeldObjects
 from pyconfd.daemon.pause import Pause
 from pyconfd.etcd.memory import Memory as EtcdMemory
-from pyconfd.guard.saved import FORMAT, Saved, SavedLoss
+from pyconfd.guard.saved import Saved, SavedLoss
 from pyconfd.haproxy.pin import PinFile
 from pyconfd.model.context import AcceptedTemplate, Census
 from pyconfd.model.pin import Pin
@@ -22,7 +22,7 @@ from pyconfd.targets.memory import Applied
 from pyconfd.targets.memory import Memory as TargetMemory
 from pyconfd.vip.memory import Memory as VipMemory
 
-HELD = Saved(FORMAT, "id", "total", "domains", 1.0, 3, [SavedLoss("domains", "a", 2, ["b"])], ["c"])
+HELD = Saved("id", "total", "domains", 1.0, 3, [SavedLoss("domains", "a", 2, ["b"])], ["c"])
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pyconfd.guard import Guard, Moment, Rules, Seen
-from pyconfd.guard.saved import Saved, decode, encode
+from pyconfd.guard.saved import Saved, plain, whole
 from pyconfd.model.context import Context
 from pyconfd.model.hold import HoldKind, HoldStep
 from pyconfd.model.layered import Layered
@@ -117,7 +119,11 @@ class Stage:
         self._memo = Memo()
         self.raw = self.pods.snapshot()
         seen = Seen(self.raw, self.translate(self.raw, self._memo), OPTIONS)
-        self.served = self.guard.restore(decode(encode(self.saved)), Moment(self.now, 1e9 + self.now), seen)
+        self.served = self.guard.restore(
+            msgspec.json.decode(msgspec.json.encode(self.saved, enc_hook=plain), type=Saved, dec_hook=whole),
+            Moment(self.now, 1e9 + self.now),
+            seen,
+        )
         if self.applies:
             self.guard.applied()
         self.steps += [event.step for event in self.guard.events()]
