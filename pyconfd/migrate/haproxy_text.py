@@ -31,6 +31,13 @@ def is_haproxy(text: str) -> bool:
     return bool(_SECTION.search(_TAG.sub("", text)))
 
 
+def begins_with_section(text: str) -> bool:
+    """Tell whether a section of HAProxy is the first thing in a text: a script that writes one begins otherwise."""
+    lines = (line.strip() for line in _TAG.sub("", text).splitlines())
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    return bool(_SECTION.match(first))
+
+
 def upgrade(text: str, findings: Findings) -> str:
     """Give the text with every removed directive replaced where that is exact, and marked where not.
 

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from pyconfd.migrate.options import COMMANDS, PROGRAMS, Form, option_for_flag, option_for_variable
 from pyconfd.migrate.report import System
@@ -12,8 +13,24 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _UNIT_LINES = ("ExecStart", "ExecStartPre", "ExecReload", "ExecStartPost")
 _UNIT = re.compile(r"^\[Service\]\s*$", re.MULTILINE)
 _ENDS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "done", "2>&1", "<"})
+_CONTAINERS = frozenset({"docker", "podman"})
 _RUNS = frozenset({"run", "create", "exec"})
 """The commands of docker behind which a program's words stand."""
+
+_SWITCHES = frozenset(
+    {"--detach", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable", "--privileged", "--publish-all"}
+    | {"--quiet", "--read-only", "--rm", "--sig-proxy", "--tty"}
+)
+"""Options of ``docker run`` without a value; any other takes the next word."""
+
+_LETTERS = frozenset("-dqitP")
+"""The same, of one letter."""
+
+_MENTIONS = frozenset(
+    {"ADD", "COPY", "chmod", "chown", "cp", "docker-compose", "echo", "flake8", "install", "kill", "killall", "ln"}
+    | {"ls", "mkdir", "mv", "pip", "pkill", "printf", "pylint", "rm", "tar", "test", "touch", "["}
+)
+"""Commands that name a program's file, and do not start it."""
 
 _WITHOUT_VALUE = (Form.NOTHING, Form.COUNT)
 _DOLLAR = "\ue000"
@@ -132,20 +149,58 @@ def read_tokens(system: System, tokens: list[str], line: int) -> Iterator[Given]
     while rest and (rest[0] in {"export", "env", "exec", "sudo"} or _ASSIGNMENT.fullmatch(rest[0])):
         if found := _ASSIGNMENT.fullmatch(rest.pop(0)):
             yield Given("variable", found[1], found[2], line)
-    # A line of a Makefile may begin with @, - or +.
-    is_container = any(word.lstrip("@-+") in {"docker", "podman"} for word in rest[:3])
-    if is_container and not _RUNS.intersection(rest[:5]):
-        return  # "docker build -t IMAGE ." names the program's image, and starts nothing
     while rest:
-        word = rest.pop(0)
-        if is_container and (word in {"-e", "--env"} or word.startswith(("--env=", "-e="))):
-            value = word.partition("=")[2] or (rest.pop(0) if rest else "")
-            if found := _ASSIGNMENT.fullmatch(value):
-                yield Given("variable", found[1], found[2], line)
-        elif is_container and word.startswith("--env-file"):
-            yield Given("word", "--env-file", word.partition("=")[2] or (rest.pop(0) if rest else ""), line)
-        elif _is_program(system, word):
+        end = next((index for index, word in enumerate(rest) if word in _ENDS), len(rest))
+        yield from _command(system, rest[:end], line)
+        del rest[: end + 1]
+
+
+def _command(system: System, words: list[str], line: int) -> Iterator[Given]:
+    """Give the options of one command."""
+    rest = list(words)
+    # A line of a Makefile may begin with @, - or +.
+    named = [word.lstrip("@-+") for word in rest[:3]]
+    if any(word in _CONTAINERS for word in named):
+        yield from _container(system, rest, line)
+        return
+    if named and named[0] in _MENTIONS:
+        rest = list(dropwhile(lambda word: not word.endswith(";"), rest))[1:]
+    while rest:
+        if _is_program(system, rest.pop(0)):
             yield from _program(system, rest, line)
+
+
+def _container(system: System, rest: list[str], line: int) -> Iterator[Given]:
+    """Give the variables of ``docker run``, and the options behind its image."""
+    while rest and rest[0] not in _RUNS:
+        del rest[0]  # "docker build -t IMAGE ." names the program's image, and starts nothing
+    is_exec = rest[:1] == ["exec"]
+    del rest[:1]
+    while rest and rest[0].startswith("-"):
+        name, sign, value = rest.pop(0).partition("=")
+        is_short = not name.startswith("--")
+        if is_short and len(name) > 2 and name[1] not in _LETTERS:
+            name, value, sign = name[:2], f"{name[2:]}{sign}{value}", "="
+        takes_next = not sign and name not in _SWITCHES and not (is_short and _LETTERS.issuperset(name))
+        value = rest.pop(0) if takes_next and rest else value
+        if name == "--env-file":
+            yield Given("word", name, value, line)
+        elif name in {"-e", "--env"} and (found := _ASSIGNMENT.fullmatch(value)):
+            yield Given("variable", found[1], found[2], line)
+    if not rest:
+        return
+    image = rest.pop(0)
+    if not is_exec and _is_program(system, image) and _is_for_entrypoint(system, rest):
+        yield from _program(system, rest, line)
+        return
+    while rest:
+        if _is_program(system, rest.pop(0)):
+            yield from _program(system, rest, line)
+
+
+def _is_for_entrypoint(system: System, rest: list[str]) -> bool:
+    """Tell whether the words behind the program's image are its own, and no other command such as a shell."""
+    return bool(rest) and (rest[0].startswith("-") or rest[0] in COMMANDS.get(system, {}) or rest[0] == "...")
 
 
 def _value_with_blanks(system: System, tokens: list[str]) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from pyconfd.migrate.gotemplate.expressions import text_literal
 from pyconfd.migrate.gotemplate.lexer import GoTemplateError
 from pyconfd.migrate.gotemplate.translate import translate
 from pyconfd.migrate.gotemplate.types import KUBE2LB
-from pyconfd.migrate.haproxy_text import is_haproxy, upgrade
+from pyconfd.migrate.haproxy_text import begins_with_section, is_haproxy, upgrade
 from pyconfd.migrate.invocations import read
 from pyconfd.migrate.manifests import UnreadableManifestError, read_manifests
 from pyconfd.migrate.report import Effect, Finding, Findings, InputFile, Migration, OutputText, Setting, System
@@ -29,7 +29,7 @@ _CLUSTER_TEMPLATES = (System.KUBERNETES_HAPROXY, System.ADS_INFRA_HAPROXY)
 _SWITCH = "cluster_templates.allow_configuration_from_cluster"
 _RISK = "whoever may write that template is trusted as much as whoever writes fragments (docs/security.md)"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_SCRIPT = re.compile(r"#!\s*\S*sh\b|#!\s*/usr/bin/env\s+\S*sh\b")
+_SCRIPT = re.compile(r"#!(?!.*\bhaproxy\b)")
 _GO_ACTION = re.compile(r"\{\{")
 _PLACEHOLDER = re.compile(r"\b__[A-Z][A-Z0-9_]*__\b")
 """What the images of kube2lb's examples replace with sed before kube2lb reads the template."""
@@ -90,7 +90,7 @@ class _Run:
             self._system is System.KUBE2LB and _GO_ACTION.search(file.text) and "kube2lb " not in file.text
         ):
             self._template(file.name, file.text, findings)
-        elif is_haproxy(file.text) or lower.endswith(_HAPROXY_SUFFIXES):
+        elif begins_with_section(file.text) or lower.endswith(_HAPROXY_SUFFIXES):
             self._haproxy(file, findings)
         else:
             self._script(file, findings)

@@ -68,9 +68,8 @@ class SettingsCollector:
                     findings.add(one.line, Effect.TRANSLATED, f"the command {one.name} is now: {now}")
                 case "unreadable":
                     findings.add(one.line, Effect.LEFT, f"{one.name}: cannot be read as words ({one.value})")
-                case _ if one.name in {"EnvironmentFile", "--env-file"}:
-                    message = f"{one.name} {one.value}: give that file to pyconfd migrate too"
-                    findings.add(one.line, Effect.NOTED, message)
+                case _ if elsewhere := _elsewhere(raw):
+                    findings.add(one.line, Effect.NOTED, elsewhere)
                 case _:
                     findings.add(one.line, Effect.LEFT, f"{one.name!r} is no option of {self.system}")
 
@@ -229,6 +228,15 @@ class SettingsCollector:
             for key, setting in tables[section].items():
                 place = f" line {setting.line}" if setting.line else ""
                 yield f"{key} = {_toml(setting.value)}  # {setting.file}{place}"
+
+
+def _elsewhere(given: Given) -> str:
+    """Say of a word that stands for options of another file which one that is; "" for other words."""
+    if given.name in {"EnvironmentFile", "--env-file"}:
+        return f"{given.name} {given.value}: give that file to pyconfd migrate too"
+    if given.name in {"$@", "$*", "${@}", "${*}"}:
+        return f"{given.name}: the script's own arguments; give the command that calls it to pyconfd migrate too"
+    return ""
 
 
 def _both(first: Setting, second: Setting) -> Setting:
