@@ -78,7 +78,8 @@ class EachTag(Extension):
             parser.fail("include and import files outside of {% each %}", taken.lineno)
         for call in body.find_all(nodes.Call):
             name = call.node.name if isinstance(call.node, nodes.Name) else ""
-            if name == "certificate_file" or (name == "map_file" and len(call.args) + len(call.kwargs) > 1):
+            with_entries = len(call.args) > 1 or any(each.key == "entries" for each in call.kwargs)
+            if name == "certificate_file" or (name == "map_file" and with_entries):
                 parser.fail(f"{name}() declares a whole file: call it outside of {{% each %}}", call.lineno)
 
     def _read_from_outside(self, names: Sequence[nodes.Node], body: list[nodes.Node]) -> list[str]:
