@@ -61,7 +61,7 @@ EXAMPLES = "40"
 _WRAPPER = """#!/bin/sh
 # Written by tests/matrix.py: HAProxy {version}, in a tree of its own.
 exec unshare {flags}--mount -- /bin/sh -c '
-    for shared in /dev /proc {shared}; do mount --rbind "$shared" {tree}"$shared" || exit 125; done
+    for shared in /dev /proc /run {shared}; do mount --rbind "$shared" {tree}"$shared" || exit 125; done
     exec chroot {tree} /usr/sbin/haproxy "$@"
 ' haproxy "$@"
 """

@@ -327,3 +327,13 @@ def test_lines_lead_to_the_element_that_gave_them() -> None:
     }
     assert by.element_at("01.tmpl", 2, "another text") is None
     assert by.element_at("02.tmpl", 2, text) is None
+
+
+def test_an_element_may_declare_a_map_of_its_entries() -> None:
+    template = (
+        "{% each d, i in domains %}{% do map_entry(d, i.port, 'x') %}{{ map_file(d, ordered=true) }}\n{% endeach %}"
+    )
+    by = renderer(template)
+    found = rendered(by, {"domains": many(2)})
+    assert [file.path for file in found.files] == ["/files/maps/s000.map", "/files/maps/s001.map"]
+    assert rendered(by, {"domains": many(2)}).files == found.files
