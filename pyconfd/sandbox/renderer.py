@@ -154,7 +154,8 @@ class TemplateProcess:
         try:
             body = _exchange(process, request, deadline_s, self._limits.output_bytes * 6 + 4096)
             answer = msgspec.json.decode(body, type=Answer)
-        except (OSError, EOFError, msgspec.DecodeError):  # TimeoutError is an OSError
+        # TimeoutError is an OSError. Whoever broke out of the sandbox answers what he likes: a million brackets.
+        except (OSError, EOFError, RecursionError, UnicodeDecodeError, msgspec.DecodeError):
             self._end()
             message = f"the template takes longer than {self._limits.timeout_s:g} s, or more memory than it may have"
             remedy = "make it simpler, or raise the limits in the section cluster_templates"

@@ -178,6 +178,31 @@ def test_a_worker_that_dies_is_replaced() -> None:
         process.close()
 
 
+_FORGER = """import os, sys
+os.read(0, 1 << 20)
+body = bytes.fromhex("{start}") * {times} + bytes.fromhex("{end}")
+view = memoryview(len(body).to_bytes(4, "big") + body)
+while view:
+    view = view[os.write(1, view):]
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "times", "end"),
+    [(b'{"x":', 100_000, b"1"), (b'{"text":"\xff"}', 1, b""), (b"[", 1, b"]"), (b"", 0, b"")],
+    ids=["deep", "no UTF-8", "no answer", "empty"],
+)
+def test_a_forged_answer_is_refused(monkeypatch: pytest.MonkeyPatch, start: bytes, times: int, end: bytes) -> None:
+    program = _FORGER.format(start=start.hex(), times=times, end=end.hex())
+    monkeypatch.setattr("pyconfd.sandbox.renderer._PROGRAM", program)
+    process = TemplateProcess(Limits(timeout_s=20.0))
+    try:
+        assert "line" not in problem(process, "a")
+        assert process._process is None, "whoever forged it answers no further request"
+    finally:
+        process.close()
+
+
 def test_the_same_request_is_not_rendered_again_and_large_ones_pass() -> None:
     process = TemplateProcess(Limits(timeout_s=20.0))
     try:
