@@ -12,9 +12,13 @@ from pyconfd.presets.places import Network, Places, network
 PortRanges = tuple[tuple[int, int], ...]
 """Inclusive ranges."""
 
-_LITERAL_END = re.compile(r"(?:\\\.|\[\.\])((?:[A-Za-z0-9_-]+(?:\\\.|\[\.\]))*[A-Za-z0-9_-]+)\$\Z")
-"""The end of a regular expression that says by which domain all names end that it matches."""
-_OPTIONAL_PORT = re.compile(r"\((?:\?:)?:(?:\[0-9\]|\\d)[+*]\)\?\$\Z")
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+"""An escape or a set of a regular expression, read from left to right as PCRE does: one may hold signs of the other."""
+_DOT, _DIGIT, _OTHER = "\n", "\r", "\t"
+_MARKS = {"\\.": _DOT, "[.]": _DOT, "\\d": _DIGIT, "[0-9]": _DIGIT}
+_LITERAL_END = re.compile(rf"{_DOT}((?:[A-Za-z0-9_-]+{_DOT})*[A-Za-z0-9_-]+)\$\Z")
+"""The end of a marked expression that says by which domain all names end that it matches."""
+_OPTIONAL_PORT = re.compile(rf"\((?:\?:)?:{_DIGIT}[+*]\)\?\$\Z")
 """What stands there for clients that send the port with the host."""
 
 
@@ -112,14 +116,14 @@ def _refused(namespace: str, what: str, allowed: Iterable[str]) -> str:
 
 def _literal_end(expression: str) -> str:
     """Give the domain that all matches of an expression end with, "" where it does not say so plainly."""
-    expression = _OPTIONAL_PORT.sub("$", expression)
-    found = _LITERAL_END.search(expression)
+    marked = _TOKEN.sub(lambda found: _MARKS.get(found[0], _OTHER), expression)
+    marked = _OPTIONAL_PORT.sub("$", marked)
+    found = _LITERAL_END.search(marked)
     if found is None or "\\\\" in expression:
         return ""
-    bare = re.sub(r"\[[^\]]*\]", "x", re.sub(r"\\.", "x", expression.replace("[.]", "x")))
     former = ""
-    while former != bare:
-        former, bare = bare, re.sub(r"\([^()]*\)", "x", bare)
-    if set("|()[]") & set(bare):
+    while former != marked:
+        former, marked = marked, re.sub(r"\([^()]*\)", _OTHER, marked)
+    if set("|()[]") & set(marked):
         return ""
-    return re.sub(r"\\\.|\[\.\]", ".", found[1]).lower()
+    return found[1].replace(_DOT, ".").lower()

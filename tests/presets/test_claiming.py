@@ -46,6 +46,11 @@ RULES = ClaimOptions((PROD, REST))
         ("prod", r"^evilexample\.com$", False),
         ("prod", r"^a\\.example\.com$", False),
         ("prod", r"^a[|]\.example\.com$", True),
+        ("prod", r"^[]a|]\.example\.com$", True),
+        ("prod", r"^[a[.]|.*|x].\.example\.com$", False),
+        ("prod", r"^[a[.]|[^x][.]example[.]com$", False),
+        ("prod", r"^a[b\]|c]d|e\.example\.com$", False),
+        ("prod", r"^(\[[)\$\.example\.com(:[0-9]+)?$", False),
     ],
 )
 def test_names_end_with_an_allowed_domain(namespace: str, name: str, allowed: bool) -> None:
