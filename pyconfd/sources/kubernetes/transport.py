@@ -395,6 +395,6 @@ def _retry_after_s(value: str, now_s: float) -> float | None:
         return float(value)
     try:
         at = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, at.replace(tzinfo=at.tzinfo or UTC).timestamp() - datetime.fromtimestamp(now_s, UTC).timestamp())

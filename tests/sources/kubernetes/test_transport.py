@@ -112,6 +112,8 @@ def test_retry_after_in_seconds_and_as_a_date(connect: Connect) -> None:
     past = failure(connect(answer("503 Down", b"{}", "Retry-After: Thu, 01 Jan 1970 00:00:00 GMT")))
     assert past.retry_after_s == 0
     assert failure(connect(answer("503 Down", b"{}", "Retry-After: soon"))).retry_after_s is None
+    beyond = "Retry-After: Wed, 01 Jan 2200 00:00:00 +99999999999999"
+    assert failure(connect(answer("503 Down", b"{}", beyond))).retry_after_s is None
 
 
 def test_a_kept_connection_that_the_server_closed_meanwhile_is_no_failure(connect: Connect) -> None:
