@@ -24,7 +24,7 @@ from pyconfd.presets import targets, values
 from pyconfd.presets.changes import kept_members
 from pyconfd.presets.claims import Claims
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.kubefigurator_claims import ANY, Claim, Slot, asked
+from pyconfd.presets.kubefigurator_claims import ANY, Claim, Slot, asked, certified_name
 from pyconfd.presets.reading import PresetOptions, Reading
 from pyconfd.presets.sockets import Sockets
 from pyconfd.presets.tenures import Seats
@@ -215,8 +215,11 @@ def _decide(
     sockets: Sockets[Claim] = Sockets()
     tenures = options.tenures_of("kubefigurator")
     seats = Seats(tenures, lambda: ((name, c.ref.namespace, c.who) for c in claims for name in c.names))
+    first_of_host: dict[str, Claim] = {}
     for claim in claims:
-        wrong = _kept(claim, seats) or _conflict(claim, sockets)
+        if claim.hostname:
+            first_of_host.setdefault(claim.hostname, claim)
+        wrong = _kept(claim, seats) or _conflict(claim, sockets) or _foreign_certificate(claim, first_of_host)
         if wrong is not None:
             refused.append(wrong)
             continue
@@ -278,6 +281,15 @@ def _conflict(claim: Claim, sockets: Sockets[Claim]) -> Refusal | None:
         detail = f"{older}; in mode tcp a port has one service: choose another listen-port or listen-ip"
         return claim.refusal("listen-port", str(claim.slot.port), RefusalReason.PORT_TAKEN, detail)
     return _name_taken(claim, sockets)
+
+
+def _foreign_certificate(claim: Claim, first_of_host: Mapping[str, Claim]) -> Refusal | None:
+    """Refuse the certificate of a host that is an older claim's of another namespace, on whatever listener."""
+    owner = first_of_host.get(certified_name(claim.certificate)) if claim.certificate else None
+    if owner is None or owner.ref.namespace == claim.ref.namespace:
+        return None
+    detail = f"{owner.who} is the oldest claim of this host, so the certificate serves its namespace only"
+    return claim.refusal("ssl-certificate", claim.certificate, RefusalReason.NAME_TAKEN, detail)
 
 
 def _name_taken(claim: Claim, sockets: Sockets[Claim]) -> Refusal | None:

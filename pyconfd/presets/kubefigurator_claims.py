@@ -257,6 +257,10 @@ class _Reader:
         folder = self._own.ssl_dir.rstrip("/")
         named = self._parsed("ssl-certificate", _certificate_name, "")
         if named:
+            # A file is called after the name that it is good for: it is claimed as that name is.
+            if wrong := self.options.claims.domain(self.ref.namespace, certified_name(named)):
+                field = field_of(self.raw.name or "", "ssl-certificate")
+                raise self._refused(field, named, wrong, RefusalReason.NOT_ALLOWED)
             return f"{folder}/{named}"
         if not spelled:
             detail = "TLS is asked for (use-ssl) and neither hostname nor ssl-certificate says which certificate"
@@ -322,6 +326,11 @@ def _flag(text: str) -> bool:
     if text not in {"true", "false"}:
         raise ValueError('expected "true" or "false"')
     return text == "true"
+
+
+def certified_name(path: str) -> str:
+    """Return the host name that a certificate file is called after: ``NAME.pem`` in any directory."""
+    return path.rpartition("/")[2].removesuffix(".pem").lower()
 
 
 def _certificate_name(text: str) -> str:
