@@ -231,12 +231,14 @@ class Balancer:
 
     def _look(self, files: Sequence[OutputFile]) -> Observation:
         observed = self.observe(files)
-        last = self.last_good()
-        text = observed.installed_text or (last.rendering.text if last else "")
-        if isinstance(observed.running, NotRunning):
+        running = observed.running
+        if isinstance(running, NotRunning):
             self._runtime.close()
+        elif isinstance(running, Running) and running.worker_pid == self._runtime.pid:
+            self._runtime.connect(self.sockets)  # a worker keeps those that it began with, whatever is written since
         else:
-            self._connect(text)
+            last = self.last_good()
+            self._connect(observed.installed_text or (last.rendering.text if last else ""))
         return observed
 
     def _connect(self, text: str) -> None:

@@ -28,6 +28,7 @@ _NOT_FOR_CHILDREN = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC",
 _NOTHING_TO_DO = 2
 """Exit code of ``haproxy -c`` for a configuration without a listener. Source: management manual, 3 (``-c``)."""
 
+_BACKGROUND = 10
 _OF_ROOT = "/run"
 """Only root can exchange what is in it."""
 _DEFAULT_PATH = re.compile(r"""^([^\S\n]*default-path[^\S\n]+)["']?(config|parent)["']?(?!\S)""", re.MULTILINE)
@@ -70,6 +71,8 @@ def check(
             env=_environment(unit.environment),
             user=user or None,
             group=group,
+            # Nobody waits for the check of what runs already, and it takes a second of what haproxy needs itself.
+            niceness=_BACKGROUND if same_shape else 0,
             progress=progress,
         )
         output = result.output
@@ -228,6 +231,8 @@ def _write(path: Path, text: str, group: int | None) -> None:
 def _relative_to(directory: Path, text: str) -> str:
     """Let paths that are relative to the configuration, which the copy is not beside, mean what they will mean."""
     origin = {"config": directory, "parent": directory.parent}
+    if "default-path" not in text:
+        return text
     return _DEFAULT_PATH.sub(lambda found: f'{found[1]}origin "{origin[found[2]]}"', text)
 
 
@@ -242,7 +247,17 @@ def _repointed(text: str, staged_paths: Mapping[str, str]) -> str:
     pattern = re.compile(
         rf"(?<![\w./@-])({'|'.join(map(re.escape, longest_first))})(?=/?(?:[\s\"',)\]]|$))", re.MULTILINE
     )
-    return pattern.sub(lambda found: wanted[found[1]], text)
+    # Few lines name a path. The expression tries every path at every character, and holds the interpreter's lock for
+    # the whole text meanwhile: 45 ms with 5,000 services.
+    common = os.path.commonpath(longest_first)
+    parts: list[str] = []
+    done, at = 0, text.find(common)
+    while at >= 0:
+        begin, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+        end = len(text) if end < 0 else end
+        parts += [text[done:begin], pattern.sub(lambda found: wanted[found[1]], text[begin:end])]
+        done, at = end, text.find(common, end)
+    return "".join((*parts, text[done:]))
 
 
 def _judge(

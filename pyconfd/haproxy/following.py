@@ -1,7 +1,8 @@
-"""Brings the file level with a process that was changed while it runs: at once, but in a thread of its own.
+"""Writes the file behind a process that was changed while it runs, in a thread of its own and at a pace.
 
-The newest rendering wins: what was overtaken is neither checked nor written. Nobody reloads in between: whoever wants
-to takes :attr:`FollowingFile.lock` first, and installs what is newer still.
+The first change after a quiet time is written at once, those that come soon after it together. The newest rendering
+wins: what was overtaken is neither checked nor written. Nobody reloads in between: whoever wants to takes
+:attr:`FollowingFile.lock` first, and installs what is newer still. A stop writes what is pending without a pause.
 """
 
 import threading
@@ -16,17 +17,25 @@ from pyconfd.model.outcome import Stored
 
 log = structlog.get_logger(__name__)
 
+SHARE = 0.05
+"""The part of the time in which a configuration is checked and written, at most, while it keeps changing.
+
+Check and write cost time in proportion to the whole configuration, and a part of it is taken from the interpreter's
+lock: with 5,000 services a second or more, against 3 ms for a change.
+"""
+LONGEST_PAUSE_S = 30.0
+"""How long the next write is put off, however long the last one took: an older file is what a crash loads."""
+
 Write = Callable[[Stored], None]
 """Checks and installs a rendering and records its generation. Raises any of the error tree."""
 
 
 class FollowingFile:
-    """The file behind a process. ``write`` and ``written`` run in the thread."""
+    """The file behind a process. ``write`` runs in the thread."""
 
-    def __init__(self, write: Write, written: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, write: Write) -> None:
         self.lock = threading.Lock()
         self._write = write
-        self._written = written
         self._state = threading.Lock()
         self._wanted: Stored | None = None
         self._behind: Stored | None = None
@@ -98,9 +107,7 @@ class FollowingFile:
                     return
             began = time.monotonic()
             self._follow(stored)
-            self._written()
-            # Never more than half of the time: checks of a large file would else take a processor for themselves.
-            self._stopping.wait(time.monotonic() - began)
+            self._stopping.wait(min((time.monotonic() - began) * (1 / SHARE - 1), LONGEST_PAUSE_S))
 
     def _follow(self, stored: Stored) -> None:
         problems: tuple[Problem, ...] = ()

@@ -94,13 +94,14 @@ class GenerationStore:
         Raises:
             TransientError: it could not be written; nothing is left behind.
         """
+        structure = structure_of(rendering.text)
         maps = [file for file in rendering.files if file.kind is FileKind.MAP]
         contents = {
             CONFIGURATION: rendering.text.encode(),
-            META: _meta(rendering, generation, self.owners.keep(rendering.owners)),
+            META: _meta(rendering, generation, self.owners.keep(rendering.owners), structure),
         }
         contents |= {f"map-{number}": file.content.encode() for number, file in enumerate(maps)}
-        if structure_of(rendering.text) in {each.structure for each in self._known() if each.entry.ran_well}:
+        if structure in {each.structure for each in self._known() if each.entry.ran_well}:
             contents[RAN_WELL] = b""
         path = self._path(generation.number)
         return PreparedGeneration(_stage_directory(path, contents), path)
@@ -247,7 +248,7 @@ def _outline(path: Path, number: int) -> _Outline:
     return _Outline(entry, str(meta.get("structure", "")), frozenset(str(entry["path"]) for entry in meta["files"]))
 
 
-def _meta(rendering: Rendering, generation: Generation, claims: str) -> bytes:
+def _meta(rendering: Rendering, generation: Generation, claims: str, structure: str) -> bytes:
     files = [
         {"kind": file.kind.value, "path": file.path, "sha256": sha256(file.content.encode()).hexdigest()}
         for file in rendering.files
@@ -261,7 +262,7 @@ def _meta(rendering: Rendering, generation: Generation, claims: str) -> bytes:
         "files": files,
         "basis": rendering.basis,
         "claims": claims,
-        "structure": structure_of(rendering.text),
+        "structure": structure,
     }
     return json.dumps(meta, indent=1).encode() + b"\n"
 

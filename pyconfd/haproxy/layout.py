@@ -27,6 +27,20 @@ SHARED_CERTIFICATE_MODE = 0o640
 """For certificates that HAProxy reads under another user than pyconfd's, through the group of the directory."""
 
 
+Identity = tuple[int, ...]
+"""Device, inode, time of modification, size: who writes a file changes one of them, a rename changes none."""
+
+
+def identity_of(path: str) -> Identity:
+    """Return what tells later whether the file at ``path`` was written since.
+
+    Raises:
+        OSError: there is none.
+    """
+    status = Path(path).stat()
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
 def files_dir_of(settings: HaproxySettings) -> str:
     """Give the directory of the files that renderings declare."""
     return settings.files_dir or str(Path(settings.conf).parent / "files")
@@ -77,6 +91,14 @@ class Layout:
         """Give the SHA-256 of what is installed at each declared path."""
         contents = ((file.path, self.read(file.path)) for file in files)
         return {path: sha256(content).hexdigest() for path, content in contents if content is not None}
+
+    def identities(self, rendering: Rendering) -> dict[str, Identity]:
+        """Return by what the configuration and the declared files are known again; missing ones are left out."""
+        found: dict[str, Identity] = {}
+        for path in (self.conf, *(file.path for file in rendering.files)):
+            with suppress(OSError):
+                found[path] = identity_of(path)
+        return found
 
     def changed_files(self, rendering: Rendering) -> tuple[NewFile, ...]:
         """Give what has to be written: certificates, maps, then the configuration; what is the same is left out."""

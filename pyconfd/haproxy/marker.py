@@ -31,7 +31,8 @@ def digest_of(description: str) -> str | None:
 
 def _description(text: str) -> tuple[str, ...]:
     last: Line | None = None
-    if _DESCRIPTION.search(text) is None:  # sparing the whole text its parsing
+    # Most texts have no such word, and a plain search is hundreds of times faster than the expression.
+    if "description" not in text or _DESCRIPTION.search(text) is None:
         return ()
     for section in parse(text):
         if section.keyword == "global":

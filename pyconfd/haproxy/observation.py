@@ -59,7 +59,8 @@ class Observation:
 
     ``file_digests`` gives the SHA-256 of each declared file by its path; a missing file is left out. ``written`` is the
     rendering that was installed last, where the file is behind what was applied live. ``changed`` is the worker that
-    was changed since it loaded its text, and is level with what is applied: any other one is not.
+    was changed since it loaded its text, and is level with what is applied: any other one is not. ``untouched`` is the
+    rendering whose configuration and files nobody has written since pyconfd did, None where that is not known.
     """
 
     installed_text: str | None = None
@@ -67,3 +68,4 @@ class Observation:
     file_digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     written: Rendering | None = None
     changed: ChangedWorker | None = None
+    untouched: Rendering | None = None

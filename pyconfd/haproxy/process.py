@@ -4,7 +4,7 @@ import os
 import signal
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import assert_never
@@ -59,7 +59,7 @@ class HaproxyProcess:
         if settings.pid_file == defaults.pid_file and unit.pid_file:
             self.pid_file = unit.pid_file
 
-    def observe(self, texts: Sequence[str]) -> RunningState:
+    def observe(self, texts: Iterable[str]) -> RunningState:
         """Tell what runs; the ``stats socket`` lines of ``texts`` are tried where the master cannot be asked."""
         refusals: list[NoAnswer] = []
         found = self._ask_sockets(texts, refusals)
@@ -239,13 +239,17 @@ class HaproxyProcess:
                 return process
         return None
 
-    def _ask_sockets(self, texts: Sequence[str], refusals: list[NoAnswer] | None = None) -> Running | None:
+    def _ask_sockets(self, texts: Iterable[str], refusals: list[NoAnswer] | None = None) -> Running | None:
         try:
             return running_by_master(self.master_socket)
         except NoAnswer as error:
             if refusals is not None:
                 refusals.append(error)
-        for path in dict.fromkeys(path for text in texts for path in stats_sockets(text)):
+        tried: set[str] = set()
+        for path in (path for text in texts for path in stats_sockets(text)):
+            if path in tried:
+                continue
+            tried.add(path)
             try:
                 return running_by_stats_socket(path)
             except NoAnswer as error:

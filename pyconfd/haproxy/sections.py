@@ -280,6 +280,18 @@ def _value_after(keyword: str, options: tuple[str, ...]) -> str:
 
 
 def certificate_lists(text: str) -> frozenset[str]:
-    """Give the paths of the lists of certificates that binds name (``crt-list``)."""
-    lines = (line.words for section in parse(text) for line in section.lines if line.words[0] == "bind")
-    return frozenset(path for words in lines for word, path in pairwise(words) if word == "crt-list")
+    """Return the paths of the lists of certificates that binds name (``crt-list``); no other line is parsed."""
+    found = [words(line) for line in _lines_with(text, "crt-list")]
+    return frozenset(
+        path for bind in found if bind[:1] == ("bind",) for word, path in pairwise(bind) if word == "crt-list"
+    )
+
+
+def _lines_with(text: str, wanted: str) -> Iterator[str]:
+    """Return the lines that contain ``wanted``: searched for as a plain string, which a regular expression is not."""
+    at = text.find(wanted)
+    while at >= 0:
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        yield text[text.rfind("\n", 0, at) + 1 : end]
+        at = text.find(wanted, end)

@@ -15,7 +15,7 @@ from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.haproxy import binds, host
 from pyconfd.haproxy.check import check
 from pyconfd.haproxy.generations import GenerationStore, PreparedGeneration
-from pyconfd.haproxy.layout import Layout
+from pyconfd.haproxy.layout import Identity, Layout, identity_of
 from pyconfd.haproxy.limits import judge_start
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import ChangedWorker, NotRunning, Observation, Running, RunningState
@@ -58,15 +58,27 @@ class Transaction:
         self.warnings: tuple[Problem, ...] = ()
         """What the last reload might want, and the machine might not have."""
         self._read: tuple[tuple[int, ...], str] | None = None
+        self._installed: tuple[Rendering, Mapping[str, Identity]] | None = None
+        """What was installed last and by what its files are known; the one that is being written is none of them."""
 
     def observe(self, known: Known, files: Sequence[OutputFile] = ()) -> Observation:
         """Look at what is installed and what runs; ``files`` are those whose content matters, beside those known."""
         text = self._installed_text()
-        texts = [one for one in (text, known.applied.text if known.applied else None) if one]
+        running = self._process.observe(_possible_texts(text, known.applied))
+        untouched = self._untouched()
         written = known.written or known.applied
-        wanted = {file.path: file for file in (*files, *(written.files if written else ()))}
+        if untouched is not None and written is not None and not untouched.same_as(written):
+            untouched = None
+        wanted = {file.path: file for file in (*files, *(written.files if written and untouched is None else ()))}
         digests = self.layout.file_digests(wanted.values())
-        return Observation(text, self._process.observe(texts), digests, known.written, known.changed)
+        return Observation(text, running, digests, known.written, known.changed, untouched)
+
+    def _untouched(self) -> Rendering | None:
+        """Return what was installed last, if nobody has written its files since."""
+        if self._installed is None:
+            return None
+        rendering, identities = self._installed
+        return rendering if self.layout.identities(rendering) == identities else None
 
     def _installed_text(self) -> str | None:
         """Read the installed configuration, again only where its file is another one than before."""
@@ -132,10 +144,11 @@ class Transaction:
         self._judge_binds(rendering, before, known)
         declared_before = self._store.declared_paths()
         prepared = self._prepared(rendering, generation)
+        identities = self.layout.identities(rendering)
         changed = self.layout.changed_files(rendering)
         installation = Installation(changed)
         try:
-            self._install(rendering, installation)
+            identities |= self._install(rendering, installation)
             # With the history lost, HAProxy may run this very text all the same: then it is only recorded.
             verified = known.applied is None and not changed and _runs(before, rendering)
             if not verified:
@@ -149,6 +162,7 @@ class Transaction:
             problems = (*error.problems, *self._undo(rendering, installation, before, known))
             raise ApplyError(error.step, *problems, disruptive=error.disruptive) from error
         installation.finish()
+        self._installed = rendering, identities
         self.layout.prune(declared_before, rendering)
         return verified
 
@@ -163,9 +177,10 @@ class Transaction:
             check(rendering, settings=self._settings, unit=self._unit, same_shape=True)
         declared_before = self._store.declared_paths()
         prepared = self._prepared(rendering, generation)
+        identities = self.layout.identities(rendering)
         installation = Installation(self.layout.changed_files(rendering))
         try:
-            self._install(rendering, installation)
+            identities |= self._install(rendering, installation)
             if prepared is not None:
                 with _as_apply_error(Step.RECORD):
                     self._store.commit(prepared)
@@ -174,6 +189,7 @@ class Transaction:
                 self._store.discard(prepared)
             raise ApplyError(error.step, *error.problems, *installation.roll_back()) from error
         installation.finish()
+        self._installed = rendering, identities
         self.layout.prune(declared_before, rendering)
 
     def _prepared(self, rendering: Rendering, generation: Generation | None) -> PreparedGeneration | None:
@@ -182,11 +198,18 @@ class Transaction:
         with _as_apply_error(Step.RECORD):
             return self._store.prepare(rendering, generation)
 
-    def _install(self, rendering: Rendering, installation: Installation) -> None:
+    def _install(self, rendering: Rendering, installation: Installation) -> dict[str, Identity]:
+        """Install, and return the identities of what was written.
+
+        They are of the staged files: those of the installed ones might be of what somebody else wrote right after.
+        """
+        self._installed = None
         with _as_apply_error(Step.INSTALL):
             self.layout.make_directories(rendering)
             installation.stage()
+            identities = {path: identity_of(staged) for path, staged in installation.staged_paths().items()}
             installation.install()
+        return identities
 
     def _judge_binds(self, rendering: Rendering, before: Observation, known: Known) -> None:
         wanted, held = binds_of(rendering.text), self._held_binds(before, known)
@@ -257,6 +280,14 @@ class Transaction:
             except ApplyError as error:
                 return (*problems, *error.problems)
         return problems
+
+
+def _possible_texts(installed: str | None, applied: Rendering | None) -> Iterator[str]:
+    """Yield the texts that may run; the second is only joined where the first did not lead to a socket."""
+    if installed:
+        yield installed
+    if applied is not None:
+        yield applied.text
 
 
 def _runs(before: Observation, rendering: Rendering) -> bool:

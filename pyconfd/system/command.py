@@ -44,10 +44,12 @@ def run(
     user: str | None = None,
     group: str | int | None = None,
     cwd: str = "/",
+    niceness: int = 0,
     progress: Callable[[], None] = lambda: None,
 ) -> CommandResult:
     """Run ``argv`` in ``cwd`` in a process group of its own; at the time limit the whole group is killed.
 
+    ``niceness`` is added to pyconfd's own, so that work nobody waits for leaves the processors to others.
     ``user`` and ``group`` (names) can be set where pyconfd is root; supplementary groups are dropped then.
     ``progress`` is called about each second while it runs.
 
@@ -69,6 +71,9 @@ def run(
         )
     except (OSError, ValueError, LookupError) as error:
         raise TransientError(_not_started(argv, error)) from error
+    if niceness:
+        with suppress(OSError):  # it has ended, or runs as another user already: pyconfd then waits for no less
+            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
     with process:
         output, timed_out = _read(process, time.monotonic() + timeout_s, progress)
         if timed_out:

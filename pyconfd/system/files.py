@@ -252,6 +252,10 @@ class Installation:
             raise LookupError(path)
         return found[0]
 
+    def staged_paths(self) -> dict[str, str]:
+        """Return where the new content of each file waits between :meth:`stage` and :meth:`install`."""
+        return {staged.path: staged.temporary for staged in self._staged if staged.temporary is not None}
+
     def replaces(self, path: str) -> bool:
         """Say whether there was something at ``path`` before :meth:`install`."""
         target = os.path.realpath(path)

@@ -33,6 +33,42 @@ def test_the_process_is_changed_and_the_file_follows(live: Live) -> None:
     assert [one.number for one in live.balancer.store.history()] == [done.generation.number, 1]
 
 
+def test_a_look_reads_and_parses_nothing_that_pyconfd_wrote(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    live.begin(1, 2)
+    live.change(2, 3)
+    live.follow()
+    assert live.balancer.look() == Noop(verified=True)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a look takes time in proportion to the configuration")
+
+    for name in (
+        "pyconfd.haproxy.diff.mark",
+        "pyconfd.haproxy.balancer.stats_sockets",
+        "pyconfd.haproxy.layout.sha256",
+    ):
+        monkeypatch.setattr(name, refuse)
+    assert live.balancer.look() == Noop(verified=True)
+
+
+@pytest.mark.parametrize("edit", ["in place", "replaced", "removed"])
+def test_what_somebody_did_to_the_written_file_is_seen(live: Live, edit: str) -> None:
+    live.begin(1, 2)
+    live.change(2, 3)
+    live.follow()
+    conf = live.bench.conf
+    text = conf.read_text()
+    if edit == "removed":
+        conf.unlink()
+    else:
+        path = conf if edit == "in place" else conf.with_name("other")
+        path.write_text(text.replace("server s3", "server s4"))
+        path.rename(conf)
+    plan = live.balancer.look()
+    assert isinstance(plan, Reload)
+    assert plan.reasons == (ReloadReason.FILE_EDITED,)
+
+
 def test_after_a_restart_of_pyconfd_what_was_changed_live_is_known(live: Live) -> None:
     live.begin(1)
     live.change(1, 2)

@@ -1,4 +1,5 @@
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -69,3 +70,8 @@ def test_another_identity() -> None:
     assert "uid=65534" in result.output
     assert "gid=0" not in result.output
     assert "0(root)" not in result.output
+
+
+def test_what_nobody_waits_for_runs_at_a_lower_priority() -> None:
+    wait = "import os, time\nwhile os.getpriority(os.PRIO_PROCESS, 0) < 10: time.sleep(0.001)\n"
+    assert run([sys.executable, "-c", wait], timeout_s=60.0, niceness=10).ok
