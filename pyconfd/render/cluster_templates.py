@@ -37,6 +37,9 @@ _PYTHON_2 = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys"}
 """What dictionaries were called by in the days of the predecessors, whose templates say ``pods.itervalues()``."""
 
 
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Why a template gave nothing; ``line`` counts from 1, 0 where it cannot be told.
@@ -96,6 +99,9 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         """Give an item; a dictionary has its names of Python 2 as well."""
         if isinstance(obj, dict) and isinstance(argument, str) and argument not in obj:
             argument = _PYTHON_2.get(argument, argument)
+        if isinstance(obj, _VIEWS):
+            # A list in Python 2. Undefined would print nothing, and nobody would learn of it.
+            raise TypeError(f"{type(obj).__name__} has no elements by number: write (... | list)[{argument}]")
         return super().getitem(obj, argument)
 
 

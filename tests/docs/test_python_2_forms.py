@@ -12,6 +12,8 @@ NAMES = {"hosts": {"web": ["192.0.2.1"]}, "service": {"path": "/a", "pods": {"b"
     [
         "{{ hosts.has_key('web') }}",
         "{{ hosts.values()[0] }}",
+        "{{ hosts.keys()[0] }}",
+        "{{ hosts.iteritems()[0] }}",
         "{{ service.has_key('path') }}",
         "{{ service.pods.values()[0].n }}",
     ],

@@ -146,6 +146,8 @@ def test_a_bad_template_stops_nobody_and_pods_follow_with_the_former_one(world: 
         appliance.until(lambda: "timeout server 11s" in appliance.haproxy.conf.read_text(), "what was mended serves")
     all_is_well(appliance)
     lines = [line for line in complaints(appliance, "BAD_TEMPLATE".lower()) if line["event"] == "object.refused"]
+    # The mended one may have to wait until the name of an endless one may render again; that is said as well.
+    lines = [line for line in lines if "is not rendered yet" not in line["detail"]]
     assert len(lines) == 2, ("once for each process", [line["detail"] for line in lines])
     assert (appliance.folder / "state" / "cluster-templates.json").stat().st_mode & 0o777 == 0o600
 

@@ -81,7 +81,7 @@ def test_targets_alone_by_the_flags_of_kube2lb(
         "--preset",
         "kube2lb",
         f"-apiserver={appliance.servers[0].url}",
-        f"-template={tmp_path}/Caddyfile.tpl",
+        f"--template={tmp_path}/Caddyfile.tpl",  # beside kube2lb's own spelling, --config would be its output
         f"--target-output={output}",
         "-domain=cluster.local",
         "-server-name-templates={{ .Service.Name }}.example.com,{{ .Service.Name }}.{{ .Domain }}",
