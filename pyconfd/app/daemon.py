@@ -12,7 +12,7 @@ from pyconfd import __version__, wiring
 from pyconfd.app.events import culprits, told_in_the_cluster
 from pyconfd.app.explaining import explainer
 from pyconfd.app.names import with_names
-from pyconfd.app.pinned import pinned_settings, pinning, proof
+from pyconfd.app.pinned import pinned_settings, pinning, rollout_port
 from pyconfd.app.serving import Surroundings, guard_rules, serve
 from pyconfd.daemon.held_objects import HeldObjects
 from pyconfd.daemon.installed_certificates import InstalledCertificates
@@ -20,7 +20,7 @@ from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.pinning import Pinning
-from pyconfd.daemon.ports import NoRenderings, Proof, RestoringBalancer, Source, World
+from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, Source, World
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.adoption import adopted
@@ -94,7 +94,7 @@ def _with_pins(
         former_fragments=chosen.former,
         served_before=chosen.served,
         pinned=lambda serving, refused: chosen.status(serving, refused=refused),
-        proof=proof(settings, balancer, around.parts) if isinstance(balancer, Balancer) else Proof(),
+        rollout=rollout_port(settings, balancer, around.parts) if isinstance(balancer, Balancer) else RolloutPort(),
     )
 
 

@@ -15,7 +15,7 @@ from pyconfd.haproxy.pin import PinFile
 from pyconfd.haproxy.retention import Entry
 from pyconfd.model.basis import Edit
 from pyconfd.model.outcome import Stored
-from pyconfd.model.pin import Pin, PinnedBy
+from pyconfd.model.pin import Pin
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import Settings
 from pyconfd.settings.basis import secret_values
@@ -164,7 +164,7 @@ def rollback(
     past, pins = _Past(settings), PinFile(settings.state_dir)
     entry = _chosen(past.store.entries(), number, pins.read())
     past.bases.read(entry.basis)
-    pin = Pin(secrets.token_hex(4), entry.number, entry.basis, clock(), reason, PinnedBy.OPERATOR)
+    pin = Pin(secrets.token_hex(4), entry.number, entry.basis, clock(), reason)
     running = read_report(settings).running
     begin_pin(pins, past.store, pin)
     try:

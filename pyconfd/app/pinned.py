@@ -1,12 +1,11 @@
-"""Puts together what a pin and a probation need: the file that pins, what is kept of the past, and these settings."""
+"""Build what pins and the rollout monitor need: the pin file, the kept generations, and these settings."""
 
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
 
 from pyconfd.daemon.pinning import Pinning, Surroundings
-from pyconfd.daemon.ports import Proof
+from pyconfd.daemon.ports import RolloutPort
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.bases import BasisStore
@@ -56,16 +55,10 @@ def begin_pin(pins: PinFile, store: GenerationStore, pin: Pin) -> None:
     pins.begin(replace(pin, claims=found.claims if found is not None and claims else ""), claims)
 
 
-def proof(settings: Settings, balancer: Balancer, parts: ExitStack) -> Proof:
-    """Give what it takes to see whether generations do well; ``parts`` end what reads."""
-    pins = PinFile(settings.state_dir)
+def rollout_port(settings: Settings, balancer: Balancer, parts: ExitStack) -> RolloutPort:
+    """Return what the rollout monitor reads and marks; ``parts`` stops the thread that reads HAProxy's counters."""
     watch = TrafficWatch(lambda: balancer.sockets)
-    if settings.history.probation_s:
+    if settings.history.rollout_monitor_s:
         parts.callback(watch.stop)
         watch.start()
-    return Proof(
-        watch.newest,
-        balancer.store.mark_ran_well,
-        partial(begin_pin, pins, balancer.store),
-        lambda: pins.read() is not None,
-    )
+    return RolloutPort(watch.newest, balancer.store.mark_ran_well)

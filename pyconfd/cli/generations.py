@@ -175,8 +175,7 @@ def rollback(ctx: click.Context, /, number: int | None, reason: str, *, as_json:
     cls=SettingsCommand,
     short_help="End a pin: take the fragments on disk again.",
     help=teach(
-        "End what `pyconfd rollback` pinned, or a probation that failed: the fragments and settings on disk serve"
-        " again.",
+        "End what `pyconfd rollback` pinned: the fragments and settings on disk serve again.",
         examples={"pyconfd unpin": ""},
         exits={
             Exit.OK: "what is on disk serves, or will at the next start; or nothing was pinned",

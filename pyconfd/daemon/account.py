@@ -15,7 +15,7 @@ from pyconfd.model.preset import PresetName
 from pyconfd.model.status import Paused, Phase, QuarantineStatus, SourceHealth, Standing, Status
 
 Topic = Literal[
-    "source", "probation", "guard", "outcome", "candidate", "fragments", "templates", "last_good", "balancer", "other"
+    "source", "rollout", "guard", "outcome", "candidate", "fragments", "templates", "last_good", "balancer", "other"
 ]
 _TOPICS: tuple[Topic, ...] = get_args(Topic)
 """In the order in which their problems are shown."""

@@ -15,11 +15,11 @@ from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.mailbox import Mailbox
 from pyconfd.daemon.memory import Memory
 from pyconfd.daemon.ports import World
-from pyconfd.daemon.proving import Proving
 from pyconfd.daemon.pulse import Pulse
 from pyconfd.daemon.quarantine import Quarantine
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.retry import Retry
+from pyconfd.daemon.rollout_monitor import RolloutMonitor
 from pyconfd.daemon.upkeep import Surroundings, Upkeep
 from pyconfd.errors import PendingRendering
 from pyconfd.model.hold import ADOPTION
@@ -82,7 +82,7 @@ class Daemon:
         self._guarding = Guarding(settings.guard, world, self._memo, self._upkeep.held)
         told, reloaded = (self._account, self._journal, restoring), self._debounce.applied
         self._last_good = LastGood(world.balancer, world.clock, *told, reloaded=reloaded)
-        self._proving = Proving(world, settings.history, self._account, self._last_good.is_in_place)
+        self._rollout = RolloutMonitor(world, settings.history, self._account, self._last_good.is_in_place)
 
     def status(self) -> Status:
         """Give the state as of now; safe to call from other threads. What ends a pin is seen before what is pending."""
@@ -90,7 +90,7 @@ class Daemon:
         now, health = self._world.clock.now(), self._world.source.health()
         status = self._account.at(now, health, undecided=self._fragments.reading)
         status = replace(status, targets=self._world.targets.states(), object_events=self._world.object_events())
-        return replace(status, pin=pin, probation=self._proving.status(status.now))
+        return replace(status, pin=pin, rollout=self._rollout.status(status.now))
 
     def newest(self) -> Snapshot | None:
         """Give the newest Snapshot, applied or not; safe to call from other threads."""
@@ -201,7 +201,7 @@ class Daemon:
             self._look_at_balancer(now)
         if self._decided:
             self._upkeep.look()
-            self._proving.look(now)
+            self._rollout.look(now)
         if self._upkeep.file_refused and self._account.in_step:
             self._note_change(now, at_once=True)  # what went live cannot be loaded: who is behind that?
 
@@ -342,7 +342,7 @@ class Daemon:
         self._account.untried = compiled is not self._fragments.newest and self._retry_candidate.attempt is None
         if not done.repeated and not self._account.untried:
             self._debounce.forget()
-        self._proving.concluded(outcome, self._world.clock.monotonic())
+        self._rollout.concluded(outcome, self._world.clock.monotonic())
         if isinstance(outcome, Applied | Unchanged):
             self._world.templates.keep(done.accepted)
             self._world.certificates.keep(done.context, done.rendering)

@@ -12,7 +12,7 @@ from pyconfd.errors import Problem
 from pyconfd.model.changes import Change
 from pyconfd.model.context import AcceptedTemplate, Context, Refusal
 from pyconfd.model.outcome import Outcome
-from pyconfd.model.pin import Pin, PinStatus
+from pyconfd.model.pin import PinStatus
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
@@ -228,18 +228,15 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """What it takes to see whether a generation does well; by default nothing is seen.
+class RolloutPort:
+    """What the rollout monitor needs of HAProxy; by default it sees nothing.
 
-    ``traffic`` gives the newest sample, None where no socket answers. ``mark_ran_well`` remembers the newest generation
-    for a boot. ``pin`` brings back a former one, unless ``pinned`` says that one is pinned. The last three raise
-    TransientError.
+    ``traffic`` returns the newest sample, None while no socket answers. ``mark_ran_well`` marks the newest generation
+    as the one for a boot; it raises TransientError.
     """
 
     traffic: Callable[[], Sample | None] = lambda: None
     mark_ran_well: Callable[[], object] = lambda: None
-    pin: Callable[[Pin], None] = lambda _: None
-    pinned: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +272,6 @@ class World:
     former_fragments: Callable[[str], FragmentSet | None] = lambda _: None
     served_before: Callable[[FragmentSet], bool] = lambda _: False
     pinned: Callable[[FragmentSet | None, bool], PinStatus | None] = lambda _, __: None
-    proof: Proof = field(default_factory=Proof)
+    rollout: RolloutPort = field(default_factory=RolloutPort)
     tenants: Tenants = field(default_factory=Tenants)
     object_events: Callable[[], EventCounts] = EventCounts

@@ -17,7 +17,7 @@ CLAIMS_FILE = "pinned-claims.json"
 
 
 class PinFile:
-    """Written by ``pyconfd rollback`` and by a probation that failed, read by the loop each second."""
+    """Written by ``pyconfd rollback``, read by the loop each second."""
 
     def __init__(self, state_dir: str) -> None:
         self._file = StateFile(Path(state_dir) / FILE_NAME, Pin, forbidden=AS_ROOT)

@@ -1,4 +1,4 @@
-"""Reads what a worker counted, in a thread of its own: with many backends an answer takes a while.
+"""Read the counters of HAProxy in a thread of its own: with many backends an answer takes a while.
 
 Source: HAProxy management manual, 9.1 (CSV format), 9.3 ``show stat``.
 """
@@ -24,7 +24,7 @@ _SERVERS = re.compile(r"\((\d+)/(\d+)\)")
 
 
 class TrafficWatch:
-    """Keeps the newest sample at hand. ``paths`` gives the sockets to ask, and is called by the thread.
+    """Keep the newest sample. ``paths`` returns the sockets to ask; it is called by the thread.
 
     Between :meth:`start` and :meth:`stop`; :meth:`newest` may be called from any thread.
     """
@@ -37,18 +37,18 @@ class TrafficWatch:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="haproxy-traffic", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._ends.set()
         if self._thread is not None:
             self._thread.join()
 
     def newest(self) -> Sample | None:
-        """Give the newest sample, None while no socket answers."""
+        """Return the newest sample, None while no socket answers."""
         return self._newest
 
     def _run(self) -> None:
@@ -74,7 +74,7 @@ def _first_sample(connections: Sequence[RuntimeSocket]) -> Sample | None:
 
 
 def sample_of(answer: str, at: float, worker: int) -> Sample:
-    """Give the sample in an answer to ``show stat``; lines that are not understood are left out."""
+    """Parse an answer to ``show stat``; lines of another form are left out."""
     head, *lines = answer.splitlines() or [""]
     names = head.removeprefix("# ").split(",")
     places = [names.index(name) if name in names else len(names) for name in _COLUMNS]

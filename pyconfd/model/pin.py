@@ -1,14 +1,6 @@
 """A pin: fragments and settings of a former generation that serve instead of those on disk."""
 
 from dataclasses import dataclass
-from enum import StrEnum
-
-
-class PinnedBy(StrEnum):
-    """Who pinned."""
-
-    OPERATOR = "operator"
-    PROBATION = "probation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +16,6 @@ class Pin:
     basis: str
     since: float
     reason: str = ""
-    by: PinnedBy = PinnedBy.OPERATOR
     broken: str = ""
     claims: str = ""
 

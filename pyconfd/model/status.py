@@ -17,7 +17,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.outcome import Generation
 from pyconfd.model.pin import PinStatus
 from pyconfd.model.snapshot import Resource
-from pyconfd.model.traffic import ProbationStatus
+from pyconfd.model.traffic import RolloutStatus
 
 _DAY_S = 86400.0
 
@@ -272,7 +272,7 @@ class Status:
     applying: ApplyingStatus = field(default_factory=ApplyingStatus)
     live: LiveStatus = LiveStatus()
     pin: PinStatus | None = None
-    probation: ProbationStatus = field(default_factory=ProbationStatus)
+    rollout: RolloutStatus = field(default_factory=RolloutStatus)
     quarantine: QuarantineStatus = field(default_factory=QuarantineStatus)
     object_events: EventCounts = EventCounts()
     dns_names: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""What HAProxy counted: of each proxy, requests, failures and servers."""
+"""Counters of HAProxy for each proxy (requests, failures, servers), and what the rollout monitor makes of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Counts:
     servers: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
-        """Give the sum."""
+        """Return the sum."""
         return Counts(
             self.requests + other.requests,
             self.failed + other.failed,
@@ -41,24 +41,23 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
-    """What leapt up after a change.
+class RolloutAlarm:
+    """Error rates that rose after a change.
 
-    ``change`` names it: generation, reasons, and what changed; ``findings`` are sentences with the figures, ``since``
-    is seconds since the epoch. ``rolled_back`` is the generation that pyconfd went back to by itself, 0 for none.
+    ``change`` names it: generation, reasons of the reload, and the difference; ``findings`` are sentences with figures.
+    ``since`` is in seconds since the epoch.
     """
 
     generation: int
     since: float
     change: str
     findings: tuple[str, ...]
-    rolled_back: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class ProbationStatus:
-    """``until`` is when the present probation ends (seconds since the epoch), 0.0 without one; ``alarm`` stands."""
+class RolloutStatus:
+    """``until`` is when monitoring of the last change ends (seconds since the epoch), 0.0 if none is monitored."""
 
     until: float = 0.0
-    alarm: Alarm | None = None
+    alarm: RolloutAlarm | None = None
     alarms_total: int = 0

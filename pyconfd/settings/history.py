@@ -1,9 +1,9 @@
-"""The section that says which generations are kept, and how a new one has to prove itself."""
+"""The section about kept generations and the rollout monitor."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from pyconfd.settings.kinds import Boolean, Seconds
+from pyconfd.settings.kinds import Seconds
 from pyconfd.settings.setting import Setting
 
 _DAY_S = 86400.0
@@ -11,7 +11,7 @@ _DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """``[history]``: how long generations are kept, when one has proved itself, what happens where one does not."""
+    """``[history]``: how long generations are kept, when one ran well, how long a new one is monitored."""
 
     keep_for_s: Annotated[
         float,
@@ -20,16 +20,13 @@ class HistorySettings:
     ran_well_s: Annotated[
         float, Setting("a structure that ran so long without an event serves at a boot", Seconds(above=False))
     ] = 60.0
-    probation_s: Annotated[
+    rollout_monitor_s: Annotated[
         float,
         Setting(
-            "errors and servers are compared with before for so long after a reload; 0: never", Seconds(above=False)
+            "error rates and servers that are up are compared for so long after a reload; 0: never",
+            Seconds(above=False),
         ),
     ] = 60.0
-    probation_rollback: Annotated[
-        bool,
-        Setting("go back to the former fragments by itself where errors leap up after an edit of them", Boolean()),
-    ] = False
 
 
 UNCHANGED = HistorySettings()

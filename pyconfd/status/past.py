@@ -1,10 +1,10 @@
-"""What the status and the metrics say about pins and probations."""
+"""What the status and the metrics say about pins and the rollout monitor."""
 
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pyconfd.model.pin import PinnedBy, PinStatus
+from pyconfd.model.pin import PinStatus
 from pyconfd.model.status import Status
 from pyconfd.status.durations import short
 
@@ -16,9 +16,8 @@ def pin_lines(pinned: PinStatus, now: float) -> tuple[str, tuple[str, ...]]:
     pin = pinned.pin
     if pin.broken:
         return "PINNED, but nobody knows to what", (pin.broken,)
-    who = " by a probation that failed" if pin.by is PinnedBy.PROBATION else ""
     reason = f": {pin.reason}" if pin.reason else ""
-    headline = f"PINNED to generation {pin.generation} for {short(now - pin.since)}{who}{reason}"
+    headline = f"PINNED to generation {pin.generation} for {short(now - pin.since)}{reason}"
     serves = () if pinned.serves else ("it does not serve yet" if not pinned.refused else "it cannot be made to serve",)
     waiting = pinned.waiting[:CHANGES_SHOWN]
     more = len(pinned.waiting) - len(waiting)
@@ -32,18 +31,16 @@ def pin_lines(pinned: PinStatus, now: float) -> tuple[str, tuple[str, ...]]:
 
 def past(status: Status) -> Iterator[Metric]:
     """Yield the metric families."""
-    pin, probation = status.pin, status.probation
+    pin, rollout = status.pin, status.rollout
     yield _gauge("pyconfd_pinned", "1 while fragments and settings of a former generation are pinned.", pin is not None)
     yield _gauge("pyconfd_pinned_generation", "That generation; 0 for none.", pin.pin.generation if pin else 0)
     yield _gauge(
         "pyconfd_edits_waiting", "Changes of fragments and settings on disk that wait for an unpin.", _waiting(pin)
     )
-    yield _gauge("pyconfd_on_probation", "1 while a change is compared with before.", bool(probation.until))
-    yield _gauge(
-        "pyconfd_probation_alarm", "1 while errors or servers are much worse than before.", probation.alarm is not None
-    )
-    alarms = CounterMetricFamily("pyconfd_probation_alarms", "Changes after which that was so.")
-    alarms.add_metric([], probation.alarms_total)
+    yield _gauge("pyconfd_rollout_monitored", "1 while error rates after a change are monitored.", bool(rollout.until))
+    yield _gauge("pyconfd_rollout_alarm", "1 while error rates are much worse than before.", rollout.alarm is not None)
+    alarms = CounterMetricFamily("pyconfd_rollout_alarms", "Alarms of the rollout monitor.")
+    alarms.add_metric([], rollout.alarms_total)
     yield alarms
 
 

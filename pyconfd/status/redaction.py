@@ -8,7 +8,7 @@ from typing import Any
 from pyconfd.model.context import Refusal
 from pyconfd.model.secrets import names_secret
 from pyconfd.model.status import ApiServerState, CredentialState, ResourceState, Status
-from pyconfd.model.traffic import ProbationStatus
+from pyconfd.model.traffic import RolloutStatus
 from pyconfd.system.secrecy import HIDDEN, redacted
 
 __all__ = ["HIDDEN", "hidden_configuration", "public_status", "public_value", "redacted"]
@@ -74,7 +74,7 @@ def public_status(status: Status) -> Status:
         status,
         live=replace(status.live, paused=paused),
         pin=pin,
-        probation=_probation(status.probation),
+        rollout=_rollout(status.rollout),
         problems=tuple(redacted(problem) for problem in status.problems),
         source=source,
         refused=tuple(public_refusal(refusal) for refusal in status.refused),
@@ -89,12 +89,12 @@ def public_status(status: Status) -> Status:
     )
 
 
-def _probation(probation: ProbationStatus) -> ProbationStatus:
-    alarm = probation.alarm
+def _rollout(rollout: RolloutStatus) -> RolloutStatus:
+    alarm = rollout.alarm
     if alarm is None:
-        return probation
+        return rollout
     findings = tuple(redacted(finding) for finding in alarm.findings)
-    return replace(probation, alarm=replace(alarm, change=redacted(alarm.change), findings=findings))
+    return replace(rollout, alarm=replace(alarm, change=redacted(alarm.change), findings=findings))
 
 
 def _server(server: ApiServerState) -> ApiServerState:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from pyconfd import wiring
-from pyconfd.app.pinned import begin_pin, pinned_settings, pinning, proof
+from pyconfd.app.pinned import begin_pin, pinned_settings, pinning, rollout_port
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World
@@ -25,7 +25,7 @@ from pyconfd.sources.fragments import read_fragments
 from tests.daemon.fakes import FakeClock, FakeNotifier, FakeSource, cluster
 from tests.haproxy.crashing import arm, main
 
-HISTORY = HistorySettings(ran_well_s=3.0, probation_s=0.0)
+HISTORY = HistorySettings(ran_well_s=3.0, rollout_monitor_s=0.0)
 
 
 def settings_of(request: dict[str, Any]) -> Settings:
@@ -69,7 +69,7 @@ class Run:
             other_problems=chosen.problems,
             former_fragments=chosen.former,
             pinned=lambda serving, refused: chosen.status(serving, refused=refused),
-            proof=proof(settings, self.balancer, self.parts),
+            rollout=rollout_port(settings, self.balancer, self.parts),
             tenants=Tenants(settings.state_dir, settings.claims.reserve_s, chosen.tenures),
         )
         loop = LoopSettings(settings.apply, settings.presets.use, "0", 1, history=settings.history)

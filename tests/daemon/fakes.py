@@ -9,7 +9,7 @@ import msgspec
 from pyconfd.daemon.guarding import HoldMemory
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
-from pyconfd.daemon.ports import NoChanges, NoRenderings, Proof, Renderings, World
+from pyconfd.daemon.ports import NoChanges, NoRenderings, Renderings, RolloutPort, World
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.guard import Rules, saved
@@ -24,7 +24,6 @@ from pyconfd.model.changes import Change
 from pyconfd.model.context import Census, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
-from pyconfd.model.pin import Pin
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Snapshot
@@ -277,7 +276,6 @@ class Bed:
 
     sample: Sample | None = None
     """What HAProxy counted."""
-    pins: list[Pin]
     """What was pinned by itself."""
     reserve_s = 0.0
     """How long a name stays with the namespace of an owner that is gone."""
@@ -305,7 +303,6 @@ class Bed:
         self.compiled = 0
         self.memory = memory or RememberedHolds()
         self.marked: list[float] = []
-        self.pins = []
         world = World(
             source=self.source,
             balancer=self.balancer,
@@ -324,12 +321,10 @@ class Bed:
             tenants=Tenants("", self.reserve_s),
             renderings=self.renderings,
             changes=self.changes,
-            proof=Proof(
-                lambda: self.sample, lambda: self.marked.append(self.clock.elapsed), self.pins.append, self._is_pinned
-            ),
+            rollout=RolloutPort(lambda: self.sample, lambda: self.marked.append(self.clock.elapsed)),
         )
         settings = replace(ApplySettings(), **apply)  # type: ignore[arg-type]
-        history = HistorySettings(probation_rollback=True)
+        history = HistorySettings()
         loop = LoopSettings(settings, self.presets, "0", 1, rules or Rules(), history)
         self.daemon = Daemon(world, loop)
         self.daemon.start()
@@ -339,9 +334,6 @@ class Bed:
 
     def _served_before(self, found: FragmentSet) -> bool:
         return Basis(found).digest in {stored.rendering.basis for stored in self.balancer.disk.history}
-
-    def _is_pinned(self) -> bool:
-        return bool(self.pins)
 
     def _read(self) -> FragmentSet:
         if isinstance(self.templates, PyconfdError):

@@ -4,9 +4,9 @@ import pytest
 
 from pyconfd.errors import TransientError
 from pyconfd.haproxy.pin import FILE_NAME, PinFile
-from pyconfd.model.pin import Pin, PinnedBy
+from pyconfd.model.pin import Pin
 
-PIN = Pin("ab", 41, "d" * 64, 10.0, "why", PinnedBy.PROBATION)
+PIN = Pin("ab", 41, "d" * 64, 10.0, "why")
 
 
 def test_a_pin_holds_until_it_is_ended(tmp_path: Path) -> None:

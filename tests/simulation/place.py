@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pyconfd import fragments, wiring
-from pyconfd.app.pinned import pinning, proof
+from pyconfd.app.pinned import pinning, rollout_port
 from pyconfd.daemon.held_objects import HeldObjects
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
@@ -203,7 +203,7 @@ class Place:
                 reload_timeout_s=60.0,
             ),
             apply=ApplySettings(keep_generations=5, retry_min_s=0.5, retry_max_s=2.0),
-            history=HistorySettings(ran_well_s=3.0, probation_s=0.0),
+            history=HistorySettings(ran_well_s=3.0, rollout_monitor_s=0.0),
             templates=TemplateSettings(dir=str(self.templates), vars=variables),
             claims=ClaimSettings(reserve_s=LONG_S, allow_endpoints=("127.0.0.0/8",)),
             state_dir=str(self.folder / "state"),
@@ -237,7 +237,7 @@ class Place:
             former_fragments=chosen.former,
             served_before=chosen.served,
             hold_memory=HeldObjects(own.state_dir),
-            proof=proof(own, self.balancer, self.parts),
+            rollout=rollout_port(own, self.balancer, self.parts),
             tenants=Tenants(own.state_dir, own.claims.reserve_s, chosen.tenures),
         )
         rules = Rules(window_s=LONG_S, persist_s=LONG_S)

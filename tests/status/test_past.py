@@ -2,9 +2,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pyconfd.model.pin import Pin, PinnedBy, PinStatus
+from pyconfd.model.pin import Pin, PinStatus
 from pyconfd.model.status import Status
-from pyconfd.model.traffic import Alarm, ProbationStatus
+from pyconfd.model.traffic import RolloutAlarm, RolloutStatus
 from pyconfd.status import document
 from pyconfd.status.past import past, pin_lines
 
@@ -20,8 +20,8 @@ PIN = Pin("ab", 41, "d" * 64, 700.0, "checkout is broken")
             ("-> pyconfd unpin",),
         ),
         (
-            PinStatus(Pin("ab", 41, "d", 700.0, by=PinnedBy.PROBATION), waiting=("fragment a edited (+1 -0 lines)",)),
-            "PINNED to generation 41 for 5 m by a probation that failed",
+            PinStatus(Pin("ab", 41, "d", 700.0), waiting=("fragment a edited (+1 -0 lines)",)),
+            "PINNED to generation 41 for 5 m",
             (
                 "it does not serve yet",
                 "fragments and settings on disk differ, and wait for `pyconfd unpin`:",
@@ -52,20 +52,19 @@ def test_many_edits_are_counted() -> None:
 
 
 def test_figures_and_the_document_have_both(make_status: Callable[..., Status]) -> None:
-    alarm = Alarm(42, 1.0, "generation 42 to https://a:hunter2@b", ("backend b: 90 % of 100 requests failed",), 41)
-    status = make_status(pin=PinStatus(PIN, serves=True, waiting=("a", "b")), probation=ProbationStatus(5.0, alarm, 3))
+    alarm = RolloutAlarm(42, 1.0, "generation 42 to https://a:hunter2@b", ("backend b: 90 % of 100 requests failed",))
+    status = make_status(pin=PinStatus(PIN, serves=True, waiting=("a", "b")), rollout=RolloutStatus(5.0, alarm, 3))
     figures = {family.name: family.samples[0].value for family in past(status)}
     assert figures == {
         "pyconfd_pinned": 1,
         "pyconfd_pinned_generation": 41,
         "pyconfd_edits_waiting": 2,
-        "pyconfd_on_probation": 1,
-        "pyconfd_probation_alarm": 1,
-        "pyconfd_probation_alarms": 3,
+        "pyconfd_rollout_monitored": 1,
+        "pyconfd_rollout_alarm": 1,
+        "pyconfd_rollout_alarms": 3,
     }
     again = document.decode(document.encode(status))
     assert again.pin == status.pin
-    assert again.probation.alarm is not None
-    assert again.probation.alarm.rolled_back == 41
+    assert again.rollout.alarm is not None
     assert b"hunter2" not in document.encode(status)
     assert {family.samples[0].value for family in past(make_status())} == {0}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyconfd.error_rates import counted, judge
 from pyconfd.model.traffic import Counts, Sample
-from pyconfd.probation import counted, judge
 
 GOOD = Counts(1000, 2, 4, 4)
 

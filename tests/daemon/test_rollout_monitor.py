@@ -1,4 +1,4 @@
-"""Probation and the mark of what ran well, in the loop with a fake balancer and figures of the test's own."""
+"""The rollout monitor and the mark of what ran well, in the loop with a fake balancer and figures of the test's own."""
 
 from itertools import count
 
@@ -48,28 +48,25 @@ def edit(bed: Bed, text: str = "# edited\n") -> int:
     return bed.status.generation.number
 
 
-def test_what_leaps_up_after_an_edit_names_it_and_goes_back_once(bed: Bed) -> None:
+def test_alarm_names_the_edit_and_is_raised_once(bed: Bed) -> None:
     haproxy = Haproxy(bed)
     haproxy.passes(30, GOOD)
     before = bed.status.generation
     number = edit(bed)
-    assert bed.status.probation.until > bed.clock.now()
+    assert bed.status.rollout.until > bed.clock.now()
     haproxy.passes(5, BAD)
-    alarm = bed.status.probation.alarm
+    alarm = bed.status.rollout.alarm
     assert alarm is not None
     assert before is not None
-    assert (alarm.generation, alarm.rolled_back) == (number, before.number)
+    assert alarm.generation == number
     assert alarm.change.startswith(f"generation {number} after {before.number} (reload: ")
     assert "fragments or settings were edited" in alarm.change
     assert alarm.findings == ("backend be: 60 % of 100 requests failed, 0 % before",)
-    (pin,) = bed.pins
-    assert (pin.generation, pin.by) == (before.number, "probation")
-    assert any(
-        "probation" in problem and f"generation {before.number} are back" in problem for problem in bed.problems()
-    )
+    assert any("rollout" in problem and "pyconfd rollback" in problem for problem in bed.problems())
     haproxy.passes(5, BAD)
-    assert len(bed.pins) == 1
-    assert bed.status.probation.alarms_total == 1
+    assert bed.status.generation is not None
+    assert bed.status.generation.number == number
+    assert bed.status.rollout.alarms_total == 1
 
 
 def test_an_alarm_ends_when_all_is_well_again(bed: Bed) -> None:
@@ -77,22 +74,20 @@ def test_an_alarm_ends_when_all_is_well_again(bed: Bed) -> None:
     haproxy.passes(30, GOOD)
     edit(bed)
     haproxy.passes(5, BAD)
-    assert bed.status.probation.alarm is not None
+    assert bed.status.rollout.alarm is not None
     haproxy.passes(90, GOOD)
-    assert bed.status.probation.alarm is None
+    assert bed.status.rollout.alarm is None
     assert bed.problems() == ()
-    assert bed.status.probation.until == 0
+    assert bed.status.rollout.until == 0
 
 
-def test_a_change_of_the_cluster_is_no_reason_to_go_back(bed: Bed) -> None:
+def test_alarm_after_a_change_of_the_cluster(bed: Bed) -> None:
     haproxy = Haproxy(bed)
     haproxy.passes(30, GOOD)
     bed.source.show(cluster("192.0.2.10", "192.0.2.11"))
     bed.run_for(3.0)
     haproxy.passes(5, BAD)
-    assert bed.status.probation.alarm is not None
-    assert bed.status.probation.alarm.rolled_back == 0
-    assert bed.pins == []
+    assert bed.status.rollout.alarm is not None
 
 
 def test_of_two_changes_in_a_row_the_first_is_named_too(bed: Bed) -> None:
@@ -103,7 +98,7 @@ def test_of_two_changes_in_a_row_the_first_is_named_too(bed: Bed) -> None:
     haproxy.passes(2, Counts(5, 0, 2, 2))
     number = edit(bed, "# twice\n")
     haproxy.passes(5, BAD)
-    alarm = bed.status.probation.alarm
+    alarm = bed.status.rollout.alarm
     assert alarm is not None
     assert before is not None
     assert alarm.change.startswith(f"generation {number} after {before.number} ")
@@ -116,10 +111,10 @@ def test_a_backend_that_is_to_have_no_server_is_not_down(bed: Bed) -> None:
     haproxy.passes(30, GOOD)
     edit(bed, "backend be\n    mode http\n\nbackend other\n    server a 192.0.2.1:80\n")
     haproxy.passes(5, Counts(0, 0, 0, 2))  # both drain
-    assert bed.status.probation.alarm is None
+    assert bed.status.rollout.alarm is None
     edit(bed, "backend be\n    mode http\n\n    # one\n    server a 192.0.2.1:80\n")
     haproxy.passes(5, Counts(0, 0, 0, 1))
-    alarm = bed.status.probation.alarm
+    alarm = bed.status.rollout.alarm
     assert alarm is not None
     assert alarm.findings == ("no server is up any more: be",)
 
@@ -132,9 +127,9 @@ def test_what_failed_between_the_last_look_and_the_change_is_not_its_fault(bed: 
     edit(bed)
     assert bed.balancer.disk.worker != before
     haproxy.passes(5, GOOD)
-    assert bed.status.probation.alarms_total == 0
+    assert bed.status.rollout.alarms_total == 0
     haproxy.passes(10, BAD)
-    assert bed.status.probation.alarms_total == 1
+    assert bed.status.rollout.alarms_total == 1
 
 
 @pytest.mark.parametrize("failed", [0, 60])
@@ -148,7 +143,7 @@ def test_of_a_worker_that_serves_on_only_what_it_counts_after_the_change_is_judg
     bed.balancer.report_progress(lambda: None)
     assert len(balancer.live) == 1
     haproxy.passes(5, Counts(100, failed, 2, 2))
-    assert bed.status.probation.alarms_total == bool(failed)
+    assert bed.status.rollout.alarms_total == bool(failed)
 
 
 def test_after_its_time_a_change_is_not_to_blame(bed: Bed) -> None:
@@ -157,14 +152,14 @@ def test_after_its_time_a_change_is_not_to_blame(bed: Bed) -> None:
     edit(bed)
     haproxy.passes(70, GOOD)
     haproxy.passes(70, BAD)
-    assert bed.status.probation.alarm is None
+    assert bed.status.rollout.alarm is None
 
 
 def test_without_figures_there_is_no_alarm(bed: Bed) -> None:
     edit(bed)
-    assert bed.status.probation.until == 0
+    assert bed.status.rollout.until == 0
     Haproxy(bed).passes(5, BAD)
-    assert bed.status.probation.alarm is None
+    assert bed.status.rollout.alarm is None
 
 
 def test_a_structure_is_marked_once_it_ran_for_a_minute_without_an_event(bed: Bed) -> None:
@@ -207,7 +202,7 @@ def test_a_clock_that_jumps_hides_no_alarm_and_makes_nothing_look_proven(bed: Be
     edited = bed.clock.monotonic()
     bed.clock.wall += jump_s
     haproxy.passes(5, BAD)
-    assert bed.status.probation.alarm is not None
+    assert bed.status.rollout.alarm is not None
     haproxy.passes(150, GOOD)
-    assert bed.status.probation.alarm is None
+    assert bed.status.rollout.alarm is None
     assert [at - edited > 60 for at in bed.marked] == [True]
