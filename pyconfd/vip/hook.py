@@ -69,7 +69,7 @@ class Hook:
             Path(folder).mkdir(parents=True, exist_ok=True, mode=0o755)
         self.memory = Memory.read(f"{vip.state_dir}/memory.json")
         self.started = self.now = time.monotonic()
-        self.routers = [RouterState(router, self.now, self._probe_s) for router in topology.routers]
+        self.routers = [RouterState(router, self.now, self._probe_s, self.limits) for router in topology.routers]
         self._sights = {state.sight.instance.name: state.sight for state in self.routers}
         self._selector = selectors.DefaultSelector()
         self.senses = Senses(self.vip, topology, f"{settings.runtime_dir}/status.json", self._selector, self)
@@ -145,7 +145,7 @@ class Hook:
         answers = self.senses.ask(self.now)
         if decides or not answers or self.now >= self._decide_at:
             self._decide_all()
-            at = (state.decide_at(self.now, self.limits.hang_s) for state in self.routers)
+            at = (state.decide_at(self.now) for state in self.routers)
             self._decide_at = min(at) if self.senses.complete else self.now
 
     def _decide_all(self) -> None:
@@ -238,6 +238,7 @@ class Hook:
         self._log("error", "keepalived.died")
 
     def _judge(self, node: NodeFacts, state: RouterState) -> None:
+        self._look_at_peers(state.sight)
         instance = state.sight.facts(self.now)
         if state.handing_over is not None:
             waited = self.now - state.handing_over
@@ -262,6 +263,18 @@ class Hook:
                 before=before.hold.value, after=decision.stance.hold.value, cause=",".join(faults) or "healthy",
             )  # fmt: skip
         self._tell_alarms(state, decision)
+
+    def _look_at_peers(self, sight: Sight) -> None:
+        """Ask the kernel whether an own advert that is missing could have left."""
+        reachable = False
+        if sight.is_late(self.now):
+            try:
+                reachable = any(self.senses.link.reaches(peer.address) for peer in sight.instance.peers)
+            except OSError as error:
+                self.trouble(False, "neighbours", str(error))
+            else:
+                self.trouble(True, "neighbours", "")
+        sight.peers_reachable(reachable, self.now)
 
     def _tell_alarms(self, state: RouterState, decision: Decision) -> None:
         for alarm in sorted(decision.alarms - state.alarms):

@@ -21,6 +21,9 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 _NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _DELADDR, _GETADDR = 16, 17, 18, 20, 21, 22
 _NEWROUTE, _DELROUTE, _GETROUTE = 24, 25, 26
+_NEWNEIGH, _GETNEIGH, _NDA_DST = 28, 30, 1
+_NUD_VALID = 0x80 | 0x40 | 0x02 | 0x10 | 0x04 | 0x08
+"""NUD_PERMANENT, NUD_NOARP, NUD_REACHABLE, NUD_PROBE, NUD_STALE, NUD_DELAY: the kernel sends at once."""
 _REQUEST, _ACK, _DUMP, _CREATE = 0x1, 0x4, 0x300, 0x600
 _ERROR, _DONE = 2, 3
 _GROUPS = 0x1 | 0x10 | 0x100
@@ -176,6 +179,26 @@ class Link:
             _send(asked, order, _DELADDR, _REQUEST | _ACK)
             _check(asked.recv(1 << 16), {errno.EADDRNOTAVAIL})
         self.state.addresses.pop(address, None)
+
+    def reaches(self, address: str) -> bool:
+        """Say whether the kernel knows where to send what goes to a neighbour. Source: rtnetlink(7), RTM_GETNEIGH.
+
+        Raises:
+            OSError: the kernel does not tell.
+        """
+        packed = ip_address(address).packed
+        family = socket.AF_INET6 if len(packed) == 16 else socket.AF_INET
+        body = struct.pack("=BxHiHBB", family, 0, self.state.index, 0, 0, 0)
+        body += struct.pack("=HH", 4 + len(packed), _NDA_DST) + packed
+        with _socket() as asked:
+            asked.settimeout(_TIMEOUT_S)
+            asked.send(_HEADER.pack(_HEADER.size + len(body), _GETNEIGH, _REQUEST, 1, 0) + body)
+            answer = asked.recv(1 << 16)
+        _check(answer, {errno.ENOENT})
+        return any(
+            kind == _NEWNEIGH and bool(struct.unpack_from("=H", message, _HEADER.size + 8)[0] & _NUD_VALID)
+            for kind, message in _messages(answer)
+        )
 
     def close(self) -> None:
         """Give the socket back."""

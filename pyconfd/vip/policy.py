@@ -41,9 +41,8 @@ class Fault(StrEnum):
     DRAINED = "drained"
     HANDING_OVER = "handing_over"
     YIELDED = "yielded"
-    """A peer with a higher priority has the address too."""
-    DEAF = "deaf"
-    """The peer's adverts come in and keepalived went on as master: a packet filter keeps them from it."""
+    """A peer with a higher priority has the address too, and its adverts come in: a packet filter keeps them from
+    keepalived."""
 
 
 class Shared(StrEnum):
@@ -64,6 +63,8 @@ class Alarm(StrEnum):
 
     SPLIT_BRAIN = "split_brain"
     STRANGER = "stranger"
+    IMPOSTOR = "impostor"
+    """A peer's or this node's own address is claimed from two hardware addresses."""
     KEEPALIVED_DEAD = "keepalived_dead"
     KEEPALIVED_HANGS = "keepalived_hangs"
     STALE_ADDRESS = "stale_address"
@@ -106,6 +107,14 @@ class Limits:
         return HANG_ADVERTS * self.advert_s
 
     @property
+    def late_s(self) -> float:
+        """Give after how long without an own advert the kernel is asked whether any could leave.
+
+        Whoever can be reached for the rest of ``hang_s`` would have been sent one.
+        """
+        return self.advert_s
+
+    @property
     def down_s(self) -> float:
         """Give how long a master may be silent before a backup takes over."""
         return (LOST_ADVERTS + 1) * self.advert_s
@@ -144,12 +153,17 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Somebody else who answers for a floating address: a peer with its priority, or a stranger (``peer`` "")."""
+    """Somebody else who answers for a floating address: a peer with its priority, or a stranger (``peer`` "").
+
+    Who is at a hardware address is known from adverts alone: anybody can claim an address by ARP. ``advertised`` is the
+    priority in the adverts that come from there, and have for :attr:`Limits.down_s`; else 0.
+    """
 
     hardware: str
     answers: int
     peer: str = ""
     priority: int = 0
+    advertised: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +184,7 @@ class InstanceFacts:
     peer_advert_age_s: float = math.inf
     announced: bool = True
     rivals: tuple[Rival, ...] = ()
+    impostor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +241,6 @@ def decide(node: NodeFacts, router: RouterFacts, before: Stance, now: float, lim
 
 
 def _faults(node: NodeFacts, router: RouterFacts, before: Stance, limits: Limits) -> frozenset[Fault]:
-    instance = router.instance
-    yielded = _yields(instance, before, limits)
-    deaf = Fault.DEAF in before.faults or (instance.holds and instance.peer_advert_age_s <= limits.down_s)
     seen = {
         Fault.HAPROXY_DEAD: not node.haproxy_alive,
         Fault.HAPROXY_HANGS: node.haproxy_alive and node.haproxy_misses >= limits.ping_misses,
@@ -244,8 +256,7 @@ def _faults(node: NodeFacts, router: RouterFacts, before: Stance, limits: Limits
         Fault.ROUTE_LOST: node.route_lost and node.peers_age_s < limits.gateway_s,
         Fault.DRAINED: router.drained,
         Fault.HANDING_OVER: router.handing_over,
-        Fault.YIELDED: yielded,
-        Fault.DEAF: yielded and deaf,
+        Fault.YIELDED: _yields(router.instance, before, limits),
     }
     return frozenset(fault for fault, is_so in seen.items() if is_so)
 
@@ -255,17 +266,16 @@ _HOPELESS = frozenset({Fault.CARRIER_LOST, Fault.UPLINK_DEAD, Fault.YIELDED, Fau
 
 
 def _yields(instance: InstanceFacts, before: Stance, limits: Limits) -> bool:
-    """Say whether a peer with a higher priority holds the same address, and keepalived does not settle it.
+    """Say whether a peer with a higher priority holds the same address and advertises it, and keepalived does not see.
 
-    Whoever has yielded goes on until the peer answers no more, or its adverts arrive again where they did not: without
-    them this node would be master again.
+    Never on the word of ARP alone: the last node would drop the address for whoever claims it. Whoever has yielded goes
+    on until the peer answers or advertises no more.
     """
-    better = [rival for rival in instance.rivals if rival.peer and rival.priority > instance.priority]
-    heard = instance.peer_advert_age_s <= limits.down_s
+    better = [rival for rival in instance.rivals if rival.peer and rival.advertised > instance.priority]
     if instance.holds:
-        confirmed = any(rival.answers >= CONFIRMED_ANSWERS for rival in better)
-        return confirmed and (not heard or instance.held_s >= limits.down_s)
-    return bool(better) and Fault.YIELDED in before.faults and (not heard or Fault.DEAF in before.faults)
+        # Whom keepalived has not heard in this time it will not hear: it obeys at once.
+        return instance.held_s >= limits.down_s and any(rival.answers >= CONFIRMED_ANSWERS for rival in better)
+    return bool(better) and Fault.YIELDED in before.faults
 
 
 def _stance(
@@ -286,7 +296,9 @@ def _stance(
 
 
 def _retakes(faults: frozenset[Fault], router: RouterFacts, listening_s: float, limits: Limits) -> bool:
-    silent = router.instance.peer_advert_age_s >= limits.retake_s and not router.instance.rivals
+    # A stranger who answers for the address must not keep the last node from it.
+    taken = any(rival.peer for rival in router.instance.rivals)
+    silent = router.instance.peer_advert_age_s >= limits.retake_s and not taken
     return not faults & _HOPELESS and silent and listening_s >= limits.retake_s
 
 
@@ -306,6 +318,8 @@ def _deed(node: NodeFacts, instance: InstanceFacts, limits: Limits) -> tuple[Dee
     alarms: set[Alarm] = set()
     if not node.keepalived_alive:
         alarms.add(Alarm.KEEPALIVED_DEAD)
+    if instance.impostor:
+        alarms.add(Alarm.IMPOSTOR)
     if instance.role is Role.MASTER and node.keepalived_alive and instance.missing_s >= limits.hang_s:
         alarms.add(Alarm.ADDRESS_MISSING)
     if not instance.holds:

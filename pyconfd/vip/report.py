@@ -114,6 +114,7 @@ def _instance(hook: Told, sight: Sight, wall: float) -> dict[str, Any]:
         "holder": sight.holder(hook.now, hook.limits.down_s),
         "peers": {peer.name: _age(hook, sight, peer.address) for peer in sight.instance.peers},
         "rivals": [{"hardware": one.hardware, "peer": one.peer} for one in facts.rivals],
+        "contradictions": {address: list(found) for address, found in sight.contradictions(hook.now).items()},
     }
 
 

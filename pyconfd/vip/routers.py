@@ -1,7 +1,7 @@
 """One virtual router in the hook's hands: what it was decided to do, and when to decide again."""
 
 from pyconfd.vip.files import SmallFile
-from pyconfd.vip.policy import Alarm, Hold, Role, Shared, Stance
+from pyconfd.vip.policy import Alarm, Hold, Limits, Role, Shared, Stance
 from pyconfd.vip.topology import Router
 from pyconfd.vip.tracking import Sight
 
@@ -13,9 +13,9 @@ to haproxy."""
 class RouterState:
     """One virtual router in the hook's hands."""
 
-    def __init__(self, router: Router, now: float, probe_s: float) -> None:
+    def __init__(self, router: Router, now: float, probe_s: float, limits: Limits) -> None:
         self.router = router
-        self.sight = Sight(router.instance, now, 2.5 * probe_s)
+        self.sight = Sight(router.instance, now, 2.5 * probe_s, limits)
         self.stance = Stance(since=now)
         self.track = SmallFile(router.track_file)
         self.handing_over: float | None = None
@@ -43,12 +43,13 @@ class RouterState:
         is_able = self.stance.hold is Hold.ABLE and self.handing_over is None
         return is_able and not self.holds and not self.left
 
-    def decide_at(self, now: float, hang_s: float) -> float:
+    def decide_at(self, now: float) -> float:
         """Give when to decide again if nothing happens until then."""
         sight = self.sight
         if self.stands_by and sight.role is Role.BACKUP and not self.alarms:
             return now + CALM_S
         fine = self.stance.hold is Hold.ABLE and self.handing_over is None and not self.alarms
         if fine and sight.role is Role.MASTER and sight.complete and sight.announced == sight.held:
-            return min(now + CALM_S, sight.own_advert + hang_s)
+            limits = sight.limits
+            return min(now + CALM_S, sight.silent_since + (limits.hang_s if sight.is_late(now) else limits.late_s))
         return now

@@ -1,11 +1,12 @@
 """What was seen of one VRRP instance, put together from the wire, the kernel and keepalived's fifo [pure]."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyconfd.vip.frames import Advert, Claim
-from pyconfd.vip.policy import InstanceFacts, Rival, Role
+from pyconfd.vip.policy import InstanceFacts, Limits, Rival, Role
 from pyconfd.vip.topology import Instance
 
 ROLES: Mapping[str, Role] = {
@@ -17,9 +18,13 @@ ROLES: Mapping[str, Role] = {
 }
 """The words that keepalived writes into the fifo."""
 
-PEER_GONE_S = 2.0
-"""A peer that has not been heard of for so long is away; each is asked more often than that. The kernel gives up the
-hardware address of one that is gone after three seconds at the earliest, and unicast adverts to it leave no more."""
+CLAIMED_S = 10.0
+"""Two hardware addresses that claim a node's own address within so long contradict each other."""
+MOST_CLAIMANTS = 64
+"""So many hardware addresses are kept at the most, however many somebody makes up."""
+
+
+_NEVER = (-math.inf, 0)
 
 
 @dataclass(slots=True)
@@ -37,6 +42,7 @@ class Sight:
     watching_since: float
     """Since when this process has looked without a break: what it slept through is nobody's silence."""
     window_s: float
+    limits: Limits
     role: Role = Role.UNKNOWN
     role_since: float = 0.0
     held: frozenset[str] = frozenset()
@@ -45,10 +51,15 @@ class Sight:
     own_advert: float = -math.inf
     heard: dict[str, tuple[float, int]] = field(default_factory=dict)
     """When each peer (by address) was last heard as a master, and its priority."""
+    heard_since: dict[str, float] = field(default_factory=dict)
+    """Since when without a break."""
     peer_seen: float = -math.inf
-    reachable_since: float = -math.inf
-    peers_at: dict[str, str] = field(default_factory=dict)
-    """The peer's name at each hardware address."""
+    reachable_since: float = math.inf
+    """Since when the kernel has known the hardware address of a peer, as far as it was asked."""
+    hardware_of: dict[str, str] = field(default_factory=dict)
+    """The hardware address that the adverts of each peer (by address) came from."""
+    claimed: dict[str, dict[str, float]] = field(default_factory=dict)
+    """When which hardware addresses claimed each node's own address."""
     announced: set[str] = field(default_factory=set)
     _answers: dict[str, _Answers] = field(default_factory=dict)
 
@@ -78,11 +89,6 @@ class Sight:
         self.role, self.role_since = role, now
         return True
 
-    def _peer_seen(self, now: float) -> None:
-        if now - self.peer_seen > PEER_GONE_S:
-            self.reachable_since = now
-        self.peer_seen = now
-
     def carrier_lost(self) -> None:
         """Take over that nobody can be reached."""
         self.peer_seen = -math.inf
@@ -97,8 +103,14 @@ class Sight:
             if self.role is Role.UNKNOWN:
                 self.role_is(Role.MASTER, now)
         elif not outgoing and peer is not None:
-            self._peer_seen(now)
-            self.peers_at[advert.hardware] = peer.name
+            self._claimed(advert.source, advert.hardware, now)
+            is_new = now - self.heard.get(advert.source, _NEVER)[0] > self.limits.down_s
+            if not is_new and self.hardware_of[advert.source] != advert.hardware:
+                return  # the peer is heard from where it was: this is somebody else
+            self.peer_seen = now
+            self.hardware_of[advert.source] = advert.hardware
+            if is_new:
+                self.heard_since[advert.source] = now
             if advert.priority:
                 self.heard[advert.source] = (now, advert.priority)
             else:
@@ -112,6 +124,7 @@ class Sight:
                 self.announced.add(claim.address)
             return
         if floating:
+            _make_room(self._answers, lambda answers: answers.last, keep=self.hardware_of.values())
             answers = self._answers.setdefault(claim.hardware, _Answers())
             if now - answers.last > self.window_s:
                 answers.count = 0
@@ -120,19 +133,51 @@ class Sight:
                 answers.count += 1
                 answers.counted = now
             answers.last = now
+        if claim.address == self.instance.source:
+            self._claimed(claim.address, own, now)
+            self._claimed(claim.address, claim.hardware, now)
+        elif any(peer.address == claim.address for peer in self.instance.peers):
+            self.peer_seen = now
+            self._claimed(claim.address, claim.hardware, now)
+
+    def _claimed(self, address: str, hardware: str, now: float) -> None:
+        claimants = self.claimed.setdefault(address, {})
+        _make_room(claimants, lambda at: at, keep=self.hardware_of.values())
+        claimants[hardware] = now
+
+    def contradictions(self, now: float) -> Mapping[str, tuple[str, ...]]:
+        """Give the hardware addresses of each node's own address that is claimed from more than one of them."""
+        found = {}
+        for address, claimants in self.claimed.items():
+            recent = tuple(sorted(hardware for hardware, at in claimants.items() if now - at <= CLAIMED_S))
+            if len(recent) > 1:
+                found[address] = recent
+        return found
+
+    def _rival(self, hardware: str, answers: int, now: float) -> Rival:
+        """Give who answers from a hardware address, by the adverts that came from there."""
         for peer in self.instance.peers:
-            if peer.address == claim.address:
-                self._peer_seen(now)
-                self.peers_at[claim.hardware] = peer.name
+            if self.hardware_of.get(peer.address) == hardware:
+                at, priority = self.heard.get(peer.address, _NEVER)
+                # keepalived hears the first ones as well, and needs a moment to obey.
+                down_s = self.limits.down_s
+                lasts = now - at <= down_s <= now - self.heard_since[peer.address]
+                advertised = priority if lasts else 0
+                return Rival(hardware, answers, peer.name, peer.priority, advertised)
+        return Rival(hardware, answers)
+
+    def is_late(self, now: float) -> bool:
+        """Say whether an own advert is missing for so long that the kernel has to be asked why."""
+        return bool(self.held) and now - self.silent_since >= self.limits.late_s
+
+    def peers_reachable(self, is_so: bool, now: float) -> None:
+        """Take over whether the kernel knows the hardware address of a peer: else no advert can leave."""
+        self.reachable_since = min(self.reachable_since, now) if is_so else math.inf
 
     def facts(self, now: float) -> InstanceFacts:
         """Give what the policy decides about."""
-        rivals = []
-        for hardware, answers in self._answers.items():
-            if now - answers.last <= self.window_s:
-                name = self.peers_at.get(hardware, "")
-                priority = next((peer.priority for peer in self.instance.peers if peer.name == name), 0)
-                rivals.append(Rival(hardware, answers.count, name, priority))
+        answering = ((key, one) for key, one in self._answers.items() if now - one.last <= self.window_s)
+        rivals = [self._rival(hardware, answers.count, now) for hardware, answers in answering]
         here = bool(self.held)
         return InstanceFacts(
             name=self.instance.name,
@@ -145,13 +190,22 @@ class Sight:
             peer_advert_age_s=now - max((at for at, _ in self.heard.values()), default=-math.inf),
             announced=self.announced == self.held,
             rivals=tuple(rivals),
+            impostor=bool(self.contradictions(now)),
         )
 
     def _own_advert_age_s(self, now: float) -> float:
-        """Give how long own adverts are missing; 0 while no peer answers, since then the kernel cannot send them."""
-        if now - self.peer_seen > PEER_GONE_S:
-            return 0.0
-        return now - max(self.own_advert, self.held_since, self.watching_since, self.reachable_since)
+        """Give how long own adverts are missing, though the kernel could have sent them.
+
+        It is the kernel that is asked, and not ARP on the wire: a claim of a peer's address that the kernel does not
+        take would make a hang of a keepalived whose adverts cannot leave.
+        """
+        silent = now - self.silent_since
+        return min(silent, max(0.0, self.limits.late_s + now - self.reachable_since)) if self.is_late(now) else silent
+
+    @property
+    def silent_since(self) -> float:
+        """Give since when an own advert is due."""
+        return max(self.own_advert, self.held_since, self.watching_since)
 
     def holder(self, now: float, down_s: float) -> str:
         """Give the name of the node that is master by the adverts on the wire; "" where nobody advertises."""
@@ -161,3 +215,11 @@ class Sight:
         if latest is None or now - latest[1][0] >= down_s:
             return ""
         return next(peer.name for peer in self.instance.peers if peer.address == latest[0])
+
+
+def _make_room(claimants: dict[str, Any], last: Callable[[Any], float], keep: Collection[str]) -> None:
+    """Forget who was heard of longest ago, but not the peers."""
+    if len(claimants) >= MOST_CLAIMANTS:
+        others = [hardware for hardware in claimants if hardware not in keep]
+        if others:
+            del claimants[min(others, key=lambda hardware: last(claimants[hardware]))]

@@ -111,8 +111,11 @@ class Wire:
         return self._reading.fileno()
 
     def read(self) -> Iterator[tuple[Advert | Claim, bool]]:
-        """Give what has passed since, and whether it left this node; ends when there is nothing more."""
-        while True:
+        """Give what has passed since, and whether it left this node; ends when there is nothing more.
+
+        Not all at once: whoever floods the network must not keep this node from deciding.
+        """
+        for _ in range(_AT_ONCE):
             try:
                 frame, where = self._reading.recvfrom(_KEEP_BYTES)
             except BlockingIOError:

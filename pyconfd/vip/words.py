@@ -55,6 +55,8 @@ def _lines(document: Mapping[str, Any], transitions: Sequence[Mapping[str, Any]]
                 yield f"    {name}: {'not heard as a master' if age is None else f'heard {age:.1f} s ago'}"
             for rival in one["rivals"]:
                 yield f"    {rival['peer'] or 'a stranger'} at {rival['hardware']} answers for it too"
+            for address, claimants in one["contradictions"].items():
+                yield f"    {address} is claimed by {', '.join(claimants)}"
     yield ""
     for name, check in document["checks"].items():
         yield f"{'ok ' if check['ok'] else 'BAD'} {name} ({check['detail']})"
@@ -77,6 +79,7 @@ _HOLDS = {
 _ALARMS = {
     "split_brain": "another node holds the address too",
     "stranger": "somebody who is no node of [vip] answers for the address",
+    "impostor": "the own address of a node is claimed from two hardware addresses",
     "keepalived_dead": "keepalived does not run: this node cannot take the address",
     "keepalived_hangs": "keepalived hangs: it is killed, and has to be started again",
     "stale_address": "the address was here, and keepalived did not own up to it",

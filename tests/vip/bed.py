@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
@@ -52,7 +53,7 @@ class Bed:
         self.api: subprocess.Popen[bytes] | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
         self.nodes = [Node(self, number) for number in range(1, count + 1)]
-        self.behind = self.client = ""
+        self.behind = self.client = self.hostile = ""
 
     def spawn(self, space: str, log: Path, *argv: str, **more: str) -> subprocess.Popen[bytes]:
         """Start a program in a namespace."""
@@ -80,6 +81,7 @@ class Bed:
         self.network.start()
         self.client = self.network.host("cl", "10.77.0.1/24", "fd77::1/64")
         self.behind = self.network.host("be", "10.77.0.50/24", "fd77::50/64", *(f"{pod}/24" for pod in _PODS))
+        self.hostile = self.network.host("ev", "10.77.0.66/24", "fd77::66/64")
         if self.cluster:
             self._start_pods()
             self.start_api()
@@ -242,6 +244,30 @@ frontend pods
         self.network.move(node.name, ELSEWHERE if away else SWITCH)
         if away:
             self.observer.note(node.name, "segment", node.name)
+
+    def leave_last(self) -> None:
+        """Crash all but the node with the lowest priority: any other one would be believed before it."""
+        *others, last = self.nodes
+        for node in others:
+            self.cable(node, plugged=False)
+            node.crash()
+        wait_for("the last node as the holder", lambda: last.holds() and last.holds(VIP6))
+        self.until_settled(LIMIT_S)
+
+    @contextmanager
+    def attack(self, kind: str, node: Node) -> Iterator[None]:
+        """Have the hostile neighbour speak to ``node`` in the name of another one, meanwhile; see hostile.py."""
+        argv = (*self.others(node)[0].addresses, *node.addresses, node.hardware)
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", self.hostile, sys.executable, "-m", "tests.vip.hostile", kind, *argv],
+            stdin=subprocess.PIPE, cwd=ROOT, env=Appliance.environment(),
+        )  # fmt: skip
+        try:
+            yield
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(LIMIT_S) == 0
 
     def lose(self, percent: int) -> None:
         """Lose so many of all frames in the switch, by chance; 0 for none."""

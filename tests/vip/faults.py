@@ -21,6 +21,7 @@ wire.send(announcements(wire.hardware, sys.argv[1]))
 _FLAPS, _FLAP_S = 5, 0.3
 _FEW_DESCRIPTORS = 3
 _HOUR = "3600"
+ATTACK_S = 3.0
 
 
 def _nothing(_bed: Bed, _node: Node) -> None:
@@ -52,6 +53,8 @@ class Fault:
     nodes: int = 2
     filters: bool = False
     """It needs a switch that loses frames."""
+    last: bool = False
+    """The node with the lowest priority is alone."""
 
     def missing(self) -> str:
         """Say what this machine has not; "" where it has all."""
@@ -187,6 +190,39 @@ def _drop_adverts(bed: Bed, _node: Node) -> None:
     _until_alarm(bed, "split_brain", since)
 
 
+def _hear_no_adverts(bed: Bed, node: Node) -> None:
+    """Both have the address until adverts pass again: neither yields to a node that it does not hear."""
+    _drop_adverts(bed, node)
+    time.sleep(ATTACK_S)
+    bed.drop_adverts(dropped=False)
+
+
+def _attack(kind: str, alarm: str) -> Callable[[Bed, Node], None]:
+    def inject(bed: Bed, node: Node) -> None:
+        since = time.time()
+        with bed.attack(kind, node):
+            if alarm:
+                _until_alarm(bed, alarm, since)
+            time.sleep(ATTACK_S)
+
+    return inject
+
+
+def _replay(bed: Bed, node: Node) -> None:
+    with bed.attack("adverts", node):
+        wait_for("keepalived to believe them", lambda: not node.holds())
+        time.sleep(ATTACK_S)
+
+
+def _until_quiet(bed: Bed, _node: Node) -> None:
+    wait_for("the end of the alarms", lambda: not any(node.status()["routers"][0]["alarms"] for node in bed.nodes))
+
+
+def _others_again(bed: Bed, node: Node) -> None:
+    for other in bed.others(node):
+        _reboot(bed, other)
+
+
 def _part_and_heal(bed: Bed, node: Node) -> None:
     bed.part(node, away=True)
     bed.until_settled(10.0, segments=2)
@@ -279,9 +315,7 @@ def faults(long_s: float) -> Mapping[str, Fault]:
         "link_flapping": Fault(_flap),
         "node_crash": Fault(_crash, _reboot, goal_ms=350),
         "both_haproxies_dead": Fault(_kill_all_haproxies, _all_haproxies_again, moves=None, bound_s=60, serves=False),
-        "vrrp_partition": Fault(
-            _drop_adverts, lambda bed, _: bed.drop_adverts(dropped=False), moves=None, alarm="split_brain", filters=True
-        ),
+        "vrrp_partition": Fault(_hear_no_adverts, moves=None, alarm="split_brain", filters=True),
         "full_partition_and_heal": Fault(_part_and_heal, moves=None),
         "packet_loss": Fault(lambda bed, _: _lose(bed, long_s), moves=None, filters=True),
         # Clients starve as well, and HAProxy may end connections that are idle when its clock jumps.
@@ -293,6 +327,14 @@ def faults(long_s: float) -> Mapping[str, Fault]:
         "third_node_joins": _reload_of_keepalived(replace(harmless(lambda bed, _: bed.join()), fresh=True)),
         "address_taken_by_a_stranger": Fault(_take_as_stranger, moves=False, alarm="stranger"),
     }
+    for kind in ("replies", "requests", "gratuitous", "neighbours", "all"):
+        spoofed = Fault(_attack(kind, "stranger"), _others_again, moves=False, alarm="stranger", last=True)
+        found[f"hostile_{kind}_last_node"] = spoofed
+        # Own addresses of the family without adverts are nobody's business here.
+        alarm = "stranger" if kind == "neighbours" else "impostor"
+        found[f"hostile_{kind}"] = Fault(_attack(kind, alarm), _until_quiet, moves=None, alarm=alarm)
+    # The hook goes on taking him for the node that has not advertised since.
+    found["hostile_adverts_last_node"] = Fault(_replay, _others_again, moves=None, last=True, fresh=True)
     twins = {f"{name}_ipv6": replace(found[name], host=VIP6) for name in TWINS}
     threes = {f"{name}_of_three": replace(found[name], nodes=3) for name in THREES}
     return found | twins | threes
@@ -300,7 +342,7 @@ def faults(long_s: float) -> Mapping[str, Fault]:
 
 CORE = (
     "haproxy_killed", "haproxy_stopped", "keepalived_killed", "keepalived_stopped", "hook_killed", "link_down",
-    "node_crash", "planned_failover", "drain", "full_partition_and_heal",
+    "node_crash", "planned_failover", "drain", "full_partition_and_heal", "hostile_all", "hostile_all_last_node",
 )  # fmt: skip
 """Those that every run of the suite injects once."""
 

@@ -35,6 +35,8 @@ def strike(bed: Bed, fault: Fault, limit_s: float) -> Outcome:
     Raises:
         AssertionError: not one node held the address in time, or the clients were not answered by it.
     """
+    if fault.last:
+        bed.leave_last()
     holder = bed.holder
     with bed.traffic(fault.host, limit_s) as clients:
         clients.until_answered(holder.name, new=80)

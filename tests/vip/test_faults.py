@@ -44,7 +44,7 @@ class Beds:
         return bed
 
     def give_back(self, bed: Bed, fault: Fault) -> None:
-        if len(bed.nodes) == 2 and not fault.clocks:
+        if len(bed.nodes) == 2 and not fault.clocks and not fault.fresh:
             self._proven = bed
 
 

@@ -52,6 +52,23 @@ assert "192.0.2.99" not in link.state.addresses
     )
 
 
+def test_a_neighbour_is_reached_while_the_kernel_knows_where_it_is() -> None:
+    run(
+        """
+link = Link("eth0")
+ip("addr", "add", "192.0.2.11/24", "dev", "eth0")
+ip("addr", "add", "2001:db8::11/64", "dev", "eth0", "nodad")
+for address in ("192.0.2.12", "2001:db8::12"):
+    assert not link.reaches(address)
+    for state, there in (("stale", True), ("failed", False), ("permanent", True)):
+        ip("neigh", "replace", address, "lladdr", "02:00:00:00:00:01", "dev", "eth0", "nud", state)
+        assert link.reaches(address) == there, (address, state)
+    ip("neigh", "del", address, "dev", "eth0")
+    assert not link.reaches(address)
+"""
+    )
+
+
 def test_the_carrier_and_an_interface_made_anew_are_followed() -> None:
     run(
         """

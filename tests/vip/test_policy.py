@@ -146,8 +146,8 @@ def test_a_master_without_its_address_is_an_alarm() -> None:
     assert decided(instance=replace(lost, missing_s=0.1)).alarms == frozenset()
 
 
-def rival(priority: int, answers: int = 3, peer: str = "lb1") -> tuple[Rival, ...]:
-    return (Rival("02:00:00:00:00:01", answers, peer, priority),)
+def rival(priority: int, answers: int = 3, peer: str = "lb1", *, heard: bool = True) -> tuple[Rival, ...]:
+    return (Rival("02:00:00:00:00:01", answers, peer, priority, priority if heard else 0),)
 
 
 def test_of_two_holders_the_lower_priority_yields_once_it_is_sure() -> None:
@@ -164,23 +164,33 @@ def test_of_two_holders_the_higher_priority_announces_again() -> None:
     assert found.deed.announce
 
 
-def test_who_has_yielded_waits_until_the_peer_answers_no_more_or_is_heard() -> None:
+def test_who_has_yielded_waits_until_the_peer_answers_or_advertises_no_more() -> None:
+    both = replace(MASTER, rivals=rival(250), peer_advert_age_s=0.1)
+    assert decided(instance=replace(both, held_s=0.3)).stance.hold is Hold.ABLE, "keepalived may still settle it"
+    assert decided(instance=both).stance.faults == {Fault.YIELDED}
     before = Stance(Hold.FAULT, 1.0, frozenset({Fault.YIELDED}))
-    answering = replace(SILENCE, rivals=rival(250))
+    answering = replace(BACKUP, rivals=rival(250))
     assert decided(instance=answering, before=before).stance.faults == {Fault.YIELDED}
-    assert decided(instance=SILENCE, before=before).stance.hold is Hold.ABLE
-    assert decided(instance=replace(answering, peer_advert_age_s=0.1), before=before).stance.hold is Hold.ABLE
+    assert decided(instance=BACKUP, before=before).stance.hold is Hold.ABLE
+    assert decided(instance=replace(SILENCE, rivals=rival(250, heard=False)), before=before).stance.hold is Hold.ABLE
     assert decided(instance=answering).stance.hold is Hold.ABLE, "a backup hears the holder answer all the time"
 
 
-def test_who_has_yielded_to_a_peer_that_only_the_filter_hides_does_not_trust_its_adverts() -> None:
-    both = replace(MASTER, rivals=rival(250), peer_advert_age_s=0.1)
-    assert decided(instance=replace(both, held_s=0.3)).stance.hold is Hold.ABLE, "keepalived may still settle it"
-    assert decided(instance=both).stance.faults == {Fault.YIELDED, Fault.DEAF}
-    before = Stance(Hold.FAULT, 1.0, frozenset({Fault.YIELDED, Fault.DEAF}))
-    answering = replace(BACKUP, rivals=rival(250))
-    assert decided(instance=answering, before=before).stance.faults == {Fault.YIELDED, Fault.DEAF}
-    assert decided(instance=BACKUP, before=before).stance.hold is Hold.ABLE
+def test_nobody_yields_to_a_peer_that_is_not_heard() -> None:
+    found = decided(instance=replace(MASTER, rivals=rival(250, answers=99, heard=False)))
+    assert (found.stance.hold, found.alarms) == (Hold.ABLE, frozenset({Alarm.SPLIT_BRAIN}))
+
+
+def test_a_contradiction_is_an_alarm_and_changes_nothing() -> None:
+    for instance in (MASTER, BACKUP):
+        found = decided(instance=replace(instance, impostor=True))
+        assert (found.stance, found.deed, found.alarms) == (ABLE, Deed(), frozenset({Alarm.IMPOSTOR}))
+
+
+def test_a_stranger_does_not_keep_the_last_one_from_the_address() -> None:
+    dead = NodeFacts(haproxy_alive=False)
+    before = Stance(Hold.FAULT, NOW - 0.7, frozenset({Fault.HAPROXY_DEAD}))
+    assert decided(dead, replace(SILENCE, rivals=rival(0, peer="")), before).stance.hold is Hold.LAST
 
 
 def test_a_stranger_never_makes_anybody_yield() -> None:
@@ -230,7 +240,12 @@ def test_a_drained_node_that_had_to_take_it_back_interrupts_nobody() -> None:
 
 _AGES = st.sampled_from([0.0, 0.05, 0.2, 0.3, 0.5, 0.7, 60.0, math.inf])
 _RIVALS = st.builds(
-    Rival, st.just("02:00:00:00:00:01"), st.integers(1, 5), st.sampled_from(["", "lb1"]), st.sampled_from([0, 240, 250])
+    Rival,
+    st.just("02:00:00:00:00:01"),
+    st.integers(1, 5),
+    st.sampled_from(["", "lb1"]),
+    st.sampled_from([0, 240, 250]),
+    st.sampled_from([0, 240, 250]),
 )
 _INSTANCES = st.builds(
     InstanceFacts,
