@@ -113,6 +113,6 @@ class ApplyError(PyconfdError):
 
 
 def first_line(problems: Sequence[Problem]) -> str:
-    """Give the first problem on one line, for a log or a status line."""
+    """Return the first problem on one line, for a log or a status line."""
     words = str(problems[0]).replace("\n    -> ", " -> ").splitlines() if problems else []
     return words[0] if words else ""

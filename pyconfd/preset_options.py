@@ -27,7 +27,7 @@ PASSWORD_VARIABLE = "STATISTICS_PASSWORD"  # noqa: S105 - the name of a variable
 
 
 def base_options(settings: Settings) -> PresetOptions:
-    """Give what the settings alone say to the presets; the secrets among it are never said from now on."""
+    """Return what the settings alone say to the presets; the secrets among it are never said from now on."""
     hide(secrets_of(settings, os.environ))
     kube2lb, kubefigurator = settings.kube2lb, settings.kubefigurator
     return PresetOptions(
@@ -72,7 +72,7 @@ def _status_page(settings: Settings) -> Iterator[Listener]:
 
 
 def secrets_of(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
-    """Give the secrets that settings and environment hand to templates."""
+    """Return the secrets that settings and environment hand to templates."""
     yield environ.get(PASSWORD_VARIABLE, "")
     yield from (environ[name] for name in settings.configmap.env if name in environ)
     yield from _secret_values(settings.templates.vars)
@@ -124,5 +124,5 @@ class HostReader:
             self._certificates = CertificateFiles(settings.kubefigurator.ssl_dir, (settings.kubefigurator.ca_file,))
 
     def read(self) -> HostFacts:
-        """Give the facts as they are now."""
+        """Return the facts as they are now."""
         return replace(gather_addresses(), certificates=self._certificates.read() if self._certificates else None)

@@ -64,24 +64,24 @@ class SystemClock:
         return time.monotonic()
 
     def date(self, now: float) -> str:
-        """Give the local time as python-confd printed it, always with microseconds."""
+        """Return the local time as python-confd printed it, always with microseconds."""
         return datetime.fromtimestamp(now).isoformat(" ", "microseconds")  # noqa: DTZ006 - local, as it was
 
 
 def resources(settings: Settings) -> frozenset[Resource]:
-    """Give what has to be read from the cluster, and may be: nothing else."""
+    """Return what has to be read from the cluster, and may be: nothing else."""
     return registry.resources_of(settings.presets.use, secrets=bool(settings.kubernetes.secret_namespaces))
 
 
 def serves_haproxy(settings: Settings) -> bool:
-    """Say whether haproxy is served: unless that is switched off, or ``[target]`` names what is served instead."""
+    """Return whether haproxy is served: unless that is switched off, or ``[target]`` names what is served instead."""
     return settings.haproxy.enabled is Enabled.YES or (
         settings.haproxy.enabled is Enabled.AUTO and not settings.target.template
     )
 
 
 def targets(settings: Settings) -> tuple[Target, ...]:
-    """Give the load balancers beside haproxy, or instead of it; ``[target]`` first."""
+    """Return the load balancers beside haproxy, or instead of it; ``[target]`` first."""
     single = settings.target
     first = (
         (TargetSettings("target", single.template, single.output, single.notify, single.check, single.timeout_s),)
@@ -95,7 +95,7 @@ def targets(settings: Settings) -> tuple[Target, ...]:
 
 
 def workers(settings: Settings, found: tuple[Target, ...]) -> Targets:
-    """Give the threads that apply the targets."""
+    """Return the threads that apply the targets."""
     limits = settings.apply
     return Targets(
         tuple(TargetWorker(target, retry_min_s=limits.retry_min_s, retry_max_s=limits.retry_max_s) for target in found)
@@ -103,7 +103,7 @@ def workers(settings: Settings, found: tuple[Target, ...]) -> Targets:
 
 
 def balancer(settings: Settings, found: tuple[Target, ...]) -> Balancer | NoBalancer:
-    """Give haproxy, or what stands in its place."""
+    """Return haproxy, or what stands in its place."""
     if serves_haproxy(settings):
         return Balancer(settings.haproxy, settings.apply, settings.state_dir, keep_for_s=settings.history.keep_for_s)
     return NoBalancer(settings.state_dir, lambda: tuple(target.applied() for target in found))
@@ -128,19 +128,19 @@ def fragments(settings: Settings) -> FragmentSet:
 
 
 def named(settings: Settings) -> frozenset[Named]:
-    """Give the single objects that the presets read beside these resources."""
+    """Return the single objects that the presets read beside these resources."""
     return registry.named_of(settings.presets.use, base_options(settings))
 
 
 def apply_settings(settings: Settings) -> ApplySettings:
-    """Give when changes are applied: the preset ``hosts`` may ask for a longer quiet time, its predecessor's damper."""
+    """Return when changes are applied; the preset ``hosts`` may ask for a longer quiet time, its ``damper_s``."""
     damper_s = settings.hosts.damper_s if PresetName.HOSTS in settings.presets.use else 0.0
     own = settings.apply
     return replace(own, quiet_s=max(own.quiet_s, damper_s), cap_s=max(own.cap_s, damper_s))
 
 
 def has_cluster_template(settings: Settings) -> bool:
-    """Say whether the whole configuration may come from the cluster."""
+    """Return whether the whole configuration may come from the cluster."""
     return settings.cluster_templates.allow_configuration_from_cluster and _names_cluster_template(settings)
 
 
@@ -166,7 +166,7 @@ class ClusterTemplates:
         atexit.register(self.close)
 
     def render(self, template: ClusterTemplate) -> str:
-        """Give the text; raises RejectedInput. What was changed in it is logged once."""
+        """Return the text; raises RejectedInput. What was changed in it is logged once."""
         secrets = secrets_of(template)
         try:
             judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
@@ -197,7 +197,7 @@ class ClusterTemplates:
 
 
 def secrets_of(template: ClusterTemplate) -> tuple[str, ...]:
-    """Give what the operator's environment gave to the template, longest first: its author may not have it shown."""
+    """Return what the operator's environment gave to the template, longest first: its author may not have it shown."""
     values = {*template.names.get("env", {}).values(), template.names.get("stats", {}).get("password", "")}
     return tuple(sorted((value for value in values if len(value) >= SHORTEST), key=len, reverse=True))
 
@@ -214,7 +214,7 @@ _CLUSTER_TEMPLATES: dict[tuple[Limits, allowed.Boundaries], ClusterTemplates] = 
 
 
 def cluster_templates(settings: Settings) -> ClusterTemplates:
-    """Give what renders templates from the cluster under these settings."""
+    """Return what renders templates from the cluster under these settings."""
     own = settings.cluster_templates
     files_dir = files_dir_of(settings.haproxy)
     boundaries = allowed.Boundaries(
@@ -264,7 +264,7 @@ def _render_options(settings: Settings, files_dir: str) -> RenderOptions:
 
 
 def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
-    """Give the options of the presets.
+    """Return the options of the presets.
 
     Where the operator listens is where the status page does, and where the fragments do for an empty cluster.
     """
@@ -284,12 +284,12 @@ def for_nothing(settings: Settings, compiled: Renderer) -> Rendering:
 
 
 def option_note(settings: Settings, found: FragmentSet) -> str:
-    """Say which listeners of the fragments themselves lack an option that reloads need, or ""; raises PyconfdError."""
+    """Return which listeners of the fragments lack an option that reloads need, or ""; raises PyconfdError."""
     return idle_close_note(for_nothing(settings, renderer(settings, found)).text) if found.fragments else ""
 
 
 def preset_notes(settings: Settings) -> tuple[str, ...]:
-    """Say what is worth knowing about the chosen presets together: which plain names several of them give."""
+    """Return what is worth knowing about the chosen presets together: which plain names several of them give."""
     notes = registry.clashes(settings.presets.use)
     if _is_switched_off(settings):
         return (*notes, f"the template of the cluster is not rendered while {registry.SWITCH} is false")
@@ -297,7 +297,7 @@ def preset_notes(settings: Settings) -> tuple[str, ...]:
 
 
 def source(settings: Settings) -> HostAwareSource:
-    """Give what reads the cluster, and the facts about this host."""
+    """Return what reads the cluster, and the facts about this host."""
     from pyconfd.sources.kubernetes.source import KubernetesSource  # noqa: PLC0415 - its library starts slowly
 
     cluster = KubernetesSource(settings.kubernetes, resources(settings), named=named(settings))
@@ -307,7 +307,7 @@ def source(settings: Settings) -> HostAwareSource:
 
 
 def order_note(found: FragmentSet) -> str:
-    """Say where the natural order of the fragments differs from python-confd's order by bytes, or ""."""
+    """Return where the natural order of the fragments differs from python-confd's order by bytes, or ""."""
     names = [fragment.name for fragment in found.fragments]
     if not order_differs(names):
         return ""
@@ -355,7 +355,7 @@ class Reading:
     remembered: arbitration.Remembered
 
     def once(self, settings: Settings, context: Context, rendered: Rendered) -> Once:
-        """Give one rendering of it."""
+        """Return one rendering of it."""
         notes = tuple(note for note in (order_note(self.fragments), *preset_notes(settings)) if note)
         return Once(self.snapshot, context, rendered, tuple(sorted({*context.refused, *self.unreadable})), notes)
 

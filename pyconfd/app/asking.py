@@ -53,7 +53,7 @@ class Watched:
 def watch(
     settings: Settings, since: int | None = None, *, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[Watched]:
-    """Give the last changes, or those after the generation ``since``, and then each that comes, for ever.
+    """Return the last changes, or those after the generation ``since``, and then each that comes, for ever.
 
     Raises:
         TransientError: what the daemon writes cannot be read.

@@ -60,7 +60,7 @@ def _consuming(settings: Settings, around: Surroundings) -> Consumer:
 
 
 def publications(settings: Settings) -> "EtcdPublications":
-    """Give the source of a consumer."""
+    """Return the source of a consumer."""
     source = PublishedSource(
         lambda quiet: EtcdClient(settings.etcd, quiet=quiet), Keys(settings.etcd.path), poll_s=settings.etcd.poll_s
     )
@@ -81,7 +81,7 @@ class EtcdPublications:
         self._source.start(notify)
 
     def found(self) -> Found | None:
-        """Give what was read, None until something was."""
+        """Return what was read, None until something was."""
         reading = self._source.reading()
         if not reading.read:
             return None
@@ -89,7 +89,7 @@ class EtcdPublications:
         return Found(self._publication(published) if published else None, reading.error)
 
     def health(self) -> SourceHealth:
-        """Say how etcd does, and what is left out here."""
+        """Return how etcd does, and what is left out here."""
         health = self._source.health()
         lacking = (f"{path}: {fault}" for path, fault in sorted(self._lacking.items()))
         return replace(health, note="; left out here: ".join(filter(None, (health.note, ", ".join(lacking)))))

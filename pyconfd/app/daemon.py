@@ -63,7 +63,7 @@ def cluster_loop(
     *,
     chosen: Pinning | None = None,
 ) -> Daemon:
-    """Give the loop that brings what ``source`` reads to ``balancer`` and ``targets``.
+    """Return the loop that brings what ``source`` reads to ``balancer`` and ``targets``.
 
     The fragments are those on disk, or what is ``chosen`` where former ones may be pinned.
     """
@@ -99,7 +99,7 @@ def _with_pins(
 
 
 def loop_in(world: World, settings: Settings) -> Daemon:
-    """Give the loop in this world."""
+    """Return the loop in this world."""
     apply, rules = wiring.apply_settings(settings), guard_rules(settings)
     presets, pid = settings.presets.use, os.getpid()
     return Daemon(world, LoopSettings(apply, presets, __version__, pid, rules, settings.history))
@@ -115,7 +115,7 @@ def cluster_world(
     chosen: Pinning | None = None,
     templates: BackgroundTemplates | None = None,
 ) -> World:
-    """Give everything outside of the loop, which waits for templates of the cluster only without ``templates``."""
+    """Return everything outside of the loop, which waits for templates of the cluster only without ``templates``."""
     for note in wiring.preset_notes(settings):
         log.warning("presets.noted", note=note)
     with suppress(PyconfdError):  # the loop reads the fragments itself and says what is wrong

@@ -31,16 +31,16 @@ class _Nobody:
         """Look at nothing."""
 
     def problems(self) -> tuple[Problem, ...]:
-        """Give none."""
+        """Return none."""
         return ()
 
     def counts(self) -> EventCounts:
-        """Give none."""
+        """Return none."""
         return EventCounts()
 
 
 def told_in_the_cluster(settings: Settings, parts: ExitStack) -> _Teller:
-    """Give what writes Events, closed with ``parts``; raises ConfigurationError where no API server is known."""
+    """Return what writes Events, closed with ``parts``; raises ConfigurationError where no API server is known."""
     if not settings.events.enabled:
         return _Nobody()
     writer = EventWriter(settings.kubernetes, every_s=settings.events.every_s)
@@ -49,7 +49,7 @@ def told_in_the_cluster(settings: Settings, parts: ExitStack) -> _Teller:
 
 
 def culprits(seen: Seen | None) -> list[Culprit]:
-    """Give the refused objects of the last reconciliation as anybody may see them."""
+    """Return the refused objects of the last reconciliation as anybody may see them."""
     if seen is None:
         return []
     return [Culprit(public_refusal(each), _uid(each.ref, seen.snapshot)) for each in seen.refused]

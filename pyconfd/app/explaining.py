@@ -91,7 +91,7 @@ def _asked(settings: Settings, query: str) -> Explanation | TransientError:
 
 
 def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
-    """Give what answers the queries of ``/explain`` for a daemon, in a thread of its own."""
+    """Return what answers the queries of ``/explain`` for a daemon, in a thread of its own."""
 
     def explained(query: str) -> bytes:
         parameters = parse_qs(query)
@@ -229,7 +229,7 @@ def _fragments(settings: Settings, context: Context) -> Mapping[str, str]:
 
 
 def _secrets(settings: Settings, context: Context) -> tuple[str, ...]:
-    """Give what the operator's variables and environment hold that is secret by its name."""
+    """Return what the operator's variables and environment hold that is secret by its name."""
     found = {secret for template in context.templates for secret in wiring.secrets_of(template)}
     for name, value in settings.templates.vars.items():
         if public_value({name: value})[name] == HIDDEN:

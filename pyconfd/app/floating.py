@@ -18,7 +18,7 @@ from pyconfd.vip.words import described, has_problem
 
 
 def vip_config(settings: Settings, *, nftables: bool = False) -> str:
-    """Give keepalived.conf for this node, or the rules of nftables that let only its peers' adverts in.
+    """Return keepalived.conf for this node, or the rules of nftables that let only its peers' adverts in.
 
     Raises:
         ConfigurationError: the settings do not say enough, or contradict one another.
@@ -77,7 +77,7 @@ def vip_status(settings: Settings) -> VipReport:
 
 
 def vip_order(settings: Settings, order: str, *, router: int | None = None, reason: str = "") -> str:
-    """Give the hook an order (drain, undrain, failover, announce); give a sentence about what came of it.
+    """Return the hook an order (drain, undrain, failover, announce); give a sentence about what came of it.
 
     Raises:
         TransientError: the hook does not answer.

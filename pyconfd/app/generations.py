@@ -66,7 +66,7 @@ class DiffReport:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Give all in words, fragments and settings first."""
+        """Return all in words, fragments and settings first."""
         return (*map(str, self.edits), *self.difference.sentences)
 
 
@@ -80,7 +80,7 @@ class PinReport:
 
 
 def history(settings: Settings, limit: int = 0) -> tuple[HistoryRow, ...]:
-    """Give the generations that are kept, newest first; at most ``limit``, 0 for all.
+    """Return the generations that are kept, newest first; at most ``limit``, 0 for all.
 
     Raises:
         TransientError: this user may not read them.
@@ -227,7 +227,7 @@ class _Past:
         self.bases = BasisStore(settings.state_dir)
 
     def stored(self, number: int, entries: tuple[Entry, ...]) -> Stored:
-        """Give a generation; raises RejectedInput where there is none with this number."""
+        """Return a generation; raises RejectedInput where there is none with this number."""
         found = self.store.read(number)
         if found is None:
             raise _unknown(number, entries)
@@ -278,7 +278,7 @@ def _unknown(number: int, entries: tuple[Entry, ...]) -> RejectedInput:
 
 
 def _serving(settings: Settings, entries: tuple[Entry, ...]) -> int:
-    """Give the number of what serves, as far as it is on disk; 0 for nothing."""
+    """Return the number of what serves, as far as it is on disk; 0 for nothing."""
     report = read_report(settings)
     status = report.status if report.running else None
     numbers = [entry.number for entry in entries]
@@ -288,7 +288,7 @@ def _serving(settings: Settings, entries: tuple[Entry, ...]) -> int:
 
 
 def _awaited(settings: Settings, pause: Callable[[float], None], is_over: Callable[[Status], bool]) -> Status | None:
-    """Give the status once it is as wanted, or the last one that was seen."""
+    """Return the status once it is as wanted, or the last one that was seen."""
     seen: Status | None = None
     for status in _statuses(settings, pause):
         seen = status
@@ -322,12 +322,12 @@ def _waits_for_somebody(status: Status) -> bool:
 
 
 def _holds_removals(status: Status) -> bool:
-    """Say whether the guard keeps back removals only: fragments and settings go through."""
+    """Return whether the guard keeps back removals only: fragments and settings go through."""
     return status.phase is Phase.HELD and status.hold is not None
 
 
 def _not_yet(status: Status | None, what: str) -> PyconfdError:
-    """Say what is in the way."""
+    """Return what is in the way."""
     remedy = "pyconfd status shows it"
     if status is None:
         return TransientError(Problem("pyconfd", f"{what}: it does not answer", remedy))

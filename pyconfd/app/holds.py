@@ -22,7 +22,7 @@ class Holds:
         os.close(os.open(self._folder / hold_id, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640))
 
     def allowed(self) -> frozenset[str]:
-        """Give the holds that were let through."""
+        """Return the holds that were let through."""
         try:
             return frozenset(entry.name for entry in self._folder.iterdir())
         except OSError:

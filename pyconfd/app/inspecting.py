@@ -39,7 +39,7 @@ _MOST_NAMED = 10
 
 
 def preflight(settings: Settings, *, clock: Callable[[], float] = time.time) -> Iterator[Finding]:
-    """Give what was found, one thing after the other as it was looked at; ``clock`` gives seconds since the epoch."""
+    """Return what was found, one thing after the other as it was looked at; ``clock`` gives seconds since the epoch."""
     configure("CRITICAL", "text")  # what is wrong is told as a finding, once
     for found in _findings(settings, clock()):
         # API servers, templates and haproxy said parts of it, and it goes to a terminal.
@@ -77,7 +77,7 @@ def _findings(settings: Settings, now: float) -> Iterator[Finding]:
 
 
 def _adoption(settings: Settings, unit: systemd.UnitFacts, rendering: Rendering) -> Iterator[Finding]:
-    """Say what the first configuration would end; nothing where this user cannot know whether there was one."""
+    """Return what the first configuration would end; nothing where this user cannot know whether there was one."""
     if Path(settings.state_dir).is_dir() and not os.access(settings.state_dir, os.R_OK | os.X_OK):
         return
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit)
@@ -223,7 +223,7 @@ def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendere
 
 
 def _binds(balancer: Balancer, rendering: Rendering) -> Iterator[Finding]:
-    """Say which ports or addresses HAProxy will not get; its check does not open them."""
+    """Return which ports or addresses HAProxy will not get; its check does not open them."""
     try:
         balancer.judge_binds(rendering)
     except RejectedInput as error:

@@ -26,7 +26,7 @@ all."""
 
 
 def with_names(build: Build, resolved: Resolved) -> Build:
-    """Give what makes a loop and, where the settings say so, the process that keeps the names beside it."""
+    """Return what makes a loop and, where the settings say so, the process that keeps the names beside it."""
 
     def both(settings: Settings, around: Surroundings) -> Loop:
         loop = build(settings, around)
@@ -41,7 +41,7 @@ def with_names(build: Build, resolved: Resolved) -> Build:
 
 
 def _arguments(flags: Mapping[str, object]) -> list[str]:
-    """Give the flags of this process again: the environment and the file are read by the other one itself."""
+    """Return the flags of this process again: the environment and the file are read by the other one itself."""
     found = []
     for path, value in flags.items():
         flags_of = (CONFIG_FLAG,) if path == "config" else TABLE[path].flags

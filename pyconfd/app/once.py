@@ -161,7 +161,7 @@ def _is_locked(path: str) -> bool:
 
 
 def _socket_note(text: str) -> str:
-    """Say which directory of a runtime socket is missing: haproxy would not load the configuration."""
+    """Return which directory of a runtime socket is missing: haproxy would not load the configuration."""
     missing = next(sockets(text), None)
     return f"{missing.message}; {missing.remedy}" if missing is not None else ""
 
@@ -180,7 +180,7 @@ def _plan_targets(settings: Settings, once: wiring.Once) -> PlanReport:
 
 
 def _difference(installed: str, wanted: str, path: str) -> str:
-    """Give what differs; passwords are not shown."""
+    """Return what differs; passwords are not shown."""
     lines = difflib.unified_diff(
         installed.splitlines(), wanted.splitlines(), path, "what would be written", lineterm=""
     )
@@ -230,6 +230,6 @@ def _private(path: str, flags: int) -> int:
 
 
 def rbac(settings: Settings) -> str:
-    """Give the manifest of the permissions that these settings need."""
+    """Return the manifest of the permissions that these settings need."""
     secrets = settings.kubernetes.secret_namespaces
     return manifest(wiring.resources(settings), secrets, named=wiring.named(settings), events=settings.events.enabled)

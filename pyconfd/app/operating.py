@@ -81,7 +81,7 @@ class _Haproxy:
         return next((one.servers for one in found if one is not None), {})
 
     def knows(self, backend: str) -> bool:
-        """Say whether the text tells which servers the backend has."""
+        """Return whether the text tells which servers the backend has."""
         keys = keys_of(self.index, backend)
         return any(expected_backend(self.index, key, cookies=True) is not None for key in keys)
 
@@ -130,7 +130,7 @@ def set_servers(
 
 
 def servers(settings: Settings, wanted: str = "", *, clock: Callable[[], float] = time.time) -> tuple[ServerRow, ...]:
-    """Give the servers of the process; ``wanted`` is a backend, or what :func:`set_servers` takes; "" for all.
+    """Return the servers of the process; ``wanted`` is a backend, or what :func:`set_servers` takes; "" for all.
 
     Raises:
         RejectedInput: there is none like it.
@@ -326,7 +326,7 @@ def _name(server: ServerNow) -> str:
 
 
 def _as_in_file(expected: ExpectedServer) -> ServerNow:
-    """Give a server of the file as the process would show it, as far as a name can be found by it."""
+    """Return a server of the file as the process would show it, as far as a name can be found by it."""
     server = expected.server
     host, _, port = server.address.rpartition(":")
     address = host.rpartition("@")[2].strip("[]")

@@ -19,7 +19,7 @@ from pyconfd.settings.basis import kept, with_kept
 
 
 def pinned_settings(settings: Settings) -> Settings:
-    """Give the settings with those that are pinned; where these cannot be had, the loop says why."""
+    """Return the settings with those that are pinned; where these cannot be had, the loop says why."""
     pin = PinFile(settings.state_dir).read()
     if pin is not None and not pin.broken:
         with suppress(PyconfdError):
@@ -30,7 +30,7 @@ def pinned_settings(settings: Settings) -> Settings:
 def pinning(
     own: Settings, in_force: Settings, read: Callable[[], FragmentSet], begin_anew: Callable[[], None]
 ) -> Pinning:
-    """Give what chooses the fragments; ``own`` are the settings of the files, ``in_force`` those of this run."""
+    """Return what chooses the fragments; ``own`` are the settings of the files, ``in_force`` those of this run."""
     bases = BasisStore(own.state_dir)
     bases.clean()
     around = Surroundings(

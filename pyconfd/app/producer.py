@@ -98,7 +98,7 @@ def _producing(settings: Settings, around: Surroundings) -> Daemon:
 
 
 def _judged(settings: Settings) -> tuple[Problem, ...]:
-    """Say what will not be published.
+    """Return what will not be published.
 
     Raises:
         ConfigurationError: nothing would be.
@@ -116,7 +116,7 @@ def _judged(settings: Settings) -> tuple[Problem, ...]:
 
 
 def _producer(settings: Settings, stack: ExitStack, *, renews: bool = False) -> tuple[Campaign, EtcdBalancer]:
-    """Give the two parts of a producer; nothing is asked yet. With ``renews`` each check does that with the lease."""
+    """Return the two parts of a producer; nothing is asked yet. With ``renews`` each check does that with the lease."""
     etcd, keys = settings.etcd, Keys(settings.etcd.path)
     name = f"{socket.gethostname()}/{os.getpid()}"
     voting, writing = EtcdClient(etcd), EtcdClient(etcd, quiet=True)

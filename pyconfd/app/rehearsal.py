@@ -101,7 +101,7 @@ def _served(done: Reconciled, stand_in: "_Rehearsing") -> Rendering:
 
 
 def _may_go(settings: Settings, found: FragmentSet, snapshot: Snapshot, serving: _Serving) -> frozenset[Origin] | None:
-    """Give who may be left out: anybody, but for new fragments only who is left out with the former ones too."""
+    """Return who may be left out: anybody, but for new fragments only who is left out with the former ones too."""
     last = serving.last_good()
     if last is None or not last.rendering.basis:
         return None
@@ -172,11 +172,11 @@ class Nothing:
         self._check = check
 
     def last_good(self) -> Stored | None:
-        """Give None."""
+        """Return None."""
         return None
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
-        """Give none."""
+        """Return none."""
         del rendering
         return {}
 

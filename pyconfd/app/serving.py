@@ -57,7 +57,7 @@ class Surroundings:
     watched: list[Callable[[], tuple[Problem, ...]]] = field(default_factory=list)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Say what is wrong here; asked each second."""
+        """Return what is wrong here; asked each second."""
         watched = (problem for problems in self.watched for problem in problems())
         return (*self.refused, *self.page.problems(), *watched)
 
@@ -106,7 +106,7 @@ def warn(event: str, problems: tuple[Problem, ...]) -> None:
 
 
 def guard_rules(settings: Settings) -> Rules:
-    """Give what the guard obeys."""
+    """Return what the guard obeys."""
     own = settings.guard
     return Rules(
         total=settings.apply.total_loss is TotalLoss.HOLD,

@@ -30,7 +30,7 @@ class ShownServers:
             self.why = abilities.why
 
     def __call__(self, backend: str) -> Mapping[str, ServerNow] | None:
-        """Give the servers of a backend by name, None where HAProxy cannot be asked."""
+        """Return the servers of a backend by name, None where HAProxy cannot be asked."""
         if self._runtime is None:
             return None
         if backend not in self._known:

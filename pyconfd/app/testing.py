@@ -74,7 +74,7 @@ def watch_tests(
 
 
 def _marks(files: set[Path]) -> dict[str, tuple[int, int, int]]:
-    """Give what changes when a file does, or any in a directory."""
+    """Return what changes when a file does, or any in a directory."""
     marks: dict[str, tuple[int, int, int]] = {}
     for path in files:
         for each in (path, *(path.rglob("*") if path.is_dir() else ())):
@@ -148,7 +148,7 @@ def _targets(settings: Settings) -> tuple[TargetSettings, ...]:
 
 
 def _settings(base: Settings, path: Path, case: Case, scratch: str, *, explicit: bool) -> Settings:
-    """Give the settings of a case: the command's, and what the test file says; nothing is written but in ``scratch``.
+    """Return the settings of a case: the command's, and what the test file says; nothing is written but in ``scratch``.
 
     Fragments are those beside the test file, unless a flag or the test file names others. Relative paths of the test
     file begin at its folder.
@@ -167,7 +167,7 @@ def _settings(base: Settings, path: Path, case: Case, scratch: str, *, explicit:
 
 
 def _rooted(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Give a document of settings whose relative paths begin at ``folder``."""
+    """Return a document of settings whose relative paths begin at ``folder``."""
 
     def rooted(value: Any) -> Any:
         return os.path.normpath(folder / value) if isinstance(value, str) and value and value[0] not in "/~@" else value

@@ -35,14 +35,14 @@ _SEED = 20000101
 
 
 def expected_files(step: Step) -> Iterator[str]:
-    """Give the names of the files that a step is compared with."""
+    """Return the names of the files that a step is compared with."""
     for each in step.expectations:
         if each.kind is Kind.EQUALS_FILE:
             yield each.texts[0]
 
 
 def text_of(path: Path, place: str = "") -> str:
-    """Give the text of a file; raises ConfigurationError, at ``place`` where that is given."""
+    """Return the text of a file; raises ConfigurationError, at ``place`` where that is given."""
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -93,7 +93,7 @@ class _Bench:
             target.check(text)
 
     def plan(self, former: _State, state: _State, can: tuple[str, ...]) -> Plan:
-        """Give how a haproxy that runs ``former`` gets to ``state``."""
+        """Return how a haproxy that runs ``former`` gets to ``state``."""
         sockets = (self._settings.haproxy.runtime_socket, *stats_sockets(former.rendering.text))
         runtime = any(sockets)
         why = "" if runtime else "the configuration opens no runtime socket"

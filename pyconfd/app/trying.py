@@ -92,7 +92,7 @@ class _Known:
         self._last = (source.snapshot(), owners_of(source.snapshot()))
 
     def at(self, host: str, port: int) -> Owner:
-        """Give who answers at an address."""
+        """Return who answers at an address."""
         snapshot = self._source.snapshot()
         if self._last[0] is not snapshot:
             self._last = snapshot, owners_of(snapshot)
@@ -100,7 +100,7 @@ class _Known:
 
 
 def _here(resolved: Resolved, folder: Path, haproxy: OwnHaproxy, loopback: Loopback) -> tuple[Settings, str]:
-    """Give the settings as they hold here, and words about whose fragments these are."""
+    """Return the settings as they hold here, and words about whose fragments these are."""
     own = resolved.settings
     directory, whose = own.templates.dir, own.templates.dir
     is_default = resolved.origins["templates.dir"].source is Source.DEFAULT
@@ -189,7 +189,7 @@ class _Scene:
     changes: _ToldChanges
 
     def open(self, stack: ExitStack) -> Daemon:
-        """Give the loop; its parts go with ``stack``."""
+        """Return the loop; its parts go with ``stack``."""
         settings = self.settings
         holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
         notifier = SystemdNotifier()
@@ -235,7 +235,7 @@ class _Stage:
         self._code = run_until_stopped(self._daemon)
 
     def lines(self) -> Iterator[str]:
-        """Give what happens until the loop is stopped."""
+        """Return what happens until the loop is stopped."""
         self._thread.start()
         try:
             while self._thread.is_alive() and not self._daemon.mailbox.stopped:

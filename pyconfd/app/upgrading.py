@@ -38,7 +38,7 @@ _WARNING = re.compile(r"^\[WARNING\]\s+\(\d+\) : (.*)$", re.MULTILINE)
 def upgrade_check(
     resolved: Resolved, haproxy: str, pyconfd: str, snapshot_files: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
-    """Give what was found: ``haproxy`` and ``pyconfd`` are paths of the new programs, "" for none.
+    """Return what was found: ``haproxy`` and ``pyconfd`` are paths of the new programs, "" for none.
 
     What the cluster holds is rendered, or what ``snapshot_files`` have.
     """
@@ -219,7 +219,7 @@ def _asked(argv: list[str], environ: dict[str, str]) -> CommandResult:
 
 
 def _environment(resolved: Resolved) -> dict[str, str]:
-    """Give the environment in which another pyconfd has the same settings: flags as variables."""
+    """Return the environment in which another pyconfd has the same settings: flags as variables."""
     given = {
         TABLE[path].env: text if isinstance(text, str) else TABLE[path].kind.joiner.join(map(str, text))
         for path, text in resolved.flags.items()

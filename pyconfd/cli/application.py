@@ -56,7 +56,7 @@ class Application(Protocol):
         ...
 
     def rbac(self, settings: Settings) -> str:
-        """Give the manifest of the permissions that these settings need."""
+        """Return the manifest of the permissions that these settings need."""
         ...
 
     def status(self, settings: Settings) -> StatusReport:
@@ -64,11 +64,11 @@ class Application(Protocol):
         ...
 
     def watch(self, settings: Settings, since: int | None) -> Iterator[Watched]:
-        """Give the last changes, or those after the generation ``since``, and each that comes."""
+        """Return the last changes, or those after the generation ``since``, and each that comes."""
         ...
 
     def explain(self, settings: Settings, query: str, snapshot_files: tuple[str, ...]) -> Explained:
-        """Say what became of something, and why; "" is everything that is refused."""
+        """Return what became of something, and why; "" is everything that is refused."""
         ...
 
     def preflight(self, settings: Settings) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ class Application(Protocol):
         ...
 
     def servers(self, settings: Settings, wanted: str) -> tuple[ServerRow, ...]:
-        """Give the servers of HAProxy."""
+        """Return the servers of HAProxy."""
         ...
 
     def pause(self, settings: Settings, *, for_s: float | None, reason: str) -> str:
@@ -112,7 +112,7 @@ class Application(Protocol):
         ...
 
     def history(self, settings: Settings, limit: int) -> tuple[HistoryRow, ...]:
-        """Give the generations that are kept, newest first; 0 for all."""
+        """Return the generations that are kept, newest first; 0 for all."""
         ...
 
     def diff(self, settings: Settings, before: int | None, after: int | None) -> DiffReport:
@@ -140,7 +140,7 @@ class Application(Protocol):
         ...
 
     def vip_config(self, settings: Settings, *, nftables: bool) -> str:
-        """Give keepalived's configuration for this node, or the rules of nftables."""
+        """Return keepalived's configuration for this node, or the rules of nftables."""
         ...
 
     def vip_status(self, settings: Settings) -> VipReport:
@@ -148,7 +148,7 @@ class Application(Protocol):
         ...
 
     def vip_order(self, settings: Settings, order: str, *, router: int | None, reason: str) -> str:
-        """Give the hook an order; give a sentence about what came of it."""
+        """Return the hook an order; give a sentence about what came of it."""
         ...
 
     def run_tests(self, settings: Resolved, paths: tuple[str, ...], *, only: str, update: bool) -> Iterator[Result]:
@@ -164,15 +164,15 @@ class Application(Protocol):
         ...
 
     def fragments_dir(self) -> str:
-        """Give the directory of the shipped fragments."""
+        """Return the directory of the shipped fragments."""
         ...
 
     def fragments(self, presets: Sequence[str]) -> Mapping[str, Path]:
-        """Give the shipped fragments of these presets by name."""
+        """Return the shipped fragments of these presets by name."""
         ...
 
     def fragment_tests(self, presets: Sequence[str]) -> Mapping[str, Path]:
-        """Give the tests of the shipped fragments of these presets by name."""
+        """Return the tests of the shipped fragments of these presets by name."""
         ...
 
 

@@ -18,25 +18,25 @@ if TYPE_CHECKING:  # the reports of all commands, which one command has no use f
 
 
 def outside(ctx: click.Context) -> Outside:
-    """Give what the commands reach beyond their arguments."""
+    """Return what the commands reach beyond their arguments."""
     return ctx.obj if isinstance(ctx.obj, Outside) else Outside()
 
 
 def resolved(ctx: click.Context) -> Resolved:
-    """Give the settings and where they come from."""
+    """Return the settings and where they come from."""
     world = outside(ctx)
     return resolve(flags_of(ctx), world.environ, world.read)
 
 
 def settings_of(ctx: click.Context) -> Settings:
-    """Give the settings for a command that ends at once, and print their notes."""
+    """Return the settings for a command that ends at once, and print their notes."""
     found = resolved(ctx)
     print_notes(found.notes)
     return found.settings
 
 
 def settings_to_look_with(ctx: click.Context) -> tuple[Settings, bool]:
-    """Give the settings for a command that only looks, and True where the file cannot be used: then why is printed.
+    """Return the settings for a command that only looks, and True where the file cannot be used: then why is printed.
 
     The daemon goes on with what it read before the file was broken, and is most probably found where it always is.
     """
@@ -55,14 +55,14 @@ def settings_to_look_with(ctx: click.Context) -> tuple[Settings, bool]:
 
 
 def exit_of_look(report: StatusReport | VipReport, *, wrong: bool) -> int:
-    """Give the exit code of such a command; it tells of wrong settings too."""
+    """Return the exit code of such a command; it tells of wrong settings too."""
     if wrong:
         return Exit.FAILED if report.alive else Exit.CONFIGURATION
     return report.exit_code
 
 
 def settings_for_permissions(ctx: click.Context) -> Settings:
-    """Give the settings as far as permissions depend on them: not on which pods the preset ``hosts`` takes."""
+    """Return the settings as far as permissions depend on them: not on which pods the preset ``hosts`` takes."""
     world = outside(ctx)
     found = resolve({**flags_of(ctx), "hosts.master": "any"}, world.environ, world.read)
     print_notes(found.notes)

@@ -12,7 +12,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print the data a
 
 
 def snapshot(what: str, *, required: bool = False) -> Callable[[_F], _F]:
-    """Give the option that names files with objects; ``what`` is its help."""
+    """Return the option that names files with objects; ``what`` is its help."""
     kind = click.Path(exists=True, dir_okay=False, allow_dash=True)
     return click.option(
         "--snapshot", "snapshots", multiple=True, required=required, metavar="FILE", type=kind, help=what

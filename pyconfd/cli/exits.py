@@ -32,7 +32,7 @@ class Exit(IntEnum):
 
 
 def exit_code_of(error: PyconfdError) -> Exit:
-    """Give the exit code that says what may help: other settings, another try, or other input."""
+    """Return the exit code that says what may help: other settings, another try, or other input."""
     if isinstance(error, ConfigurationError):
         return Exit.CONFIGURATION
     return Exit.TEMPORARY if isinstance(error, TransientError) else Exit.FAILED

@@ -284,7 +284,7 @@ _IS = {True: "in", False: "out", None: "not decided yet"}
 
 
 def _troubles(service: Mapping[str, Any]) -> list[str]:
-    """Say what is other than the first line says, and what is stuck."""
+    """Return what is other than the first line says, and what is stuck."""
     if not service["running"]:
         return []
     found = [service["problem"]] if service["problem"] else []

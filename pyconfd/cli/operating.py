@@ -33,7 +33,7 @@ class _Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Give the seconds."""
+        """Return the seconds."""
         try:
             return Seconds().parse(value)
         except NotAcceptedError as error:

@@ -59,7 +59,7 @@ _BOOLEAN_FLAGS = frozenset(flag for row in TABLE.values() if isinstance(row.kind
 
 
 def with_values_for_booleans(arguments: Iterable[str]) -> list[str]:
-    """Give the arguments as they are parsed here: single-dash flags as double-dash ones, booleans with a value."""
+    """Return the arguments as they are parsed here: single-dash flags as double-dash ones, booleans with a value."""
     given = _with_double_dashes(list(arguments))
     end = given.index("--") if "--" in given else len(given)
     words = TRUE_WORDS | FALSE_WORDS
@@ -71,7 +71,7 @@ def with_values_for_booleans(arguments: Iterable[str]) -> list[str]:
 
 
 def _with_double_dashes(given: list[str]) -> list[str]:
-    """Give the arguments with kube2lb's single-dash flags (``-kubecfg``, ``-notify=...``) as they are written here.
+    """Return the arguments with kube2lb's single-dash flags (``-kubecfg``, ``-notify=...``) as they are written here.
 
     Its ``-config`` named the output and not pyconfd's settings; it is taken so where ``-template`` stands beside it.
     Go's flags take one dash or two, so that ``--config`` is the output there too.
@@ -91,7 +91,7 @@ def _with_double_dashes(given: list[str]) -> list[str]:
 
 
 def flags_of(ctx: click.Context) -> dict[str, Any]:
-    """Give what was set on the command line by path; behind the command's name wins over before it."""
+    """Return what was set on the command line by path; behind the command's name wins over before it."""
     flags: dict[str, Any] = {}
     for parameters in (ctx.find_root().params, ctx.params):
         if parameters.get(_CONFIG_PARAMETER) is not None:
@@ -104,7 +104,7 @@ def flags_of(ctx: click.Context) -> dict[str, Any]:
 
 
 def option_groups() -> Iterator[tuple[str, list[click.Option]]]:
-    """Give a heading and the options of each section."""
+    """Return a heading and the options of each section."""
     for section, about in SECTIONS.items():
         heading = f"{section}: {about}" if section else about.capitalize()
         yield heading, [OPTIONS[row.path] for row in rows_of(section)]

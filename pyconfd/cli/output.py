@@ -80,7 +80,7 @@ def _place(item: Refusal) -> str:
 
 
 def refused_as_json(refused: Sequence[Refusal]) -> list[dict[str, str]]:
-    """Give refusals for JSON."""
+    """Return refusals for JSON."""
     return [
         {
             "object": str(item.ref),

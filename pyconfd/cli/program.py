@@ -13,7 +13,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 
 
 def teach(what: str, *, examples: dict[str, str], exits: dict[Exit, str]) -> str:
-    """Give the help of a command: what it does, examples (command to purpose), exit codes."""
+    """Return the help of a command: what it does, examples (command to purpose), exit codes."""
     width = max(len(example) for example in examples)
     shown = [f"  {example:<{width}}  {purpose}".rstrip() for example, purpose in examples.items()]
     codes = [f"  {code:>3}  {meaning}" for code, meaning in exits.items()]
@@ -73,7 +73,7 @@ class Program(click.Group):
         return super().parse_args(ctx, with_values_for_booleans(args))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Give the commands in the order in which they were written down: the daily ones first."""
+        """Return the commands in the order in which they were written down: the daily ones first."""
         del ctx
         return list(self.commands)
 

@@ -108,7 +108,7 @@ def _watch(rounds: Iterable[TrialRound]) -> int:
 
 
 def _told_once(changes: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Give what changed, each part in the first test that shows it: one edit changes what nearly all tests render."""
+    """Return what changed, each part in the first test that shows it: one edit changes what nearly all tests render."""
     told: set[tuple[str, ...]] = set()
     same = 0
     for name, lines in changes.items():
@@ -127,7 +127,7 @@ def _told_once(changes: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, tu
 
 
 def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Give the parts of a unified diff without its headers, which name nothing."""
+    """Return the parts of a unified diff without its headers, which name nothing."""
     part: list[str] = []
     for line in lines:
         if line.startswith(("--- ", "+++ ")):

@@ -42,7 +42,7 @@ class Account:
 
     @classmethod
     def begun(cls, now: float, applied: Stored | None, *, version: str, pid: int) -> Self:
-        """Give the account of a loop that begins ``now`` with what was applied before."""
+        """Return the account of a loop that begins ``now`` with what was applied before."""
         generation = applied.generation if applied else None
         return cls(Status(now, version, pid, started_at=now, heartbeat_at=now, generation=generation))
 
@@ -52,13 +52,13 @@ class Account:
         return self._in_step
 
     def at(self, now: float, source: SourceHealth, *, undecided: bool = False) -> Status:
-        """Give the status as of ``now`` (seconds since the epoch); ``undecided``: something may be to apply."""
+        """Return the status as of ``now`` (seconds since the epoch); ``undecided``: something may be to apply."""
         pending, status = self._pending_since or (now if undecided else 0.0), self.status
         shown = replace(status, now=now, source=source, events_total=self._events, pending_since=pending)
         return replace(shown, untried=True) if undecided else shown
 
     def line(self, source: SourceHealth | None = None) -> str:
-        """Give one line for ``systemctl status``; with ``source`` it says when nothing of that answers."""
+        """Return one line for ``systemctl status``; with ``source`` it says when nothing of that answers."""
         number = f" generation {self.status.generation.number}" if self.status.generation else ""
         problem = first_line([problem for topic in _TOPICS for problem in self._problems.get(topic, ())])
         words = [f"{self.status.phase.value.replace('_', ' ')}{number}{': ' if problem else ''}{problem}"]
@@ -242,7 +242,7 @@ def _counted(counts: Mapping[str, int], names: Iterable[str]) -> Mapping[str, in
 
 
 def _silent(source: SourceHealth) -> Iterator[str]:
-    """Say which servers answer nobody any more, with what the one in use, or the first one, said last."""
+    """Return which servers answer nobody any more, with what the one in use, or the first one, said last."""
     for name, servers in (("API server", source.api_servers), ("endpoint of etcd", source.etcd)):
         if servers and all(server.last_error and not server.healthy for server in servers):
             told = max(servers, key=lambda server: server.in_use)

@@ -76,7 +76,7 @@ def translator(
     memo: Memo | None = None,
     remembered: Remembered = Remembered(),
 ) -> Callable[[Mapping[Listener, str]], Context]:
-    """Give what reads a Snapshot without the claims that are ``contested``.
+    """Return what reads a Snapshot without the claims that are ``contested``.
 
     No name goes to another namespace while it is kept for that of its former owner. Its ``tenancy`` is what to
     remember then.
@@ -119,7 +119,7 @@ _LOST = frozenset({RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED, Refusa
 
 
 def _is_released(snapshot: Snapshot, context: Context, owner: Owner) -> bool:
-    """Say whether the very object that had a name is still there and in order, so that it gave the name up."""
+    """Return whether the very object that had a name is still there and in order, so that it gave the name up."""
     resource = next((each for each, kind in KIND_OF.items() if kind == owner.kind), None)
     found = getattr(snapshot, resource.field).get(Key(owner.namespace, owner.name)) if resource else None
     if found is None or (found.metadata.creation_timestamp or NEVER) != owner.since:

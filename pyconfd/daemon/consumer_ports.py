@@ -42,11 +42,11 @@ class PublicationSource(Protocol):
         ...
 
     def found(self) -> Found | None:
-        """Give what was found, None until something was read."""
+        """Return what was found, None until something was read."""
         ...
 
     def health(self) -> SourceHealth:
-        """Say how the endpoints do."""
+        """Return how the endpoints do."""
         ...
 
     def relist(self) -> None:
@@ -62,7 +62,7 @@ class Taken(Protocol):
     """Remembers the last publication that was applied, over restarts."""
 
     def load(self) -> tuple[int, str]:
-        """Give number and digest; (0, "") for none."""
+        """Return number and digest; (0, "") for none."""
         ...
 
     def save(self, number: int, digest: str) -> None:

@@ -72,7 +72,7 @@ class Consumer:
         )
 
     def status(self) -> Status:
-        """Give the state as of now; safe to call from other threads."""
+        """Return the state as of now; safe to call from other threads."""
         return self._account.at(self._world.clock.now(), self._world.source.health())
 
     def start(self) -> None:
@@ -85,7 +85,7 @@ class Consumer:
         self._world.source.stop()
 
     def wait_s(self) -> float:
-        """Give the seconds until there is something to do even if nothing happens."""
+        """Return the seconds until there is something to do even if nothing happens."""
         boot_ends = None if self._decided else self._boot_ends
         due = (None, None) if self._upkeep.paused else (self._retry.due_at, self._pace.due_at())
         times: list[float] = [self._next_tick, *(time for time in (*due, boot_ends) if time is not None)]
@@ -172,7 +172,7 @@ class Consumer:
         self._conclude(done.outcome, now)
 
     def _decide(self, found: Found, standing: Attempt | None, *, may_reload: bool) -> _Decided:
-        """Say what becomes of what was found; ``standing`` is a failure that it is too early to repeat."""
+        """Return what becomes of what was found; ``standing`` is a failure that it is too early to repeat."""
         if found.error is not None:
             return _Decided(Rejected(Step(found.error.step or Step.CHECK), found.error.problems))
         publication = found.publication
@@ -278,7 +278,7 @@ class Consumer:
 
 
 def _is_disruptive(outcome: Outcome) -> bool:
-    """Say whether to try anything costs traffic, whatever is tried."""
+    """Return whether to try anything costs traffic, whatever is tried."""
     return isinstance(outcome, Failed) and outcome.disruptive
 
 

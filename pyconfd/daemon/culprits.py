@@ -84,7 +84,7 @@ class Verdict:
 
 
 def signature(problems: Iterable[Problem]) -> frozenset[str]:
-    """Give what stays the same in problems where other objects change."""
+    """Return what stays the same in problems where other objects change."""
     return frozenset(map(_message, problems))
 
 
@@ -157,7 +157,7 @@ class Search:
         return None
 
     def _fails_with_any(self, blamed: frozenset[Origin]) -> bool:
-        """Say whether it cannot be rendered with any single object out of some that were not blamed yet."""
+        """Return whether it cannot be rendered with any single object out of some that were not blamed yet."""
         everybody = everything(self._snapshot, self._workshop.services)
         kinds = {origin.resource for origin in blamed}
         others = sorted(origin for origin in everybody - blamed if origin.resource in kinds)
@@ -183,7 +183,7 @@ class Search:
         return _Trial(left_out, snapshot, context, rendering)
 
     def _traced(self, trial: _Trial) -> dict[Origin, Blame]:
-        """Give who is behind the problems, as far as values, lines and names tell."""
+        """Return who is behind the problems, as far as values, lines and names tell."""
         origins = Origins(trial.snapshot, trial.context, self._workshop.services)
         elements: dict[Place, Any] = {}
         texts = {each.fragment: each.text for each in trial.rendering.pieces} if trial.rendering is not None else {}
@@ -209,7 +209,7 @@ class Search:
         return found
 
     def _named(self, problem: Problem, origins: Origins, trial: _Trial) -> Origin | None:
-        """Give whose name stands in the line or the header of its section, if the line is not there without that."""
+        """Return whose name stands in the line or the header of its section, if the line is not there without that."""
         if trial.rendering is None:
             return None
         for place in problem.clues.lines:
@@ -225,7 +225,7 @@ class Search:
     def _narrowed(
         self, candidates: frozenset[Origin], trial: _Trial, problem: Problem, place: Place | None
     ) -> frozenset[Origin]:
-        """Give those without which the line, or the failure, is not there; none where none alone is behind it."""
+        """Return those without which the line, or the failure, is not there; none where none alone is behind it."""
         line = _occurrence(trial.rendering, place)[1] if trial.rendering is not None and place else ""
         named = frozenset(origin for origin in candidates if (origin.entry or origin.key.name) in line)
         for group in (named, candidates):
@@ -261,7 +261,7 @@ class Search:
         return Verdict(found)
 
     def _bad_of(self, part: Sequence[Origin], left_out: frozenset[Origin], *, known: bool) -> dict[Origin, Blame]:
-        """Give those of ``part`` that cannot be put back; without ``left_out`` all is good.
+        """Return those of ``part`` that cannot be put back; without ``left_out`` all is good.
 
         ``known`` says that some cannot.
         """
@@ -292,12 +292,12 @@ def _candidates(
 
 
 def _message(problem: Problem) -> str:
-    """Give what stays the same where lines before it went."""
+    """Return what stays the same where lines before it went."""
     return _LINE_NUMBER.sub("line", problem.message)
 
 
 def _occurrence(rendering: Rendering, place: Place) -> tuple[str, str]:
-    """Give the header of the section that a line stands in, and the line."""
+    """Return the header of the section that a line stands in, and the line."""
     lines = _lines(rendering, place[0])[: place[1]]
     header = next((line for line in reversed(lines) if _SECTION.match(line)), "")
     return header, lines[-1] if lines else ""

@@ -25,18 +25,18 @@ class Debounce:
         self._at_once = self._at_once or at_once
 
     def due_at(self) -> float | None:
-        """Give the time at which to apply, or None where nothing has changed."""
+        """Return the time at which to apply, or None where nothing has changed."""
         if self._first is None:
             return None
         due_at = self._first if self._at_once else min(self._last + self._quiet_s, self._first + self._cap_s)
         return self.earliest(due_at)
 
     def earliest(self, at: float) -> float:
-        """Give when something that is wanted at ``at`` may be done that is not to be done too often."""
+        """Return when something that is wanted at ``at`` may be done that is not to be done too often."""
         return max(at, self._not_before)
 
     def allows(self, now: float) -> bool:
-        """Say whether it is long enough ago that something was applied."""
+        """Return whether it is long enough ago that something was applied."""
         return now >= self._not_before
 
     def applied(self, now: float) -> None:
@@ -53,7 +53,7 @@ class Debounce:
         self._at_once = False
 
     def take(self, now: float) -> bool:
-        """Say whether it is time, and if so begin anew."""
+        """Return whether it is time, and if so begin anew."""
         due_at = self.due_at()
         if due_at is None or now < due_at:
             return False
@@ -77,11 +77,11 @@ class LiveClock:
             self._since = now
 
     def due_at(self) -> float | None:
-        """Give the time at which to send, or None where nothing has changed."""
+        """Return the time at which to send, or None where nothing has changed."""
         return None if self._since is None else max(self._since, self._not_before)
 
     def take(self, now: float) -> bool:
-        """Say whether it is time, and if so begin anew."""
+        """Return whether it is time, and if so begin anew."""
         due_at = self.due_at()
         if due_at is None or now < due_at:
             return False
@@ -106,7 +106,7 @@ class Backoff:
         self._next_s = first_s
 
     def next(self) -> float:
-        """Give the delay before the next attempt, in seconds."""
+        """Return the delay before the next attempt, in seconds."""
         delay_s, self._next_s = self._next_s, min(self._next_s * 2, self._last_s)
         return delay_s
 

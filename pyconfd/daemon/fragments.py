@@ -72,11 +72,11 @@ class LiveFragments:
 
     @property
     def serving(self) -> FragmentSet | None:
-        """Give the fragments that serve, None where none came to serve yet or newer ones have not."""
+        """Return the fragments that serve, None where none came to serve yet or newer ones have not."""
         return self.proven.source if self._served and self.proven is not None and self.proven is self.newest else None
 
     def is_proven(self, compiled: Compiled) -> bool:
-        """Say whether these have served once, now or before; True as well as long as none came to serve yet.
+        """Return whether these have served once, now or before; True as well as long as none came to serve yet.
 
         Those have nobody to blame but objects: a rollback, its end and an edit that is taken back bring back who was
         left out as well.

@@ -25,7 +25,7 @@ class HoldMemory(Protocol):
     """Remembers over restarts what is held."""
 
     def load(self) -> Saved | None:
-        """Give what was held, None for nothing, or where that cannot be read."""
+        """Return what was held, None for nothing, or where that cannot be read."""
         ...
 
     def save(self, saved: Saved | None) -> None:
@@ -37,7 +37,7 @@ class ForgetfulHolds:
     """Remembers nothing."""
 
     def load(self) -> Saved | None:
-        """Give None."""
+        """Return None."""
         return None
 
     def save(self, saved: Saved | None) -> None:
@@ -104,7 +104,7 @@ class Guarding:
         return self._guard.hold
 
     def is_due(self, now: float) -> bool:
-        """Say whether another look at the same Snapshot is worth while."""
+        """Return whether another look at the same Snapshot is worth while."""
         if self._guard.hold is None:
             return False
         return self._guard.is_due(now, confirmed=self._world.source.relisted(), allowed=self._world.allowed_holds())
@@ -112,7 +112,7 @@ class Guarding:
     def keep_back(
         self, snapshot: Snapshot, presets: tuple[str, ...], options: PresetOptions, remembered: Remembered
     ) -> Snapshot:
-        """Give the Snapshot to serve: with the removals that are held, and itself where there are none.
+        """Return the Snapshot to serve: with the removals that are held, and itself where there are none.
 
         ``remembered`` is who had which name: what nobody may have yet makes up for no loss.
         """

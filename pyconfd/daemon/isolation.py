@@ -35,16 +35,16 @@ class Isolation:
     filter: Filter = field(default_factory=Filter)
 
     def with_culprits(self, found: Mapping[Origin, Blame]) -> "Isolation":
-        """Give the same with more that is left out."""
+        """Return the same with more that is left out."""
         more = {origin: blame.problem for origin, blame in found.items()}
         return replace(self, left_out={**self.left_out, **more})
 
     def rest(self) -> Snapshot:
-        """Give what is not left out; the very same Snapshot where nothing is."""
+        """Return what is not left out; the very same Snapshot where nothing is."""
         return self.filter.without(self.snapshot, self.left_out.keys())
 
     def explained(self, context: Context) -> Context:
-        """Give ``context`` with a refusal for each object that is left out."""
+        """Return ``context`` with a refusal for each object that is left out."""
         if not self.left_out:
             return context
         refused = (_refusal(self.snapshot, origin, problem) for origin, problem in self.left_out.items())
@@ -81,7 +81,7 @@ class Isolation:
 
 
 def told(problem: Problem) -> str:
-    """Give a problem in one line."""
+    """Return a problem in one line."""
     where = f"{problem.place}: " if problem.place else ""
     return " ".join(f"{where}{problem.message}".split())
 
@@ -92,12 +92,12 @@ def _refusal(snapshot: Snapshot, origin: Origin, problem: Problem) -> Refusal:
 
 
 def _is_nothing_left(before: Census, after: Census) -> bool:
-    """Say whether all that was to be served, or all there is, would be left out: then it is no object's fault."""
+    """Return whether all that was to be served, or all there is, would be left out: then it is no object's fault."""
     return bool((before.claimed and not after.claimed) or (before.total and not after.total))
 
 
 def changed_origins(old: Snapshot, new: Snapshot) -> Iterable[Origin]:
-    """Give what differs between two Snapshots, the owners of slices for these."""
+    """Return what differs between two Snapshots, the owners of slices for these."""
     for resource in (Resource.SERVICES, Resource.ENDPOINTS):
         for key in differing(getattr(old, resource.field), getattr(new, resource.field)):
             yield Origin(Resource.SERVICES, key)

@@ -43,7 +43,7 @@ class LastGood:
         self._shown = False
 
     def is_in_place(self) -> bool:
-        """Say whether disk and process are as it left them, which is so too where there is none."""
+        """Return whether disk and process are as it left them, which is so too where there is none."""
         last = self._balancer.last_good()
         if last is None:
             return True

@@ -85,7 +85,7 @@ class Daemon:
         self._rollout = RolloutMonitor(world, settings.history, self._account, self._last_good.is_in_place)
 
     def status(self) -> Status:
-        """Give the state as of now; safe to call from other threads. What ends a pin is seen before what is pending."""
+        """Return the state as of now; safe to call from other threads. A pin ends before changes pend."""
         pin = self._world.pinned(self._fragments.serving, self._retry_candidate.attempt is not None)
         now, health = self._world.clock.now(), self._world.source.health()
         status = self._account.at(now, health, undecided=self._fragments.reading)
@@ -93,7 +93,7 @@ class Daemon:
         return replace(status, pin=pin, rollout=self._rollout.status(status.now))
 
     def newest(self) -> Snapshot | None:
-        """Give the newest Snapshot, applied or not; safe to call from other threads."""
+        """Return the newest Snapshot, applied or not; safe to call from other threads."""
         return self._world.source.snapshot()
 
     def start(self) -> None:
@@ -111,14 +111,14 @@ class Daemon:
         self._world.tenants.flush()
 
     def wait_s(self) -> float:
-        """Give the seconds until there is something to do even if nothing happens."""
+        """Return the seconds until there is something to do even if nothing happens."""
         boot_ends = None if self._decided else self._boot_ends
         times = (self._due_at(), self._live.due_at(), boot_ends)
         first = min([self._next_tick, *(time for time in times if time is not None and not self._upkeep.paused)])
         return max(0.0, first - self._world.clock.monotonic())
 
     def _due_at(self) -> float | None:
-        """Give when to apply everything, or try again what failed: it may take a reload. None where nothing waits."""
+        """Return when to apply everything, or try again what failed: it may take a reload. None where nothing waits."""
         retries = (self._retry, self._retry_candidate, self._retry_templates, self._retry_held, self._retry_contested)
         dues = (retry.due_at for retry in (*retries, self._quarantine))
         again = (self._debounce.earliest(due_at) for due_at in dues if due_at is not None)
@@ -156,7 +156,7 @@ class Daemon:
             self._world.publish(self._pulse.told(self.status()))
 
     def _reload_is_due(self, now: float) -> bool:
-        """Say whether what was noted may be applied as a whole; too many workers of the past make it wait."""
+        """Return whether what was noted may be applied as a whole; too many workers of the past make it wait."""
         due_at = self._due_at()
         if due_at is None or now < due_at:
             return False

@@ -73,11 +73,11 @@ class Memory:
             self.seen = replace(self.seen, refused=refused, serving=serving.rendering if serving else None)
 
     def ages(self) -> Mapping[Refusal, Age]:
-        """Give since when each thing is refused."""
+        """Return since when each thing is refused."""
         ages = self._ages
         return {each: ages[cause_of(each)] for each in self._refused or () if cause_of(each) in ages}
 
 
 def cause_of(refusal: Refusal) -> _Cause:
-    """Give what a refusal is known again by."""
+    """Return what a refusal is known again by."""
     return refusal.ref, refusal.field, refusal.reason.value

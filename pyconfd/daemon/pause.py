@@ -19,7 +19,7 @@ class Pause:
         self._file = StateFile(Path(state_dir) / FILE_NAME, Paused, forbidden=AS_ROOT)
 
     def read(self, now: float) -> Paused | None:
-        """Give the pause that holds at ``now``, None for none.
+        """Return the pause that holds at ``now``, None for none.
 
         A file that cannot be read or understood is a pause all the same: somebody wanted nothing to be applied.
         """

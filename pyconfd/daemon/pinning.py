@@ -29,7 +29,7 @@ class Bases(Protocol):
         ...
 
     def read(self, digest: str) -> Basis:
-        """Give one; raises RejectedInput or TransientError."""
+        """Return one; raises RejectedInput or TransientError."""
         ...
 
 
@@ -67,7 +67,7 @@ class Pinning:
         self._tenures: Mapping[str, Tenures] = {}
 
     def read(self) -> FragmentSet:
-        """Give the fragments to render with; raises what says why they cannot be had."""
+        """Return the fragments to render with; raises what says why they cannot be had."""
         pin = self._around.pin()
         former, self._pin = self._pin, pin
         if pin != former:
@@ -89,7 +89,7 @@ class Pinning:
         return self._basis.fragments
 
     def status(self, serving: FragmentSet | None, *, refused: bool) -> PinStatus | None:
-        """Give what is pinned; ``serving`` are the fragments that serve, ``refused`` says that the newest cannot."""
+        """Return what is pinned; ``serving`` are the fragments that serve, ``refused`` says that the newest cannot."""
         status, basis = self._status, self._basis
         if status is None:
             return None
@@ -98,7 +98,7 @@ class Pinning:
         return replace(status, serves=serves, refused=refused and not serves)
 
     def tenures(self) -> Mapping[str, Tenures]:
-        """Give the names that go to the namespaces which had them, where an object of these asks for them now."""
+        """Return the names that go to the namespaces which had them, where an object of these asks for them now."""
         return self._tenures
 
     def _tenures_of(self, pin: Pin | None) -> Mapping[str, Tenures]:
@@ -134,7 +134,7 @@ class Pinning:
         return ()
 
     def former(self, digest: str) -> FragmentSet | None:
-        """Give the fragments that a generation was made of, None where they are not known."""
+        """Return the fragments that a generation was made of, None where they are not known."""
         if not digest:
             return None
         try:
@@ -144,7 +144,7 @@ class Pinning:
             return None
 
     def served(self, found: FragmentSet) -> bool:
-        """Say whether a generation that is kept was made of these fragments, with the settings of this run."""
+        """Return whether a generation that is kept was made of these fragments, with the settings of this run."""
         return Basis(found, self._around.in_force).digest in self._around.needed()
 
     def _on_disk(self, basis: Basis) -> tuple[str, ...]:

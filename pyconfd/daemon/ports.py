@@ -30,15 +30,15 @@ class Source(Protocol):
         ...
 
     def snapshot(self) -> Snapshot | None:
-        """Give the newest Snapshot, or None until everything has been read once."""
+        """Return the newest Snapshot, or None until everything has been read once."""
         ...
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Give the objects that could not be decoded."""
+        """Return the objects that could not be decoded."""
         ...
 
     def health(self) -> SourceHealth:
-        """Say how the API servers and the reads do."""
+        """Return how the API servers and the reads do."""
         ...
 
     def relist(self) -> None:
@@ -46,7 +46,7 @@ class Source(Protocol):
         ...
 
     def relisted(self) -> bool:
-        """Say whether every resource was listed in full since the last :meth:`relist`."""
+        """Return whether every resource was listed in full since the last :meth:`relist`."""
         ...
 
     def stop(self) -> None:
@@ -62,7 +62,7 @@ class RestoringBalancer(Balancer, Protocol):
         ...
 
     def runs(self) -> bool:
-        """Say whether the load balancer runs, whatever it has loaded."""
+        """Return whether the load balancer runs, whatever it has loaded."""
         ...
 
     def look(self) -> Plan:
@@ -74,11 +74,11 @@ class RestoringBalancer(Balancer, Protocol):
         ...
 
     def goes_live(self) -> bool:
-        """Say whether some changes need no reload at present."""
+        """Return whether some changes need no reload at present."""
         ...
 
     def crowded(self) -> bool:
-        """Say whether a reload has to wait until workers of the past have ended."""
+        """Return whether a reload has to wait until workers of the past have ended."""
         ...
 
     def report_progress(self, progress: Callable[[], None]) -> None:
@@ -114,7 +114,7 @@ class Targets(Protocol):
         ...
 
     def states(self) -> tuple[TargetState, ...]:
-        """Give the state of each."""
+        """Return the state of each."""
         ...
 
     def stop(self) -> None:
@@ -132,7 +132,7 @@ class NoTargets:
         """Do nothing."""
 
     def states(self) -> tuple[TargetState, ...]:
-        """Give none."""
+        """Return none."""
         return ()
 
     def stop(self) -> None:
@@ -165,7 +165,7 @@ class AcceptedTemplates(Protocol):
     """Remembers the templates of the cluster that came to serve last."""
 
     def known(self) -> Mapping[str, AcceptedTemplate]:
-        """Give them by name."""
+        """Return them by name."""
         ...
 
     def keep(self, accepted: tuple[AcceptedTemplate, ...]) -> None:
@@ -180,7 +180,7 @@ class ForgetfulTemplates:
         self._known: dict[str, AcceptedTemplate] = {}
 
     def known(self) -> Mapping[str, AcceptedTemplate]:
-        """Give them by name."""
+        """Return them by name."""
         return self._known
 
     def keep(self, accepted: tuple[AcceptedTemplate, ...]) -> None:
@@ -196,7 +196,7 @@ class Changes(Protocol):
         ...
 
     def flush(self) -> bool:
-        """Tell what was recorded; False where that failed."""
+        """Return what was recorded; False where that failed."""
         ...
 
 
@@ -223,7 +223,7 @@ class Clock(Protocol):
         ...
 
     def date(self, now: float) -> str:
-        """Give ``now`` in the form of ``str(datetime.now())``, for ``extra.curdate``."""
+        """Return ``now`` in the form of ``str(datetime.now())``, for ``extra.curdate``."""
         ...
 
 

@@ -22,7 +22,7 @@ class Candidate(Protocol):
         ...
 
     def states(self) -> tuple[ApiServerState, ...]:
-        """Say how the endpoints of etcd do."""
+        """Return how the endpoints of etcd do."""
         ...
 
     def stop(self) -> None:
@@ -43,15 +43,15 @@ class PublishingSource:
         self._candidate.start(notify)
 
     def snapshot(self) -> Snapshot | None:
-        """Give the newest Snapshot."""
+        """Return the newest Snapshot."""
         return self._cluster.snapshot()
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Give the objects that could not be decoded."""
+        """Return the objects that could not be decoded."""
         return self._cluster.refusals()
 
     def health(self) -> SourceHealth:
-        """Say how the cluster and etcd do."""
+        """Return how the cluster and etcd do."""
         return replace(self._cluster.health(), etcd=self._candidate.states(), note=self._candidate.note())
 
     def relist(self) -> None:
@@ -59,7 +59,7 @@ class PublishingSource:
         self._cluster.relist()
 
     def relisted(self) -> bool:
-        """Say whether every resource was listed in full since the last :meth:`relist`."""
+        """Return whether every resource was listed in full since the last :meth:`relist`."""
         return self._cluster.relisted()
 
     def stop(self) -> None:

@@ -66,7 +66,7 @@ class Quarantine:
         return min((ward.due_at for ward in self._wards.values()), default=None)
 
     def isolation(self, snapshot: Snapshot, now: float, *, may_retry: bool, proven: bool) -> Isolation:
-        """Give what the next attempt leaves out.
+        """Return what the next attempt leaves out.
 
         ``may_retry`` says whether it is a whole one, by which an object can be released; fragments that were not
         ``proven`` are tried with all objects.
@@ -202,7 +202,7 @@ class Quarantine:
         return QuarantineStatus(tuple(sorted(shown, key=lambda one: (one.ref, one.entry))), dict(self._total))
 
     def _version(self, snapshot: Snapshot, origin: Origin) -> tuple[object, ...]:
-        """Give all that an origin is made of; the slices are those of the last translation."""
+        """Return all that an origin is made of; the slices are those of the last translation."""
         cluster = self._memo.cluster
         slices = cluster.slices.get(origin.key) if cluster and origin.resource is Resource.SERVICES else None
         return *version_of(snapshot, origin), slices

@@ -53,7 +53,7 @@ class Balancer(Protocol):
     """The load balancer: what it runs, and how to change that."""
 
     def last_good(self) -> Stored | None:
-        """Give the newest generation that was proven good, with its rendering."""
+        """Return the newest generation that was proven good, with its rendering."""
         ...
 
     def plan(self, rendering: Rendering) -> Plan:
@@ -65,7 +65,7 @@ class Balancer(Protocol):
         ...
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
-        """Give the new binds that somebody else on this host, or another bind of the rendering, has; and who it is."""
+        """Return the new binds that another process of this host, or another bind of the rendering, has; and which."""
         ...
 
     def change(
@@ -104,7 +104,7 @@ class Attempt:
     outcome: Outcome
 
     def is_about(self, rendering: Rendering) -> bool:
-        """Tell whether it was this that failed."""
+        """Return whether it was this that failed."""
         return self.rendering is not None and self.rendering.same_as(rendering)
 
 
@@ -162,17 +162,17 @@ class Reconciled:
 
     @property
     def accepted(self) -> tuple[AcceptedTemplate, ...]:
-        """Give the templates of the cluster to remember, once this serves."""
+        """Return the templates of the cluster to remember, once this serves."""
         return tuple(each.accepted for each in self.taken if each.accepted is not None)
 
     @property
     def pending(self) -> bool:
-        """Say whether a template of the cluster is being rendered, and its former text is used meanwhile."""
+        """Return whether a template of the cluster is being rendered, and its former text is used meanwhile."""
         return any(each.pending for each in self.taken)
 
     @property
     def template_problems(self) -> tuple[Problem, ...]:
-        """Say which templates of the cluster are refused, and what serves in their place.
+        """Return which templates of the cluster are refused, and what serves in their place.
 
         Where all is refused the outcome says it.
         """
@@ -221,7 +221,7 @@ def _undecided(done: Reconciled, spoilt: tuple[Taken, ...]) -> Reconciled:
 
 
 def _spoilt(done: Reconciled, accepted: Mapping[str, AcceptedTemplate]) -> tuple[Taken, ...]:
-    """Give the templates of the cluster that are refused though they served as they are: objects spoil them."""
+    """Return the templates of the cluster that are refused though they served as they are: objects spoil them."""
     return tuple(
         each
         for each in done.taken
@@ -233,7 +233,7 @@ def _spoilt(done: Reconciled, accepted: Mapping[str, AcceptedTemplate]) -> tuple
 
 
 def _workshop(inputs: Inputs, balancer: Balancer, spoilt: frozenset[str]) -> Workshop:
-    """Give what a search needs: renderings like those that are to serve, and HAProxy's judgement of them.
+    """Return what a search needs: renderings like those that are to serve, and HAProxy's judgement of them.
 
     The ``spoilt`` templates have to do without what replaces them.
     """
@@ -330,7 +330,7 @@ def _attempt(inputs: Inputs, balancer: Balancer) -> Reconciled:
 
 
 def _loadable(rendering: Rendering, balancer: Balancer) -> Rejected | None:
-    """Say why what serves could not be loaded again; None where it could, or where that is not known."""
+    """Return why what serves could not be loaded again; None where it could, or where that is not known."""
     try:
         balancer.check(rendering)
     except RejectedInput as error:

@@ -21,7 +21,7 @@ class Retry:
         self.due_at: float | None = None
 
     def standing(self, now: float) -> Attempt | None:
-        """Give the failure if it is too early to try again, else None."""
+        """Return the failure if it is too early to try again, else None."""
         return self.attempt if self.due_at is not None and now < self.due_at else None
 
     def failed(self, attempt: Attempt, now: float) -> None:

@@ -27,7 +27,7 @@ class Loop(Protocol):
         ...
 
     def wait_s(self) -> float:
-        """Give the seconds until there is something to do even if nothing happens."""
+        """Return the seconds until there is something to do even if nothing happens."""
         ...
 
     def step(self, posts: int) -> None:
@@ -39,7 +39,7 @@ class Loop(Protocol):
         ...
 
     def status(self) -> Status:
-        """Give the state as of now; safe to call from other threads."""
+        """Return the state as of now; safe to call from other threads."""
         ...
 
 

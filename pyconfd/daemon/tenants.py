@@ -52,7 +52,7 @@ class Tenants:
         self._written = self._tenancy
 
     def at(self, now: float) -> Remembered:
-        """Give what is remembered at ``now``, in seconds since the epoch."""
+        """Return what is remembered at ``now``, in seconds since the epoch."""
         pinned, own = self._pinned(), self._tenancy
         self._asked_with = pinned
         if not pinned:
@@ -75,7 +75,7 @@ class Tenants:
         self._tenancy = tenancy if not _same(tenancy, own) else own
 
     def is_due(self, now: float) -> bool:
-        """Say whether a name is kept no longer, so that whoever waits may have it, or others are pinned than before."""
+        """Return whether a reservation has ended, or other names are pinned than before."""
         return self._tenancy.is_due(now) or self._pinned() != self._asked_with
 
     def flush(self) -> None:
@@ -86,12 +86,12 @@ class Tenants:
             self._written = self._tenancy
 
     def problems(self) -> tuple[Problem, ...]:
-        """Say why the last writing failed."""
+        """Return why the last writing failed."""
         return () if self._file is None or self._file.problem is None else (self._file.problem,)
 
 
 def _without(mine: Tenures, pinned: Tenures, own: Tenures) -> Tenures:
-    """Give the tenures but for those that are there only because they are pinned; ``own`` itself where it is that."""
+    """Return the tenures but for those that are there only because they are pinned; ``own`` itself where it is that."""
     kept = {name: tenure for name, tenure in mine.items() if name in own or pinned.get(name) != tenure}
     found = {name: own[name] if pinned.get(name) == tenure else tenure for name, tenure in kept.items()}
     return own if found == own else found

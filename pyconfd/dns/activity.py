@@ -26,12 +26,12 @@ class Facts:
     astray: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def away(self, vip: str) -> tuple[str, ...]:
-        """Say why this node does not count as the holder of a floating address; nothing where it does."""
+        """Return why this node does not count as the holder of a floating address; nothing where it does."""
         return (self.astray[vip],) if self.astray.get(vip) else ()
 
 
 def reasons(facts: Facts, vip: str = "") -> tuple[str, ...]:
-    """Say why a node cannot serve, or not names that follow ``vip``; nothing where it can."""
+    """Return why a node cannot serve, or not names that follow ``vip``; nothing where it can."""
     found = [] if facts.haproxy_answers else ["haproxy does not answer on its socket"]
     found += [] if facts.applied else ["no configuration was applied yet"]
     found += [f"{frontend} does not answer" for frontend in facts.frontends_silent]
@@ -72,7 +72,7 @@ class Standing:
 
 
 def advance(standing: Standing, *, good: bool, now: float, rules: Rules) -> Standing:
-    """Give what is believed after one more look."""
+    """Return what is believed after one more look."""
     streak = max(standing.streak, 0) + 1 if good else min(standing.streak, 0) - 1
     joins = tuple(time for time in standing.joins if now - HOUR_S < time <= now)
     following = replace(standing, streak=streak, joins=joins)
@@ -86,12 +86,12 @@ def advance(standing: Standing, *, good: bool, now: float, rules: Rules) -> Stan
 
 
 def both(*beliefs: bool | None) -> bool | None:
-    """Tell whether all is so: not where one is not, and not known where one is not known."""
+    """Return whether all is so: not where one is not, and not known where one is not known."""
     return False if False in beliefs else None if None in beliefs else True
 
 
 def waits_s(standing: Standing, now: float, rules: Rules) -> float:
-    """Give for how long a node that withdrew may not join yet, 0.0 where it may."""
+    """Return for how long a node that withdrew may not join yet, 0.0 where it may."""
     # A clock that was set back must not keep a node out for longer than it would have been.
     since = min(max(now - standing.withdrawn_at, 0.0), rules.hold_s)
     held = rules.hold_s - since

@@ -39,7 +39,7 @@ class Metadata:
         self._token = ""
 
     def value(self, key: str) -> str:
-        """Give ``/latest/meta-data/KEY``, "" where this instance has none.
+        """Return ``/latest/meta-data/KEY``, "" where this instance has none.
 
         Raises:
             TransientError: the service does not answer as it should.
@@ -81,7 +81,7 @@ class Metadata:
 
 
 def interface_addresses(name: str, without: Collection[str] = ()) -> tuple[str, str]:
-    """Give the first global IPv4 and IPv6 address of an interface, "" for none; those of ``without`` are left out.
+    """Return the first global IPv4 and IPv6 address of an interface, "" for none; those of ``without`` are left out.
 
     The kernel lists the newest IPv6 address first: with a floating one the order alone says nothing.
 
@@ -119,7 +119,7 @@ class Addresses:
         self._metadata = metadata or Metadata()
 
     def read(self) -> Node:
-        """Give the node.
+        """Return the node.
 
         Raises:
             TransientError: the source does not answer, or has no address.

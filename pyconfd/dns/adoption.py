@@ -9,7 +9,7 @@ from pyconfd.dns.view import Spec, View, obstacle, values_of, view_of
 
 
 def adopt(spec: Spec, observed: tuple[RecordSet, ...]) -> Plan:
-    """Give the batch that makes the records of a name pyconfd's own; the answer stays the same.
+    """Return the batch that makes the records of a name pyconfd's own; the answer stays the same.
 
     Every address stays in the answer. In mode multivalue each that no node has published gets a record set of its own,
     which the node with that address takes over when it publishes, and which ``pyconfd dns forget`` takes out.
@@ -31,7 +31,7 @@ def adopt(spec: Spec, observed: tuple[RecordSet, ...]) -> Plan:
 
 
 def _foreign(view: View) -> Blocked | None:
-    """Say what even adoption leaves alone: what is no plain address record, and the policies of others."""
+    """Return what even adoption leaves alone: what is no plain address record, and the policies of others."""
     spec = view.spec
     tolerant = View(
         spec,
@@ -60,7 +60,7 @@ def _records(view: View, kind: str) -> list[Change]:
 
 
 def _replaced(former: list[RecordSet], wanted: list[RecordSet]) -> list[Change]:
-    """Give the changes from some record sets to others; those that are good by their key and values stay."""
+    """Return the changes from some record sets to others; those that are good by their key and values stay."""
     kept = {
         item.key
         for item in former

@@ -168,7 +168,7 @@ class Agent:
         state.problem = problem
 
     def _reaping(self, state: NameState, now: float) -> Plan:
-        """Give the plan about the first node that something is to be done about."""
+        """Return the plan about the first node that something is to be done about."""
         spec = state.spec
         markers = [marker for marker, _ in marks_of(state.observed).markers.values() if marker.owner == spec.owner]
         former, state.suspicions = state.suspicions, {}
@@ -205,7 +205,7 @@ def _consequence(spec: Spec, marker: Marker, verdict: Verdict, me: str, observed
 
 
 def change_text(change: Change) -> str:
-    """Give a change in one line."""
+    """Return a change in one line."""
     record = change.record
     which = f" [{record.identifier}]" if record.identifier else ""
     return f"{change.action} {record.name} {record.type}{which} {' '.join(record.values)}"

@@ -46,7 +46,7 @@ class Asked:
 
 
 def asked(former: Mapping[str, AskedName], told: Told, rules: AskingRules, *, now: float) -> Asked:
-    """Give what is remembered after the daemon was listened to once more."""
+    """Return what is remembered after the daemon was listened to once more."""
     known = {name: entry for name, entry in former.items() if _allowed(name, rules)}
     refused: dict[str, str] = {}
     wanted = {}
@@ -101,5 +101,5 @@ def from_document(document: object) -> dict[str, AskedName]:
 
 
 def as_document(names: Iterable[AskedName]) -> list[dict[str, object]]:
-    """Give it ready for JSON."""
+    """Return it ready for JSON."""
     return [{"name": each.name, "missed_since": each.missed_since, "gone": each.gone} for each in names]

@@ -71,7 +71,7 @@ class Planned:
 
 
 def plan_names(settings: Settings) -> tuple[Planned, ...]:
-    """Give what the service would do now."""
+    """Return what the service would do now."""
     site = site_of(settings)
     withdrawn, able = is_withdrawn(settings), _able(settings)
 
@@ -174,7 +174,7 @@ def forget(settings: Settings, node: str) -> tuple[Planned, ...]:
 
 
 def status(settings: Settings) -> tuple[dict[str, Any], PyconfdError | None]:
-    """Give what is in Route 53 and what the service of this node thinks, and why something is missing there."""
+    """Return what is in Route 53 and what the service of this node thinks, and why something is missing there."""
     site = site_of(settings)
     told = Reader(settings).told().names or ()
     rows: list[dict[str, Any]] = []
@@ -230,7 +230,7 @@ def _whose(item: RecordSet, node: str | None) -> dict[str, str]:
 
 
 def _able(settings: Settings) -> Callable[[Kept], bool]:
-    """Give what tells whether this node can serve a name: by what the service believes, else by one look."""
+    """Return what tells whether this node can serve a name: by what the service believes, else by one look."""
     said = report(settings)
     names = said["names"] if said["running"] else ()
     believed = {(item["name"], item["private"]): item["active"] for item in names}

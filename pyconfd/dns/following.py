@@ -140,7 +140,7 @@ class Following:
         return Want(wish if node or wish is Wish.WITHDRAW else None, node or Node(self.site.node))
 
     def _active(self, kept: Kept) -> bool | None:
-        """Tell whether this node is to be in the answer of a name: it serves, and holds the address that counts."""
+        """Return whether this node is to be in the answer of a name: it serves, and holds the address that counts."""
         return both(*(self._standings.get(vip, Standing()).active for vip in {"", kept.own.vip}))
 
     def _source(self, kept: Kept) -> "_Source":
@@ -196,7 +196,7 @@ class _Source:
         self.problem = ""
 
     def node(self, now: float) -> Node | None:
-        """Give the node, None while nothing is known."""
+        """Return the node, None while nothing is known."""
         if self._asked_at and 0.0 <= now - self._asked_at < (self._every_s if self._node else 1.0):
             return self._node
         self._asked_at = now

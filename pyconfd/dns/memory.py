@@ -20,7 +20,7 @@ ASKED = "dns-names.json"
 
 
 def stored_standings(settings: Settings) -> dict[str, Standing]:
-    """Give what a former process believed, by floating address: that it withdrew, and how often it joined.
+    """Return what a former process believed, by floating address: that it withdrew, and how often it joined.
 
     What is not as this version writes it is left out, and named in the log.
     """
@@ -59,7 +59,7 @@ def store_standings(settings: Settings, standings: Mapping[str, Standing]) -> No
 
 
 def stored_asked(settings: Settings) -> dict[str, AskedName]:
-    """Give the names that the cluster asked for."""
+    """Return the names that the cluster asked for."""
     return from_document(_stored(Path(settings.state_dir) / ASKED))
 
 

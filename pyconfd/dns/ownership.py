@@ -57,22 +57,22 @@ class Claim:
 
 
 def marker_name(name: str) -> str:
-    """Give the name of the TXT record sets of ``name``."""
+    """Return the name of the TXT record sets of ``name``."""
     return f"{LABEL}.{name}"
 
 
 def identifier_of(owner: str, node: str) -> str:
-    """Give the SetIdentifier of a node's record sets."""
+    """Return the SetIdentifier of a node's record sets."""
     return f"pyconfd:{owner}:{node}"
 
 
 def adopted_node(address: str) -> str:
-    """Give the name under which an address is kept that no node has published yet."""
+    """Return the name under which an address is kept that no node has published yet."""
     return f"{_ADOPTED}{address}"
 
 
 def marker_record(name: str, marker: Marker, ttl_s: int) -> RecordSet:
-    """Give the TXT record set of a node."""
+    """Return the TXT record set of a node."""
     pairs = {
         "node": marker.node,
         "ip": "+".join(marker.addresses),
@@ -83,7 +83,7 @@ def marker_record(name: str, marker: Marker, ttl_s: int) -> RecordSet:
 
 
 def claim_record(name: str, claim: Claim, ttl_s: int) -> RecordSet:
-    """Give the TXT record set of an owner."""
+    """Return the TXT record set of an owner."""
     return _record(
         name, claim.owner, _GENERATION, {"mode": claim.mode.value, "generation": str(claim.generation)}, ttl_s
     )

@@ -16,7 +16,7 @@ Source: Route 53 Developer Guide, Quotas: five requests a second for an account.
 
 
 def place(node: str, known: Iterable[str], expected: int) -> tuple[int, int]:
-    """Give the slot of a node and the number of slots in a round.
+    """Return the slot of a node and the number of slots in a round.
 
     ``known`` are the nodes that all others know too. One that is not among them yet takes a slot by its name.
     """
@@ -26,12 +26,12 @@ def place(node: str, known: Iterable[str], expected: int) -> tuple[int, int]:
 
 
 def slot_number(now: float) -> int:
-    """Give the number of the slot that a time (seconds since the epoch) is in."""
+    """Return the number of the slot that a time (seconds since the epoch) is in."""
     return int(now // SLOT_S)
 
 
 def next_slot(now: float, slot: int, slots: int, used: int) -> float:
-    """Give the earliest time from ``now`` on in an own slot; ``used`` is the number of the last one that was used."""
+    """Return the earliest time from ``now`` on in an own slot; ``used`` is the number of the last one that was used."""
     first = max(slot_number(now), used + 1)
     number = first + (slot - first) % slots
     return max(number * SLOT_S, now)

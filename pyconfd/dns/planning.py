@@ -48,7 +48,7 @@ Plan = InStep | Batch | Blocked
 
 
 def plan(spec: Spec, node: Node, wish: Wish, observed: Iterable[RecordSet]) -> Plan:
-    """Give what makes a name say what the node wishes, as far as that leaves an answer."""
+    """Return what makes a name say what the node wishes, as far as that leaves an answer."""
     view = view_of(spec, observed)
     if wish is Wish.WITHDRAW and spec.mode is Mode.VIP:
         return InStep()  # who holds the address next says so; until then the former value is the best there is
@@ -73,12 +73,12 @@ def plan(spec: Spec, node: Node, wish: Wish, observed: Iterable[RecordSet]) -> P
 
 
 def forget(spec: Spec, name: str, observed: Iterable[RecordSet]) -> Plan:
-    """Give what takes a node that will not come back out of a name, as far as that leaves an answer."""
+    """Return what takes a node that will not come back out of a name, as far as that leaves an answer."""
     return plan(spec, Node(name), Wish.WITHDRAW, observed)
 
 
 def drop(spec: Spec, observed: Iterable[RecordSet]) -> Plan:
-    """Give what takes out all that an owner has at a name: the answer too, so only ever because somebody asked."""
+    """Return what takes out all that an owner has at a name: the answer too, so only ever because somebody asked."""
     view = view_of(spec, observed)
     own = identifier_of(spec.owner, "")
     alone = view.claim is not None and view.claim[0].mode is not Mode.MULTIVALUE
@@ -92,7 +92,7 @@ def drop(spec: Spec, observed: Iterable[RecordSet]) -> Plan:
 
 
 def doubt(spec: Spec, name: str, doubter: str, observed: Iterable[RecordSet]) -> Plan:
-    """Give what writes down that a node seems dead; it wipes that out itself if it can. "" wipes it out for it."""
+    """Return what writes down that a node seems dead; it wipes that out itself if it can. "" wipes it out for it."""
     view = view_of(spec, observed)
     found = view.marker(name)
     if found is None or found[0].doubt == doubter:
@@ -121,7 +121,7 @@ class _Draft:
         self.kept.append(f"{kind} {', '.join(values)} stays: {others} would be left, and dns.min_records is {least}")
 
     def plan(self) -> Plan:
-        """Give the plan: the records, then the node's marker and the owner's claim."""
+        """Return the plan: the records, then the node's marker and the owner's claim."""
         marker = self.view.marker(self.node.name)
         if self.published:
             self.changes += self._marked(marker)
@@ -158,7 +158,7 @@ def _marker(view: View, marker: Marker) -> RecordSet:
 
 
 def own_record(spec: Spec, kind: str, node: str, address: str) -> RecordSet:
-    """Give the record set of a type that a node has of its own."""
+    """Return the record set of a type that a node has of its own."""
     record = record_set(spec.name, kind, spec.ttl_s, [address], spec.policy, identifier_of(spec.owner, node))
     return replace(record, weight=spec.weight, health_check_id=spec.health_check_id)
 

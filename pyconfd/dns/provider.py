@@ -18,11 +18,11 @@ class Provider(Protocol):
     """Record sets in hosted zones. All calls raise TransientError, or RejectedInput where trying again will not do."""
 
     def zones(self) -> tuple[Zone, ...]:
-        """Give the hosted zones of the account."""
+        """Return the hosted zones of the account."""
         ...
 
     def records(self, zone_id: str, name: str) -> tuple[RecordSet, ...]:
-        """Give the record sets at a name and at its marker name."""
+        """Return the record sets at a name and at its marker name."""
         ...
 
     def change(self, zone_id: str, changes: tuple[Change, ...]) -> None:

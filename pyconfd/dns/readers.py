@@ -62,14 +62,14 @@ class Reader:
         )
 
     def _hook(self) -> HookState:
-        """Give what the hook says, nothing where the settings have none: what one left behind once is no word."""
+        """Return what the hook says, nothing where the settings have none: what one left behind once is no word."""
         vip = self._settings.vip
         if not vip.interface:
             return HookState({})
         return hook_state(read_document(f"{vip.runtime_dir}/{HOOK_REPORT}"), time.time())
 
     def told(self) -> Told:
-        """Give what the daemon says that the cluster asks for; read only where its file is another one."""
+        """Return what the daemon says that the cluster asks for; read only where its file is another one."""
         path = Path(self._settings.runtime_dir) / FILE_NAME
         try:
             seen = path.stat().st_mtime_ns, path.stat().st_ino
@@ -108,7 +108,7 @@ class Reader:
 
 
 def told_by(status: Status, now: float) -> Told:
-    """Give what a status says of names; it is sure where the daemon lives, and its data is new and held back by nobody.
+    """Return the names of a status; sure where the daemon lives, and its data is new and not held back.
 
     Source: the rules of ``pyconfd status``.
     """
@@ -118,7 +118,7 @@ def told_by(status: Status, now: float) -> Told:
 
 
 def applied(settings: Settings) -> bool:
-    """Tell whether a configuration was ever applied here: by the daemon's status, else by the history on disk."""
+    """Return whether a configuration was ever applied here: by the daemon's status, else by the history on disk."""
     with suppress(OSError, PyconfdError):
         status = document.decode((Path(settings.runtime_dir) / FILE_NAME).read_bytes())
         if status.generation is not None:
@@ -129,7 +129,7 @@ def applied(settings: Settings) -> bool:
 
 
 def answers(url: str) -> bool:
-    """Tell whether a frontend answers: any reply to ``http://``, a connection to ``tcp://``.
+    """Return whether a frontend answers: any reply to ``http://``, a connection to ``tcp://``.
 
     A status of 503 counts: backends that are down are down for all nodes.
     """
@@ -150,7 +150,7 @@ def answers(url: str) -> bool:
 
 
 def connects(host: str, port: int) -> bool:
-    """Tell whether somebody accepts a connection."""
+    """Return whether somebody accepts a connection."""
     try:
         socket.create_connection((host, port), timeout=TIMEOUT_S).close()
     except OSError:
@@ -159,7 +159,7 @@ def connects(host: str, port: int) -> bool:
 
 
 def nodes_that_accept(markers: Iterable[Marker], port: int) -> frozenset[str]:
-    """Give the nodes that accept a connection at one of their addresses; all are asked at once."""
+    """Return the nodes that accept a connection at one of their addresses; all are asked at once."""
     asked = [(marker.node, address) for marker in markers for address in marker.addresses]
     found = set()
     with selectors.DefaultSelector() as selector, ExitStack() as sockets:
@@ -180,12 +180,12 @@ def nodes_that_accept(markers: Iterable[Marker], port: int) -> frozenset[str]:
 
 
 def _astray(address: str) -> str:
-    """Say why this node does not count as the holder where no hook tells; "" where it does."""
+    """Return why this node does not count as the holder where no hook tells; "" where it does."""
     return "" if holds(address) else f"the floating address {address} is elsewhere"
 
 
 def holds(address: str) -> bool:
-    """Tell whether an address is on this host; one question to the routing table, however many addresses there are."""
+    """Return whether an address is on this host: one question to the routing table, however many there are."""
     try:
         with IPRoute() as routes:
             found = tuple(routes.route("get", dst=address))
@@ -195,5 +195,5 @@ def holds(address: str) -> bool:
 
 
 def host_name() -> str:
-    """Give the name of this host without its domain."""
+    """Return the name of this host without its domain."""
     return os.uname().nodename.partition(".")[0]

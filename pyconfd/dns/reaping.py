@@ -33,7 +33,7 @@ class Suspicion:
 def judge(
     marker: Marker, suspicion: Suspicion | None, *, answers: bool, me: str, now: float, after_s: float
 ) -> tuple[Suspicion | None, Verdict]:
-    """Give what is thought of a node now, and what follows."""
+    """Return what is thought of a node now, and what follows."""
     if marker.node == me or marker.adopted or not marker.addresses:
         return None, Verdict.LEAVE
     if answers:

@@ -10,13 +10,13 @@ ADDRESS_TYPES = ("A", "AAAA")
 
 
 def normalised(name: str) -> str:
-    r"""Give a DNS name as Route 53 compares it: lower case, with its final dot, ``\052`` as ``*``."""
+    r"""Return a DNS name as Route 53 compares it: lower case, with its final dot, ``\052`` as ``*``."""
     plain = name.lower().replace("\\052", "*")
     return plain if plain.endswith(".") else f"{plain}."
 
 
 def inside(name: str, zone: str) -> bool:
-    """Tell whether a name is a zone's own or below it, on a label boundary."""
+    """Return whether a name is a zone's own or below it, on a label boundary."""
     name, zone = normalised(name), normalised(zone)
     return name == zone or name.endswith(f".{zone}")
 
@@ -56,12 +56,12 @@ class RecordSet:
 def record_set(  # noqa: PLR0917 - in the order in which zone files have them
     name: str, kind: str, ttl_s: int, values: Iterable[str], policy: Policy = Policy.SIMPLE, identifier: str = ""
 ) -> RecordSet:
-    """Give a record set with its name and values in the form in which they are compared."""
+    """Return a record set with its name and values in the form in which they are compared."""
     return RecordSet(normalised(name), kind, ttl_s, canonical(kind, values), policy, identifier)
 
 
 def canonical(kind: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Give values sorted, IPv6 addresses in their usual spelling; what cannot be read stays as it is."""
+    """Return values sorted, IPv6 addresses in their usual spelling; what cannot be read stays as it is."""
     return tuple(sorted({_address(value) if kind == "AAAA" else value for value in values}))
 
 
@@ -88,7 +88,7 @@ class Change:
 
 
 def swapped(former: RecordSet | None, wanted: RecordSet | None) -> tuple[Change, ...]:
-    """Give the changes from one record set to another; None is absent. They fail where ``former`` is not true."""
+    """Return the changes from one record set to another; None is absent. They fail where ``former`` is not true."""
     if former == wanted:
         return ()
     gone = (Change(Action.DELETE, former),) if former else ()
@@ -96,7 +96,7 @@ def swapped(former: RecordSet | None, wanted: RecordSet | None) -> tuple[Change,
 
 
 def with_values(record: RecordSet, values: Iterable[str]) -> RecordSet:
-    """Give a record set with other values."""
+    """Return a record set with other values."""
     return replace(record, values=canonical(record.type, values))
 
 

@@ -20,7 +20,7 @@ REPORT_EVERY_S = 10.0
 
 
 def report(settings: Settings) -> dict[str, Any]:
-    """Give what the service said last, and as ``running`` whether it lives and said it lately."""
+    """Return what the service said last, and as ``running`` whether it lives and said it lately."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         values = json.loads((Path(settings.runtime_dir) / REPORT).read_text())
         # A turn that hangs in Route 53 takes no longer than its requests.
@@ -30,7 +30,7 @@ def report(settings: Settings) -> dict[str, Any]:
 
 
 def name_values(state: NameState) -> dict[str, Any]:
-    """Give what is to be told of one name."""
+    """Return what is to be told of one name."""
     kept = () if state.plan is None or isinstance(state.plan, Blocked) else state.plan.kept
     node = state.want.node
     return {
@@ -49,7 +49,7 @@ def name_values(state: NameState) -> dict[str, Any]:
 
 
 def line(document: Mapping[str, Any]) -> str:
-    """Give a report in one line, for ``systemctl status``."""
+    """Return a report in one line, for ``systemctl status``."""
     names = document["names"]
     stuck = [f"{item['name']}: {item['problem']}" for item in names if item["problem"]]
     if document["withdrawn_by_command"]:
@@ -62,7 +62,7 @@ def line(document: Mapping[str, Any]) -> str:
 
 
 def metrics(document: Mapping[str, Any]) -> str:
-    """Give a report in Prometheus' text format."""
+    """Return a report in Prometheus' text format."""
     return "\n".join(_metrics(document)) + "\n"
 
 

@@ -70,13 +70,13 @@ class Route53:
             self._client.meta.events.register("before-send.route53", lambda **_: before_request())
 
     def zones(self) -> tuple[Zone, ...]:
-        """Give the hosted zones of the account."""
+        """Return the hosted zones of the account."""
         with _translated("hosted zones"):
             pages = self._client.get_paginator("list_hosted_zones").paginate()
             return tuple(_zone(item) for page in pages for item in page["HostedZones"])
 
     def records(self, zone_id: str, name: str) -> tuple[RecordSet, ...]:
-        """Give the record sets at a name and at its marker name; for most zones in one request.
+        """Return the record sets at a name and at its marker name; for most zones in one request.
 
         Source: Route 53 API Reference, ListResourceRecordSets: sorted by name, its labels reversed.
         """
@@ -114,7 +114,7 @@ def _next(page: dict[str, Any]) -> dict[str, str]:
 
 
 def _sorted_as(name: str) -> str:
-    """Give the text by which Route 53 sorts: ``com.example.www.``."""
+    """Return the text by which Route 53 sorts: ``com.example.www.``."""
     return ".".join(reversed(name.rstrip(".").split("."))) + "."
 
 

@@ -40,7 +40,7 @@ class Site:
     _zones: tuple[Zone, ...] = field(default=())
 
     def kept(self, asked: Mapping[str, AskedName]) -> tuple[Kept, ...]:
-        """Give the names of the settings, and those that the cluster ``asked`` for beside them."""
+        """Return the names of the settings, and those that the cluster ``asked`` for beside them."""
         dns = self.settings.dns
         own = tuple(Kept(spec_of(name), name) for name in names_of(dns))
         known = {each.spec.name for each in own}
@@ -48,7 +48,7 @@ class Site:
         return own + tuple(Kept(spec_of(name, dns.annotation_zones), name, entry) for entry, name in more)
 
     def zone_id(self, spec: Spec) -> str:
-        """Give the id of the hosted zone of a name.
+        """Return the id of the hosted zone of a name.
 
         Raises:
             ConfigurationError: there is none, or more than one.
@@ -71,7 +71,7 @@ class Site:
 
 
 def site_of(settings: Settings, before_request: Callable[[], None] | None = None) -> Site:
-    """Give the site of some settings; nothing is asked yet. ``before_request`` is called before each request.
+    """Return the site of some settings; nothing is asked yet. ``before_request`` is called before each request.
 
     Raises:
         ConfigurationError: there are no names, and none can come.
@@ -85,7 +85,7 @@ def site_of(settings: Settings, before_request: Callable[[], None] | None = None
 
 
 def spec_of(own: NameSettings, may_be_in: tuple[str, ...] = ()) -> Spec:
-    """Give how a name is kept; in one of these zones, where any are given."""
+    """Return how a name is kept; in one of these zones, where any are given."""
     return Spec(
         own.name,
         own.owner,
@@ -105,13 +105,13 @@ def _files(settings: Settings) -> tuple[Path, Path]:
 
 
 def floating(settings: Settings) -> frozenset[str]:
-    """Give all addresses that the settings know as floating: whoever holds one now, it is no node's own."""
+    """Return all addresses that the settings know as floating: whoever holds one now, it is no node's own."""
     names = (*names_of(settings.dns), name_of(settings.dns, ""))
     return settings.vip.floating.union(name.vip for name in names) - {""}
 
 
 def is_withdrawn(settings: Settings) -> bool:
-    """Tell whether somebody withdrew this node by command."""
+    """Return whether somebody withdrew this node by command."""
     return any(path.exists() for path in _files(settings))
 
 
@@ -139,14 +139,14 @@ def set_published(settings: Settings) -> None:
 
 
 def wish_of(*, active: bool | None, withdrawn: bool) -> Wish | None:
-    """Give what a node wants; None where nothing is known yet."""
+    """Return what a node wants; None where nothing is known yet."""
     if withdrawn or active is False:
         return Wish.WITHDRAW
     return Wish.PUBLISH if active else None
 
 
 def of_name(kept: Iterable[Kept], name: str) -> tuple[Kept, ...]:
-    """Give how a name is kept: in a public zone, in a private one, or in both.
+    """Return how a name is kept: in a public zone, in a private one, or in both.
 
     Raises:
         ConfigurationError: it is none of those that are kept.

@@ -44,7 +44,7 @@ class Node:
     v6: str = ""
 
     def address(self, kind: str) -> str:
-        """Give the address of a type of record, "" for none."""
+        """Return the address of a type of record, "" for none."""
         return self.v4 if kind == "A" else self.v6
 
 
@@ -63,24 +63,24 @@ class View:
         return self.marks.claims.get(self.spec.owner)
 
     def marker(self, node: str) -> tuple[Marker, RecordSet] | None:
-        """Give what a node of this owner says of itself."""
+        """Return what a node of this owner says of itself."""
         return self.marks.markers.get((self.spec.owner, node))
 
     def markers(self) -> list[Marker]:
-        """Give the markers of this owner, by node."""
+        """Return the markers of this owner, by node."""
         return [self.marks.markers[key][0] for key in sorted(self.marks.markers) if key[0] == self.spec.owner]
 
     def own(self, kind: str, node: str) -> RecordSet | None:
-        """Give the record set of a type that a node has of its own."""
+        """Return the record set of a type that a node has of its own."""
         wanted = identifier_of(self.spec.owner, node)
         return next((item for item in self.at(kind) if item.identifier == wanted), None)
 
     def simple(self, kind: str) -> RecordSet | None:
-        """Give the one record set that serves a type alone."""
+        """Return the one record set that serves a type alone."""
         return next((item for item in self.at(kind) if item.policy is Policy.SIMPLE), None)
 
     def at(self, kind: str) -> list[RecordSet]:
-        """Give the record sets of a type."""
+        """Return the record sets of a type."""
         return [item for item in self.records if item.type == kind]
 
     def others(self, kind: str, node: str) -> int:
@@ -103,7 +103,7 @@ _BY_HAND = "pyconfd never touches it: remove it by hand, or take another name"
 
 
 def obstacle(view: View, kinds: Iterable[str]) -> Problem | None:
-    """Give what keeps an owner from the record sets of these types, with what solves it; None for nothing."""
+    """Return what keeps an owner from the record sets of these types, with what solves it; None for nothing."""
     name, spec = view.spec.name, view.spec
     aliased = [*view.at("CNAME"), *(item for item in view.beside if item.type == "CNAME")]
     if aliased:
@@ -144,7 +144,7 @@ def _adopt(name: str) -> str:
 
 
 def values_of(view: View, kind: str) -> dict[str, str]:
-    """Give the addresses of a type in the answer as far as they are the owner's or nobody's, and the node of each."""
+    """Return the addresses of a type in the answer as far as they are the owner's or nobody's, and the node of each."""
     nodes = {address: marker.node for marker in view.markers() for address in marker.addresses}
     own = identifier_of(view.spec.owner, "")
     return {

@@ -7,7 +7,7 @@ from pyconfd.errors import ConfigurationError, Problem
 
 
 def zone_of(name: str, zones: Iterable[Zone], *, private: bool) -> Zone:
-    """Give the public (or private) zone with the longest name that ``name`` is in, on a label boundary.
+    """Return the public (or private) zone with the longest name that ``name`` is in, on a label boundary.
 
     Raises:
         ConfigurationError: there is none, or two of the same name.

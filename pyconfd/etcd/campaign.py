@@ -73,7 +73,7 @@ class Campaign:
         return self._standing
 
     def states(self) -> tuple[ApiServerState, ...]:
-        """Give the state of each endpoint; safe in any thread."""
+        """Return the state of each endpoint; safe in any thread."""
         return self._client.states()
 
     def start(self, notify: Callable[[], None]) -> None:
@@ -146,7 +146,7 @@ class Campaign:
         return answer.revision if answer.succeeded else 0
 
     def _judge(self, held: Value) -> tuple[int, str]:
-        """Give the fence and the holder: a key on our lease is ours, even if the answer to our try was lost."""
+        """Return the fence and the holder: a key on our lease is ours, even if the answer to our try was lost."""
         if self._lease and held.lease == self._lease:
             return held.create_revision, self._name
         try:

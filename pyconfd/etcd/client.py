@@ -72,7 +72,7 @@ class EtcdClient:
         self._lock = threading.Lock()
 
     def read(self, key: bytes) -> Value | None:
-        """Give what a key holds now (a linearizable read), None where there is no such key."""
+        """Return what a key holds now (a linearizable read), None where there is no such key."""
         found = self._ask(lambda client: client.get(key, metadata=True))
         if not found:
             return None
@@ -81,7 +81,7 @@ class EtcdClient:
         return Value(content, *revisions, int(about.get("lease", 0)))
 
     def keys(self, prefix: bytes) -> tuple[bytes, ...]:
-        """Give the keys that begin with ``prefix``, sorted."""
+        """Return the keys that begin with ``prefix``, sorted."""
         end = prefix[:-1] + bytes([prefix[-1] + 1])
         body = {"key": _text(prefix), "range_end": _text(end), "keys_only": True}
         answer = self._ask(lambda client: client.post(client.get_url("/kv/range"), json=body))
@@ -101,7 +101,7 @@ class EtcdClient:
         return Compared(bool(answer.get("succeeded", False)), int(answer["header"]["revision"]))
 
     def grant(self, ttl_s: int) -> int:
-        """Give a new lease."""
+        """Return a new lease."""
         return self._ask(lambda client: client.lease(ttl_s)).id
 
     def keep_alive(self, lease: int) -> bool:
@@ -117,7 +117,7 @@ class EtcdClient:
         return self._at_some(lambda gateway: gateway.watch(key, silence_s))
 
     def states(self) -> tuple[ApiServerState, ...]:
-        """Give the state of each endpoint, in order."""
+        """Return the state of each endpoint, in order."""
         with self._lock:
             return tuple(
                 ApiServerState(
@@ -200,28 +200,28 @@ class EtcdClient:
 
 
 def at_revision(key: bytes, mod_revision: int) -> dict[str, Any]:
-    """Give the comparison that a key was last written at this revision; 0 that there is none."""
+    """Return the comparison that a key was last written at this revision; 0 that there is none."""
     return {"key": _text(key), "target": "MOD", "result": "EQUAL", "mod_revision": mod_revision}
 
 
 def created_at(key: bytes, create_revision: int) -> dict[str, Any]:
-    """Give the comparison that a key has existed since this revision; 0 that there is none."""
+    """Return the comparison that a key has existed since this revision; 0 that there is none."""
     return {"key": _text(key), "target": "CREATE", "result": "EQUAL", "create_revision": create_revision}
 
 
 def exists(key: bytes) -> dict[str, Any]:
-    """Give the comparison that there is such a key."""
+    """Return the comparison that there is such a key."""
     return {"key": _text(key), "target": "CREATE", "result": "GREATER", "create_revision": 0}
 
 
 def putting(key: bytes, content: bytes, lease: int = 0) -> dict[str, Any]:
-    """Give the operation that writes a key, for as long as ``lease`` lasts if that is not 0."""
+    """Return the operation that writes a key, for as long as ``lease`` lasts if that is not 0."""
     about: dict[str, Any] = {"key": _text(key), "value": _text(content)}
     return {"request_put": {**about, "lease": lease} if lease else about}
 
 
 def deleting(key: bytes) -> dict[str, Any]:
-    """Give the operation that deletes a key."""
+    """Return the operation that deletes a key."""
     return {"request_delete_range": {"key": _text(key)}}
 
 

@@ -81,7 +81,7 @@ class EtcdError(TransientError):
 
 
 def error_of_answer(place: str, body: str) -> EtcdError:
-    """Give the error that etcd's gateway describes in ``body``, which may be anything."""
+    """Return the error that etcd's gateway describes in ``body``, which may be anything."""
     code, message = 0, body
     try:
         document = json.loads(body)
@@ -101,6 +101,6 @@ def error_of_answer(place: str, body: str) -> EtcdError:
 
 
 def shown(text: str) -> str:
-    """Give the beginning of a stranger's text on one line, with what cannot be printed escaped."""
+    """Return the beginning of a stranger's text on one line, with what cannot be printed escaped."""
     begin = " ".join(text.split())[:_SHOWN_CHARACTERS]
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in begin) or "nothing"

@@ -37,7 +37,7 @@ class Gateway:
         self._client.timeout = (min(CONNECT_TIMEOUT_S, settings.timeout_s), settings.timeout_s)  # type: ignore[assignment]
 
     def ask(self, call: Callable[[Etcd3Client], _Result]) -> _Result:
-        """Give what ``call`` gets from the library.
+        """Return what ``call`` gets from the library.
 
         Raises:
             EtcdError: it failed, in whatever way.
@@ -94,7 +94,7 @@ class Stream:
         self._answer = answer
 
     def lines(self) -> Iterator[str]:
-        """Give each line as it comes, until etcd or :meth:`interrupt` ends it.
+        """Return each line as it comes, until etcd or :meth:`interrupt` ends it.
 
         Raises:
             EtcdError: the connection broke, or was silent for too long.
@@ -164,7 +164,7 @@ def _of_transport(url: str, error: Exception) -> EtcdError:
 
 
 def _reason(text: str) -> str:
-    """Give the innermost reason: urllib3 nests them, and repeats the URL each time."""
+    """Return the innermost reason: urllib3 nests them, and repeats the URL each time."""
     for mark in ("SSLError(", "NewConnectionError(", "Caused by "):
         _, found, rest = text.rpartition(mark)
         if found:

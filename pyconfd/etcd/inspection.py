@@ -21,7 +21,7 @@ class ChunkInspection:
         self._damaged: dict[int, str] = {}
 
     def damage(self, published: Value | None) -> str:
-        """Say what is wrong with the chunks that the pointer ``published`` names, "" where nothing is known to be.
+        """Return what is wrong with the chunks that the pointer ``published`` names, "" where nothing is known to be.
 
         A pointer that cannot be read is not judged here.
 

@@ -25,11 +25,11 @@ class Keys:
         return f"{self._base}chunks/".encode()
 
     def chunk(self, stored: str, index: int) -> bytes:
-        """Give the key of one chunk of what has the SHA-256 ``stored``."""
+        """Return the key of one chunk of what has the SHA-256 ``stored``."""
         return self.chunks + f"{stored}/{index:04}".encode()
 
     def stored_of(self, key: bytes) -> str:
-        """Give the SHA-256 that the key of a chunk names."""
+        """Return the SHA-256 that the key of a chunk names."""
         return key.removeprefix(self.chunks).partition(b"/")[0].decode("ascii", "replace")
 
     @property

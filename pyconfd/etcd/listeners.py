@@ -29,7 +29,7 @@ class Served:
 
 
 def names_certificates(pieces: Sequence[Piece]) -> bool:
-    """Say whether any listener depends on files of this machine."""
+    """Return whether any listener depends on files of this machine."""
     return any(_LISTENER.search(piece.text) for piece in pieces)
 
 

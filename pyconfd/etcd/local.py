@@ -20,7 +20,7 @@ def localise(
     read: Callable[[str], bytes] | None = None,
     fault: Callable[[str], str] = lambda _: "",
 ) -> tuple[Rendering, Mapping[str, str]]:
-    """Give the rendering for this machine, and what it lacks: certificates of listeners by path, with their ``fault``.
+    """Return the rendering for this machine, and the certificates that listeners lack, by path with their ``fault``.
 
     Paths below the producer's directory of files become paths below ``files_dir``. Certificates are not part of it:
     they belong to the operator and are neither written nor removed. A comment at the end names them by the SHA-256 of
@@ -56,7 +56,7 @@ def _moved(path: str, former: str, own: str) -> str:
 
 
 def _mover(paths: Mapping[str, str]) -> Callable[[str], str]:
-    """Give what replaces whole paths in a text; nothing where all stay."""
+    """Return what replaces whole paths in a text; nothing where all stay."""
     moved = {path: own for path, own in paths.items() if path != own}
     if not moved:
         return lambda text: text

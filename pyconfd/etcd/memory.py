@@ -16,7 +16,7 @@ class Memory:
         self._prefix = prefix
 
     def load(self) -> tuple[int, str]:
-        """Give number and SHA-256; (0, "") where nothing is remembered."""
+        """Return number and SHA-256; (0, "") where nothing is remembered."""
         with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             document = json.loads(self._path.read_text("utf-8"))
             if document["prefix"] == self._prefix:

@@ -76,12 +76,12 @@ class EtcdBalancer(TakesAll):
         self._check(rendering)
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
-        """Give none: which ports are free is known where the rendering is consumed, and judged there."""
+        """Return none: which ports are free is known where the rendering is consumed, and judged there."""
         del rendering
         return {}
 
     def last_good(self) -> Stored | None:
-        """Give what is published, None where that is nothing or not known; its text is not read back."""
+        """Return what is published, None where that is nothing or not known; its text is not read back."""
         pointer = self._pointer(self._campaign.standing.pointer)
         if pointer is None:
             return None
@@ -164,7 +164,7 @@ class EtcdBalancer(TakesAll):
         return self.apply(last.rendering, plan, curdate=generation.curdate, census=generation.census, now=now)
 
     def runs(self) -> bool:
-        """Say whether there is something that takes publications: etcd."""
+        """Return whether there is something that takes publications: etcd."""
         return self._campaign.standing.known
 
     def report_progress(self, progress: Callable[[], None]) -> None:
@@ -248,7 +248,7 @@ class EtcdBalancer(TakesAll):
             log.debug("chunks.left", problem=str(error))  # the next publication sees to it
 
     def _pointer(self, found: Value | None) -> Pointer | None:
-        """Give what a value says; None where it is nothing that can be read, which is written anew."""
+        """Return what a value says; None where it is nothing that can be read, which is written anew."""
         if found is None:
             self._newer = None
             return None
@@ -285,7 +285,7 @@ def _not_leading(standing: Standing) -> Problem:
 
 
 def _history(former: Pointer | None, keep: int, now: float) -> tuple[Former, ...]:
-    """Give the former generations whose chunks stay, newest first; ``created`` is when each was published."""
+    """Return the former generations whose chunks stay, newest first; ``created`` is when each was published."""
     if former is None:
         return ()
     entries = [Former(former.number, former.stored.sha256, former.created), *former.history]

@@ -143,12 +143,12 @@ class Published:
 
 
 def public_part(pem: str) -> str:
-    """Give the certificates of a PEM text, without any key."""
+    """Return the certificates of a PEM text, without any key."""
     return "".join(f"{found}\n" for found in _CERTIFICATE.findall(pem.replace("\r", "")))
 
 
 def pack(rendering: Rendering, files_dir: str, *, chunk_bytes: int = CHUNK_BYTES) -> Packed:
-    """Give what has to be put into etcd for ``rendering``; ``files_dir`` is where its declared files belong.
+    """Return what has to be put into etcd for ``rendering``; ``files_dir`` is where its declared files belong.
 
     Raises:
         RejectedInput: a private key stands in the text or in a map, or it is larger than can be published.
@@ -182,7 +182,7 @@ def write_pointer(
     census: Census | None = None,
     history: Sequence[Former] = (),
 ) -> bytes:
-    """Give the value of the pointer key.
+    """Return the value of the pointer key.
 
     Raises:
         RejectedInput: there are so many fragments or files that it would be too large.
@@ -213,7 +213,7 @@ def write_pointer(
 
 
 def read_pointer(content: bytes) -> Pointer:
-    """Give the pointer that :func:`write_pointer` wrote.
+    """Return the pointer that :func:`write_pointer` wrote.
 
     Raises:
         UnknownFormatError: a newer pyconfd wrote it.

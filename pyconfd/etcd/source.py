@@ -75,7 +75,7 @@ class PublishedSource:
             thread.start()
 
     def reading(self) -> Reading:
-        """Give the newest reading; safe in any thread."""
+        """Return the newest reading; safe in any thread."""
         return self._reading
 
     def relist(self) -> None:
@@ -83,7 +83,7 @@ class PublishedSource:
         self._hint.set()
 
     def health(self) -> SourceHealth:
-        """Say how etcd does; never waits for the network."""
+        """Return how etcd does; never waits for the network."""
         published = self._reading.published
         note = f"takes what {published.pointer.producer.name} published" if published else ""
         return SourceHealth(

@@ -87,7 +87,7 @@ class Places(Generic[_K]):
                 self._numbers[key] = [known, number]
 
     def of(self, key: _K) -> Sequence[int]:
-        """Give the numbers of one key, in order."""
+        """Return the numbers of one key, in order."""
         found = self._numbers.get(key, ())
         return (found,) if isinstance(found, int) else found
 
@@ -141,21 +141,21 @@ class Configuration:
         return Places((host_and_port(target)[0], number) for number, target in enumerate(self._scanned[1].targets))
 
     def at(self, address: str, port: int = 0) -> tuple[ServerLine, ...]:
-        """Give the servers at an address, of any port where that is 0."""
+        """Return the servers at an address, of any port where that is 0."""
         return tuple(each for each in self._told(self._by_address.of(address)) if port in {0, each.port})
 
     def of_backend(self, name: str) -> tuple[ServerLine, ...]:
-        """Give the servers of one backend."""
+        """Return the servers of one backend."""
         headers, servers = self._scanned
         own = {number for number, header in enumerate(headers) if header[1] == name}
         return self._told(number for number, section in enumerate(servers.sections) if section in own)
 
     def called(self, name: str) -> tuple[ServerLine, ...]:
-        """Give the servers of this name."""
+        """Return the servers of this name."""
         return self._told(number for number, each in enumerate(self._scanned[1].names) if each == name)
 
     def on_line(self, number: int) -> tuple[ServerLine, ...]:
-        """Give the server of this line, if it is one."""
+        """Return the server of this line, if it is one."""
         first, last = (bisect_left(self._scanned[1].starts, at) for at in self._starts[number - 1 : number + 1])
         return self._told(range(first, last))
 
@@ -176,11 +176,11 @@ class Configuration:
         return tuple(dict.fromkeys(name for keyword, name, _ in headers if name and keyword in _WITH_NAMES))
 
     def sections(self, name: str) -> tuple[Header, ...]:
-        """Give the sections of this name."""
+        """Return the sections of this name."""
         return tuple(self._header(each) for each in self._scanned[0] if each[1] == name and each[0])
 
     def section_at(self, number: int) -> Header:
-        """Give the section in which a line stands; a comment above a section is about that one."""
+        """Return the section in which a line stands; a comment above a section is about that one."""
         number = next((at for at in range(number, len(self.lines) + 1) if words(self.lines[at - 1])), number)
         end = self._starts[number] if number < len(self._starts) else len(self.rendering.text)
         return self._header([each for each in self._scanned[0] if each[2] < end][-1])
@@ -203,7 +203,7 @@ class Configuration:
 
 
 def host_and_port(written: str) -> tuple[str, int]:
-    """Give address and port of a server line; port 0 where there is none."""
+    """Return address and port of a server line; port 0 where there is none."""
     host, colon, port = written.rpartition(":")
     if not colon or not port.isdigit():
         host, port = written, "0"
@@ -211,7 +211,7 @@ def host_and_port(written: str) -> tuple[str, int]:
 
 
 def canonical(address: str) -> str:
-    """Give an IP address in its usual spelling without brackets; anything else as it is."""
+    """Return an IP address in its usual spelling without brackets; anything else as it is."""
     text = address.removeprefix("[").removesuffix("]")
     if ":" not in text:
         return text  # of an IPv4 address there is no other spelling
@@ -222,7 +222,7 @@ def canonical(address: str) -> str:
 
 
 def template_lines(source: str, rendered: str) -> tuple[tuple[int, str], ...]:
-    """Give the lines of a template that can have given a rendered one, with their numbers; the most special ones.
+    """Return the lines of a template that can have given a rendered one, with their numbers; the most special ones.
 
     Those are the lines whose words outside of Jinja's delimiters are all in it, in order, from begin to end; of
     several the one with the most such text. None for an empty line.
@@ -242,7 +242,7 @@ def template_lines(source: str, rendered: str) -> tuple[tuple[int, str], ...]:
 
 
 def _literal(line: str) -> list[str]:
-    """Give what stands outside of the delimiters; a tag adds nothing, an expression anything."""
+    """Return what stands outside of the delimiters; a tag adds nothing, an expression anything."""
     for opening, closing in _DELIMITERS[1:]:
         line = _without(line, opening, closing, "")
     return _without(line, *_DELIMITERS[0], "\0").strip().split("\0")

@@ -100,7 +100,7 @@ def object_fate(ask: Ask, evidence: Evidence, host: str = "") -> ObjectFate:
 
 
 def fates(evidence: Evidence) -> Iterator[tuple[Ask, AnyFate]]:
-    """Give the fate of everything that asks to be served."""
+    """Return the fate of everything that asks to be served."""
     return ((ask, fate_of(ask, evidence)) for ask in evidence.asks)
 
 
@@ -111,7 +111,7 @@ def refusals_of(ask: Ask, evidence: Evidence, host: str = "") -> list[Refusal]:
 
 
 def refused_value(refusal: Refusal, evidence: Evidence) -> RefusedValue:
-    """Give a refusal as it is told, without secrets."""
+    """Return a refusal as it is told, without secrets."""
     age, shown = evidence.ages.get(refusal), public_refusal(refusal)
     return RefusedValue(
         object=str(refusal.ref),
@@ -134,7 +134,7 @@ def _remedy_of(refusal: Refusal, evidence: Evidence) -> str:
 
 
 def server_state(line: ServerLine, evidence: Evidence, ask: Ask | None = None) -> ServerState:
-    """Give a server with what HAProxy says of it, and whose it is."""
+    """Return a server with what HAProxy says of it, and whose it is."""
     ask = ask or evidence.owner_of(line)
     behind = next((each for each in ask.endpoints if each.address == line.address), None) if ask else None
     state, weight, seconds = "", -1, -1
@@ -161,7 +161,7 @@ def server_state(line: ServerLine, evidence: Evidence, ask: Ask | None = None) -
 
 
 def endpoint_state(view: EndpointView) -> EndpointState:
-    """Give an endpoint as it is told."""
+    """Return an endpoint as it is told."""
     host = f"[{view.address}]" if ":" in view.address else view.address
     return EndpointState(f"{host}:{view.port}" if view.port else host, view.state, view.pod, view.node)
 
@@ -217,7 +217,7 @@ def _remedy(  # noqa: C901, PLR0911 - one for each fate
 
 
 def _last_change(ask: Ask, fate: AnyFate, evidence: Evidence) -> Change | None:
-    """Give the last change of the process that names a backend of ``ask``."""
+    """Return the last change of the process that names a backend of ``ask``."""
     names = {given.section for given in ask.given if given.section}
     names |= {server.backend for server in fate.servers} if isinstance(fate, Served) else set()
     if not names:

@@ -12,13 +12,13 @@ _ANNOTATIONS = ("domain", "proto", f"{domain_claims.PREFIX}domain", f"{domain_cl
 
 
 def hints_for(key: Key, evidence: Evidence) -> tuple[str, ...]:
-    """Give a sentence for each preset, those about what was probably meant first."""
+    """Return a sentence for each preset, those about what was probably meant first."""
     needed = (_needed(preset, evidence) for preset in evidence.presets)
     return (*_never(key, evidence), *slips(key, evidence), *needed)
 
 
 def _never(key: Key, evidence: Evidence) -> Iterator[str]:
-    """Say why nothing could be served of it as it is."""
+    """Return why nothing could be served of it as it is."""
     service = evidence.snapshot.services.get(key)
     if service is None:
         return
@@ -30,7 +30,7 @@ def _never(key: Key, evidence: Evidence) -> Iterator[str]:
 
 
 def slips(key: Key, evidence: Evidence) -> Iterator[str]:
-    """Say what of an object has no effect, though something else was probably meant by it."""
+    """Return what of an object has no effect, though something else was probably meant by it."""
     service = evidence.snapshot.services.get(key)
     annotations = (service.metadata.annotations or {}) if service is not None else {}
     labels = (service.metadata.labels or {}) if service is not None else {}

@@ -47,7 +47,7 @@ _ORDER = (Served, NotApplied, NotReady, NotRendered, TurnedAway, NotAsked, Unexp
 
 
 def explain_refused(evidence: Evidence) -> Explanation:
-    """Give everything that is refused, the newest first."""
+    """Return everything that is refused, the newest first."""
     told = [refused_value(each, evidence) for each in evidence.refused]
     told.sort(key=lambda each: (-each.since, each.object, each.field))
     return Explanation("", evidence.now, evidence.standing, Refusals(tuple(told)))
@@ -142,7 +142,7 @@ def _fates(asks: Iterable[Ask], evidence: Evidence, host: str = "") -> list[Obje
 
 
 def _refused_only(key: Key, evidence: Evidence) -> list[ObjectFate]:
-    """Give objects that ask for nothing that could be read, and are refused."""
+    """Return objects that ask for nothing that could be read, and are refused."""
     of_object: dict[ObjectRef, list[int]] = {}
     for number, each in enumerate(evidence.refused):
         if (each.ref.namespace, each.ref.name) == key and each.ref.kind != "Secret":
@@ -240,7 +240,7 @@ def _why_unserved(state: str, ask: Ask, lines: Sequence[ServerLine]) -> str:
 
 
 def _services_of_pods(keys: Iterable[Key], evidence: Evidence) -> Iterator[ObjectFate]:
-    """Give the services of pods that nobody asks to serve."""
+    """Return the services of pods that nobody asks to serve."""
     view = evidence.context.names.get("cluster")
     wanted = set(keys)
     for service in view.services if view is not None else ():
@@ -334,7 +334,7 @@ def _line(number: int, evidence: Evidence) -> Answer:
 
 
 def _mentioned(text: str, evidence: Evidence) -> list[Ask]:
-    """Give what a line outside of any backend of its own is about: it has a name, or the backend, of it."""
+    """Return what a line outside of any backend of its own is about: it has a name, or the backend, of it."""
     found = set(_WORD.findall(text.lower()))
     return [
         ask
@@ -345,7 +345,7 @@ def _mentioned(text: str, evidence: Evidence) -> list[Ask]:
 
 
 def _without_secrets(line: str, evidence: Evidence) -> str:
-    """Give a line of a configuration that fewer people may read than the answer."""
+    """Return a line of a configuration that fewer people may read than the answer."""
     for secret in evidence.secrets:
         line = line.replace(secret, HIDDEN)
     return redacted(_PASSWORD.sub(rf"\1\2{HIDDEN}", line))

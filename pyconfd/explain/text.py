@@ -48,7 +48,7 @@ _WORDS = {
 
 
 def render(explanation: Explanation, *, colour: bool = False) -> str:
-    """Give an explanation as lines that end with a newline; ANSI colours only with ``colour``."""
+    """Return an explanation as lines that end with a newline; ANSI colours only with ``colour``."""
     writer = _Writer(explanation, Pen(colour))
     return "\n".join([*writer.standing(), *writer.answer()]).rstrip("\n") + "\n"
 
@@ -59,7 +59,7 @@ class _Writer:
         self._pen = pen
 
     def standing(self) -> Iterator[str]:
-        """Say what keeps the newest configuration from serving, where something does."""
+        """Return what keeps the newest configuration from serving, where something does."""
         standing = self._told.standing
         for note in standing.notes:
             yield f"{self._pen(_WARNING, 'note:')} {clean(note)}"
@@ -77,7 +77,7 @@ class _Writer:
             yield f"{self._pen(_WARNING, 'note:')} HAProxy could not be asked: {clean(standing.unasked)}"
 
     def answer(self) -> Iterator[str]:
-        """Give the lines of the answer."""
+        """Return the lines of the answer."""
         answer = self._told.answer
         match answer:
             case Objects():

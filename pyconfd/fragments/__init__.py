@@ -17,12 +17,12 @@ _TESTS = "tests"
 
 
 def directory() -> str:
-    """Give the path of the directory that holds the shipped fragments."""
+    """Return the path of the directory that holds the shipped fragments."""
     return str(files(__name__))
 
 
 def of_presets(presets: Sequence[str]) -> dict[str, Path]:
-    """Give the fragments of these presets by name, sorted; a preset without fragments of its own adds none."""
+    """Return the fragments of these presets by name, sorted; a preset without fragments of its own adds none."""
     root = Path(directory())
     found = {name: root / name for name in SHARED}
     for preset in presets:
@@ -36,7 +36,7 @@ def of_presets(presets: Sequence[str]) -> dict[str, Path]:
 
 
 def tests_of(presets: Sequence[str]) -> dict[str, Path]:
-    """Give the tests of the fragments of these presets and their fixtures, by their names beside those, sorted."""
+    """Return the tests of the fragments of these presets and their fixtures, by their names beside those, sorted."""
     root = Path(directory())
     folders = [root if preset == _OWN else root / preset for preset in presets]
     found = {

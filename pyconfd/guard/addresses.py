@@ -7,7 +7,7 @@ from pyconfd.model.kubernetes import AnyObject, Endpoint, EndpointSlice, Node, P
 
 
 def addresses_of(record: AnyObject) -> Iterator[tuple[str, Endpoint | None]]:
-    """Give the addresses of an object that traffic is sent to."""
+    """Return the addresses of an object that traffic is sent to."""
     if isinstance(record, EndpointSlice):
         for endpoint in record.endpoints or ():
             yield first_address(endpoint), endpoint
@@ -20,24 +20,24 @@ def addresses_of(record: AnyObject) -> Iterator[tuple[str, Endpoint | None]]:
 
 
 def leaves(record: AnyObject) -> bool:
-    """Say whether a pod or node is being deleted, or a node was cordoned."""
+    """Return whether a pod or node is being deleted, or a node was cordoned."""
     if isinstance(record, Node) and record.spec.unschedulable:
         return True
     return bool(record.metadata.deletion_timestamp)
 
 
 def is_terminating(endpoint: Endpoint) -> bool:
-    """Say whether the pod behind an endpoint is being deleted."""
+    """Return whether the pod behind an endpoint is being deleted."""
     return bool(endpoint.conditions and endpoint.conditions.terminating)
 
 
 def is_ready(endpoint: Endpoint) -> bool:
-    """Say whether traffic may be sent to an endpoint."""
+    """Return whether traffic may be sent to an endpoint."""
     return endpoint.conditions is None or (endpoint.conditions.ready is not False and not is_terminating(endpoint))
 
 
 def identity_of(record: AnyObject, endpoint: Endpoint | None) -> tuple[str, str, str]:
-    """Tell who is behind an address: of an endpoint without a target just the namespace is known."""
+    """Return who is behind an address: of an endpoint without a target just the namespace is known."""
     if isinstance(record, Pod):
         return record.metadata.namespace, "Pod", record.metadata.name
     if isinstance(record, Node):
@@ -47,12 +47,12 @@ def identity_of(record: AnyObject, endpoint: Endpoint | None) -> tuple[str, str,
 
 
 def first_address(endpoint: Endpoint) -> str:
-    """Give its address in the usual spelling, "" for none."""
+    """Return its address in the usual spelling, "" for none."""
     return canonical(endpoint.addresses[0]) if endpoint.addresses else ""
 
 
 def canonical(address: str) -> str:
-    """Give an address in its usual spelling; what is none stays."""
+    """Return an address in its usual spelling; what is none stays."""
     if ":" not in address:
         return address
     try:

@@ -10,7 +10,7 @@ from pyconfd.model.outcome import Held
 
 
 def judge(before: Census | None, after: Census, *, digest: Callable[[], str], allowed: frozenset[str]) -> Held | None:
-    """Give a hold if every endpoint is gone at once, else None.
+    """Return a hold if every endpoint is gone at once, else None.
 
     ``before`` is the census of what is applied (None: nothing is), ``digest`` gives that of the rendering in
     question, which is asked for only where it is held, and ``allowed`` are the holds that an operator let through.
@@ -50,7 +50,7 @@ class CountingGuard:
         self._began: float | None = None
 
     def is_over(self, now: float) -> bool:
-        """Say whether a held loss that is not total has lasted long enough."""
+        """Return whether a held loss that is not total has lasted long enough."""
         return self._began is not None and now - self._began >= self._rules.persist_s
 
     def judge(
@@ -64,7 +64,7 @@ class CountingGuard:
         allowed: frozenset[str],
         confirmed: bool = True,
     ) -> Held | None:
-        """Give a hold, or None where the change may pass; ``lost`` of the claimed endpoints of ``before`` are gone.
+        """Return a hold, or None where the change may pass; ``lost`` of the claimed endpoints of ``before`` are gone.
 
         ``now`` never jumps; ``confirmed`` says whether the loss was seen in a second full reading.
         """

@@ -28,19 +28,19 @@ class Change:
 
 
 def tracked(context: Context, *, is_own: bool) -> tuple[Claimed, ...]:
-    """Give what counts: what the presets serve, or all services of the cluster."""
+    """Return what counts: what the presets serve, or all services of the cluster."""
     if is_own:
         return context.claimed
     return (context.everything,) if context.everything is not None else ()
 
 
 def distinct(claimed: Claimed, name: str) -> frozenset[str]:
-    """Give the addresses behind one name of one preset."""
+    """Return the addresses behind one name of one preset."""
     return frozenset(claimed.addresses(claimed.by_name[name]))
 
 
 def distinct_of(claimed: Iterable[Claimed], name: Name) -> frozenset[str]:
-    """Give the addresses behind one name."""
+    """Return the addresses behind one name."""
     for each in claimed:
         if each.preset == name[0] and name[1] in each.by_name:
             return distinct(each, name[1])
@@ -48,7 +48,7 @@ def distinct_of(claimed: Iterable[Claimed], name: Name) -> frozenset[str]:
 
 
 def changes_between(old: tuple[Claimed, ...], new: tuple[Claimed, ...]) -> list[Change]:
-    """Give what changed between two Contexts."""
+    """Return what changed between two Contexts."""
     former = {each.preset: each for each in old}
     found: list[Change] = []
     for each in new:
@@ -69,7 +69,7 @@ def _changes_of(old: Claimed, new: Claimed) -> Iterable[Change]:
 
 
 def by_preset(changes: Iterable[Change]) -> Mapping[str, Any]:
-    """Give by how many there are more behind each preset."""
+    """Return by how many there are more behind each preset."""
     found: dict[str, int] = {}
     for each in changes:
         found[each.name[0]] = found.get(each.name[0], 0) + each.more
@@ -77,5 +77,5 @@ def by_preset(changes: Iterable[Change]) -> Mapping[str, Any]:
 
 
 def kept_back(served: Context, asked: Context) -> Mapping[Name, frozenset[str]]:
-    """Give the addresses that are ready in what is ``served``, and not in what is ``asked`` for, by preset and name."""
+    """Return the addresses that are ready in ``served`` and not in ``asked``, by preset and name."""
     return {each.name: each.gone for each in changes_between(served.claimed, asked.claimed) if each.gone}

@@ -31,7 +31,7 @@ class Seen:
     basis: object
 
     def is_read_like(self, other: "Seen") -> bool:
-        """Say whether only the cluster makes a difference."""
+        """Return whether only the cluster makes a difference."""
         mine, host = self.snapshot.host, other.snapshot.host
         same_basis = self.basis is other.basis or self.basis == other.basis
         return same_basis and (mine is host or mine == host)
@@ -64,11 +64,11 @@ class Guard:
 
     @property
     def has_baseline(self) -> bool:
-        """Say whether it knows what served before."""
+        """Return whether it knows what served before."""
         return self._seen is not None
 
     def is_due(self, now: float, *, confirmed: bool, allowed: Collection[str]) -> bool:
-        """Say whether a look at the same Snapshot would say something else than the last one."""
+        """Return whether a look at the same Snapshot would say something else than the last one."""
         hold = self.hold
         if hold is None:
             return False
@@ -77,7 +77,7 @@ class Guard:
         return bool(hold.confirmed_at) and self._is_over(now)
 
     def lets_pass(self, seen: Seen) -> bool:
-        """Say whether :meth:`look` certainly gives this Snapshot as it is: then it may come after it was served."""
+        """Return whether :meth:`look` certainly gives this Snapshot as it is: then it may come after it was served."""
         former = self._seen
         if self.hold is not None or former is None or not seen.is_read_like(former):
             return False
@@ -103,7 +103,7 @@ class Guard:
         confirmed: bool,
         allowed: Collection[str],
     ) -> Snapshot:
-        """Give the Snapshot to serve: with what is held back, and itself where nothing is.
+        """Return the Snapshot to serve: with what is held back, and itself where nothing is.
 
         ``translate`` gives what the presets make of another Snapshot on the same basis. ``confirmed`` says whether
         every resource was listed in full since the hold began, ``allowed`` has the holds that an operator let through.
@@ -136,7 +136,7 @@ class Guard:
             self._keeping.let_go()
 
     def events(self) -> tuple[HoldEvent, ...]:
-        """Give what happened to holds since the last call."""
+        """Return what happened to holds since the last call."""
         events, self._events = tuple(self._events), []
         return events
 
@@ -245,7 +245,7 @@ class Guard:
                 self._end(HoldStep.EXPIRED)
 
     def _kind(self) -> tuple[HoldKind | None, str]:
-        """Say what kind of loss this is, and of which preset; None where it is none to hold."""
+        """Return what kind of loss this is, and of which preset; None where it is none to hold."""
         ledger, rules = self._ledger, self._rules
         if rules.total and not ledger.ready:
             is_held = self.hold is not None and self.hold.kind is HoldKind.TOTAL
@@ -323,7 +323,7 @@ class Guard:
     # Over restarts
 
     def to_save(self) -> tuple[bool, Saved | None]:
-        """Say whether what has to survive a restart is another than when this was asked last, and give it."""
+        """Return whether what has to survive a restart is another than when this was asked last, and give it."""
         hold = self.hold
         known = hold and replace(hold, lost=0, let_go=0, of=0, affected=0, names=())
         if known == self._saved_hold and not (hold and self._keeping.changed):

@@ -40,7 +40,7 @@ class Delta:
         self._keys: dict[str, Collection[Key]] = {}
 
     def keys(self, field: str) -> Collection[Key]:
-        """Give the keys whose object is another one, or only in one of them."""
+        """Return the keys whose object is another one, or only in one of them."""
         found = self._keys.get(field)
         if found is None:
             former, latter = getattr(self.old, field), getattr(self.new, field)
@@ -176,7 +176,7 @@ class Keeping:
                 self._drop(place, address)
 
     def merged(self, snapshot: Snapshot, wanted: Collection[str], *, strictly: bool) -> Snapshot:
-        """Give ``snapshot`` with what is kept of the addresses ``wanted``; the same one as long as nothing changes.
+        """Return ``snapshot`` with what is kept of the addresses ``wanted``; the same one as long as nothing changes.
 
         With ``strictly`` even an endpoint of which the cluster says that it leaves on purpose stays.
         """
@@ -204,7 +204,7 @@ class Keeping:
         return merged
 
     def _layered(self, field: str, present: Mapping[Key, AnyObject], renewed: set[Key]) -> Mapping[Key, AnyObject]:
-        """Give one mapping with what is put back; where no key came or went this costs what changed."""
+        """Return one mapping with what is put back; where no key came or went this costs what changed."""
         overlay = self._overlay[field]
         former = getattr(self._seen[0], field) if self._seen else None
         shown: Mapping[Key, AnyObject] = getattr(self._seen[1], field) if self._seen else {}
@@ -222,14 +222,14 @@ class Keeping:
         self._dirty |= set(self._of)
 
     def objects(self) -> Snapshot:
-        """Give all that is kept, of a slice just the kept endpoints."""
+        """Return all that is kept, of a slice just the kept endpoints."""
         parts: dict[str, dict[Key, AnyObject]] = {}
         for place, of_place in self._of.items():
             parts.setdefault(place.field, {})[place.key] = _whole(of_place)
         return Snapshot(**parts)  # type: ignore[arg-type]
 
     def afterwards(self) -> Snapshot:
-        """Give what the kept carriers had become by then, those that had not vanished."""
+        """Return what the kept carriers had become by then, those that had not vanished."""
         parts: dict[str, dict[Key, AnyObject]] = {}
         for place, of_place in self._of.items():
             after = of_place[_ALL].after if _ALL in of_place else None
@@ -238,7 +238,7 @@ class Keeping:
         return Snapshot(**parts)  # type: ignore[arg-type]
 
     def standing(self, present: Snapshot) -> Mapping[Key, Service]:
-        """Give the Services of kept slices that are still there: their lists may go next."""
+        """Return the Services of kept slices that are still there: their lists may go next."""
         return {key: service for key in self._owners if (service := present.services.get(key)) is not None}
 
     def restore(
@@ -292,12 +292,12 @@ class Keeping:
 
 
 def _changed_keys(present: Mapping[Key, AnyObject], former: Mapping[Key, AnyObject] | None) -> Collection[Key] | None:
-    """Give the keys of other values, None where keys came or went too, or it is not known."""
+    """Return the keys of other values, None where keys came or went too, or it is not known."""
     return present.changed_since(former) if isinstance(present, Layered) and former is not None else None
 
 
 def _loses(carrier: AnyObject, gone: Collection[str]) -> bool:
-    """Say whether an Endpoints object without slices had some of these."""
+    """Return whether an Endpoints object without slices had some of these."""
     if not isinstance(carrier, Endpoints):
         return False
     return any(item.ip in gone for subset in carrier.subsets or () for item in subset.addresses or ())
@@ -306,7 +306,7 @@ def _loses(carrier: AnyObject, gone: Collection[str]) -> bool:
 def _merged(
     present: AnyObject | None, kept: Mapping[str, _Kept], wanted: Collection[str], *, strictly: bool
 ) -> AnyObject | None:
-    """Give an object as it is to be seen: itself where nothing of it is kept."""
+    """Return an object as it is to be seen: itself where nothing of it is kept."""
     whole = kept.get(_ALL)
     if whole is not None:
         # Who changed it again, or made it anew, knows what is wanted.
@@ -370,7 +370,7 @@ def _whole(kept: Mapping[str, _Kept]) -> AnyObject:
 
 
 def announced(delta: Delta, gone: Collection[str]) -> set[str]:
-    """Give those of the addresses ``gone`` of which the cluster says that they leave on purpose, or said so before."""
+    """Return those of the addresses ``gone`` that announced their end, now or before."""
     found = {address for each in delta.new.departures for address in gone if address in each}
     for field in HOLDERS:
         former, latter = getattr(delta.old, field), getattr(delta.new, field)

@@ -19,5 +19,5 @@ class Rules:
     persist_s: float = 60.0
 
     def is_too_much(self, lost: int, of: int) -> bool:
-        """Say whether the loss of so many of so many endpoints is one to hold."""
+        """Return whether the loss of so many of so many endpoints is one to hold."""
         return self.share < 1.0 and lost >= self.least and lost > self.share * of

@@ -88,7 +88,7 @@ def saved_of(
 
 
 def objects_of(saved: Saved) -> Snapshot:
-    """Give the saved objects."""
+    """Return the saved objects."""
     return Snapshot(
         services=_keyed(saved.services),
         endpointslices=_keyed(saved.endpointslices),
@@ -100,7 +100,7 @@ def objects_of(saved: Saved) -> Snapshot:
 
 
 def afterwards_of(saved: Saved) -> Snapshot | None:
-    """Give what the saved objects had become; None where that was not saved."""
+    """Return what the saved objects had become; None where that was not saved."""
     after = saved.afterwards
     if after is None:
         return None
@@ -110,7 +110,7 @@ def afterwards_of(saved: Saved) -> Snapshot | None:
 
 
 def standing_of(saved: Saved) -> Mapping[Key, Service]:
-    """Give the Services that were not lost when it was saved."""
+    """Return the Services that were not lost when it was saved."""
     return _keyed(saved.standing)
 
 

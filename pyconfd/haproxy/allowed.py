@@ -39,12 +39,12 @@ class Boundaries:
     allow: frozenset[str] = frozenset()
 
     def certificate_is_inside(self, path: str) -> bool:
-        """Say whether HAProxy may load this as a certificate."""
+        """Return whether HAProxy may load this as a certificate."""
         path = path.removesuffix("/")  # HAProxy loads whole directories, too
         return _is_plain(path) and _is_below(path, (*self.certificates, *self.contents))
 
     def content_is_inside(self, path: str) -> bool:
-        """Say whether HAProxy may read this as anything else."""
+        """Return whether HAProxy may read this as anything else."""
         return _is_plain(path) and _is_below(path, self.contents) and not _is_below(path, self.certificates)
 
 
@@ -57,7 +57,7 @@ class Judged:
 
 
 def judge(place: str, text: str, boundaries: Boundaries) -> Judged:
-    """Give ``text`` (rendered from ``place``) if everything in it is allowed.
+    """Return ``text`` (rendered from ``place``) if everything in it is allowed.
 
     Directives of a process (``user``, ``daemon``) are left out, and those that HAProxy removed are replaced by what
     says the same today; both with a note. What is judged is the text that HAProxy will read, after all of that.
@@ -207,7 +207,7 @@ def _asked_for(section: str, words: tuple[str, ...]) -> tuple[Found, ...]:
 
 
 def shown(raw: str) -> str:
-    """Give a line fit to be printed: without control characters, and not longer than a terminal is wide."""
+    """Return a line fit to be printed: without control characters, and not longer than a terminal is wide."""
     text = raw.strip().encode("unicode_escape").decode("ascii").replace("\\\\", "\\")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 

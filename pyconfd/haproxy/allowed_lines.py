@@ -83,7 +83,7 @@ def _bounded(line: Split) -> Split:
 
 
 def of_line(section: str, words: tuple[str, ...]) -> Iterator[Found]:
-    """Give what a line in a section asks for and is not on the list; nothing where all of it is allowed."""
+    """Return what a line in a section asks for and is not on the list; nothing where all of it is allowed."""
     first = words[0]
     if first.startswith("."):
         yield Found("", "conditional blocks and messages (.if, .notice ...) are never allowed")
@@ -257,7 +257,7 @@ def _content(words: tuple[str, ...], at: int) -> Iterator[Found]:
 
 
 def _anywhere(words: tuple[str, ...]) -> Iterator[Found]:
-    """Give what must not stand in any word: files, expressions that read one, the environment."""
+    """Return what must not stand in any word: files, expressions that read one, the environment."""
     rule = words[0] in known.RULES or words[0] in {"http-error", "errorfile", "tcp-check", "http-check"}
     for index, word in enumerate(words):
         if (control := _CONTROL.search(word)) and words[0] != "tcp-check":  # which sends what other protocols want

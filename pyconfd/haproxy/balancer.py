@@ -110,7 +110,7 @@ class Balancer:
         self._lock.release()
 
     def problems(self) -> tuple[Problem, ...]:
-        """Give what is wrong with the set-up itself, whatever is rendered; empty on a good machine."""
+        """Return what is wrong with the set-up itself, whatever is rendered; empty on a good machine."""
         return (
             *systemd.problems(self._settings, self._unit),
             *self._transaction.layout.problems(),
@@ -157,7 +157,7 @@ class Balancer:
             self._beyond, self._suspect = last.rendering, found.beyond[0]
 
     def last_good(self) -> Stored | None:
-        """Give the newest generation, with its rendering, or None before the first."""
+        """Return the newest generation, with its rendering, or None before the first."""
         if self._last_good is None:
             self._last_good = self.store.last_good()
             if self._last_good is not None and self._last_good.generation.loaded:
@@ -186,11 +186,11 @@ class Balancer:
         return Known(last.rendering if (last := self.last_good()) else None, self._written, self._changed)
 
     def runs(self) -> bool:
-        """Say whether HAProxy runs, whatever it has loaded."""
+        """Return whether HAProxy runs, whatever it has loaded."""
         return not isinstance(self.observe().running, NotRunning)
 
     def plan(self, rendering: Rendering) -> Plan:
-        """Give what has to be done to make ``rendering`` serve.
+        """Return what has to be done to make ``rendering`` serve.
 
         Once a look has shown that disk and process are level with what is applied, that is trusted until the next
         :meth:`look`: each change of the process asks it anyway who it is.
@@ -246,7 +246,7 @@ class Balancer:
         self._runtime.connect(self.sockets)
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
-        """Give the new binds of ``rendering`` that somebody else has already, and who that is."""
+        """Return the new binds of ``rendering`` that somebody else has already, and who that is."""
         if self._trusted and isinstance(self.plan(rendering), Noop | RuntimeUpdate):
             return {}  # what goes live binds nothing
         return self._transaction.contested(rendering, self._known())
@@ -260,11 +260,11 @@ class Balancer:
         self._transaction.judge_binds(rendering, self._known())
 
     def goes_live(self) -> bool:
-        """Say whether some changes may need no reload at present: what was not looked at yet may take them."""
+        """Return whether some changes may need no reload at present: what was not looked at yet may take them."""
         return not self._suspect and (self._runtime.abilities.runtime or not self._trusted)
 
     def crowded(self) -> bool:
-        """Say whether a reload has to wait until workers of the past have ended."""
+        """Return whether a reload has to wait until workers of the past have ended."""
         if self.old_workers < self._settings.max_old_workers:
             return False
         self.observe()

@@ -57,7 +57,7 @@ class BasisStore:
                 remove_tree(entry)
 
     def read(self, digest: str) -> Basis:
-        """Give the basis with this digest.
+        """Return the basis with this digest.
 
         Raises:
             RejectedInput: it is not there, or damaged.

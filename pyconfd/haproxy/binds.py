@@ -25,7 +25,7 @@ class _Held:
         self._sockets = {(bind.address, bind.first_port) for bind in judged}
 
     def holds(self, bind: Bind) -> bool:
-        """Tell whether one of them is ``bind``, or a wider range."""
+        """Return whether one of them is ``bind``, or a wider range."""
         return bind.identity in self._exact or any(
             held.address == bind.address
             and held.interface == bind.interface
@@ -35,7 +35,7 @@ class _Held:
         )
 
     def has(self, socket: ListeningSocket) -> bool:
-        """Tell whether ``socket`` is one of theirs."""
+        """Return whether ``socket`` is one of theirs."""
         return (socket.address, socket.port) in self._sockets or any(
             held.address == socket.address and held.first_port <= socket.port <= held.last_port for held in self._ranges
         )
@@ -52,7 +52,7 @@ class _Sockets:
                 self._by_port[socket.port].append(socket)
 
     def taking(self, bind: Bind) -> Iterator[ListeningSocket]:
-        """Give those that have what ``bind`` asks for, sorted by port."""
+        """Return those that have what ``bind`` asks for, sorted by port."""
         if bind.first_port == bind.last_port:
             ports = [bind.first_port] if bind.first_port in self._by_port else []
         else:
@@ -70,7 +70,7 @@ def judge(
     place_of: Callable[[int], tuple[str, int]] = lambda line: ("", line),
     may_bind_low_ports: bool = True,
 ) -> tuple[Problem, ...]:
-    """Give what is wrong with the binds of a candidate.
+    """Return what is wrong with the binds of a candidate.
 
     ``current`` are the binds that the running worker holds: they are inherited at a reload and not judged again.
     ``facts.listening`` must not contain the sockets of that worker where they could be told apart. ``place_of``
@@ -89,7 +89,7 @@ def judge(
 
 
 def contested(new: Sequence[Bind], current: Sequence[Bind], facts: HostFacts) -> Mapping[Listener, str]:
-    """Give what new binds ask for and another process, or another proxy of the candidate, has; and who that is.
+    """Return what new binds ask for and another process, or another proxy of the candidate, has; and who that is.
 
     The owner is a sentence about who listens where.
     """
@@ -112,7 +112,7 @@ def contested(new: Sequence[Bind], current: Sequence[Bind], facts: HostFacts) ->
 
 
 def addresses_and_ports(binds: Sequence[Bind], current: Sequence[Bind]) -> tuple[frozenset[str], frozenset[int]]:
-    """Give the literal addresses and the ports of new binds, about which the host has to be asked."""
+    """Return the literal addresses and the ports of new binds, about which the host has to be asked."""
     held = _Held(current)
     fresh = [bind for bind in binds if bind.judged and not held.holds(bind)]
     addresses = frozenset(bind.address for bind in fresh if _is_literal(bind.address) and bind.address not in ANY)
@@ -177,7 +177,7 @@ def _shared(binds: Sequence[Bind], place_of: Callable[[int], tuple[str, int]]) -
 
 
 def _overlapping(binds: Sequence[Bind]) -> Iterator[tuple[Bind, Bind]]:
-    """Give pairs of binds of two proxies that ask for one socket, in the order of the text."""
+    """Return pairs of binds of two proxies that ask for one socket, in the order of the text."""
     ordered = sorted(binds, key=lambda bind: (bind.address, bind.interface, bind.first_port))
     for first, second in pairwise(ordered):
         same_socket = first.address == second.address and first.interface == second.interface

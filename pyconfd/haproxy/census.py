@@ -9,7 +9,7 @@ _PROXIES = frozenset({"backend", "listen"})
 
 
 def census_of(text: str) -> Census:
-    """Give how many servers there are, and, as what is claimed, how many are neither disabled nor of weight 0."""
+    """Return how many servers there are, and, as what is claimed, how many are neither disabled nor of weight 0."""
     claimed = total = 0
     for section in parse(text):
         if section.keyword not in _PROXIES:

@@ -47,7 +47,7 @@ class CertificateFiles:
         self._bad_looks: dict[str, int] = {}
 
     def read(self) -> Mapping[str, str] | None:
-        """Give each file's path with "" or what is wrong with it; None where the directory may not be listed."""
+        """Return each file's path with "" or what is wrong with it; None where the directory may not be listed."""
         try:
             paths = list(_files(self._directory, 0))
         except PermissionError:
@@ -96,7 +96,7 @@ class NamedCertificates:
         self._good: dict[str, tuple[_Signature, float]] = {}
 
     def fault(self, path: str) -> str:
-        """Say why HAProxy could not load a file as ``crt``; "" where nothing is known to be wrong."""
+        """Return why HAProxy could not load a file as ``crt``; "" where nothing is known to be wrong."""
         try:
             status = Path(path).stat()
             signature = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -117,7 +117,7 @@ class NamedCertificates:
 
 
 def _files(directory: str, depth: int) -> Iterator[str]:
-    """Give the regular files below a directory. Raises: OSError: the directory itself cannot be listed."""
+    """Return the regular files below a directory. Raises: OSError: the directory itself cannot be listed."""
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.name.startswith("."):
@@ -131,7 +131,7 @@ def _files(directory: str, depth: int) -> Iterator[str]:
 
 
 def fault_of(path: str) -> str:
-    """Say why HAProxy could not load a file as ``crt``; "" where nothing is known to be wrong.
+    """Return why HAProxy could not load a file as ``crt``; "" where nothing is known to be wrong.
 
     Raises:
         OSError: it cannot be read.
@@ -160,7 +160,7 @@ def fault_of(path: str) -> str:
 
 
 def expiry_of(path: str) -> float:
-    """Give when the certificate in a file ends, in seconds since the epoch.
+    """Return when the certificate in a file ends, in seconds since the epoch.
 
     Raises:
         OSError: it cannot be read.
@@ -170,7 +170,7 @@ def expiry_of(path: str) -> float:
 
 
 def leaf_expiry(text: bytes) -> float:
-    """Give when the first certificate of a PEM text ends: the server's own, whatever of its chain follows.
+    """Return when the first certificate of a PEM text ends: the server's own, whatever of its chain follows.
 
     Raises:
         ValueError: there is none in it.

@@ -90,7 +90,7 @@ def _judge_shape(rendering: Rendering) -> None:
 
 
 def haproxy_version(binary: str) -> str:
-    """Give the version of the haproxy program, "" where it does not say.
+    """Return the version of the haproxy program, "" where it does not say.
 
     Raises:
         TransientError: it cannot be run.
@@ -101,7 +101,7 @@ def haproxy_version(binary: str) -> str:
 
 
 def haproxy_features(binary: str) -> frozenset[str]:
-    """Give what the haproxy program was built with (``OPENSSL``, ``LUA``); nothing where it does not say.
+    """Return what the haproxy program was built with (``OPENSSL``, ``LUA``); nothing where it does not say.
 
     Raises:
         TransientError: it cannot be run.
@@ -112,13 +112,13 @@ def haproxy_features(binary: str) -> frozenset[str]:
 
 
 def has_listener(text: str) -> bool:
-    """Tell whether any section binds; with ``-W``, ``haproxy -c`` would accept one that listens nowhere."""
+    """Return whether any section binds; with ``-W``, ``haproxy -c`` would accept one that listens nowhere."""
     keywords = {"bind", "dgram-bind"}
     return any(line.words[0] in keywords for section in parse(text) for line in section.lines)
 
 
 def check_user(settings: HaproxySettings, unit: UnitFacts) -> str:
-    """Give the user to check as: "" for pyconfd's own, the only choice where it is not root."""
+    """Return the user to check as: "" for pyconfd's own, the only choice where it is not root."""
     if os.geteuid() != 0:
         return ""
     user = settings.check_user or unit.user
@@ -126,7 +126,7 @@ def check_user(settings: HaproxySettings, unit: UnitFacts) -> str:
 
 
 def usable_files(rendering: Rendering) -> tuple[OutputFile, ...]:
-    """Give the declared files whose content is known; a certificate out of the history may have none."""
+    """Return the declared files whose content is known; a certificate out of the history may have none."""
     return tuple(file for file in rendering.files if file.content or file.kind is not FileKind.CERTIFICATE)
 
 
@@ -151,7 +151,7 @@ def _group_id(group: str, user: str) -> int:
 
 @contextmanager
 def _staged_copy(rendering: Rendering, conf: str, group: int | None) -> Iterator[tuple[str, dict[str, str]]]:
-    """Give the path of the copy and, for each staged path, the true one; ``group`` may read it, None for nobody else.
+    """Return the path of the copy and, for each staged path, the true one; ``group`` may read it, None for nobody else.
 
     It stands in a directory of its own beside the installed configuration. Where pyconfd may not write there, or
     another user could exchange what root writes there, it is below ``/run`` or the directory for temporary files.
@@ -180,7 +180,7 @@ def _staged_copy(rendering: Rendering, conf: str, group: int | None) -> Iterator
 
 
 def _staged_paths(files: tuple[OutputFile, ...], staging: Path) -> dict[str, str]:
-    """Give where each file is staged: a directory for each of theirs, one within another where theirs are."""
+    """Return where each file is staged: a directory for each of theirs, one within another where theirs are."""
     parents = sorted({Path(file.path).parent for file in files})
     roots = [
         parent for parent in parents if not any(parent.is_relative_to(other) for other in parents if other != parent)

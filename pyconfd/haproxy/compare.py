@@ -64,7 +64,7 @@ class Comparison:
         self._next: tuple[Rendering, Index | Mapping[Key, str]] | None = None
 
     def compare(self, applied: Rendering, desired: Rendering, abilities: Abilities) -> TextDifference | None:
-        """Give what differs, None where nothing does."""
+        """Return what differs, None where nothing does."""
         if applied is desired or applied.same_as(desired):
             return None
         index = self._index_of(applied)
@@ -86,13 +86,13 @@ class Comparison:
         return found
 
     def partial(self, applied: Rendering) -> Rendering:
-        """Give ``applied`` with those changes of the last comparison that may go live before a reload."""
+        """Return ``applied`` with those changes of the last comparison that may go live before a reload."""
         index = self._index_of(applied)
         texts = {**index.texts, **(self._last.partial if self._last else {})}
         return replace(applied, pieces=(Piece(PARTIAL, "".join((index.head, *texts.values()))),))
 
     def index(self, applied: Rendering) -> Index:
-        """Give the sections of ``applied``, the rendering that the process is level with; mostly known already."""
+        """Return the sections of ``applied``, the rendering that the process is level with; mostly known already."""
         if self._index is not None and self._applied is applied:
             return self._index
         return self._index_of(applied)
@@ -112,7 +112,7 @@ class Comparison:
         return index
 
     def _changed_blocks(self, index: Index, applied: Rendering, desired: Rendering) -> _Sections | None:
-        """Give the sections of the pieces that differ; None where they cannot be judged by themselves."""
+        """Return the sections of the pieces that differ; None where they cannot be judged by themselves."""
         pairs = _changed_pieces(applied, desired)
         if pairs is None or not index.whole:
             return None
@@ -167,7 +167,7 @@ class Comparison:
 
 
 def _changed_pieces(applied: Rendering, desired: Rendering) -> list[tuple[str, str]] | None:
-    """Give the blocks that differ, pair by pair; None where pieces or blocks are others."""
+    """Return the blocks that differ, pair by pair; None where pieces or blocks are others."""
     if len(applied.pieces) != len(desired.pieces):
         return None
     pairs: list[tuple[str, str]] = []
@@ -216,7 +216,7 @@ def _judge_whole(found: TextDifference, old: Index, new: Index) -> None:
 
 
 def _moved(key: Key, base: Inherited, old: Index, new: Index) -> bool:
-    """Say whether a section inherits from another one than before though its header is the same."""
+    """Return whether a section inherits from another one than before though its header is the same."""
     same_header = old.texts.get(key, "").partition("\n")[0] == new.texts[key].partition("\n")[0]
     return same_header and key in old.bases and old.bases[key] != base
 

@@ -27,7 +27,7 @@ def plan(
     comparison: Comparison | None = None,
     abilities: Abilities | None = None,
 ) -> Plan:
-    """Give Noop, what to change while it runs, or a Reload whose reasons and details say everything that differs.
+    """Return Noop, what to change while it runs, or a Reload whose reasons and details say everything that differs.
 
     ``observed`` None trusts that disk and process are level with ``applied``. ``comparison`` remembers what was parsed
     before; ``abilities`` None stands for a process that cannot be changed.
@@ -60,7 +60,7 @@ def plan(
 
 
 def is_level(applied: Rendering, observed: Observation) -> bool:
-    """Say whether disk and process are what they should be with ``applied``, and could be asked."""
+    """Return whether disk and process are what they should be with ``applied``, and could be asked."""
     if not isinstance(observed.running, Running):
         return False
     return not any(True for _ in (*_drift(applied, observed), *_behind(applied, applied, observed)))

@@ -54,7 +54,7 @@ class Difference:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Give all of it, names and services first."""
+        """Return all of it, names and services first."""
         return (
             *(move.sentence for move in self.moves),
             *(f"{name} added, {_counted(count, 'server')}" for name, count in self.added.items()),
@@ -66,7 +66,7 @@ class Difference:
 
 
 def difference(before: Rendering, after: Rendering) -> Difference:
-    """Give what differs in ``after``."""
+    """Return what differs in ``after``."""
     old, new = index_of(before.text), index_of(after.text)
     gone = [key for key in old.texts if key not in new.texts]
     came = [key for key in new.texts if key not in old.texts]
@@ -93,7 +93,7 @@ def difference(before: Rendering, after: Rendering) -> Difference:
 
 
 def in_short(sentences: tuple[str, ...], most: int = 3) -> str:
-    """Give the first of them on one line, and how many more there are."""
+    """Return the first of them on one line, and how many more there are."""
     more = len(sentences) - most
     return "; ".join(sentences[:most]) + (f"; and {more} more" if more > 0 else "")
 
@@ -121,7 +121,7 @@ def _servers_differ(old: Index, new: Index, key: Key) -> bool:
 
 
 def _body(index: Index, key: Key) -> list[str]:
-    """Give the lines of a section without the comments and blanks at its end."""
+    """Return the lines of a section without the comments and blanks at its end."""
     lines = index.texts[key].splitlines()
     while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
         lines.pop()
@@ -129,7 +129,7 @@ def _body(index: Index, key: Key) -> list[str]:
 
 
 def _servers(index: Index, key: Key) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Give address and keywords of each server, those of ``default-server`` included, by name."""
+    """Return address and keywords of each server, those of ``default-server`` included, by name."""
     section = section_of(index.texts[key]) if _is_service(key) else None
     if section is None:
         return {}

@@ -73,7 +73,7 @@ class Overrides:
             self._complain(error)
 
     def kept(self, commands: Sequence[Command]) -> tuple[Command, ...]:
-        """Give ``commands`` of an update so that they leave in force what was set by hand; to be executed instead."""
+        """Return ``commands`` of an update so that they leave in force what was set by hand; to be executed instead."""
         self.refresh()
         return kept(commands, self._known, self._clock())
 
@@ -171,7 +171,7 @@ class Drift:
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """Give what only a reload repairs, as far as it was looked at."""
+        """Return what only a reload repairs, as far as it was looked at."""
         return tuple(sorted(self._beyond))
 
     @property
@@ -236,7 +236,7 @@ class Drift:
                 self._down[name] = BackendDown(name, len(servers), since)
 
     def _slice(self, index: Index, at: Moment) -> list[Key]:
-        """Give the next sections, and those that something is known to be due for."""
+        """Return the next sections, and those that something is known to be due for."""
         now = self._monotonic()
         elapsed = 0.0 if self._last_at is None else now - self._last_at
         self._last_at = now
@@ -269,7 +269,7 @@ class Drift:
 def live_status(
     overrides: Overrides, runtime: Runtime, *, monotonic: float, paused: Paused | None, drift: Drift | None = None
 ) -> LiveStatus:
-    """Give what status and metrics show; ``monotonic`` is the clock that ``runtime`` counts by, now."""
+    """Return what status and metrics show; ``monotonic`` is the clock that ``runtime`` counts by, now."""
     now = overrides.now()
     leaving = sorted(runtime.leaving.values(), key=lambda one: one.since)
     return LiveStatus(
@@ -295,7 +295,7 @@ _WITHOUT_SERVERS = frozenset({"dispatch", "redirect", "server", "server-template
 
 
 def _answers_itself(index: Index, name: str) -> bool:
-    """Say whether a backend without servers is meant to be so: it answers, or gets them from elsewhere."""
+    """Return whether a backend without servers is meant to be so: it answers, or gets them from elsewhere."""
     for key in keys_of(index, name):
         section = index.section(key)
         for words in (line.words for line in section.lines) if section is not None else ():
@@ -320,6 +320,6 @@ def _by_backend(known: Mapping[OverrideKey, Override]) -> dict[str, dict[Overrid
 
 
 def _subject(detail: str) -> str:
-    """Give the backend that a sentence of :class:`Judgement` is about."""
+    """Return the backend that a sentence of :class:`Judgement` is about."""
     first = detail.removeprefix("backend ").partition(" ")[0]
     return first.partition("/")[0]

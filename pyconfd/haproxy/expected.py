@@ -47,18 +47,18 @@ class ExpectedBackend:
 
 
 def keys_with_servers(index: Index) -> list[Key]:
-    """Give the sections that may have servers, in order."""
+    """Return the sections that may have servers, in order."""
     return [key for key in index.bases if key.keyword in _WITH_SERVERS and not key.position]
 
 
 def keys_of(index: Index, backend: str) -> Iterator[Key]:
-    """Give the section of this name that may have servers, if there is one."""
+    """Return the section of this name that may have servers, if there is one."""
     keys = (Key(keyword, backend) for keyword in sorted(_WITH_SERVERS))
     return (key for key in keys if key in index.texts)
 
 
 def expected_backend(index: Index, key: Key, *, cookies: bool) -> ExpectedBackend | None:
-    """Give the servers of a section; None where the text alone does not say which there are.
+    """Return the servers of a section; None where the text alone does not say which there are.
 
     That is so for ``server-template``, lines between ``.if`` and ``.endif``, names out of variables, two servers or
     sections of one name, and sections that are disabled. ``cookies`` where ``add server`` takes them.

@@ -50,7 +50,7 @@ def explain_check_output(output: str, rendering: Rendering, path: str, *, warnin
 
 
 def _messages(output: str) -> Iterator[tuple[str, str]]:
-    """Give level and text of each message; the lines that continue it (`` | ...``) are joined to it."""
+    """Return level and text of each message; the lines that continue it (`` | ...``) are joined to it."""
     level, parts = "", [""]
     for line in output.split("\n"):
         if found := _MESSAGE.match(line):
@@ -105,20 +105,20 @@ class _Text:
         )
 
     def _clues(self, blamed: int, message: str) -> Clues:
-        """Give the line that is blamed, then those that the message names beside it."""
+        """Return the line that is blamed, then those that the message names beside it."""
         others = [int(found) for found in (*self._reference.findall(message), *_BESIDE.findall(message))]
         numbers = [number for number in dict.fromkeys((blamed, *others)) if 0 < number <= len(self.lines)]
         return Clues(lines=tuple(self._place_of(number) for number in numbers))
 
     def _place_of(self, number: int) -> tuple[str, int]:
-        """Give what :meth:`Rendering.place_of` gives, fast enough for thousands of messages."""
+        """Return what :meth:`Rendering.place_of` gives, fast enough for thousands of messages."""
         at = bisect_left(self._ends, number)
         if at == len(self._ends):
             return "", number
         return self.rendering.pieces[at].fragment, number - (self._ends[at - 1] if at else 0)
 
     def public(self, message: str) -> str:
-        """Give a message without the passwords of the configuration."""
+        """Return a message without the passwords of the configuration."""
         if self._passwords is None:
             self._passwords = passwords_in(self.rendering.text)
         return without_secrets(message, self._passwords)
@@ -131,11 +131,11 @@ class _Text:
         return f"{fragment} {'' if fragment.endswith('.conf') else 'rendered '}line {line}"
 
     def names(self, *kinds: str) -> list[str]:
-        """Give the names of the sections of these kinds."""
+        """Return the names of the sections of these kinds."""
         return [found["name"] for found in _HEADER.finditer(self.rendering.text) if found["kind"] in kinds]
 
     def _line_by_name(self, message: str) -> int:
-        """Give the line of the named proxy that has the quoted word, or its header; 0 if there is no such proxy."""
+        """Return the line of the named proxy that has the quoted word, or its header; 0 if there is no such proxy."""
         named = _PROXY.search(message)
         if named is None:
             return 0

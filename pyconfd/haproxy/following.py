@@ -71,7 +71,7 @@ class FollowingFile:
         return self._refused
 
     def problems(self) -> tuple[Problem, ...]:
-        """Say why the file cannot follow; raises what a bug in the thread raised."""
+        """Return why the file cannot follow; raises what a bug in the thread raised."""
         with self._state:
             work, problems = self._work, self._problems
         if work is not None and work.done():

@@ -77,7 +77,7 @@ class GenerationStore:
         remove_stale([str(self._root), str(self._rejected), self.owners.directory])
 
     def next_number(self) -> int:
-        """Give the number after the highest one that was ever used here and is still on disk."""
+        """Return the number after the highest one that was ever used here and is still on disk."""
         return max(self._numbers(), default=0) + 1
 
     def record(self, rendering: Rendering, generation: Generation) -> None:
@@ -121,11 +121,11 @@ class GenerationStore:
             remove_tree(prepared.staged)
 
     def last_good(self) -> Stored | None:
-        """Give the newest generation that can be read, or None."""
+        """Return the newest generation that can be read, or None."""
         return next(self._newest_first(), None)
 
     def read(self, number: int) -> Stored | None:
-        """Give generation ``number``, None where it is missing or damaged (which is logged once)."""
+        """Return generation ``number``, None where it is missing or damaged (which is logged once)."""
         path = self._path(number)
         try:
             stored, claims = _read(path)
@@ -142,11 +142,11 @@ class GenerationStore:
         return {}
 
     def history(self) -> tuple[Generation, ...]:
-        """Give the readable generations, newest first."""
+        """Return the readable generations, newest first."""
         return tuple(stored.generation for stored in self._newest_first())
 
     def last_that_ran_well(self) -> Stored | None:
-        """Give the newest generation that can be read and whose structure ran well, or None."""
+        """Return the newest generation that can be read and whose structure ran well, or None."""
         sound = {each.entry.number for each in self._known() if each.entry.ran_well}
         return next((stored for stored in self._newest_first() if stored.generation.number in sound), None)
 
@@ -168,7 +168,7 @@ class GenerationStore:
         return number
 
     def entries(self) -> tuple[retention.Entry, ...]:
-        """Give what is known of each generation without its text, newest first.
+        """Return what is known of each generation without its text, newest first.
 
         Raises:
             TransientError: this user may not read them.
@@ -183,11 +183,11 @@ class GenerationStore:
         return tuple(each.entry for each in reversed(self._known()))
 
     def bases(self) -> frozenset[str]:
-        """Give the digest of every basis that a generation on disk was made of."""
+        """Return the digest of every basis that a generation on disk was made of."""
         return frozenset(each.entry.basis for each in self._known() if each.entry.basis)
 
     def declared_paths(self) -> frozenset[str]:
-        """Give the path of every file that a generation on disk declared."""
+        """Return the path of every file that a generation on disk declared."""
         return frozenset[str]().union(*(each.paths for each in self._known()))
 
     def reject(self, rendering: Rendering, reason: str) -> str:
@@ -220,7 +220,7 @@ class GenerationStore:
         return self._root / f"{number:0{_DIGITS}}"
 
     def _known(self) -> list[_Outline]:
-        """Give what is known of each generation on disk whose description can be read; each is read once."""
+        """Return what is known of each generation on disk whose description can be read; each is read once."""
         numbers = self._numbers()
         for number in numbers:
             if number not in self._outlines:

@@ -23,7 +23,7 @@ def gather(
     probe: Iterable[str] = (),
     ignore_pids: frozenset[int] = frozenset(),
 ) -> HostFacts:
-    """Give the facts of this host.
+    """Return the facts of this host.
 
     Who owns a socket is looked up for ``ports`` only, since it means reading the descriptors of every process;
     sockets of ``ignore_pids`` are left out. Each address of ``probe`` counts as present if a socket can be bound to
@@ -42,7 +42,7 @@ def gather(
 
 
 def gather_addresses() -> HostFacts:
-    """Give the facts that presets judge by, without listening sockets; cheap enough for every second."""
+    """Return the facts that presets judge by, without listening sockets; cheap enough for every second."""
     return HostFacts(
         addresses=frozenset(
             _normal(item.address.partition("%")[0])
@@ -58,7 +58,7 @@ def gather_addresses() -> HostFacts:
 
 
 def has_ipv6() -> bool:
-    """Say whether sockets can listen on IPv6, which ``ipv6.disable=1`` on the kernel's command line takes away.
+    """Return whether sockets can listen on IPv6, which ``ipv6.disable=1`` on the kernel's command line takes away.
 
     Where only the addresses are disabled (``net.ipv6.conf.all.disable_ipv6``), ``::`` can still be bound.
     """
@@ -71,7 +71,7 @@ def has_ipv6() -> bool:
 
 
 def may_bind_low_ports(pid: int) -> bool | None:
-    """Tell whether the process ``pid`` holds CAP_NET_BIND_SERVICE; None where that cannot be read."""
+    """Return whether the process ``pid`` holds CAP_NET_BIND_SERVICE; None where that cannot be read."""
     with suppress(OSError, ValueError, IndexError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("CapEff:"):
@@ -80,7 +80,7 @@ def may_bind_low_ports(pid: int) -> bool | None:
 
 
 def haproxy_pids(conf: str, binary: str) -> frozenset[int]:
-    """Give the masters and workers whose command line loads ``conf``, or the directory that holds it."""
+    """Return the masters and workers whose command line loads ``conf``, or the directory that holds it."""
     wanted = {conf, os.path.realpath(conf), str(Path(conf).parent), str(Path(os.path.realpath(conf)).parent)}
     names = {Path(binary).name, "haproxy"}
     found = set()
@@ -105,7 +105,7 @@ def configuration_files(pid: int) -> tuple[str, ...]:
 
 
 def loads(paths: Iterable[str], conf: str) -> bool:
-    """Say whether one of these arguments of ``-f`` is ``conf``, or the directory that holds it."""
+    """Return whether one of these arguments of ``-f`` is ``conf``, or the directory that holds it."""
     wanted = {os.path.realpath(conf), str(Path(os.path.realpath(conf)).parent), str(Path(conf).parent)}
     return any(os.path.realpath(path) in wanted for path in paths)
 

@@ -16,7 +16,7 @@ class _Proxy(NamedTuple):
 
 
 def lacking_idle_close(text: str) -> tuple[str, ...]:
-    """Give the frontends and listens in HTTP mode that hold connections open and lack the option, in order.
+    """Return the frontends and listens in HTTP mode that hold connections open and lack the option, in order.
 
     Source: HAProxy configuration manual, 4.2 ``option idle-close-on-response``; measured over 40 reloads: 1,084 of
     47,855 requests on reused connections met an end of file without it, none with it.
@@ -51,7 +51,7 @@ def _read(section: Section, base: _Proxy) -> _Proxy:
 
 
 def idle_close_note(text: str) -> str:
-    """Say which listeners lack the option and what to do, or give "" where none does."""
+    """Return which listeners lack the option and what to do, or give "" where none does."""
     lacking = lacking_idle_close(text)
     if not lacking:
         return ""

@@ -37,12 +37,12 @@ class Cut(NamedTuple):
 
 
 def is_idle(text: str) -> bool:
-    """Say whether ``text`` has no words: nothing but blanks and comments."""
+    """Return whether ``text`` has no words: nothing but blanks and comments."""
     return _IDLE.fullmatch(text) is not None
 
 
 def cut(text: str) -> tuple[str, list[Cut]]:
-    """Give what stands before the first header, and the sections in order; together they are ``text``.
+    """Return what stands before the first header, and the sections in order; together they are ``text``.
 
     A header whose keyword is written with quotes or escapes is not seen: its lines belong to the section before.
     """
@@ -75,7 +75,7 @@ class Index:
         return "".join((self.head, *self.texts.values()))
 
     def section(self, key: Key) -> Section | None:
-        """Give a section parsed; None where there is none, or where it hides another one."""
+        """Return a section parsed; None where there is none, or where it hides another one."""
         return section_of(self.texts[key]) if key in self.texts else None
 
     def replace(self, changes: Mapping[Key, str]) -> None:
@@ -83,7 +83,7 @@ class Index:
         self.texts.update(changes)
 
     def map_converters(self, path: str) -> frozenset[str]:
-        """Give what the configuration does with the file ``path``: the converters that read it, "" for other uses."""
+        """Return what the configuration does with the file ``path``: the converters that read it, "" for other uses."""
         if path not in self._used_maps:
             uses = re.compile(rf"(?:(?P<converter>[a-z_]+)\()?{re.escape(path)}(?![\w./@+=-])")
             self._used_maps[path] = frozenset(
@@ -92,11 +92,11 @@ class Index:
         return self._used_maps[path]
 
     def certificate_words(self) -> frozenset[str]:
-        """Give every word after a ``crt``, ``crt-list`` or ``default-crt`` in a bind line."""
+        """Return every word after a ``crt``, ``crt-list`` or ``default-crt`` in a bind line."""
         return frozenset(word for _, sources in self._certificate_sources() for word in sources)
 
     def default_certificates(self) -> frozenset[str]:
-        """Give the word of each bind that holds its default certificate: the first one, where no ``strict-sni`` is.
+        """Return the word of each bind that holds its default certificate: the first one, where no ``strict-sni`` is.
 
         HAProxy takes no certificate for a default that comes after another one.
         """
@@ -105,7 +105,7 @@ class Index:
         )
 
     def _certificate_sources(self) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-        """Give the words of each bind line that has certificates, and those that name them, in order."""
+        """Return the words of each bind line that has certificates, and those that name them, in order."""
         for section in map(section_of, self._mentioning("crt")):
             for line in section.lines if section is not None else ():
                 if line.words[0] == "bind" and not line.conditional:
@@ -145,7 +145,7 @@ def index_of(text: str) -> Index:
 
 
 def _outline(text: str, number: int, *, parse_lines: bool) -> Section:
-    """Give a section with its place, and its lines only where they are inherited from."""
+    """Return a section with its place, and its lines only where they are inherited from."""
     parsed = parse_part(text if parse_lines else text.partition("\n")[0])[0]
     return Section(parsed.keyword, parsed.name, number, parsed.lines, parsed.options)
 

@@ -42,7 +42,7 @@ def identity_of(path: str) -> Identity:
 
 
 def files_dir_of(settings: HaproxySettings) -> str:
-    """Give the directory of the files that renderings declare."""
+    """Return the directory of the files that renderings declare."""
     return settings.files_dir or str(Path(settings.conf).parent / "files")
 
 
@@ -62,7 +62,7 @@ class Layout:
                 self._group = entry.pw_gid if os.geteuid() == 0 or entry.pw_gid in os.getgroups() else None
 
     def directories(self) -> tuple[str, ...]:
-        """Give every directory that temporary files of pyconfd can be in."""
+        """Return every directory that temporary files of pyconfd can be in."""
         kinds = [str(Path(self.files_dir) / kind.value) for kind in FileKind]
         return (str(Path(os.path.realpath(self.conf)).parent), self.files_dir, *kinds)
 
@@ -82,13 +82,13 @@ class Layout:
         return ()
 
     def read(self, path: str) -> bytes | None:
-        """Give the content of a file, None where there is none or it may not be read."""
+        """Return the content of a file, None where there is none or it may not be read."""
         with suppress(OSError):
             return Path(path).read_bytes()
         return None
 
     def file_digests(self, files: Iterable[OutputFile]) -> Mapping[str, str]:
-        """Give the SHA-256 of what is installed at each declared path."""
+        """Return the SHA-256 of what is installed at each declared path."""
         contents = ((file.path, self.read(file.path)) for file in files)
         return {path: sha256(content).hexdigest() for path, content in contents if content is not None}
 
@@ -101,7 +101,7 @@ class Layout:
         return found
 
     def changed_files(self, rendering: Rendering) -> tuple[NewFile, ...]:
-        """Give what has to be written: certificates, maps, then the configuration; what is the same is left out."""
+        """Return what has to be written: certificates, maps, then the configuration; what is the same is left out."""
         order = (FileKind.CERTIFICATE, FileKind.MAP)
         files = sorted(usable_files(rendering), key=lambda file: (order.index(file.kind), file.path))
         wanted = [

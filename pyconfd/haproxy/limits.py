@@ -48,7 +48,7 @@ def judge_start(rendering: Rendering, running: RunningState, unit: UnitFacts) ->
 
 
 def gather(pid: int, unit: UnitFacts) -> Limits:
-    """Give the limits of the running HAProxy ``pid`` (master or worker; 0 for none), else of its unit, else our own."""
+    """Return the limits of the running HAProxy ``pid`` (master or worker; 0 for none), of its unit, or our own."""
     memory = psutil.virtual_memory().available
     if pid:
         with suppress(OSError, psutil.Error):
@@ -150,7 +150,7 @@ def _megabytes(size: int) -> str:
 
 
 def _master_of(pid: int) -> int:
-    """Give the master of a worker, else ``pid``: a worker has given up its master's right to raise limits."""
+    """Return the master of a worker, else ``pid``: a worker has given up its master's right to raise limits."""
     process = psutil.Process(pid)
     parent = process.parent()
     return parent.pid if parent is not None and parent.name() == process.name() else pid
@@ -173,5 +173,5 @@ def _may_raise(pid: int) -> bool:
 
 
 def _most() -> int:
-    """Give what no process may exceed."""
+    """Return what no process may exceed."""
     return int(Path("/proc/sys/fs/nr_open").read_text())

@@ -203,7 +203,7 @@ def added_section(section: Section, bases: Iterable[str], named: Inherited, abil
 
 
 def _why_not_new(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> str | None:
-    """Give None where the section can be made live, else what would make that possible ("" where nothing would)."""
+    """Return None where the section can be made live, else what would make that possible ("" where nothing would)."""
     if section.keyword != "backend":
         return ""
     if not abilities.backends:
@@ -239,7 +239,7 @@ def removed_section(section: Section, base: Inherited, abilities: Abilities) -> 
 
 
 def summarised(noun: str, old: dict[str, tuple[str, ...]], new: dict[str, tuple[str, ...]]) -> str:
-    """Give ``2 servers added, 1 server removed``, or "" where nothing differs."""
+    """Return ``2 servers added, 1 server removed``, or "" where nothing differs."""
     both = old.keys() & new.keys()
     counts = (
         ("added", len(new) - len(both)),
@@ -271,7 +271,7 @@ def _parted(section: Section) -> _Parted:
 
 
 def _routing_advice(old: Section, new: Section) -> str:
-    """Give what would avoid this change of other lines than servers and binds; "" where nothing would."""
+    """Return what would avoid this change of other lines than servers and binds; "" where nothing would."""
     differing = set(_parted(old).others) ^ set(_parted(new).others)
     return ROUTING_ADVICE if differing and {words[0] for words in differing} <= _ROUTING else ""
 
@@ -282,7 +282,7 @@ def _twice(servers: Iterable[Server]) -> bool:
 
 
 def spliced(old: Section, new: Section, old_text: str) -> str:
-    """Give the text of ``old`` with the server lines of ``new`` in the place of its own."""
+    """Return the text of ``old`` with the server lines of ``new`` in the place of its own."""
     lines, done = [], False
     own = {line.number for line in old.lines if line.words[0] == "server"}
     wanted = [line.raw for line in new.lines if line.words[0] == "server"]

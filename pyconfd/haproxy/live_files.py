@@ -93,7 +93,7 @@ _NOTHING = OutputFile(FileKind.MAP, "", "")
 
 
 def entries_of(content: str) -> Entries | None:
-    """Give keys and values in order; None where a line is no entry, or cannot be sent as HAProxy reads it in a file."""
+    """Return keys and values in order; None where a line is no entry, or cannot be sent over the socket."""
     found = []
     for raw in content.split("\n"):
         line = raw.strip(" \t\r")
@@ -107,7 +107,7 @@ def entries_of(content: str) -> Entries | None:
 
 
 def _single(path: str, before: Entries, after: Entries) -> list[Command] | None:
-    """Give single changes; None where the map has to be loaded anew."""
+    """Return single changes; None where the map has to be loaded anew."""
     was, now = dict(before), dict(after)
     if len(was) != len(before) or len(now) != len(after):
         return None
@@ -175,7 +175,7 @@ def _changed_certificate(
 
 
 def _fits(pem: str) -> bool:
-    """Say whether a certificate can be sent: known, not too long, without the blank line that would end it early."""
+    """Return whether a certificate can be sent: known, not too long, without the blank line that would end it early."""
     return (
         bool(pem)
         and len(pem.encode()) <= MAX_CERTIFICATE_BYTES
@@ -186,7 +186,7 @@ def _fits(pem: str) -> bool:
 
 
 def _has_prompt(pem: str) -> bool:
-    """Say whether a name in a certificate looks like the end of an answer: HAProxy prints names as they are."""
+    """Return whether a name in a certificate looks like the end of an answer: HAProxy prints names as they are."""
     for body in _CERTIFICATE.findall(pem):
         try:
             if b"\n> " in base64.b64decode(body):

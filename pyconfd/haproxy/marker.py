@@ -17,14 +17,14 @@ _HEAD = "\n# Added by pyconfd: `show info` of a worker that runs this text names
 
 
 def mark(text: str, digest: str) -> str:
-    """Give ``text`` with the marker of ``digest`` (64 hexadecimal digits) behind it; a description in it is kept."""
+    """Return ``text`` with the marker of ``digest`` (64 hexadecimal digits) behind it; a description in it is kept."""
     end = "" if text.endswith("\n") or not text else "\n"
     words = [_quoted(word) for word in _description(text)]
     return f"{text}{end}{_HEAD}{' '.join([*words, f'pyconfd:{digest}'])}\n"
 
 
 def digest_of(description: str) -> str | None:
-    """Give the digest in the ``description`` that a worker shows, or None where pyconfd's marker is not in it."""
+    """Return the digest in the ``description`` that a worker shows, or None where pyconfd's marker is not in it."""
     found = _MARKER.search(description.strip())
     return found[1] if found else None
 
@@ -50,7 +50,7 @@ def _quoted(word: str) -> str:
 
 
 def digest_in(text: str) -> str | None:
-    """Give the digest of the marker in an installed ``text``, or None where it has none."""
+    """Return the digest of the marker in an installed ``text``, or None where it has none."""
     if found := _TAIL.search(text, max(0, len(text) - 1000)):  # as pyconfd writes it
         return found[1]
     return digest_of(" ".join(_description(text)))

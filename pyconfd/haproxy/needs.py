@@ -86,7 +86,7 @@ def needs(text: str, *, threads: int, version: str = "") -> Needs:
 
 
 def at_most(text: str, *, threads: int, version: str = "") -> Needs:
-    """Give a bound that :func:`needs` does not exceed, for a fraction of its time: words are counted, little is parsed.
+    """Return an upper bound of :func:`needs` in a fraction of its time: words are counted, little is parsed.
 
     Most configurations are far from every limit, and for those it is enough.
     """
@@ -170,7 +170,7 @@ class _Global:
         self._lines = [line for section in sections if section.keyword == "global" for line in section.lines]
 
     def number(self, *keywords: str) -> int:
-        """Give the number behind ``keywords``; 0 where there is none, or none that can be told from the text."""
+        """Return the number behind ``keywords``; 0 where there is none, or none that can be told from the text."""
         found = self._having(keywords)
         if not found or any(line.conditional for line in found):
             return 0
@@ -235,7 +235,7 @@ def _count_servers(counted: _Counted, lines: list[Line], words: tuple[str, ...])
 
 
 def _templated(words: tuple[str, ...]) -> int:
-    """Give the number of servers of ``server-template PREFIX 10`` or ``PREFIX 1-10``."""
+    """Return the number of servers of ``server-template PREFIX 10`` or ``PREFIX 1-10``."""
     first, dash, last = words[2].partition("-") if len(words) > 2 else ("", "", "")
     if not first.isdecimal() or (dash and not last.isdecimal()):
         return 0
@@ -247,7 +247,7 @@ def _switched(words: tuple[str, ...], keyword: str) -> bool:
 
 
 def _listeners(line: Line, threads: int) -> int:
-    """Give the sockets of a ``bind`` or ``dgram-bind`` line: addresses times ports times shards."""
+    """Return the sockets of a ``bind`` or ``dgram-bind`` line: addresses times ports times shards."""
     if line.words[0] not in {"bind", "dgram-bind"} or len(line.words) < 2:
         return 0
     shards = 1

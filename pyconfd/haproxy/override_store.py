@@ -50,11 +50,11 @@ class OverrideStore:
         self._damaged = False
 
     def changed(self) -> bool:
-        """Say whether somebody wrote the file since it was last read or written here."""
+        """Return whether somebody wrote the file since it was last read or written here."""
         return self._signature is None or self._signature_now() != self._signature
 
     def read(self) -> dict[OverrideKey, Override]:
-        """Give what is stored; a file that is damaged, or of another format, counts as empty, which is logged once.
+        """Return what is stored; a file that is damaged, or of another format, counts as empty, which is logged once.
 
         Raises:
             TransientError: it is there and cannot be read.

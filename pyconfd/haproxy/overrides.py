@@ -81,7 +81,7 @@ class Override:
         return _command(self.backend, self.server, self.wanted)
 
     def expired(self, now: float) -> bool:
-        """Say whether its time is over."""
+        """Return whether its time is over."""
         return bool(self.until) and now >= self.until
 
 
@@ -140,7 +140,7 @@ Leaving = Mapping[tuple[str, str], RemoveServer]
 
 
 def kept(commands: Sequence[Command], known: Known, now: float) -> tuple[Command, ...]:
-    """Give ``commands`` so that they leave in force what was set by hand.
+    """Return ``commands`` so that they leave in force what was set by hand.
 
     A weight of 0 goes through all the same: that is the cluster that takes a server out, and its traffic would fail.
     """
@@ -173,7 +173,7 @@ def _of(known: Known, server: AddServer | SetState | SetWeight, aspect: Aspect, 
 
 
 def brought_back(backend: ExpectedBackend, known: Iterable[Override], at: Moment) -> Judgement:
-    """Give what brings overrides into force in a worker that began with the states and weights of the file."""
+    """Return what brings overrides into force in a worker that began with the states and weights of the file."""
     found = Judgement()
     for override in known:
         expected = backend.servers.get(override.server)
@@ -262,7 +262,7 @@ def _serves(now: ServerNow, backend: ExpectedBackend, leaving: Leaving) -> bool:
 
 
 def _elsewhere(now: ServerNow, expected: ExpectedServer) -> str:
-    """Say which other address a server has than the configuration says, "" for none."""
+    """Return which other address a server has than the configuration says, "" for none."""
     wanted = expected.server.address
     if now.target == wanted or not expected.literal:
         return ""

@@ -76,7 +76,7 @@ class OwnersStore:
         return digest
 
     def read(self, digest: str) -> bytes:
-        """Give what was kept, b"" for nothing; what is missing or damaged is nothing."""
+        """Return what was kept, b"" for nothing; what is missing or damaged is nothing."""
         with suppress(OSError):
             data = self._path(digest).read_bytes() if digest else b""
             if sha256(data).hexdigest() == digest:
@@ -95,13 +95,13 @@ class OwnersStore:
 
 
 def encoded(owners: Mapping[str, Owners]) -> bytes:
-    """Give them as JSON, always the same bytes for the same owners."""
+    """Return them as JSON, always the same bytes for the same owners."""
     rows = sorted((preset, *name, *owner) for preset, mine in owners.items() for name, owner in mine.items())
     return msgspec.json.encode(rows)
 
 
 def decoded(data: bytes) -> Mapping[str, Owners]:
-    """Give what :func:`encoded` gave.
+    """Return what :func:`encoded` gave.
 
     Raises:
         RejectedInput: it is not that.

@@ -14,7 +14,7 @@ _SCHEMES = frozenset({"basic", "bearer"})
 
 
 def passwords_in(text: str) -> frozenset[str]:
-    """Give what stands where a password does: of users, ``stats auth``, ``AUTH``, behind names such as ``token``."""
+    """Return what stands where a password does: of users, ``stats auth``, ``AUTH``, behind names such as ``token``."""
     lines = (line for line in text.split("\n") if _SUSPECT.search(line))
     return frozenset(secret for line in lines for secret in _of_line(words(line)) if len(secret) > 1)
 

@@ -24,7 +24,7 @@ class PinFile:
         self._claims = Path(state_dir) / CLAIMS_FILE
 
     def read(self) -> Pin | None:
-        """Give the pin, None for none.
+        """Return the pin, None for none.
 
         A file that cannot be read or understood is a pin all the same: somebody wanted nothing new to serve.
         """
@@ -34,7 +34,7 @@ class PinFile:
             return self._broken(f"{error.problems[0].place} {error.problems[0].message}")
 
     def owners(self, pin: Pin) -> Mapping[str, Owners]:
-        """Give who had which name when what is pinned was made, by preset.
+        """Return who had which name when what is pinned was made, by preset.
 
         Raises:
             RejectedInput: that is not known any more.

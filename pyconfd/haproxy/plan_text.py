@@ -32,7 +32,7 @@ _LATER = "deleted when its last session has ended"
 
 
 def described(command: Command) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each command
-    """Give one line that says what a command does, in HAProxy's words as far as it has any."""
+    """Return one line that says what a command does, in HAProxy's words as far as it has any."""
     match command:
         case AddBackend():
             mode = f", mode {command.mode}" if command.mode else ""
@@ -69,7 +69,7 @@ def described(command: Command) -> str:  # noqa: C901, PLR0911, PLR0912 - one ca
 
 
 def summarised(commands: Iterable[Command]) -> str:
-    """Give ``2 servers added, 1 weight set``: how many of which kind, in the order in which they first come."""
+    """Return ``2 servers added, 1 weight set``: how many of which kind, in the order in which they first come."""
     counts = Counter[tuple[str, str, str]]()
     for command in commands:
         counts[_KINDS[type(command)]] += _size(command)
@@ -102,12 +102,12 @@ def _size(command: Command) -> int:
 
 
 def reason_text(reason: ReloadReason) -> str:
-    """Give a reason in words."""
+    """Return a reason in words."""
     return reason.value.replace("_", " ")
 
 
 def transcript(commands: Sequence[Command]) -> Iterator[str]:
-    """Give the lines as they go over the socket; ``VERSION`` stands for the number that HAProxy gives to a map."""
+    """Return the lines as they go over the socket; ``VERSION`` stands for the number that HAProxy gives to a map."""
     made, others = parted(commands)
     for command in made:
         yield from _transcript(command)

@@ -91,7 +91,7 @@ def _running(running: RunningState, settings: HaproxySettings, unit: systemd.Uni
 
 
 def _reloads(method: ReloadMethod, balancer: HaproxyProcess) -> Finding:
-    """Say how reloads go, and whether this user may."""
+    """Return how reloads go, and whether this user may."""
     what, told = "haproxy.reload_method", f"reloads go by {method.value}"
     socket = "let haproxy open its master socket to pyconfd's group: -S PATH,mode,660,group,GROUP"
     if os.geteuid() != 0 and method is ReloadMethod.SYSTEMD:
@@ -136,7 +136,7 @@ def directories(
 
 
 def writable(name: str, path: str) -> Finding:
-    """Say whether this user may write in a directory, or make it where it is missing."""
+    """Return whether this user may write in a directory, or make it where it is missing."""
     place = Path(path)
     missing = not exists(place)
     while not exists(place) and place != place.parent:
@@ -215,7 +215,7 @@ def certificates(rendering: Rendering, now: float) -> Iterator[Finding]:
 
 
 def judged(path: str, expiry: Callable[[], float], now: float) -> Finding:
-    """Say when a certificate ends."""
+    """Return when a certificate ends."""
     try:
         ends = expiry()
     except (OSError, ValueError) as error:
@@ -231,7 +231,7 @@ def judged(path: str, expiry: Callable[[], float], now: float) -> Finding:
 
 
 def _on_disk(words: Iterable[str], declared: Iterable[str]) -> Iterator[str]:
-    """Give the files that ``crt`` words name; what pyconfd writes itself is none of them."""
+    """Return the files that ``crt`` words name; what pyconfd writes itself is none of them."""
     own = {*declared, *(str(Path(path).parent) for path in declared)}
     for word in words:
         path = Path(word)
@@ -244,7 +244,7 @@ def _on_disk(words: Iterable[str], declared: Iterable[str]) -> Iterator[str]:
 
 
 def _listed(path: str, contents: Mapping[str, str]) -> Iterator[str]:
-    """Give the certificates of a list for ``crt-list``; one that cannot be read is the check's business."""
+    """Return the certificates of a list for ``crt-list``; one that cannot be read is the check's business."""
     text = contents.get(path, "")
     with suppress(OSError):
         text = text or Path(path).read_text(encoding="utf-8", errors="replace")

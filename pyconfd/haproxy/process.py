@@ -60,7 +60,7 @@ class HaproxyProcess:
             self.pid_file = unit.pid_file
 
     def observe(self, texts: Iterable[str]) -> RunningState:
-        """Tell what runs; the ``stats socket`` lines of ``texts`` are tried where the master cannot be asked."""
+        """Return what runs; the ``stats socket`` lines of ``texts`` are tried where the master cannot be asked."""
         refusals: list[NoAnswer] = []
         found = self._ask_sockets(texts, refusals)
         if found is not None:
@@ -78,7 +78,7 @@ class HaproxyProcess:
         return 0
 
     def pids(self) -> frozenset[int]:
-        """Give the processes of this HAProxy, by their command line and by the pid file."""
+        """Return the processes of this HAProxy, by their command line and by the pid file."""
         found = host.haproxy_pids(self._settings.conf, self._settings.binary)
         master = self._master_by_pid_file()
         return found | {master.pid} if master is not None else found
@@ -231,7 +231,7 @@ class HaproxyProcess:
         return None
 
     def _master_by_pid_file(self) -> psutil.Process | None:
-        """Give the master, only if it surely is one: SIGUSR2 ends any other process."""
+        """Return the master, only if it surely is one: SIGUSR2 ends any other process."""
         with suppress(OSError, ValueError, psutil.Error):
             process = psutil.Process(int(Path(self.pid_file).read_text().split()[0]))
             named = process.name() in {Path(self._settings.binary).name, "haproxy"}

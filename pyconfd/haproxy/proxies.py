@@ -98,7 +98,7 @@ class Server:
 
 
 def inherited(sections: Iterable[Section]) -> tuple[Mapping[int, Inherited], Mapping[str, Inherited]]:
-    """Give what each section inherits, by the number of its header, and what each named defaults section gives."""
+    """Return what each section inherits, by the number of its header, and what each named defaults section gives."""
     named: dict[str, Inherited] = {}
     last = Inherited()
     found: dict[int, Inherited] = {}
@@ -131,12 +131,12 @@ def _last(section: Section, keyword: str) -> tuple[str, ...]:
 
 
 def default_server_words(section: Section) -> tuple[str, ...]:
-    """Give the words of all ``default-server`` lines, in order."""
+    """Return the words of all ``default-server`` lines, in order."""
     return tuple(word for line in section.lines if line.words[0] == "default-server" for word in line.words[1:])
 
 
 def servers_of(section: Section, base: Inherited) -> tuple[Server, ...]:
-    """Give the server lines in order; ``default-server`` counts for those below it."""
+    """Return the server lines in order; ``default-server`` counts for those below it."""
     found = []
     words = base.server_words
     for line in section.lines:
@@ -166,12 +166,12 @@ def _effective(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_plain(word: str) -> bool:
-    """Say whether a word can stand in a command on the socket as it is."""
+    """Return whether a word can stand in a command on the socket as it is."""
     return _PLAIN.fullmatch(word) is not None
 
 
 def takes_servers(section: Section, base: Inherited) -> str:
-    """Give "" where servers can be added at any time, else the algorithm that forbids it."""
+    """Return "" where servers can be added at any time, else the algorithm that forbids it."""
     algorithm = _last(section, "balance") or base.algorithm or ("roundrobin",)
     name = algorithm[0].partition("(")[0]
     hash_type = (_last(section, "hash-type") or (base.hash_type,))[0]
@@ -181,7 +181,7 @@ def takes_servers(section: Section, base: Inherited) -> str:
 
 
 def why_not_addable(server: Server, *, cookies: bool) -> str:
-    """Give "" where ``add server`` can make this server, else what forbids it; ``cookies`` where it takes them."""
+    """Return "" where ``add server`` can make this server, else what forbids it; ``cookies`` where it takes them."""
     if server.line.conditional:
         return "its line stands between .if and .endif"
     if not is_literal(server.address):
@@ -198,7 +198,7 @@ def why_not_addable(server: Server, *, cookies: bool) -> str:
 
 
 def is_literal(target: str) -> bool:
-    """Say whether the address of a server line is an IP address with a port, which the process shows as it is."""
+    """Return whether the address of a server line is an IP address with a port, which the process shows as it is."""
     found = _TARGET.fullmatch(target)
     if found is None or not found["port"]:
         return False

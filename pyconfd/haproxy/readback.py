@@ -108,7 +108,7 @@ def servers_now(answer: str, names: Collection[str] = ()) -> Iterator[ServerNow]
 
 
 def _rows(answer: str, start: int, names: Collection[str]) -> Iterator[str]:
-    """Give the rows after ``start``; those with one of ``names``, where a few are wanted of many."""
+    """Return the rows after ``start``; those with one of ``names``, where a few are wanted of many."""
     if not names or len(names) > _FEW:
         yield from (row for row in answer[start:].split("\n") if row)
         return
@@ -145,7 +145,7 @@ def connections_now(answer: str) -> Iterator[tuple[tuple[str, str], int]]:
 
 
 def fingerprint(pem: str) -> str:
-    """Give the SHA-1 of the first certificate, as ``show ssl cert`` prints it; "" where there is none."""
+    """Return the SHA-1 of the first certificate, as ``show ssl cert`` prints it; "" where there is none."""
     found = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", pem, re.DOTALL)
     if found is None:
         return ""
@@ -153,7 +153,7 @@ def fingerprint(pem: str) -> str:
 
 
 def checks_of(commands: Sequence[Command]) -> list[str]:
-    """Give the questions whose answers show whether ``commands`` took effect."""
+    """Return the questions whose answers show whether ``commands`` took effect."""
     asked = [f"show servers state {backend}" for backend, _ in _by_server(commands)]
     for command in commands:
         if isinstance(command, AddMapEntries | ChangeMapEntries):
@@ -168,7 +168,7 @@ def checks_of(commands: Sequence[Command]) -> list[str]:
 
 
 def _by_server(commands: Sequence[Command]) -> dict[tuple[str, str], dict[type, Command]]:
-    """Give the commands for each server, the last one of each kind."""
+    """Return the commands for each server, the last one of each kind."""
     found: dict[tuple[str, str], dict[type, Command]] = {}
     for command in commands:
         if isinstance(command, AddServer | RemoveServer | SetWeight | SetState):
@@ -180,7 +180,7 @@ def _by_server(commands: Sequence[Command]) -> dict[tuple[str, str], dict[type, 
 
 
 def unfulfilled(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
-    """Give what is not as the commands wanted it, by the answers to :func:`checks_of`; "" where all is."""
+    """Return what is not as the commands wanted it, by the answers to :func:`checks_of`; "" where all is."""
     final = _by_server(commands)
     names: dict[str, list[str]] = {}
     for backend, name in final:
@@ -221,7 +221,7 @@ def _wrong_server(now: ServerNow | None, wanted: Mapping[type, Command]) -> str:
 
 
 def state_of(now: ServerNow) -> ServerState:
-    """Give the state that was asked for by command; what health checks found is none."""
+    """Return the state that was asked for by command; what health checks found is none."""
     # Drain stays remembered below maintenance, and is of no meaning there.
     if now.maint:
         return ServerState.MAINT
@@ -233,12 +233,12 @@ _OPERATING = {0: "down", 1: "starting", 2: "up", 3: "stopping"}
 
 
 def takes_traffic(now: ServerNow) -> bool:
-    """Tell whether new sessions go to this server: it is up or starting, and has a weight."""
+    """Return whether new sessions go to this server: it is up or starting, and has a weight."""
     return state_of(now) is ServerState.READY and now.operating in {1, 2} and now.weight > 0
 
 
 def condition_of(now: ServerNow) -> str:
-    """Give in one word how a server is: what was asked for by command, else what health checks found."""
+    """Return in one word how a server is: what was asked for by command, else what health checks found."""
     state = state_of(now)
     return state.value if state is not ServerState.READY else _OPERATING.get(now.operating, "unknown")
 
@@ -253,7 +253,7 @@ def _wrong_weight(now: ServerNow, wanted: int) -> str:
 
 
 def wrong_address(now: ServerNow, target: str) -> str:
-    """Give "" where a server has the address of a server line, else which one it has."""
+    """Return "" where a server has the address of a server line, else which one it has."""
     host, _, port = target.rpartition(":")
     host = host.rpartition("@")[2].strip("[]")
     if (now.port, _canonical(now.address)) == (int(port) if port.isdigit() else 0, _canonical(host)):

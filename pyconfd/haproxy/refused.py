@@ -12,7 +12,7 @@ from pyconfd.model.rendering import Piece, Rendering
 
 
 def refused_servers(sent: Iterable[tuple[Command, Line]], answers: Iterable[str]) -> dict[AddServer, str]:
-    """Give the servers that were turned down, with what was said."""
+    """Return the servers that were turned down, with what was said."""
     return {
         command: f"{line.shown!r} with {answer.strip()[:300]!r}"
         for (command, line), answer in zip(sent, answers, strict=False)
@@ -21,7 +21,7 @@ def refused_servers(sent: Iterable[tuple[Command, Line]], answers: Iterable[str]
 
 
 def is_there(refused: Mapping[AddServer, str], answers: Mapping[str, str]) -> str:
-    """Give what was said of one that the process has all the same, "" for none; ``answers`` are to ``checks_of``."""
+    """Return what was said of one that the process has all the same, "" for none; ``answers`` are to ``checks_of``."""
     for command, said in refused.items():
         question = f"show servers state {command.backend}"
         try:
@@ -34,13 +34,13 @@ def is_there(refused: Mapping[AddServer, str], answers: Mapping[str, str]) -> st
 
 
 def others(commands: Sequence[Command], refused: Collection[AddServer]) -> list[Command]:
-    """Give the commands that are not about these servers."""
+    """Return the commands that are not about these servers."""
     names = {(command.backend, command.server) for command in refused}
     return [one for one in commands if (getattr(one, "backend", ""), getattr(one, "server", "")) not in names]
 
 
 def without_servers(rendering: Rendering, refused: Collection[AddServer]) -> Rendering:
-    """Give ``rendering`` without the lines of these servers."""
+    """Return ``rendering`` without the lines of these servers."""
     names = {(command.backend, command.server) for command in refused}
     head, sections = cut(rendering.text)
     texts = [head]

@@ -50,7 +50,7 @@ class Removed:
 
 
 def find_removed(rendering: Rendering, version: Version = OLDEST) -> tuple[Problem, ...]:
-    """Give one problem for each removed directive of each fragment, for an HAProxy of ``version`` (major, minor).
+    """Return one problem for each removed directive of each fragment, for an HAProxy of ``version`` (major, minor).
 
     ``place`` is the fragment and the line in what it rendered to, ``message`` shows that line, ``remedy`` is the exact
     line to write instead, if there is one. Lines that repeat (a loop over domains) are counted, not listed.
@@ -154,7 +154,7 @@ def _problem(piece: Piece, findings: list[Removed]) -> Problem:
 
 
 def describe(found: Removed) -> str:
-    """Say since when the directive is gone."""
+    """Return since when the directive is gone."""
     return f"HAProxy {'.'.join(map(str, found.since))} removed '{found.directive}'"
 
 

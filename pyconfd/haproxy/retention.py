@@ -25,12 +25,12 @@ class Entry:
 
     @property
     def is_of_endpoints(self) -> bool:
-        """Tell whether only servers changed: so it is many times in each rollout."""
+        """Return whether only servers changed: so it is many times in each rollout."""
         return _OF_ENDPOINTS.issuperset(self.reasons)
 
 
 def kept(entries: Collection[Entry], *, number: int, for_s: float) -> frozenset[int]:
-    """Give the numbers of those that stay.
+    """Return the numbers of those that stay.
 
     There may be many generations in a second, and few edits in a month: so the newest ``number`` of all stay, as many
     of those that changed more than servers, and the newest of each of the newest ``number`` bases. Those applied more

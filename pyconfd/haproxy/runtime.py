@@ -284,7 +284,7 @@ class Runtime:
         self.leaving[key] = Leaving(*key, command.address, command.words, self._monotonic())
 
     def servers(self, backends: Sequence[str] = ()) -> list[ServerNow]:
-        """Give the servers of these backends, of all where none is named.
+        """Return the servers of these backends, of all where none is named.
 
         Raises:
             NotLive: the process cannot be asked.
@@ -298,7 +298,7 @@ class Runtime:
             raise NotLive(str(error)) from error
 
     def servers_by_backend(self, backends: Sequence[str]) -> dict[str, list[ServerNow]]:
-        """Give the servers of each of these backends; one that the process does not have is left out.
+        """Return the servers of each of these backends; one that the process does not have is left out.
 
         Raises:
             NotLive: the process cannot be asked.
@@ -315,7 +315,7 @@ class Runtime:
         return found
 
     def sessions(self, backends: Sequence[str]) -> dict[tuple[str, str], int]:
-        """Give the connections in use of each server of these backends.
+        """Return the connections in use of each server of these backends.
 
         Raises:
             NotLive: the process cannot be asked.

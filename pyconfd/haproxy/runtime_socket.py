@@ -145,7 +145,7 @@ class RuntimeSocket:
 
 
 def _chunks(commands: Sequence[str]) -> Iterator[tuple[bytes, int]]:
-    """Give the lines together as far as they fit, each time with the number of commands."""
+    """Return the lines together as far as they fit, each time with the number of commands."""
     chunk, count = bytearray(), 0
     for command in commands:
         line = command.encode() + b"\n"

@@ -45,7 +45,7 @@ class Line(NamedTuple):
     expected: tuple[str, ...] = SILENCE
 
     def refused(self, answer: str) -> bool:
-        """Say whether the answer is not what it should be."""
+        """Return whether the answer is not what it should be."""
         return not any((one in answer) if one else not answer.strip() for one in self.expected)
 
     @property
@@ -60,7 +60,7 @@ class Line(NamedTuple):
 
 
 def lines_of(command: Command) -> list[Line]:  # noqa: C901, PLR0911, PLR0912 - one case for each command
-    """Give the lines of one command, in order. A :class:`ReplaceMap` has others, see :func:`prepare_map`."""
+    """Return the lines of one command, in order. A :class:`ReplaceMap` has others, see :func:`prepare_map`."""
     match command:
         case AddBackend():
             mode = f" mode {command.mode}" if command.mode else ""
@@ -99,7 +99,7 @@ def lines_of(command: Command) -> list[Line]:  # noqa: C901, PLR0911, PLR0912 - 
 
 
 def added(command: AddServer) -> list[Line]:
-    """Give the lines that add a server and let it serve."""
+    """Return the lines that add a server and let it serve."""
     name = f"{command.backend}/{command.server}"
     words = " ".join((name, command.address, *command.words))
     lines = [Line(f"add server {words}", ("New server registered",))]
@@ -113,7 +113,7 @@ def added(command: AddServer) -> list[Line]:
 
 
 def revived(command: AddServer) -> list[Line]:
-    """Give the lines that bring back a server which was on its way out."""
+    """Return the lines that bring back a server which was on its way out."""
     name = f"{command.backend}/{command.server}"
     state = "maint" if command.disabled else "ready"
     return [Line(f"set server {name} state {state}"), Line(f"set server {name} weight {command.weight}")]
@@ -131,12 +131,12 @@ def parted(commands: Sequence[Command]) -> tuple[Sequence[Command], Sequence[Com
 
 
 def published(command: AddBackend) -> Line:
-    """Give the line that lets a new backend take traffic, once its servers are there."""
+    """Return the line that lets a new backend take traffic, once its servers are there."""
     return Line(f"publish backend {command.backend}", ("Backend published",))
 
 
 def updated_certificate(path: str, pem: str) -> list[Line]:
-    """Give the lines of one transaction."""
+    """Return the lines of one transaction."""
     content = "\n".join(line for line in pem.splitlines() if line.strip())
     return [
         Line(f"set ssl cert {path} <<\n{content}\n", ("Transaction created", "Transaction updated")),
@@ -145,7 +145,7 @@ def updated_certificate(path: str, pem: str) -> list[Line]:
 
 
 def leftovers(answer: str) -> list[Line]:
-    """Give the lines that end the transactions which ``show ssl cert`` names.
+    """Return the lines that end the transactions which ``show ssl cert`` names.
 
     ``set ssl cert`` of one certificate while somebody's transaction on another is open would change that one.
     """
@@ -153,12 +153,12 @@ def leftovers(answer: str) -> list[Line]:
 
 
 def prepare_map(command: ReplaceMap) -> Line:
-    """Give the line that begins a version of a map; the answer names its number."""
+    """Return the line that begins a version of a map; the answer names its number."""
     return Line(f"prepare map {command.path}", ("New version created: ",))
 
 
 def filled_map(command: ReplaceMap, answer: str) -> list[Line]:
-    """Give the lines that fill the version that ``answer`` names, and commit it."""
+    """Return the lines that fill the version that ``answer`` names, and commit it."""
     version = answer.rpartition(":")[2].strip()
     chunks: list[list[str]] = [[]]
     size = 0
@@ -190,7 +190,7 @@ def batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
 
 
 def is_same(words: tuple[str, ...], command: AddServer) -> bool:
-    """Say whether a server that comes back is the one that left; the weight may differ."""
+    """Return whether a server that comes back is the one that left; the weight may differ."""
     former = replace(command, words=words)
     return _without_weight(former.words) == _without_weight(command.words)
 

@@ -102,11 +102,11 @@ class Bind:
         return self.address, self.first_port, self.last_port, self.interface
 
     def listener(self, port: int) -> Listener:
-        """Give its address with one of its ports."""
+        """Return its address with one of its ports."""
         return Listener.at(self.address, port, v6only=self.address == ANY_IPV6 and not self.dual_stack)
 
     def listeners(self) -> Iterator[Listener]:
-        """Give its address with each of its ports; nothing where that cannot be told from the text."""
+        """Return its address with each of its ports; nothing where that cannot be told from the text."""
         if self.judged:
             yield from (self.listener(port) for port in range(self.first_port, self.last_port + 1))
 
@@ -122,7 +122,7 @@ def words(line: str) -> tuple[str, ...]:
 
 
 def emptied(text: str, names: Iterable[str]) -> Iterator[str]:
-    """Give those of the backends ``names`` that ``text`` has without any server; it is not parsed for that."""
+    """Return those of the backends ``names`` that ``text`` has without any server; it is not parsed for that."""
     for name in names:
         found = re.search(rf"(?m)^(?:backend|listen)[ \t]+{re.escape(name)}(?=\s).*((?:\n(?:[ \t#].*)?$)*)", text)
         if found is not None and re.search(r"(?m)^[ \t]+server(?:-template)?[ \t]", found[1]) is None:
@@ -131,7 +131,7 @@ def emptied(text: str, names: Iterable[str]) -> Iterator[str]:
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> tuple[Section, ...]:
-    """Give the sections of ``text`` in order; a line that opens none belongs to the section before it.
+    """Return the sections of ``text`` in order; a line that opens none belongs to the section before it.
 
     The last few configurations are remembered until :func:`forget_parsed`; for parts of one there is
     :func:`parse_part`.
@@ -172,14 +172,14 @@ def parse_part(text: str) -> tuple[Section, ...]:
 
 
 def name_of(found: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Give the name that the words of a header give to its section, "" for none, and the words after it."""
+    """Return the name that the words of a header give to its section, "" for none, and the words after it."""
     if len(found) > 1 and not (found[0] == "defaults" and found[1] == "from"):
         return found[1], found[2:]
     return "", found[1:]
 
 
 def binds(text: str) -> tuple[Bind, ...]:
-    """Give every bind of the frontends and listens of ``text``, one for each address of a comma-separated list."""
+    """Return every bind of the frontends and listens of ``text``, one for each address of a comma-separated list."""
     found: list[Bind] = []
     for section in parse(text):
         if section.keyword not in {"frontend", "listen"}:
@@ -192,7 +192,7 @@ def binds(text: str) -> tuple[Bind, ...]:
 
 @lru_cache(maxsize=4)
 def stats_sockets(text: str) -> tuple[str, ...]:
-    """Give the paths of the UNIX sockets that ``stats socket`` opens in the global sections, outside ``.if``."""
+    """Return the paths of the UNIX sockets that ``stats socket`` opens in the global sections, outside ``.if``."""
     return tuple(
         line.words[2].removeprefix("unix@")
         for section in _globals(text)
@@ -213,7 +213,7 @@ _OPENS = re.compile(
 
 
 def _globals(text: str) -> tuple[Section, ...]:
-    """Give the global sections; all are parsed only where they cannot be told apart at a glance."""
+    """Return the global sections; all are parsed only where they cannot be told apart at a glance."""
     starts: list[tuple[str, int]] = []
     depth = 0
     for found in _OPENS.finditer(text):

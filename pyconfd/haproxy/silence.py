@@ -36,7 +36,7 @@ class Silence:
             self._worker = 0
 
     def problems(self) -> tuple[Problem, ...]:
-        """Say what it means for the operator."""
+        """Return what it means for the operator."""
         if self._worker and self._worker not in self._pids():
             self._worker = 0
         if not self._worker:

@@ -8,5 +8,5 @@ _IDLE = re.compile(r"^[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)
 
 
 def structure_of(text: str) -> str:
-    """Give the SHA-256 of ``text`` without server lines, comments and blank lines; endpoints do not change it."""
+    """Return the SHA-256 of ``text`` without server lines, comments and blank lines; endpoints do not change it."""
     return sha256(_IDLE.sub("", _SERVER.sub("", text)).encode()).hexdigest()

@@ -30,7 +30,7 @@ _BUILT_IN = frozenset({"@system-ca"})
 
 @lru_cache(maxsize=1)
 def stub_pem() -> str:
-    """Give a self-signed certificate, its key and its empty revocation list; never installed, made for this process."""
+    """Return a self-signed certificate, its key and an empty revocation list, for this process alone."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stub.invalid")])
     start = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
@@ -54,7 +54,7 @@ def stub_pem() -> str:
 
 
 def with_stubs(rendering: Rendering) -> Rendering:
-    """Give ``rendering`` with a stub for each certificate: those declared, and those that its lines name by path.
+    """Return ``rendering`` with a stub for each certificate: those declared, and those that its lines name by path.
 
     Lines of a declared ``crt-list`` count too; one that is not declared gets a list with one stub. A path that ends
     with ``/`` is a directory: a stub stands in it.

@@ -105,7 +105,7 @@ class Transaction:
         check(rendering, settings=self._settings, unit=self._unit, progress=progress)
 
     def contested(self, rendering: Rendering, known: Known) -> Mapping[Listener, str]:
-        """Give the new binds of ``rendering`` that somebody else has already, and who that is."""
+        """Return the new binds of ``rendering`` that somebody else has already, and who that is."""
         wanted = binds_of(rendering.text)
         held = self._held_binds(self.observe(known, rendering.files), known)
         return binds.contested(wanted, held, self._host_facts(wanted, held))
@@ -230,7 +230,7 @@ class Transaction:
         return host.gather(ports=ports, probe=addresses, ignore_pids=self._process.pids()) if ports else HostFacts()
 
     def _held_binds(self, before: Observation, known: Known) -> tuple[Bind, ...]:
-        """Give the binds that a reload inherits; where it is not known which text runs, those of all that may."""
+        """Return the binds that a reload inherits; where it is not known which text runs, those of all that may."""
         if isinstance(before.running, NotRunning):
             return ()
         texts = {digest_in(text): text for text in [before.installed_text] if text}
@@ -295,7 +295,7 @@ def _runs(before: Observation, rendering: Rendering) -> bool:
 
 
 def _is_served_beside(rendering: Rendering, before: Observation, known: Known) -> bool:
-    """Say whether the process is level with ``rendering`` beside a configuration on disk that it never loaded."""
+    """Return whether the process is level with ``rendering`` beside a configuration on disk that it never loaded."""
     running = before.running
     if before.installed_text is None or not isinstance(running, Running) or running.digest is None:
         return False
@@ -307,7 +307,7 @@ def _is_served_beside(rendering: Rendering, before: Observation, known: Known) -
 
 
 def _texts(rendering: Rendering, before: Observation) -> list[str]:
-    """Give the texts in whose ``stats socket`` lines a worker may be found, the newest first."""
+    """Return the texts in whose ``stats socket`` lines a worker may be found, the newest first."""
     return [mark(rendering.text, rendering.digest), *([before.installed_text] if before.installed_text else [])]
 
 

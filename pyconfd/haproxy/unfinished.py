@@ -21,12 +21,12 @@ _GOES_ON = Problem(
 
 
 def is_cut_short(plan: Plan) -> bool:
-    """Say whether nothing but :data:`CUT_SHORT` is the matter."""
+    """Return whether nothing but :data:`CUT_SHORT` is the matter."""
     return isinstance(plan, Reload) and plan.details == (CUT_SHORT,)
 
 
 def problems_of(suspicion: str) -> tuple[Problem, ...]:
-    """Say what it means for the operator that a process is suspect for this reason."""
+    """Return what it means for the operator that a process is suspect for this reason."""
     return (_GOES_ON,) if suspicion == CUT_SHORT else ()
 
 

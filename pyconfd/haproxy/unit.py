@@ -115,7 +115,7 @@ def environment_file(text: str) -> dict[str, str]:
 
 
 def problems(settings: HaproxySettings, facts: UnitFacts) -> tuple[Problem, ...]:
-    """Say where the unit and the settings disagree, so that what pyconfd writes would never be loaded."""
+    """Return where the unit and the settings disagree, so that what pyconfd writes would never be loaded."""
     if not facts.found or not facts.configurations:
         return ()
     conf = os.path.realpath(settings.conf)
@@ -147,7 +147,7 @@ def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _command(exec_start: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """Give the words of the first command; ``$NAME`` alone becomes several words, ``${NAME}`` stays one."""
+    """Return the words of the first command; ``$NAME`` alone becomes several words, ``${NAME}`` stays one."""
     found = re.search(r"argv\[\]=(.*?) ;", exec_start[0]) if exec_start else None
     argv: list[str] = []
     for word in _words(found[1]) if found else []:

@@ -5,5 +5,5 @@ from pathlib import Path
 
 
 def directory() -> Path:
-    """Give the directory that holds them."""
+    """Return the directory that holds them."""
     return Path(str(files(__name__)))

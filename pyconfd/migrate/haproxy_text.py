@@ -27,19 +27,19 @@ _PROCESS = re.compile(r"\s+process\s+\S+")
 
 
 def is_haproxy(text: str) -> bool:
-    """Tell whether a text has a section of HAProxy."""
+    """Return whether a text has a section of HAProxy."""
     return bool(_SECTION.search(_TAG.sub("", text)))
 
 
 def begins_with_section(text: str) -> bool:
-    """Tell whether a section of HAProxy is the first thing in a text: a script that writes one begins otherwise."""
+    """Return whether a section of HAProxy is the first thing in a text: a script that writes one begins otherwise."""
     lines = (line.strip() for line in _TAG.sub("", text).splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return bool(_SECTION.match(first))
 
 
 def upgrade(text: str, findings: Findings) -> str:
-    """Give the text with every removed directive replaced where that is exact, and marked where not.
+    """Return the text with every removed directive replaced where that is exact, and marked where not.
 
     Indentation, comments and tags of Jinja stay. What is no longer needed stays as a comment.
     """
@@ -119,7 +119,7 @@ class _Line:
         return found
 
     def lines(self) -> Iterator[str]:
-        """Give what stands there now."""
+        """Return what stands there now."""
         indent, directive, comment = self._parts
         blank = indent[: len(indent) - len(indent.lstrip(" \t"))]
         replacement = self._replacement()
@@ -139,7 +139,7 @@ class _Line:
             yield self.text
 
     def messages(self) -> Iterator[tuple[Effect, str]]:
-        """Give what is to be said."""
+        """Return what is to be said."""
         _indent, directive, _comment = self._parts
         replacement = self._replacement()
         if replacement is None:
@@ -154,7 +154,7 @@ class _Line:
 
 
 def _remark(directive: str, section: str) -> str:
-    """Say what still works and may not be what was meant."""
+    """Return what still works and may not be what was meant."""
     words = [word.value for word in split_words(directive)]
     match words:
         case ["stats", "auth", credentials, *_] if credentials.partition(":")[2] in _KNOWN_PASSWORDS:

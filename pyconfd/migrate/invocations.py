@@ -53,7 +53,7 @@ class Given:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Give each line with those that a final backslash adds, and its number."""
+    """Return each line with those that a final backslash adds, and its number."""
     number, held = 0, ""
     for index, line in enumerate(text.splitlines(), start=1):
         begin = number or index
@@ -67,7 +67,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def read(system: System, text: str) -> Iterator[Given]:
-    """Give every option of a text, line by line; never raises."""
+    """Return every option of a text, line by line; never raises."""
     is_unit = bool(_UNIT.search(text))
     for line, content in logical_lines(text):
         if not is_unit or content.strip().startswith((*_UNIT_LINES, "Environment")):
@@ -75,7 +75,7 @@ def read(system: System, text: str) -> Iterator[Given]:
 
 
 def read_line(system: System, content: str, line: int) -> Iterator[Given]:
-    """Give the options of one logical line."""
+    """Return the options of one logical line."""
     stripped = content.strip()
     if not stripped or stripped.startswith(("#", "[", ";")):
         return
@@ -102,7 +102,7 @@ def read_line(system: System, content: str, line: int) -> Iterator[Given]:
 
 
 def _with_plain_dollars(words: str) -> str:
-    """Give words with every dollar sign that a shell takes as it is replaced by a stand-in."""
+    """Return words with every dollar sign that a shell takes as it is replaced by a stand-in."""
     given: list[str] = []
     quote, escaped = "", False
     for char in words:
@@ -122,7 +122,7 @@ def _with_plain_dollars(words: str) -> str:
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> tuple[str, str]:
-    """Give a value with the variables put in, and the name of the first one that is not known ("" for none)."""
+    """Return a value with the variables put in, and the name of the first one that is not known ("" for none)."""
     given = [(_name_in(found), found[2]) for found in _REFERENCE.finditer(text)]
     missing = [name for name, default in given if name not in variables and default is None]
     value = _REFERENCE.sub(
@@ -141,7 +141,7 @@ def _dockerfile(rest: str) -> str:
 
 
 def read_tokens(system: System, tokens: list[str], line: int) -> Iterator[Given]:
-    """Give the options of the words of one command or of a list of assignments."""
+    """Return the options of the words of one command or of a list of assignments."""
     rest = list(tokens)
     if whole := _value_with_blanks(system, rest):
         yield Given("variable", *whole, line)
@@ -156,7 +156,7 @@ def read_tokens(system: System, tokens: list[str], line: int) -> Iterator[Given]
 
 
 def _command(system: System, words: list[str], line: int) -> Iterator[Given]:
-    """Give the options of one command."""
+    """Return the options of one command."""
     rest = list(words)
     # A line of a Makefile may begin with @, - or +.
     named = [word.lstrip("@-+") for word in rest[:3]]
@@ -171,7 +171,7 @@ def _command(system: System, words: list[str], line: int) -> Iterator[Given]:
 
 
 def _container(system: System, rest: list[str], line: int) -> Iterator[Given]:
-    """Give the variables of ``docker run``, and the options behind its image."""
+    """Return the variables of ``docker run``, and the options behind its image."""
     while rest and rest[0] not in _RUNS:
         del rest[0]  # "docker build -t IMAGE ." names the program's image, and starts nothing
     is_exec = rest[:1] == ["exec"]
@@ -199,12 +199,12 @@ def _container(system: System, rest: list[str], line: int) -> Iterator[Given]:
 
 
 def _is_for_entrypoint(system: System, rest: list[str]) -> bool:
-    """Tell whether the words behind the program's image are its own, and no other command such as a shell."""
+    """Return whether the words behind the program's image are its own, and no other command such as a shell."""
     return bool(rest) and (rest[0].startswith("-") or rest[0] in COMMANDS.get(system, {}) or rest[0] == "...")
 
 
 def _value_with_blanks(system: System, tokens: list[str]) -> tuple[str, str] | None:
-    """Give name and value of ``NAME=a command`` in an environment file, which needs no quotes there.
+    """Return name and value of ``NAME=a command`` in an environment file, which needs no quotes there.
 
     A shell would run the command's second word, which is never what is meant of an option that is a command.
     """
@@ -220,7 +220,7 @@ def _value_with_blanks(system: System, tokens: list[str]) -> tuple[str, str] | N
 
 
 def _is_program(system: System, word: str) -> bool:
-    """Tell whether a word is the program's path, or its image with or without a tag."""
+    """Return whether a word is the program's path, or its image with or without a tag."""
     name = word.rpartition("/")[2].partition(":")[0]
     return any(name == program.rpartition("/")[2] for program in PROGRAMS[system])
 

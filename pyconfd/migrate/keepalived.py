@@ -20,25 +20,25 @@ class Block:
     blocks: list["Block"] = field(default_factory=list)
 
     def value(self, name: str) -> str:
-        """Give the word after ``name``; "" if there is none."""
+        """Return the word after ``name``; "" if there is none."""
         return next((words[1] for words, _line in self.lines if words[0] == name and len(words) > 1), "")
 
     def line_of(self, name: str) -> int:
-        """Give the line of ``name``; that of the block if it has none."""
+        """Return the line of ``name``; that of the block if it has none."""
         return next((line for words, line in self.lines if words[0] == name), self.line)
 
     def block(self, name: str) -> "Block | None":
-        """Give the block of a name."""
+        """Return the block of a name."""
         return next((block for block in self.blocks if block.words[:1] == (name,)), None)
 
 
 def is_keepalived(text: str) -> bool:
-    """Tell whether a text is a configuration of keepalived."""
+    """Return whether a text is a configuration of keepalived."""
     return bool(re.search(r"^\s*(vrrp_instance|global_defs|vrrp_script)\b", text, re.MULTILINE))
 
 
 def parse(text: str) -> Block:
-    """Give the blocks; braces that do not match end with the text."""
+    """Return the blocks; braces that do not match end with the text."""
     root = Block((), 0)
     stack = [root]
     for number, line in enumerate(text.splitlines(), start=1):
@@ -57,7 +57,7 @@ def parse(text: str) -> Block:
 
 
 def propose(text: str, findings: Findings) -> str:
-    """Give a commented-out ``[vip]`` for each instance, and say what differs."""
+    """Return a commented-out ``[vip]`` for each instance, and say what differs."""
     instances = [block for block in parse(text).blocks if block.words[:1] == ("vrrp_instance",)]
     if not instances:
         findings.add(0, Effect.LEFT, "there is no vrrp_instance in it")

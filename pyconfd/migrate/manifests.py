@@ -80,7 +80,7 @@ def _pairs(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
 
 
 def _owner(parts: Mapping[str, yaml.Node]) -> str:
-    """Give KIND/NAMESPACE/NAME of a manifest; "" where it does not say."""
+    """Return KIND/NAMESPACE/NAME of a manifest; "" where it does not say."""
     kind = parts.get("kind")
     metadata = dict(_pairs(parts["metadata"])) if "metadata" in parts else {}
     name, namespace = metadata.get("name"), metadata.get("namespace")
@@ -141,7 +141,7 @@ def _variables(node: yaml.SequenceNode) -> Iterator[Given]:
 
 
 def _source(node: yaml.Node) -> str:
-    """Say where a value comes from: ``secretKeyRef stats password``."""
+    """Return where a value comes from: ``secretKeyRef stats password``."""
     return " ".join(
         f"{kind} {' '.join(str(each.value) for _, each in _pairs(reference) if isinstance(each, yaml.ScalarNode))}"
         for kind, reference in _pairs(node)

@@ -176,7 +176,7 @@ class _Run:
 
 
 def _judged(text: str) -> Iterator[Finding]:
-    """Give what pyconfd itself would say at its start to these settings; files that they name are not looked at."""
+    """Return what pyconfd itself would say at its start to these settings; files that they name are not looked at."""
 
     def read(path: str) -> str:
         if path == SETTINGS_FILE:
@@ -193,7 +193,7 @@ def _judged(text: str) -> Iterator[Finding]:
 
 
 def _stem(name: str) -> str:
-    """Give a name without the ending that says it is a template or a configuration."""
+    """Return a name without the ending that says it is a template or a configuration."""
     for suffix in (*_TEMPLATE_SUFFIXES, *_HAPROXY_SUFFIXES, *_MANIFEST_SUFFIXES):
         if name.lower().endswith(suffix) and len(name) > len(suffix):
             return name[: -len(suffix)]
@@ -221,7 +221,7 @@ def _from_go(name: str, text: str, findings: Findings) -> str:
 
 
 def _variables_in(text: str) -> dict[str, int]:
-    """Give the variables of the environment that a template of Jinja looks at, each with its first line."""
+    """Return the variables of the environment that a template of Jinja looks at, each with its first line."""
     try:
         tree = _jinja().parse(text)
     except TemplateSyntaxError:

@@ -232,7 +232,7 @@ ANNOTATIONS: Mapping[System, Mapping[str, str]] = MappingProxyType(
 
 
 def option_for_flag(system: System, flag: str) -> Option | None:
-    """Give the option of a flag, also with one dash for two as Go's programs took it, or cut short as argparse did."""
+    """Return the option of a flag, also with one dash as Go's programs took it, or cut short as argparse did."""
     options = OPTIONS[system]
     by_flag = {name.lstrip("-"): option for option in options for name in option.flags}
     bare = flag.lstrip("-")
@@ -246,5 +246,5 @@ def option_for_flag(system: System, flag: str) -> Option | None:
 
 
 def option_for_variable(system: System, name: str) -> Option | None:
-    """Give the option of an environment variable."""
+    """Return the option of an environment variable."""
     return next((option for option in OPTIONS[system] if name in option.variables), None)

@@ -99,7 +99,7 @@ class Migration:
         return not any(finding.effect is Effect.LEFT for finding in self.findings)
 
     def of(self, effect: Effect) -> tuple[Finding, ...]:
-        """Give the findings of one kind."""
+        """Return the findings of one kind."""
         return tuple(finding for finding in self.findings if finding.effect is effect)
 
 

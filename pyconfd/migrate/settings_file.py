@@ -165,7 +165,7 @@ class SettingsCollector:
         return value
 
     def annotation(self, given: Annotation, findings: Findings) -> bool:
-        """Say what becomes of an annotation; tell whether it is one of the system's."""
+        """Return what becomes of an annotation; tell whether it is one of the system's."""
         name = given.name
         for known, fate in ANNOTATIONS[self.system].items():
             if name == known or (known.endswith(".") and name.startswith(known)):
@@ -195,7 +195,7 @@ class SettingsCollector:
         findings.add(given.line, Effect.TRANSLATED, f"annotation {given.name} -> {path} = {_toml(value)}")
 
     def text(self) -> tuple[str, list[Finding]]:
-        """Give pyconfd.toml, and a finding for each setting that files disagree about."""
+        """Return pyconfd.toml, and a finding for each setting that files disagree about."""
         findings: list[Finding] = []
         tables: dict[str, dict[str, Setting]] = {}
         for setting in self.settings:
@@ -240,13 +240,13 @@ def _elsewhere(given: Given) -> str:
 
 
 def _both(first: Setting, second: Setting) -> Setting:
-    """Give one setting with the items of two."""
+    """Return one setting with the items of two."""
     items = [item for one in (first, second) if isinstance(one.value, tuple) for item in one.value]
     return Setting(first.path, tuple(dict.fromkeys(items)), first.file, first.line)
 
 
 def _parsed(form: Form, text: str) -> Value:
-    """Give a value as TOML has it.
+    """Return a value as TOML has it.
 
     Raises:
         ValueError: it is not of the form.

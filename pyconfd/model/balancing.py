@@ -14,7 +14,7 @@ class TakesAll(ABC):
 
     @abstractmethod
     def last_good(self) -> Stored | None:
-        """Give what serves."""
+        """Return what serves."""
 
     @abstractmethod
     def plan(self, rendering: Rendering) -> Plan:
@@ -29,7 +29,7 @@ class TakesAll(ABC):
         return False
 
     def standing(self, *, may_repair: bool = True) -> Standing:
-        """Give nothing: nothing is left behind."""
+        """Return nothing: nothing is left behind."""
         del may_repair
         return Standing()
 

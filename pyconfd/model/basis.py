@@ -48,7 +48,7 @@ class Basis:
         return hashlib.sha256(self.encoded()).hexdigest()
 
     def encoded(self) -> bytes:
-        """Give it as JSON, always the same bytes for the same basis."""
+        """Return it as JSON, always the same bytes for the same basis."""
         found = {
             "fragments": [[each.name, each.text] for each in self.fragments.fragments],
             "includable": [[each.name, each.text] for each in self.fragments.includable],
@@ -58,7 +58,7 @@ class Basis:
 
     @classmethod
     def decoded(cls, data: bytes) -> "Basis":
-        """Give what :meth:`encoded` gave; raises ValueError, KeyError or TypeError for anything else."""
+        """Return what :meth:`encoded` gave; raises ValueError, KeyError or TypeError for anything else."""
         found = json.loads(data)
         sets = [
             tuple(Fragment(str(name), str(text)) for name, text in found[key]) for key in ("fragments", "includable")
@@ -87,7 +87,7 @@ def _fragment_changes(before: FragmentSet, after: FragmentSet) -> Iterator[Edit]
 
 
 def _counts(old: list[str], new: list[str]) -> tuple[int, int]:
-    """Give how many lines went and came, whatever their order."""
+    """Return how many lines went and came, whatever their order."""
     left: dict[str, int] = {}
     for line in old:
         left[line] = left.get(line, 0) + 1

@@ -69,7 +69,7 @@ class Change:
 
 
 def change_of(outcome: Outcome, *, at: float, serving: int, duration_s: float) -> Change | None:
-    """Give the change that ``outcome`` stands for; None where nothing had to change.
+    """Return the change that ``outcome`` stands for; None where nothing had to change.
 
     ``serving`` is the number of the generation that serves where the outcome names none.
     """
@@ -106,7 +106,7 @@ _ENDS: Mapping[HoldStep, str] = MappingProxyType(
 
 
 def change_of_hold(event: HoldEvent, *, at: float, serving: int) -> Change | None:
-    """Give what is told of a hold: that it began, and how it ended; None for what lies between.
+    """Return what is told of a hold: that it began, and how it ended; None for what lies between.
 
     ``duration_s`` of the end is how long it lasted.
     """
@@ -123,7 +123,7 @@ def _reasons(plan: Reload) -> tuple[str, ...]:
 
 
 def summary_of(commands: Iterable[Command]) -> str:
-    """Say what the commands do by backend, map and certificate: ``shop +2 servers, -1 server; web 3 weights``."""
+    """Return what the commands do by backend, map and certificate: ``shop +2 servers, -1 server; web 3 weights``."""
     groups: dict[str, Counter[str]] = {}
     for command in commands:
         for name, what, number in _done(command):
@@ -188,13 +188,13 @@ class Times:
     sum_s: float = 0.0
 
     def and_one(self, duration_s: float) -> "Times":
-        """Give these with one more."""
+        """Return these with one more."""
         place = next((number for number, bound in enumerate(BUCKETS_S) if duration_s <= bound), len(BUCKETS_S))
         counts = (*self.counts[:place], self.counts[place] + 1, *self.counts[place + 1 :])
         return Times(counts, self.sum_s + duration_s)
 
     def cumulative(self) -> tuple[int, ...]:
-        """Give how many took at most each bound; the last is the number of all."""
+        """Return how many took at most each bound; the last is the number of all."""
         return tuple(accumulate(self.counts))
 
 
@@ -214,7 +214,7 @@ class ApplyingStatus:
     file_behind_since: float = 0.0
 
     def after(self, change: Change | None) -> "ApplyingStatus":
-        """Give this with one more change counted; None where nothing had to change."""
+        """Return this with one more change counted; None where nothing had to change."""
         action = change.action.value if change else Action.NOOP.value
         plans = MappingProxyType({**self.plans_by_action, action: self.plans_by_action.get(action, 0) + 1})
         if change is None or change.action not in {Action.LIVE, Action.RELOAD}:
@@ -225,7 +225,7 @@ class ApplyingStatus:
         )
 
     def seen(self, now: float, *, old_workers: int, oldest_worker_age_s: float, file_behind: bool) -> "ApplyingStatus":
-        """Give this with what was seen of HAProxy and its file at ``now``."""
+        """Return this with what was seen of HAProxy and its file at ``now``."""
         since = now - oldest_worker_age_s if old_workers else 0.0
         if since and abs(since - self.oldest_worker_since) < _AGE_GRAIN_S:
             since = self.oldest_worker_since

@@ -61,7 +61,7 @@ class Hold:
 
     @property
     def problem(self) -> Problem:
-        """Say what is held and what to do; the text stays the same while the hold does."""
+        """Return what is held and what to do; the text stays the same while the hold does."""
         names = ", ".join(self.names) + (f" and {self.affected - len(self.names)} more" if self._more else "")
         behind = f" (behind {names})" if names else ""
         confirmed = "a second full list says the same" if self.confirmed_at else "a second full list is awaited"

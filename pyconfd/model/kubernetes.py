@@ -205,7 +205,7 @@ class WholeObject:
         self._made: Any = None
 
     def made(self, make: Callable[[bytes], Any]) -> Any:
-        """Give what ``make`` gives for the JSON; it is called once, and must be the same function each time."""
+        """Return what ``make`` gives for the JSON; it is called once, and must be the same function each time."""
         if self._made is None:
             self._made = make(self.json)
         return self._made

@@ -42,7 +42,7 @@ class Layered(Mapping[_K, _V], Generic[_K, _V]):
         self._order: _Order[_K] = _Order() if order is None else order
 
     def with_values(self, replaced: Mapping[_K, _V]) -> "Layered[_K, _V]":
-        """Give the same with other values for keys that are there; itself where there are none."""
+        """Return the same with other values for keys that are there; itself where there are none."""
         if not replaced:
             return self
         others = {**self._others, **replaced}
@@ -54,18 +54,18 @@ class Layered(Mapping[_K, _V], Generic[_K, _V]):
         return made
 
     def changed_since(self, former: Mapping[_K, _V]) -> Collection[_K] | None:
-        """Give the keys whose values were replaced; None where this was not made of ``former``."""
+        """Return the keys whose values were replaced; None where this was not made of ``former``."""
         return self._changed if isinstance(former, Layered) and former.mark is self._former else None
 
     def place(self, key: _K) -> int:
-        """Give where ``key`` stands; found once for all that are made of one another."""
+        """Return where ``key`` stands; found once for all that are made of one another."""
         order = self._order
         if not order.places:
             order.places = {each: place for place, each in enumerate(self._base)}
         return order.places[key]
 
     def item(self, place: int) -> tuple[_K, _V]:
-        """Give the key at ``place`` and its value."""
+        """Return the key at ``place`` and its value."""
         order = self._order
         if not order.keys:
             order.keys = tuple(self._base)
@@ -73,13 +73,13 @@ class Layered(Mapping[_K, _V], Generic[_K, _V]):
         return key, self[key]
 
     def flat(self) -> dict[_K, _V]:
-        """Give a dict of the same, to be read only."""
+        """Return a dict of the same, to be read only."""
         if self._others:
             self._base, self._others = self.copy(), {}
         return self._base
 
     def copy(self) -> dict[_K, _V]:
-        """Give a new dict of the same."""
+        """Return a new dict of the same."""
         others = self._others
         return {**self._base, **others}
 
@@ -94,7 +94,7 @@ class Layered(Mapping[_K, _V], Generic[_K, _V]):
         return others[key] if key in others else self._base[key]
 
     def get(self, key: _K, default: Any = None) -> Any:
-        """Give the value of ``key``, or ``default``."""
+        """Return the value of ``key``, or ``default``."""
         others = self._others
         return others[key] if key in others else self._base.get(key, default)
 
@@ -108,15 +108,15 @@ class Layered(Mapping[_K, _V], Generic[_K, _V]):
         return len(self._base)
 
     def keys(self) -> KeysView[_K]:
-        """Give the keys."""
+        """Return the keys."""
         return self._base.keys()
 
     def values(self) -> ValuesView[_V]:
-        """Give the values, in order of the keys."""
+        """Return the values, in order of the keys."""
         return self.flat().values()
 
     def items(self) -> ItemsView[_K, _V]:
-        """Give keys and values, in order of the keys."""
+        """Return keys and values, in order of the keys."""
         return self.flat().items()
 
     def __repr__(self) -> str:
@@ -124,14 +124,14 @@ class Layered(Mapping[_K, _V], Generic[_K, _V]):
 
 
 def with_values(former: Mapping[_K, _V], replaced: Mapping[_K, _V]) -> Mapping[_K, _V]:
-    """Give ``former`` with other values for keys that it has; itself where there are none."""
+    """Return ``former`` with other values for keys that it has; itself where there are none."""
     if not replaced:
         return former
     return (former if isinstance(former, Layered) else Layered(dict(former))).with_values(replaced)
 
 
 def flat(mapping: Mapping[_K, _V]) -> Mapping[_K, _V]:
-    """Give the same for going through all of it."""
+    """Return the same for going through all of it."""
     return mapping.flat() if isinstance(mapping, Layered) else mapping
 
 
@@ -147,12 +147,12 @@ class Copied(dict[_K, _V]):
 
 
 def copied(mapping: Mapping[_K, _V]) -> dict[_K, _V]:
-    """Give a new dict of the same."""
+    """Return a new dict of the same."""
     return Copied(mapping) if isinstance(mapping, Layered) else dict(mapping)
 
 
 def differing(old: Mapping[_K, _V], new: Mapping[_K, _V]) -> Collection[_K]:
-    """Give the keys whose value is not the same object in both, those that only one of them has included."""
+    """Return the keys whose value is not the same object in both, those that only one of them has included."""
     if old is new:
         return ()
     if isinstance(new, Layered) and (known := new.changed_since(old)) is not None:

@@ -30,11 +30,11 @@ class Listener:
         return cls(_canonical(address), port, v6only)
 
     def overlaps(self, other: "Listener") -> bool:
-        """Tell whether both want some of the same connections."""
+        """Return whether both want some of the same connections."""
         return self.port == other.port and not _taken(self).isdisjoint(_wanted(other))
 
     def covers(self, other: Self) -> bool:
-        """Tell whether all that ``other`` listens on is here as well: the same address, or any of its family."""
+        """Return whether all that ``other`` listens on is here as well: the same address, or any of its family."""
         if self.port != other.port:
             return False
         if self.address == other.address:
@@ -44,7 +44,7 @@ class Listener:
         return self.address == ANY_IPV4 and bool(other.address) and ":" not in other.address
 
     def __str__(self) -> str:
-        """Give address and port as HAProxy writes them."""
+        """Return address and port as HAProxy writes them."""
         if not self.address:
             return f"port {self.port}"
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
@@ -71,7 +71,7 @@ class Listeners:
                 self._by_part.setdefault((listener.port, part), holder)
 
     def holder(self, wanted: Listener) -> Holder | None:
-        """Give who has what ``wanted`` asks for, or a part of it; None where it is free."""
+        """Return who has what ``wanted`` asks for, or a part of it; None where it is free."""
         for part in sorted(_wanted(wanted)):
             found = self._by_part.get((wanted.port, part))
             if found is not None:
@@ -79,7 +79,7 @@ class Listeners:
         return None
 
     def with_owner(self, owner: str, listeners: Iterable[Listener]) -> "Listeners":
-        """Give these with more; who has a listener keeps it."""
+        """Return these with more; who has a listener keeps it."""
         more = {listener: owner for listener in sorted(listeners) if listener not in self._owners}
         return Listeners({**self._owners, **more}) if more else self
 
@@ -89,23 +89,23 @@ class Listeners:
         return MappingProxyType(self._owners)
 
     def __iter__(self) -> Iterator[Listener]:
-        """Give each listener."""
+        """Return each listener."""
         return iter(self._owners)
 
     def __len__(self) -> int:
-        """Give how many listeners there are."""
+        """Return how many listeners there are."""
         return len(self._owners)
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether the same have the same."""
+        """Return whether the same have the same."""
         return isinstance(other, Listeners) and self._owners == other._owners
 
     def __hash__(self) -> int:
-        """Give the same for equal ones."""
+        """Return the same for equal ones."""
         return hash(frozenset(self._owners.items()))
 
     def __repr__(self) -> str:
-        """Give what it was made of."""
+        """Return what it was made of."""
         return f"Listeners({self._owners!r})"
 
 
@@ -114,7 +114,7 @@ NOBODY = Listeners()
 
 
 def asked_for(taken: Mapping[Listener, str], claims: frozenset[Listener]) -> Mapping[Listener, str]:
-    """Give the claims that cannot be had since what they were bound as is taken, and by whom.
+    """Return the claims that cannot be had since what they were bound as is taken, and by whom.
 
     Where a claim is bound just as it was asked for, only that one is meant; a template may also bind a claim's port
     elsewhere, so what no claim names exactly is put down to all that overlap it.
@@ -159,7 +159,7 @@ _IPV6_WANTED = frozenset({"some ipv6"})
 
 
 def _taken(listener: Listener) -> frozenset[str]:
-    """Give what a listener takes away: its address; any address of its family if it has all; and that it has some."""
+    """Return what a listener takes away: its address; any address of its family if it has all; and that it has some."""
     address = listener.address
     if address == ANY_IPV6 and listener.v6only:
         return _IPV6_TAKEN
@@ -168,7 +168,7 @@ def _taken(listener: Listener) -> frozenset[str]:
 
 
 def _wanted(listener: Listener) -> frozenset[str]:
-    """Give what must not be taken by another for a listener to be had whole."""
+    """Return what must not be taken by another for a listener to be had whole."""
     address = listener.address
     if address == ANY_IPV6 and listener.v6only:
         return _IPV6_WANTED

@@ -51,7 +51,7 @@ class Stored(NamedTuple):
     rendering: Rendering
 
     def gives(self, rendering: Rendering) -> bool:
-        """Tell whether ``rendering`` is the one that was stored; its digest is taken only where nothing else tells."""
+        """Return whether ``rendering`` is the stored one; its digest is computed only where nothing else tells."""
         if self.rendering.same_as(rendering):
             return True
         # The history keeps no keys: where their file was lost, nothing but the digest knows them.

@@ -27,16 +27,16 @@ class Finding:
 
     @classmethod
     def ok(cls, topic: str, what: str, message: str) -> "Finding":
-        """Give a thing that is as it should be."""
+        """Return a thing that is as it should be."""
         return cls(Level.OK, topic, what, message)
 
     @classmethod
     def of(cls, level: Level, topic: str, problem: Problem) -> "Finding":
-        """Give a problem as a finding."""
+        """Return a problem as a finding."""
         remedy = problem.remedy or "mend what the message names, and look again"
         return cls(level, topic, problem.place or topic, problem.message, remedy)
 
 
 def findings_of(level: Level, topic: str, problems: Iterable[Problem]) -> tuple[Finding, ...]:
-    """Give problems as findings."""
+    """Return problems as findings."""
     return tuple(Finding.of(level, topic, problem) for problem in problems)

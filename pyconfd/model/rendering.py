@@ -23,12 +23,12 @@ _NOTES = 1 << 20
 
 
 def noted_certificate(path: str, content: str) -> str:
-    """Give a comment that names a certificate which is not part of a rendering, so that a renewed one is a change."""
+    """Return a comment that names a certificate which is not part of a rendering, so that a renewed one is a change."""
     return f"# certificate {path} sha256 {hashlib.sha256(content.encode()).hexdigest()}\n"
 
 
 def noted_certificates(text: str) -> dict[str, str]:
-    """Give the digests of the certificates that such comments at the end of ``text`` name, by path."""
+    """Return the digests of the certificates that such comments at the end of ``text`` name, by path."""
     return dict(_NOTED.findall(text, max(0, len(text) - _NOTES)))
 
 
@@ -95,7 +95,7 @@ class Piece:
         object.__setattr__(self, "_replaced", ())
 
     def with_blocks(self, replaced: Mapping[int, str]) -> "Piece":
-        """Give the same with other blocks in some places."""
+        """Return the same with other blocks in some places."""
         blocks = list(self.blocks)
         for place, block in replaced.items():
             blocks[place] = block
@@ -105,7 +105,7 @@ class Piece:
         return made
 
     def places_since(self, former: "Piece") -> Iterable[int] | None:
-        """Give where the blocks differ from those of ``former``; None where there are more or fewer of them."""
+        """Return where the blocks differ from those of ``former``; None where there are more or fewer of them."""
         if self is former:
             return ()
         if self._former is former.mark:
@@ -157,7 +157,7 @@ class Rendering:
         return total.hexdigest()
 
     def same_as(self, other: "Rendering") -> bool:
-        """Tell whether HAProxy reads the same: text and files are equal, whatever the fragments are called.
+        """Return whether HAProxy reads the same: text and files are equal, whatever the fragments are called.
 
         It is so where the digests are equal; but nothing is joined, and what is the same object is not read.
         """
@@ -170,7 +170,7 @@ class Rendering:
         return _same_text(own[number:], others[number:])
 
     def place_of(self, line: int) -> tuple[str, int]:
-        """Give the fragment and the line in its rendered text that hold ``line`` (from 1) of :attr:`text`.
+        """Return the fragment and the line in its rendered text that hold ``line`` (from 1) of :attr:`text`.
 
         A line beyond the end belongs to ``("", line)``.
         """
@@ -184,7 +184,7 @@ class Rendering:
 
 
 def _differ_at_once(own: Sequence[Piece], others: Sequence[Piece]) -> bool:
-    """Tell whether the first block that differs shows that the texts do; False where that is not known."""
+    """Return whether the first block that differs shows that the texts do; False where that is not known."""
     for one, other in zip(own, others, strict=False):
         if one is other:
             continue
@@ -199,12 +199,12 @@ _STEP = 256
 
 
 def _first_difference(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """Give the first place where two sequences differ, or where the shorter one ends."""
+    """Return the first place where two sequences differ, or where the shorter one ends."""
     return next(differences(one, other), min(len(one), len(other)))
 
 
 def differences(one: Sequence[Any], other: Sequence[Any]) -> Iterator[int]:
-    """Give the places where two sequences differ, up to where the shorter one ends."""
+    """Return the places where two sequences differ, up to where the shorter one ends."""
     for start in range(0, min(len(one), len(other)), _STEP):
         # Slices are compared far faster than item by item, above all where the items are the same objects.
         part, its = one[start : start + _STEP], other[start : start + _STEP]
@@ -213,7 +213,7 @@ def differences(one: Sequence[Any], other: Sequence[Any]) -> Iterator[int]:
 
 
 def _same_text(own: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> bool:
-    """Tell whether two sequences of sequences of blocks make the same text; nothing is joined.
+    """Return whether two sequences of sequences of blocks make the same text; nothing is joined.
 
     Where the blocks have the same boundaries, the first that differs decides.
     """

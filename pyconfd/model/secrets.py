@@ -8,5 +8,5 @@ _SECRET_NAME = re.compile(
 
 
 def names_secret(name: str) -> bool:
-    """Say whether what is called ``name`` is a secret: ``token`` is one, ``token_file`` is not."""
+    """Return whether what is called ``name`` is a secret: ``token`` is one, ``token_file`` is not."""
     return _SECRET_NAME.search(name) is not None

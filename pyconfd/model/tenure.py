@@ -30,7 +30,7 @@ def _socket(place: str) -> tuple[Listener, str] | None:
 
 
 def covers(place: str, other: str) -> bool:
-    """Tell whether what counts at ``place`` counts at ``other`` too: it is the same, or a socket on all addresses."""
+    """Return whether what counts at ``place`` counts at ``other`` too: it is the same, or a socket on all addresses."""
     if place == other:
         return True
     wide, narrow = _socket(place), _socket(other)
@@ -38,7 +38,7 @@ def covers(place: str, other: str) -> bool:
 
 
 def ground(place: str) -> object:
-    """Give what is the same for all places of which one can cover another: port and protocol of a socket."""
+    """Return what is the same for all places of which one can cover another: port and protocol of a socket."""
     socket = _socket(place)
     return place if socket is None else (socket[0].port, socket[1])
 
@@ -79,5 +79,5 @@ class Tenancy:
     tenures: Mapping[str, Tenures] = field(default_factory=lambda: MappingProxyType({}))
 
     def is_due(self, now: float) -> bool:
-        """Say whether the time of a name that was kept is over, so that somebody else may have it."""
+        """Return whether the time of a name that was kept is over, so that somebody else may have it."""
         return any(0 < tenure.until <= now for mine in self.tenures.values() for tenure in mine.values())

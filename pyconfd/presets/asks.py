@@ -56,7 +56,7 @@ class Given:
         return frozenset(self.targets)
 
     def is_at(self, address: str, port: int) -> bool:
-        """Tell whether traffic is to go there."""
+        """Return whether traffic is to go there."""
         return Target(address, port) in self._places or Target(address, ANY_PORT) in self._places
 
 
@@ -88,7 +88,7 @@ class Ask:
         return self.named()
 
     def concerns(self, ref: ObjectRef, field: str) -> bool:
-        """Tell whether a refusal of this field of this object is about it."""
+        """Return whether a refusal of this field of this object is about it."""
         return ref in self.refs and (not self.item or field == self.item or field.startswith(f"{self.item} "))
 
 
@@ -104,7 +104,7 @@ class _World:
         return tuple(dict.fromkeys(e for port in view.ports for e in port.endpoints)) if view else ()
 
     def refs(self, key: Key) -> frozenset[ObjectRef]:
-        """Give how refusals name the Service or Endpoints of this key: with and without the cluster."""
+        """Return how refusals name the Service or Endpoints of this key: with and without the cluster."""
         shown = values.shown(key.namespace), values.shown(key.name)
         clusters = {"", self.snapshot.cluster}
         kinds = ("Service", "Endpoints")
@@ -112,7 +112,7 @@ class _World:
 
 
 def asks(snapshot: Snapshot, context: Context, presets: Sequence[str], options: PresetOptions) -> tuple[Ask, ...]:
-    """Give all asks, in order of the presets and of the objects."""
+    """Return all asks, in order of the presets and of the objects."""
     view = context.names.get("cluster")
     views = {Key(each.namespace, each.name): each for each in view.services} if view is not None else {}
     found: list[Ask] = []
@@ -323,7 +323,7 @@ def _address(text: str) -> str:
 
 
 def _canonical(text: str) -> str:
-    """Give a name as it is compared; what is none as it can be shown."""
+    """Return a name as it is compared; what is none as it can be shown."""
     try:
         return values.host_name(text) if text else ""
     except ValueError:

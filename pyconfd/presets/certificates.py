@@ -20,7 +20,7 @@ _SHORTEST_EC = 224
 
 
 def from_base64(value: str, name: str) -> str:
-    """Give the text of a Secret's value.
+    """Return the text of a Secret's value.
 
     Raises:
         ValueError: it is no base64 of ASCII text; the message names it and holds nothing of it.
@@ -34,7 +34,7 @@ def from_base64(value: str, name: str) -> str:
 # Reading an RSA key takes milliseconds, and certificates change rarely.
 @lru_cache(maxsize=1024)
 def pair(key_text: str, chain_text: str, *, key_name: str, chain_name: str) -> str:
-    """Give the key, then the chain, each block on lines of its own without blank lines between them.
+    """Return the key, then the chain, each block on lines of its own without blank lines between them.
 
     Raises:
         ValueError: The pair is missing, unreadable, or its halves do not belong together. The message holds no secret.
@@ -69,7 +69,7 @@ def key_body(text: str) -> str:
 
 
 def _too_short(public: CertificatePublicKeyTypes) -> str:
-    """Say how short a key is that HAProxy would not load, and with it nothing else; "" where it is long enough."""
+    """Return how short a key is that HAProxy would not load, and with it nothing else; "" where it is long enough."""
     if isinstance(public, rsa.RSAPublicKey) and public.key_size < _SHORTEST_RSA:
         return f"an RSA key of {public.key_size} bits"
     if isinstance(public, ec.EllipticCurvePublicKey) and public.key_size < _SHORTEST_EC:

@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def updated(former: Mapping[Key, _T], changed: Collection[Key], make: Callable[[Key], _T | None]) -> Mapping[Key, _T]:
-    """Give ``former`` with the entries of ``changed`` made anew, sorted by key; None leaves an entry out.
+    """Return ``former`` with the entries of ``changed`` made anew, sorted by key; None leaves an entry out.
 
     An entry that comes out equal stays the object that it was; where all do, ``former`` is given.
     """
@@ -42,10 +42,10 @@ def updated(former: Mapping[Key, _T], changed: Collection[Key], make: Callable[[
 
 
 def same_members(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
-    """Give ``old`` where it has the very members of ``new``, so that it is known again by its identity."""
+    """Return ``old`` where it has the very members of ``new``, so that it is known again by its identity."""
     return old if len(old) == len(new) and all(map(is_, old, new)) else new
 
 
 def kept_members(old: Sequence[_T], new: Iterable[_T]) -> tuple[_T, ...]:
-    """Give ``new`` with the members of ``old`` where there is an equal one at the same place."""
+    """Return ``new`` with the members of ``old`` where there is an equal one at the same place."""
     return tuple(old[number] if number < len(old) and old[number] == each else each for number, each in enumerate(new))

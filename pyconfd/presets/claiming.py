@@ -52,11 +52,11 @@ class ClaimOptions:
     own_addresses: frozenset[str] = frozenset()
 
     def places(self, host: HostFacts) -> Places:
-        """Say where endpoints may be."""
+        """Return where endpoints may be."""
         return Places(host.addresses | self.own_addresses, self.allow_endpoints)
 
     def domain(self, namespace: str, name: str) -> str:
-        """Say why objects of ``namespace`` may not claim a host name (``~`` or ``^`` begin an expression), or ""."""
+        """Return why objects of ``namespace`` may not claim a host name (``~`` or ``^`` begin an expression), or ""."""
         allowed = self._of(namespace).domains
         if allowed is None:
             return ""
@@ -70,19 +70,19 @@ class ClaimOptions:
         return _refused(namespace, "this name", allowed)
 
     def protocol(self, namespace: str, name: str) -> str:
-        """Say why objects of ``namespace`` may not ask for a protocol, or ""."""
+        """Return why objects of ``namespace`` may not ask for a protocol, or ""."""
         allowed = self._of(namespace).protocols
         return "" if allowed is None or name in allowed else _refused(namespace, "this protocol", allowed)
 
     def port(self, namespace: str, number: int) -> str:
-        """Say why objects of ``namespace`` may not ask for a port to be bound, or ""."""
+        """Return why objects of ``namespace`` may not ask for a port to be bound, or ""."""
         allowed = self._of(namespace).ports
         if allowed is None or in_ranges(number, allowed):
             return ""
         return _refused(namespace, "this port", (str(a) if a == b else f"{a}-{b}" for a, b in allowed))
 
     def address(self, namespace: str, address: IPv4Address | IPv6Address) -> str:
-        """Say why objects of ``namespace`` may not name an address to listen on, or ""."""
+        """Return why objects of ``namespace`` may not name an address to listen on, or ""."""
         allowed = self._of(namespace).addresses
         if address.is_unspecified or any(address in network for network in allowed):
             return ""
@@ -104,7 +104,7 @@ ANYTHING = ClaimOptions()
 
 
 def in_ranges(number: int, ranges: PortRanges) -> bool:
-    """Say whether a port is in one of the ranges."""
+    """Return whether a port is in one of the ranges."""
     return any(first <= number <= last for first, last in ranges)
 
 
@@ -115,7 +115,7 @@ def _refused(namespace: str, what: str, allowed: Iterable[str]) -> str:
 
 
 def _literal_end(expression: str) -> str:
-    """Give the domain that all matches of an expression end with, "" where it does not say so plainly."""
+    """Return the domain that all matches of an expression end with, "" where it does not say so plainly."""
     marked = _TOKEN.sub(lambda found: _MARKS.get(found[0], _OTHER), expression)
     marked = _OPTIONAL_PORT.sub("$", marked)
     found = _LITERAL_END.search(marked)

@@ -47,15 +47,15 @@ class Claims(Generic[_C]):
     refused: tuple[Refusal, ...] = ()
 
     def of(self, key: Key) -> tuple[_C, ...]:
-        """Give the claims of one key."""
+        """Return the claims of one key."""
         return self.by_key.get(key, _NOTHING).claims
 
     def in_order(self) -> Iterator[_C]:
-        """Give all claims, the first in rank first."""
+        """Return all claims, the first in rank first."""
         return (self.by_key[key].claims[number] for _, key, number in self.places)
 
     def updated(self, changed: Collection[Key], make: Callable[[Key], Asked[_C] | None]) -> "Claims[_C]":
-        """Give the claims after those of ``changed`` were read anew."""
+        """Return the claims after those of ``changed`` were read anew."""
         if not changed:
             return self
         now = Claims(updated(self.by_key, changed, make), self.places, self.refused)
@@ -67,7 +67,7 @@ class Claims(Generic[_C]):
         return Claims(now.by_key, places, refused)
 
     def replaced(self, former: "Claims[_C]", changed: Iterable[Key]) -> Iterator[tuple[_C, _C]]:
-        """Give each claim of ``changed`` that is another object than in ``former`` though it asks for the same."""
+        """Return each claim of ``changed`` that is another object than in ``former`` though it asks for the same."""
         for key in changed:
             for old, new in zip(former.of(key), self.of(key), strict=True):
                 if old is not new:

@@ -108,7 +108,7 @@ def translate(snapshot: Snapshot, former: Translated | None = None, claims: Clai
 
 
 def _services(former: Translated, by_key: Mapping[Key, ServiceView]) -> tuple[ServiceView, ...]:
-    """Give the views in order of their keys; where only some were replaced, in their places."""
+    """Return the views in order of their keys; where only some were replaced, in their places."""
     if by_key is former.by_key:
         return former.view.services
     replaced = by_key.changed_since(former.by_key) if isinstance(by_key, Layered) else None
@@ -121,14 +121,14 @@ def _services(former: Translated, by_key: Mapping[Key, ServiceView]) -> tuple[Se
 
 
 def ready_addresses(view: ServiceView) -> Iterable[str]:
-    """Give the addresses of the ready endpoints of a service, one for each port."""
+    """Return the addresses of the ready endpoints of a service, one for each port."""
     return [endpoint.address for port in view.ports for endpoint in port.endpoints if endpoint.state == "ready"]
 
 
 def _regrouped(
     former: Mapping[Key, _Slices], old: Mapping[Key, EndpointSlice], new: Mapping[Key, EndpointSlice]
 ) -> tuple[Mapping[Key, _Slices], Collection[Key]]:
-    """Give the slices of each service, and the services whose slices changed."""
+    """Return the slices of each service, and the services whose slices changed."""
     touched: dict[Key, dict[Key, EndpointSlice]] = {}
     for key in differing(old, new):
         before, after = old.get(key), new.get(key)
@@ -250,6 +250,6 @@ def _certificate(key: Key, snapshot: Snapshot) -> CertificateView | Refusal | No
 
 
 def _pem(secret: Secret) -> str:
-    """Give the key, then the chain; raises ValueError, whose message holds no secret."""
+    """Return the key, then the chain; raises ValueError, whose message holds no secret."""
     key, chain = (from_base64((secret.data or {}).get(name, ""), name) for name in ("tls.key", "tls.crt"))
     return pair(key, chain, key_name="tls.key", chain_name="tls.crt")

@@ -30,7 +30,7 @@ _PASSWORD = re.compile(r"[^\s\"'\\#$%{}\x00-\x1f\x7f]+")
 
 
 def named(options: PresetOptions) -> tuple[Named, ...]:
-    """Give the four objects that are read by name."""
+    """Return the four objects that are read by name."""
     own = options.configmap
     maps = (own.services, own.certificates, own.config)
     return (
@@ -47,7 +47,7 @@ class _Reader:
     refused: list[Refusal]
 
     def data(self, name: str) -> Mapping[str, str]:
-        """Give the data of a ConfigMap, nothing where there is none."""
+        """Return the data of a ConfigMap, nothing where there is none."""
         found = self.snapshot.config_maps.get(Key(self.options.namespace, name))
         return (found.data or {}) if found is not None else {}
 
@@ -70,7 +70,7 @@ class _Memo:
 
 
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
-    """Give ``services``, ``certificates``, ``ssldir``, ``stats`` and ``env``, the certificates' files, the template."""
+    """Return ``services``, ``certificates``, ``ssldir``, ``stats``, ``env``, the certificates' files, the template."""
     own = options.configmap
     reader = _Reader(snapshot, own, options.claims, [])
     known = former.memo if former else None
@@ -108,7 +108,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
 
 
 def _updated(memo: _Memo, reader: _Reader) -> _Memo:
-    """Give the services: all of them read anew where the ConfigMap changed, else those whose pods did."""
+    """Return the services: all of them read anew where the ConfigMap changed, else those whose pods did."""
     snapshot, own = reader.snapshot, reader.options
     record = snapshot.config_maps.get(Key(own.namespace, own.services))
     if record is not None and record is memo.record:
@@ -131,7 +131,7 @@ def _template(reader: _Reader, names: Mapping[str, Any], required: Mapping[str, 
 
 
 def _services(reader: _Reader) -> dict[str, tuple[Service, list[str]]]:
-    """Give the services that can be served with the host names that they got, sorted by name."""
+    """Return the services that can be served with the host names that they got, sorted by name."""
     own = reader.options
     if Key(own.namespace, own.services) not in reader.snapshot.config_maps:
         detail = f"there is no ConfigMap {own.services}, so no service is served from it"
@@ -177,7 +177,7 @@ def _claimed(
     rules: ClaimOptions,
     refuse: Callable[[str, str, RefusalReason, str], None],
 ) -> list[str]:
-    """Give the host names that no service before this one has for the same path: the first by name wins.
+    """Return the host names that no service before this one has for the same path: the first by name wins.
 
     The rules are those for the namespace whose pods are to be served.
     """
@@ -226,7 +226,7 @@ def _certificates(reader: _Reader) -> Iterator[OutputFile]:
 
 
 def _stats(options: ConfigmapOptions) -> tuple[dict[str, str], dict[str, str]]:
-    """Give ``stats`` and what to do about a password that it lacks: there is no default that everybody knows."""
+    """Return ``stats`` and what to do about a password that it lacks: there is no default that everybody knows."""
     problem = ""
     if not options.stats_password:
         problem = "set STATISTICS_PASSWORD in pyconfd's environment"

@@ -33,7 +33,7 @@ class Served:
 
 
 def addresses_of(served: Served) -> list[str]:
-    """Give the addresses of the pods."""
+    """Return the addresses of the pods."""
     return [pod.status.pod_ip or "" for pod in served.pods]
 
 
@@ -50,7 +50,7 @@ class Wanted:
     wrong: Mapping[Key, Pod] = field(default_factory=dict)
 
     def with_services(self, asked: Mapping[str, tuple[Service, list[str]]], pods: Mapping[Key, Pod]) -> "Wanted":
-        """Give these services; who selects as before keeps the pods, so that :meth:`with_pods` goes first."""
+        """Return these services; who selects as before keeps the pods, so that :meth:`with_pods` goes first."""
         anew = [service for name, (service, _) in asked.items() if not self._selects_alike(name, service)]
         found = dict(_found(anew, pods, self.places))
         served = {}
@@ -66,7 +66,7 @@ class Wanted:
         return replace(self, served=served, by_label=by_label)
 
     def with_pods(self, old: Mapping[Key, Pod], new: Mapping[Key, Pod]) -> "Wanted":
-        """Give the services after the pods changed."""
+        """Return the services after the pods changed."""
         touched: dict[str, set[Key]] = {}
         wrong = dict(self.wrong)
         for key in differing(old, new):
@@ -87,7 +87,7 @@ class Wanted:
         return replace(self, served=served, wrong=wrong)
 
     def refused(self, cluster: str) -> Iterator[Refusal]:
-        """Give the pods that services select and that are where none may be."""
+        """Return the pods that services select and that are where none may be."""
         for _, pod in sorted(self.wrong.items()):
             services = (self.served[name].service for name in self._candidates(pod))
             if any(each.selector.items() <= (pod.metadata.labels or {}).items() for each in services):
@@ -125,7 +125,7 @@ def _is_of(service: Service, key: Key, pod: Pod, places: Places) -> bool:
 def _found(
     services: Collection[Service], pods: Mapping[Key, Pod], places: Places
 ) -> Iterator[tuple[str, tuple[Pod, ...]]]:
-    """Give the pods of each of these services."""
+    """Return the pods of each of these services."""
     if len(services) > FEW:
         index = pods_of_services.PodIndex(pods, places)
         for service in services:

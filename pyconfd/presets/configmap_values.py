@@ -190,7 +190,7 @@ _KNOWN: dict[str, Callable[[object, Refuse], Any]] = {
 
 
 def _data(field: str, value: Any, ignored: frozenset[str], depth: int) -> Any:
-    """Give any other value if each text in it is a plain word."""
+    """Return any other value if each text in it is a plain word."""
     if depth > _DEEPEST:
         raise UnfitError(field, "", "it is nested too deeply")
     if isinstance(value, str):

@@ -75,7 +75,7 @@ class _Refused(Exception):  # noqa: N818 - it carries a Refusal out of a parser
 
 
 def port_name(port: int) -> Name:
-    """Give what stands for a port among the names that are kept."""
+    """Return what stands for a port among the names that are kept."""
     return Name(f"port {port}", "")
 
 
@@ -90,7 +90,7 @@ class Former(NamedTuple):
 def asked(
     key: Key, snapshot: Snapshot, cluster: Translated, rules: ClaimOptions, former: Former
 ) -> Asked[DomainClaim] | None:
-    """Give what the objects of one name ask for; None for nothing."""
+    """Return what the objects of one name ask for; None for nothing."""
     view = cluster.by_key.get(key)
     if view is None:
         return None
@@ -121,7 +121,7 @@ def asked(
 def _with_view(
     asked: Asked[DomainClaim] | None, former: ServiceView | None, view: ServiceView
 ) -> Asked[DomainClaim] | None:
-    """Give what the same objects ask for with other endpoints behind them; None where the ports are others too."""
+    """Return what the same objects ask for with other endpoints behind them; None where the ports are others too."""
     if asked is None or former is None or list(map(_numbers, former.ports)) != list(map(_numbers, view.ports)):
         return None
     return Asked(
@@ -142,7 +142,7 @@ def _numbers(port: PortView) -> tuple[str, int, str, int, int]:
 
 
 def asked_by(meta: ObjectMeta, kind: str) -> Mapping[str, str]:
-    """Give the annotations of a Service under their short names, the prefixed one wins; of Endpoints the plain ones.
+    """Return the annotations of a Service under their short names, the prefixed one wins; of Endpoints the plain ones.
 
     What is missing is "".
     """
@@ -196,7 +196,7 @@ def _first_number(port: PortView, endpoints: Endpoints | None) -> int:
 
 
 def _allowed(claim: DomainClaim, rules: ClaimOptions) -> DomainClaim:
-    """Give a claim that its namespace may make; what it asks of ports is judged where they are given away."""
+    """Return a claim that its namespace may make; what it asks of ports is judged where they are given away."""
     namespace = claim.ref.namespace
     for name, value, wrong in (
         ("domain", claim.domain, rules.domain(namespace, claim.domain)),
@@ -215,7 +215,7 @@ def _parsed(ref: ObjectRef, name: str, value: str, parse: Callable[[str], _T]) -
 
 
 def _chosen_port(ref: ObjectRef, wanted: str, view: ServiceView, endpoints: Endpoints | None) -> PortView:
-    """Give the port that is asked for; else, as python-confd did, the first of the first subset; else the first."""
+    """Return the port that is asked for; else, as python-confd did, the first of the first subset; else the first."""
     candidates = [port for port in view.ports if port.protocol == "TCP"]
     if wanted:
         for port in candidates:

@@ -62,7 +62,7 @@ class _Memo:
 
 
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
-    """Give ``domains``: a dict from domain to its entry, sorted by domain."""
+    """Return ``domains``: a dict from domain to its entry, sorted by domain."""
     memo = former.memo if former else None
     if not isinstance(memo, _Memo) or memo.basis != (snapshot.cluster, options.claims):
         former = None
@@ -108,7 +108,7 @@ def _addresses_of(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _with_claims(decided: _Decided, replaced: Iterable[tuple[DomainClaim, DomainClaim]]) -> _Decided:
-    """Give what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
+    """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
     anew: dict[str, tuple[DomainClaim, int | None]] = {}
     for old, new in replaced:
         # Nobody serves a name that is kept for a namespace whose object is gone.
@@ -122,7 +122,7 @@ def _with_claims(decided: _Decided, replaced: Iterable[tuple[DomainClaim, Domain
 
 
 def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _Decided:
-    """Give each domain to the first of the claims, which come in order of their rank, unless another has tenure."""
+    """Assign each domain to the first of the claims, which come by rank, unless another namespace has reserved it."""
     refused: list[Refusal] = []
     ports: dict[int, DomainClaim] = {}
     served: dict[str, tuple[DomainClaim, int | None]] = {}
@@ -153,7 +153,7 @@ def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _Decided:
 def _entries(
     decided: _Decided, memo: _Memo, nodes: tuple[NodeView, ...], options: PresetOptions
 ) -> Mapping[str, dict[str, Any]]:
-    """Give the entry of each domain, the former one where nothing about it changed."""
+    """Return the entry of each domain, the former one where nothing about it changed."""
     kind = (options.node_ports, options.node_address_types)
     same_nodes = nodes is memo.nodes or not options.node_ports
     former = memo.decided.served if same_nodes and kind == memo.kind_of_targets else {}
@@ -201,7 +201,7 @@ def _entry(claim: DomainClaim, endpoints: tuple[EndpointView, ...], listen_port:
 def _listen_port(
     claim: DomainClaim, taken: dict[int, DomainClaim], seats: Seats, options: PresetOptions, refused: list[Refusal]
 ) -> int | None:
-    """Give the port to bind for a protocol that is not routed by name, or None where it must not be bound."""
+    """Return the port to bind for a protocol that is not routed by name, or None where it must not be bound."""
     port = claim.bound
     if port is None:
         return None

@@ -30,7 +30,7 @@ _STATE_RANK = {"ready": 0, "draining": 1, "down": 2}
 
 
 def owner_of(key: Key, item: EndpointSlice) -> Key | None:
-    """Give the Service that a slice belongs to, None where it names none."""
+    """Return the Service that a slice belongs to, None where it names none."""
     owner = (item.metadata.labels or {}).get(SERVICE_NAME_LABEL)
     return Key(key.namespace, owner) if owner else None
 
@@ -46,7 +46,7 @@ def slices_by_service(slices: Mapping[Key, EndpointSlice]) -> dict[Key, list[End
 
 
 def slices_of_endpoints(endpoints: Endpoints) -> list[EndpointSlice]:
-    """Give an Endpoints object as the slices that would say the same, one for each subset and address family."""
+    """Return an Endpoints object as the slices that would say the same, one for each subset and address family."""
     slices = []
     for subset in endpoints.subsets or ():
         for family in ("IPv4", "IPv6"):
@@ -83,7 +83,7 @@ class Join:
 def join(
     service: Service | None, slices: list[EndpointSlice], *, cluster: str, places: Places, kind: str = "EndpointSlice"
 ) -> Join:
-    """Give every port of the service with its endpoints, without those at ``places`` where none may be.
+    """Return every port of the service with its endpoints, without those at ``places`` where none may be.
 
     ``kind`` is that of the objects to name in refusals. Without a Service object (hand-made Endpoints) the ports are
     those of the slices. A port of the service is matched with a slice's port by name and protocol; its number may
@@ -126,7 +126,7 @@ def _collect(known: dict[tuple[str, int], EndpointView], views: Iterable[Endpoin
 
 
 def _is_port(number: int | None) -> TypeGuard[int]:
-    """Say whether this is a port: the API server sees to it, a file or a lying server does not."""
+    """Return whether this is a port: the API server sees to it, a file or a lying server does not."""
     return number is not None and 0 < number < 65536
 
 
@@ -183,7 +183,7 @@ class _Names(NamedTuple):
     refused: list[Refusal]
 
     def name(self, field: str, value: str | None) -> str:
-        """Give the name, "" where there is none."""
+        """Return the name, "" where there is none."""
         if not value or values.is_object_name(value):
             return value or ""
         detail = "not a name that can stand in a configuration; it is left out"

@@ -40,7 +40,7 @@ class _Balancer:
 
 
 def named(options: PresetOptions) -> tuple[Named, ...]:
-    """Give the Deployment or Service that carries the configuration; a Pod is read with all others."""
+    """Return the Deployment or Service that carries the configuration; a Pod is read with all others."""
     ref = options.hosts.config
     if ref is None or ref.kind == "Pod":
         return ()
@@ -62,7 +62,7 @@ class _Memo:
 
 
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
-    """Give ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
+    """Return ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
     own, places = options.hosts, cluster.places
     refused: list[Refusal] = []
     balancer = _balancer(snapshot, own, refused)
@@ -105,7 +105,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
 
 
 def app_of_balancers(snapshot: Snapshot, options: HostsOptions) -> str:
-    """Give the label ``app`` of the balancers themselves, which are no targets; "" where it is not known."""
+    """Return the label ``app`` of the balancers themselves, which are no targets; "" where it is not known."""
     return _own_app(_balancer(snapshot, options, []), options)
 
 
@@ -142,7 +142,7 @@ class _Reader:
 
 
 def _updated(memo: _Memo, snapshot: Snapshot, reader: _Reader) -> _Memo:
-    """Give what the pods amount to, read anew only for apps of which a pod came, changed or went."""
+    """Return what the pods amount to, read anew only for apps of which a pod came, changed or went."""
     refused_pods = dict(memo.refused_pods)
     touched = _touched(memo, snapshot, reader, refused_pods)
     for name in differing(memo.tenures, reader.tenures):
@@ -180,7 +180,7 @@ def _updated(memo: _Memo, snapshot: Snapshot, reader: _Reader) -> _Memo:
 def _touched(
     memo: _Memo, snapshot: Snapshot, reader: _Reader, refused: dict[Key, Refusal]
 ) -> dict[str, dict[Key, Pod]]:
-    """Give the pods of each app of which a pod came, changed or went; ``refused`` is brought up to date."""
+    """Return the pods of each app of which a pod came, changed or went; ``refused`` is brought up to date."""
     options = reader.options
     touched: dict[str, dict[Key, Pod]] = {}
     for key in differing(memo.pods, snapshot.pods):
@@ -200,7 +200,7 @@ def _touched(
 
 
 def _app_of(pod: Pod, options: HostsOptions) -> str | None:
-    """Give the label by which a pod is grouped, "" where it has none, and None for a pod that is no target."""
+    """Return the label by which a pod is grouped, "" where it has none, and None for a pod that is no target."""
     return (pod.metadata.labels or {}).get(APP, "") if is_target(pod, options) else None
 
 
@@ -218,7 +218,7 @@ def _by_namespace(found: Mapping[Key, Pod]) -> dict[str, list[Pod]]:
 
 
 def is_target(pod: Pod, options: HostsOptions) -> bool:
-    """Say whether a pod asks to be a target, by its annotation or its labels."""
+    """Return whether a pod asks to be a target, by its annotation or its labels."""
     masters = (pod.metadata.annotations or {}).get(MASTER, "")
     if options.master and options.master in (name.strip() for name in masters.split(",")):
         return True
@@ -232,7 +232,7 @@ def _oldest(pods: Iterable[Pod]) -> str:
 def _owned(
     app: str, by_namespace: Mapping[str, list[Pod]], cluster: str, reader: _Reader, refused: list[Refusal]
 ) -> list[Pod]:
-    """Give the pods of one namespace: that of the balancer, else that with the oldest pod; others may not join in.
+    """Return the pods of one namespace: that of the balancer, else that with the oldest pod; others may not join in.
 
     A rolling update makes all pods of an app younger, so the namespace that had the app keeps its seniority.
     """

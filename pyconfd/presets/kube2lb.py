@@ -66,7 +66,7 @@ class _Memo:
 
 
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
-    """Give the names of :data:`NAMES`; services in order of age, ports by address and number."""
+    """Return the names of :data:`NAMES`; services in order of age, ports by address and number."""
     host = snapshot.host
     facts = (host.addresses, host.ephemeral_ports, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
     basis = _Basis(snapshot.cluster, options.without_tenures(), facts, cluster.view.nodes)
@@ -117,7 +117,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
 def _serves(
     memo: _Memo, claims: Claims[Claim], decided: Decided, changed: Collection[Key]
 ) -> Mapping[str, Kube2lbService]:
-    """Give the ports that are served by their names; where everybody asks for the same, those that changed anew."""
+    """Return the ports that are served by their names; where everybody asks for the same, those that changed anew."""
     if memo.decided is None or claims.places is not memo.claims.places:
         return Layered({name_of(entry): entry for entry in decided.services})
     entries = (entry for _, claim in claims.replaced(memo.claims, changed) for entry in claim.entries)
@@ -128,7 +128,7 @@ def _serves(
 
 
 def name_of(entry: Kube2lbService) -> str:
-    """Give the name under which a port of a service is counted."""
+    """Return the name under which a port of a service is counted."""
     return f"{entry.namespace}/{entry.name}:{entry.port.port}/{entry.port.protocol}"
 
 
@@ -142,22 +142,22 @@ def _reads_alike(old: _Basis, new: _Basis) -> bool:
 
 
 def to_lower(text: object) -> str:
-    """Give a text in lower case."""
+    """Return a text in lower case."""
     return str(text).lower()
 
 
 def to_upper(text: object) -> str:
-    """Give a text in upper case."""
+    """Return a text in upper case."""
     return str(text).upper()
 
 
 def escape_node(name: object) -> str:
-    """Give a name with ``_`` for ``.`` and ``:``."""
+    """Return a name with ``_`` for ``.`` and ``:``."""
     return str(name).replace(".", "_").replace(":", "_")
 
 
 def int_range(count: int, initial: int, step: int) -> list[int]:
-    """Give ``count`` numbers from ``initial`` on, ``step`` apart.
+    """Return ``count`` numbers from ``initial`` on, ``step`` apart.
 
     Raises:
         ValueError: More are asked for than any configuration needs.
@@ -168,14 +168,14 @@ def int_range(count: int, initial: int, step: int) -> list[int]:
 
 
 def add(*numbers: int) -> int:
-    """Give the sum."""
+    """Return the sum."""
     return sum(numbers)
 
 
 def _asked(
     key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: tuple[Claim, ...]
 ) -> Asked[Claim] | None:
-    """Give what a service asks for; None for nothing."""
+    """Return what a service asks for; None for nothing."""
     view, service = cluster.by_key.get(key), snapshot.services.get(key)
     if view is None or service is None or service.spec.type not in KINDS:
         return None
@@ -219,7 +219,7 @@ def _claim(
 def _listen_address(
     service: Service, ref: ObjectRef, options: PresetOptions, host: HostFacts
 ) -> tuple[str, Refusal | None]:
-    """Give the address that the service listens on, or why it cannot."""
+    """Return the address that the service listens on, or why it cannot."""
     asked = service.spec.load_balancer_ip if service.spec.type == "LoadBalancer" else None
     where = "spec.loadBalancerIP" if asked else "setting kube2lb.default_lb_ip"
     text = asked or options.kube2lb.default_lb_ip
@@ -270,7 +270,7 @@ def _ports(
     options: PresetOptions,
     refused: list[Refusal],
 ) -> Iterator[tuple[PortView, Kube2lbPort]]:
-    """Give the ports that can be served, each with where to listen for it."""
+    """Return the ports that can be served, each with where to listen for it."""
     seen: set[tuple[int, str]] = set()
     for port in view.ports:
         if (port.port, port.protocol) in seen:
@@ -299,7 +299,7 @@ def _ports(
 
 
 def _not_allowed(namespace: str, port: PortView, mode: str, options: PresetOptions) -> str:
-    """Say why a port may not be bound for this namespace, or ""."""
+    """Return why a port may not be bound for this namespace, or ""."""
     if not in_ranges(port.port, options.kube2lb.listen_ports):
         return "this port is not in the setting kube2lb.listen_ports"
     protocol = mode if port.protocol == "TCP" else port.protocol.lower()
@@ -322,7 +322,7 @@ def _entry(
 
 
 def _endpoint(view: EndpointView) -> Kube2lbEndpoint:
-    """Give an endpoint under its pod's name; one on a node port has that of the node."""
+    """Return an endpoint under its pod's name; one on a node port has that of the node."""
     return Kube2lbEndpoint(
         view.pod or view.address, view.address, view.port, view.state, view.pod, view.node, view.zone
     )

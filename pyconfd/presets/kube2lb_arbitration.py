@@ -65,7 +65,7 @@ class Decided:
 
 
 def decide(claims: list[Claim], options: PresetOptions) -> Decided:
-    """Give out ports and names to the claims, which come in order of their rank, unless others have tenure."""
+    """Assign ports and names to the claims, which come in order of their rank, unless others have tenure."""
     refused: list[Refusal] = []
     own, tenures = options.kube2lb, options.tenures_of("kube2lb")
     templates = tuple(name_template(text) for text in own.server_name_templates)
@@ -89,7 +89,7 @@ def decide(claims: list[Claim], options: PresetOptions) -> Decided:
 
 
 def _bound(claims: list[Claim]) -> dict[Listener, Owner]:
-    """Give what is listened on over TCP, each with its oldest claim."""
+    """Return what is listened on over TCP, each with its oldest claim."""
     bound: dict[Listener, Owner] = {}
     for claim in claims:
         for entry in claim.entries:
@@ -99,7 +99,7 @@ def _bound(claims: list[Claim]) -> dict[Listener, Owner]:
 
 
 def _by_port(services: list[Kube2lbService]) -> list[tuple[Kube2lbPort, list[Kube2lbService]]]:
-    """Give what listens where; names on all addresses of the balancer are served on each of them."""
+    """Return what listens where; names on all addresses of the balancer are served on each of them."""
     listeners: dict[Kube2lbPort, list[Kube2lbService]] = {entry.port: [] for entry in services}
     of_number: defaultdict[int, list[Kube2lbPort]] = defaultdict(list)
     for port in listeners:
@@ -112,12 +112,12 @@ def _by_port(services: list[Kube2lbService]) -> list[tuple[Kube2lbPort, list[Kub
 
 
 def _joins(port: Kube2lbPort, other: Kube2lbPort) -> bool:
-    """Say whether the names of ``port`` are to be served on ``other``, of which it is a part."""
+    """Return whether the names of ``port`` are to be served on ``other``, of which it is a part."""
     return _is_shared(port) and _is_shared(other) and _listener(port).covers(_listener(other))
 
 
 def _is_shared(port: Kube2lbPort) -> bool:
-    """Say whether a listener can be shared, by host names."""
+    """Return whether a listener can be shared, by host names."""
     return (port.mode, port.protocol) == ("http", "tcp")
 
 
@@ -129,7 +129,7 @@ def _listener(port: Kube2lbPort) -> Listener:
 def _wanted(
     claims: list[Claim], templates: tuple[NameTemplate, ...], domain: str
 ) -> Iterator[tuple[Name, str, ObjectRef]]:
-    """Give all that the claims ask for and that may be kept for somebody else."""
+    """Return all that the claims ask for and that may be kept for somebody else."""
     for claim in claims:
         for entry in claim.entries:
             place = _place(entry.port)
@@ -146,13 +146,13 @@ def _place(port: Kube2lbPort) -> str:
 
 
 def _asking(claim: Claim) -> Claim:
-    """Give a claim without what stands behind it, which soon is out of date."""
+    """Return a claim without what stands behind it, which soon is out of date."""
     entries = (msgspec.structs.replace(entry, endpoints=(), draining=()) for entry in claim.entries)
     return Claim(claim.ref, claim.created, tuple(entries))
 
 
 def with_claims(decided: Decided, replaced: Iterable[tuple[Claim, Claim]]) -> Decided:
-    """Give what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
+    """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
     renewed: dict[int, Kube2lbService] = {}
     for old, new in replaced:
         pairs = zip(old.entries, new.entries, strict=True)
@@ -221,7 +221,7 @@ class Names:
     _owners: dict[str, dict[Name, Owner]] = field(default_factory=dict)
 
     def of(self, service: Kube2lbService, domain: object) -> list[ServerName]:
-        """Give the names by which clients ask for ``service``, those of the templates first.
+        """Return the names by which clients ask for ``service``, those of the templates first.
 
         Raises:
             ValueError: ``service`` is not one of ``services``.
@@ -232,12 +232,12 @@ class Names:
             raise ValueError(f"ServerNames takes one of services, not {values.shown(str(service))}") from None
 
     def refusals(self, domain: str) -> list[Refusal]:
-        """Give the names that went to somebody else, or are none."""
+        """Return the names that went to somebody else, or are none."""
         self._names(domain)
         return self._refused[domain]
 
     def owners(self, domain: str) -> Owners:
-        """Give who has which name."""
+        """Return who has which name."""
         self._names(domain)
         return self._owners[domain]
 
@@ -273,7 +273,7 @@ class Names:
     def _lost(
         self, claim: Claim, port: Kube2lbPort, name: ServerName, owners: Sockets[Claim]
     ) -> tuple[RefusalReason, str] | None:
-        """Give a name to a claim in ``owners``, or say why it cannot have it."""
+        """Return a name to a claim in ``owners``, or say why it cannot have it."""
         namespace, seat, listener = claim.ref.namespace, Name(_place(port), str(name)), _listener(port)
         if wrong := self.rules.domain(namespace, name):
             return RefusalReason.NOT_ALLOWED, wrong

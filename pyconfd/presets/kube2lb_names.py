@@ -78,7 +78,7 @@ class ServerName(str):
 
 
 def split_domains(text: str) -> Iterator[str]:
-    """Give the entries of an annotation, stripped; empty ones are left out."""
+    """Return the entries of an annotation, stripped; empty ones are left out."""
     entry, open_, escaped = "", [""], False
     for char in text:
         is_regexp = entry.lstrip().startswith("~")
@@ -100,7 +100,7 @@ def split_domains(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=_REMEMBERED)
 def external_domains(text: str) -> tuple[tuple[ServerName, ...], tuple[tuple[str, str], ...]]:
-    """Give the names of an annotation without doubles, and each entry that is none with what is wrong with it."""
+    """Return the names of an annotation without doubles, and each entry that is none with what is wrong with it."""
     names: dict[ServerName, None] = {}
     wrong = []
     for entry in split_domains(text):
@@ -112,7 +112,7 @@ def external_domains(text: str) -> tuple[tuple[ServerName, ...], tuple[tuple[str
 
 
 def external_domain(entry: str) -> ServerName:
-    """Give an entry as a server name.
+    """Return an entry as a server name.
 
     Raises:
         ValueError: It is neither a host name nor an expression that may stand in a configuration.
@@ -224,7 +224,7 @@ class NameTemplate:
     _render: Callable[[_Given], str]
 
     def name(self, service: "Kube2lbService", domain: str) -> ServerName:
-        """Give the name of ``service``; a regular expression where the template begins with ``~``.
+        """Return the name of ``service``; a regular expression where the template begins with ``~``.
 
         Raises:
             ValueError: What comes out is neither.

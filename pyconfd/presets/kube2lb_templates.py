@@ -38,7 +38,7 @@ class _Token:
 
 
 def compile_template(text: str, scope: Scope, check_text: Callable[[str], object]) -> Callable[[object], str]:
-    """Give what makes the text of a template from the value that ``scope`` reads.
+    """Return what makes the text of a template from the value that ``scope`` reads.
 
     ``check_text`` is called with each piece of text between actions, and raises ValueError where it may not stand.
     What is given raises ValueError where a function cannot work on its values.

@@ -50,7 +50,7 @@ class Kube2lbEndpoint(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def family(self) -> str:
-        """Give "ipv4" or "ipv6"."""
+        """Return "ipv4" or "ipv6"."""
         return "ipv6" if ":" in self.ip else "ipv4"
 
 
@@ -84,7 +84,7 @@ class Kube2lbNode(str):
     zone: str
 
     def __new__(cls, name: str, address: str, zone: str) -> Self:
-        """Give the name with what is known of the node."""
+        """Return the name with what is known of the node."""
         node = super().__new__(cls, name)
         node.address = address
         node.zone = zone

@@ -105,7 +105,7 @@ class _Taken:
     served: dict[str, Claim] = field(default_factory=dict)
 
     def can_share(self, other: "_Taken") -> bool:
-        """Say whether the names of both can be served on one listener."""
+        """Return whether the names of both can be served on one listener."""
         mine, its = self.first, other.first
         return mine.mode == its.mode == "http" and bool(mine.certificate) == bool(its.certificate)
 
@@ -152,7 +152,7 @@ class _Memo:
 
 
 def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
-    """Give ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
+    """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
     host, nodes = snapshot.host, cluster.view.nodes
     facts = (host.known, host.addresses, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
     basis = _Basis(snapshot.cluster, options.without_tenures(), facts)
@@ -188,7 +188,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
 
 
 def _serves(memo: _Memo, backends: Sequence[_Counted]) -> Mapping[str, Backend]:
-    """Give the backends by their names; where the same are served, those that changed anew."""
+    """Return the backends by their names; where the same are served, those that changed anew."""
     if backends is memo.backends:
         return memo.serves
     if len(backends) == len(memo.backends):
@@ -206,7 +206,7 @@ def _addresses_of(backend: Backend) -> list[str]:
 def _decide(
     claims: Sequence[Claim], certificates: Mapping[str, str] | None, options: PresetOptions, former: _Decided
 ) -> _Decided:
-    """Give each listener, and each host name on it, to the first of the claims, which come in order of their rank.
+    """Assign each listener, and each host name on it, to the first of the claims, which come in order of their rank.
 
     What somebody else has tenure of is left out. A claim on all addresses counts on each of them.
     """
@@ -259,7 +259,7 @@ def _kept(claim: Claim, seats: Seats) -> Refusal | None:
 
 
 def _with_claims(decided: _Decided, replaced: Iterable[tuple[Claim, Claim]]) -> _Decided:
-    """Give what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
+    """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
     renewed = {id(old): new for old, new in replaced}
     if not renewed:
         return decided
@@ -301,7 +301,7 @@ def _name_taken(claim: Claim, sockets: Sockets[Claim]) -> Refusal | None:
 
 
 def _unusable(claim: Claim, certificates: Mapping[str, str] | None, options: PresetOptions) -> Refusal | None:
-    """Say why a claim cannot be served for want of a file; None where it can, or where nothing is known."""
+    """Return why a claim cannot be served for want of a file; None where it can, or where nothing is known."""
     if certificates is None:
         return None
     if claim.certificate:
@@ -319,7 +319,7 @@ def _unusable(claim: Claim, certificates: Mapping[str, str] | None, options: Pre
 
 
 def _listeners(taken: Mapping[Slot, _Taken]) -> Iterator[Listener]:
-    """Give what is to be bound. The names of a listener on all addresses are served on each of them."""
+    """Return what is to be bound. The names of a listener on all addresses are served on each of them."""
     for slot, own in sorted(taken.items()):
         wider = (Slot(ANY, slot.port), Slot(ANY_IPV6, slot.port))
         around = [taken[w] for w in wider if w in taken and w != slot and w.listener.covers(slot.listener)]
@@ -348,7 +348,7 @@ def _listener(slot: Slot, own: _Taken, shared: Iterable[_Taken]) -> Listener:
 
 
 def _certificates(claims: Iterable[Claim]) -> Iterator[Certificate]:
-    """Give each certificate with the names of the claims that it belongs to, and no others that it may be good for.
+    """Return each certificate with the names of the claims that it belongs to, and no others that it may be good for.
 
     The names of a file that has many stand on several lines, as a line has at most 2048 words and 64 KiB. Each line
     has its own spelling of the path, since it is the key of the line.
@@ -380,7 +380,7 @@ def _backend_name(claim: Claim) -> str:
 def _backends(
     decided: _Decided, memo: _Memo, nodes: tuple[NodeView, ...], options: PresetOptions
 ) -> Sequence[_Counted]:
-    """Give the backend of each claim, the former one where nothing about it changed."""
+    """Return the backend of each claim, the former one where nothing about it changed."""
     former: dict[int, _Counted] = {}
     if memo.decided is not None and (nodes is memo.nodes or not options.kubefigurator.node_ports):
         if decided.served is memo.decided.served:

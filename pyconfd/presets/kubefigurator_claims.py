@@ -126,7 +126,7 @@ def field_of(port_name: str, option: str) -> str:
 
 
 def asked(key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Asked[Claim] | None:
-    """Give the claim of each port with a node port of an enabled Service, and what cannot be read; None for nothing."""
+    """Return the claims of an enabled Service's node ports, and what cannot be read; None for nothing."""
     view, service = cluster.by_key.get(key), snapshot.services.get(key)
     if view is None or service is None or (service.metadata.labels or {}).get(LABEL) != "yes":
         return None
@@ -217,7 +217,7 @@ class _Reader:
         return (self.service.metadata.annotations or {}).get(key, "").strip()
 
     def _parsed(self, option: str, parse: Callable[[str], _T], default: _T) -> _T:
-        """Give an option's value; an empty one is the default, as it was for most of them."""
+        """Return an option's value; an empty one is the default, as it was for most of them."""
         text = self._text(option)
         if not text:
             return default
@@ -232,7 +232,7 @@ class _Reader:
         return _Refused(Refusal(self.ref, field, values.shown(value), reason, detail))
 
     def _hostname(self, mode: str) -> tuple[str, str]:
-        """Give the host name as routes compare it, and as it is spelled: certificates are called by that."""
+        """Return the host name as routes compare it, and as it is spelled: certificates are called by that."""
         own = self._own.cluster
         given = self._text("hostname")
         spelled = given.replace("CLUSTER", own, 1)

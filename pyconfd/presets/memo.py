@@ -37,7 +37,7 @@ class Memo:
         self.cluster: Translated | None = None
 
     def whole(self, names: Sequence[str], options: PresetOptions) -> Context | None:
-        """Give what the Snapshot at hand came to with just these presets and options, if that was asked for last."""
+        """Return what the Snapshot at hand came to with just these presets and options, if that was asked for last."""
         known = self._whole
         return known[2] if known and known[0] == tuple(names) and known[1] is options else None
 
@@ -46,7 +46,7 @@ class Memo:
         self._whole = tuple(names), options, context
 
     def settled(self, asked: tuple[object, ...]) -> Context | None:
-        """Give what came of the very objects of ``asked``, if that was kept last."""
+        """Return what came of the very objects of ``asked``, if that was kept last."""
         known = self._settled
         return known[1] if known is not None and all(map(is_, known[0], asked)) else None
 
@@ -55,7 +55,7 @@ class Memo:
         self._settled = asked, context
 
     def fork(self) -> "Memo":
-        """Give another one that goes on from here, for the translations of another succession of Snapshots."""
+        """Return another one that goes on from here, for the translations of another succession of Snapshots."""
         made = Memo()
         made._snapshot, made._kept, made._refused, made.cluster = (
             self._snapshot,
@@ -72,7 +72,7 @@ class Memo:
             self._snapshot, self._whole, self._settled = snapshot, None, None
 
     def former(self, name: str, options: PresetOptions) -> tuple[Reading | None, bool]:
-        """Give the reading to build on, and whether it is of this very Snapshot with these options.
+        """Return the reading to build on, and whether it is of this very Snapshot with these options.
 
         One Snapshot may be read with several options (a port is contested, fragments are being tried): each has its
         own successor.
@@ -92,7 +92,7 @@ class Memo:
         self._kept.append(_Kept(name, snapshot, options, reading))
 
     def sorted_refusals(self, parts: tuple[tuple[Refusal, ...], ...]) -> tuple[Refusal, ...]:
-        """Give all refusals once, in order; the same tuple as before where all parts are."""
+        """Return all refusals once, in order; the same tuple as before where all parts are."""
         former, result = self._refused
         if len(former) != len(parts) or any(old is not new for old, new in zip(former, parts, strict=True)):
             result = tuple(sorted({refusal for part in parts for refusal in part}))

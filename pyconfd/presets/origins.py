@@ -29,7 +29,7 @@ class Origin(NamedTuple):
 
 
 def owners_among(snapshot: Snapshot, origins: Collection[Origin]) -> frozenset[Key]:
-    """Give the owners of names, as claims call them, that are left out with ``origins``: pods have theirs as an app."""
+    """Return the owners of names that are left out with ``origins``, as claims call them: pods have an app."""
     found = set()
     for resource, key, _ in origins:
         pod = snapshot.pods.get(key) if resource is Resource.PODS else None
@@ -52,7 +52,7 @@ class Filter:
         self._known: dict[object, _Filtered] = {}
 
     def without(self, snapshot: Snapshot, origins: Collection[Origin]) -> Snapshot:
-        """Give ``snapshot`` without ``origins``; the very same where there are none."""
+        """Return ``snapshot`` without ``origins``; the very same where there are none."""
         if not origins:
             self._known.clear()
             return snapshot
@@ -102,7 +102,7 @@ class Filter:
 
 
 def version_of(snapshot: Snapshot, origin: Origin) -> tuple[object, ...]:
-    """Give all that an origin is made of, but for the slices of a Service; equal as long as it did not change."""
+    """Return all that an origin is made of, but for the slices of a Service; equal as long as it did not change."""
     record = getattr(snapshot, origin.resource.field).get(origin.key)
     if origin.entry:
         return ((record.data or {}).get(origin.entry) if record is not None else None,)
@@ -112,7 +112,7 @@ def version_of(snapshot: Snapshot, origin: Origin) -> tuple[object, ...]:
 
 
 def exists(snapshot: Snapshot, origin: Origin) -> bool:
-    """Say whether there is such an object."""
+    """Return whether there is such an object."""
     return any(part is not None for part in version_of(snapshot, origin))
 
 
@@ -125,7 +125,7 @@ def ref_of(snapshot: Snapshot, origin: Origin) -> ObjectRef:
 
 
 def everything(snapshot: Snapshot, services: Key | None) -> frozenset[Origin]:
-    """Give all origins of a Snapshot; ``services`` is the ConfigMap whose entries are services, if one is read."""
+    """Return all origins of a Snapshot; ``services`` is the ConfigMap whose entries are services, if one is read."""
     found = {Origin(Resource.SERVICES, key) for key in (*flat(snapshot.services), *flat(snapshot.endpoints))}
     for resource in (Resource.PODS, Resource.NODES, Resource.SECRETS):
         found |= {Origin(resource, key) for key in flat(getattr(snapshot, resource.field))}
@@ -145,17 +145,17 @@ class Origins:
         self._backends: dict[str, Any] | None = None
 
     def of(self, value: Any) -> frozenset[Origin]:
-        """Give what ``value`` was made of, an element of a loop or a variable in it; empty where nothing tells."""
+        """Return what ``value`` was made of, an element of a loop or a variable in it; empty where nothing tells."""
         return frozenset(self._of(value))
 
     def of_element(self, value: Any) -> frozenset[Origin]:
-        """Give the same of an element, which may be made of several values."""
+        """Return the same of an element, which may be made of several values."""
         if isinstance(value, tuple | list):
             return frozenset[Origin]().union(*(self.of_element(each) for each in value))
         return self.of(value)
 
     def mentioned(self, text: str) -> list[Origin]:
-        """Give those whose names, domains or apps stand in ``text`` as words, the longest mention first."""
+        """Return those whose names, domains or apps stand in ``text`` as words, the longest mention first."""
         found: dict[Origin, int] = {}
         for origin in everything(self._snapshot, self._services):
             name = origin.entry or origin.key.name

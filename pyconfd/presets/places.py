@@ -48,7 +48,7 @@ class Places:
         return replace(self, own=frozenset())
 
     def wrong(self, address: str) -> str:
-        """Say why no endpoint may be at ``address`` (in its usual spelling), or "".
+        """Return why no endpoint may be at ``address`` (in its usual spelling), or "".
 
         An IPv6 address that stands for one of IPv4 (mapped, 6to4, NAT64) is judged as both.
         """
@@ -78,7 +78,7 @@ def network(text: str) -> Network:
 
 
 def _embedded(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address]:
-    """Give the IPv4 address that one of IPv6 leads to."""
+    """Return the IPv4 address that one of IPv6 leads to."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             yield address.ipv4_mapped

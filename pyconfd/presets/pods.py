@@ -14,7 +14,7 @@ from pyconfd.presets.places import Places
 
 
 def is_ready(pod: Pod) -> bool:
-    """Say whether traffic may be sent to a pod.
+    """Return whether traffic may be sent to a pod.
 
     It runs, has an address, is not being deleted, all its containers are ready, and so are its readiness gates, of
     which kubernetes-haproxy knew only the address and the containers.
@@ -33,13 +33,13 @@ def is_ready(pod: Pod) -> bool:
 
 
 def address_of(pod: Pod) -> str:
-    """Give a pod's address in its usual spelling, "" where it has none."""
+    """Return a pod's address in its usual spelling, "" where it has none."""
     found = values.canonical_address(pod.status.pod_ip or "")
     return found[0] if found else ""
 
 
 def may_serve(pod: Pod, places: Places) -> bool:
-    """Say whether a pod is ready, and where pods may be."""
+    """Return whether a pod is ready, and where pods may be."""
     return is_ready(pod) and not places.wrong(address_of(pod))
 
 
@@ -51,7 +51,7 @@ def wrong_address(pod: Pod, why: str, cluster: str) -> Refusal:
 
 
 def whole(pod: Pod) -> dict[str, Any]:
-    """Give the whole object as plain data; texts that are no plain words are left out, wherever they are."""
+    """Return the whole object as plain data; texts that are no plain words are left out, wherever they are."""
     return pod.whole.made(_plain_object) if pod.whole is not None else _without_whole(pod)
 
 
@@ -99,7 +99,7 @@ class PodIndex:
                 self._labelled[key.namespace, label, value].append(pod)
 
     def ready(self, namespace: str, selector: Mapping[str, str]) -> list[Pod]:
-        """Give the ready pods of a namespace that have all these labels, by name; all of them for no labels."""
+        """Return the ready pods of a namespace that have all these labels, by name; all of them for no labels."""
         if not selector:
             return self._ready.get(namespace, [])
         wanted = selector.items()

@@ -98,15 +98,15 @@ class PresetOptions:
     cluster_templates: bool = False
 
     def without_tenures(self) -> "PresetOptions":
-        """Give all but the tenures: they decide who gets a name, and not what is asked for."""
+        """Return all but the tenures: they decide who gets a name, and not what is asked for."""
         return replace(self, tenures={}) if self.tenures else self
 
     def tenures_of(self, preset: str) -> Tenures:
-        """Give the names of a preset that stay with a namespace."""
+        """Return the names of a preset that stay with a namespace."""
         return self.tenures.get(preset, NO_TENURES)
 
     def holder(self, wanted: Listener) -> str:
-        """Say who has ``wanted``, and where, so that no object can be given it; "" where it is free."""
+        """Return who has ``wanted``, and where, so that no object can be given it; "" where it is free."""
         found = self.reserved.holder(wanted)
         if found is not None:
             return f"{found.owner} listens on {found.listener}"
@@ -144,7 +144,7 @@ class Preset(Protocol):
     def __call__(
         self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None
     ) -> Reading:
-        """Give the reading: the same one with or without ``former``, an earlier one of the same preset.
+        """Return the reading: the same one with or without ``former``, an earlier one of the same preset.
 
         What did not change since then is not made again: it is the very object of ``former``.
         """

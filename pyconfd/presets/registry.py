@@ -54,18 +54,18 @@ PRESETS: Mapping[str, Entry] = MappingProxyType(
 
 
 def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
-    """Give what has to be read for these presets; TLS Secrets only where namespaces are named for them."""
+    """Return what has to be read for these presets; TLS Secrets only where namespaces are named for them."""
     needed = frozenset[Resource]().union(*(PRESETS[name].resources for name in names))
     return needed | {Resource.SECRETS} if secrets else needed
 
 
 def named_of(names: Sequence[str], options: PresetOptions) -> frozenset[Named]:
-    """Give the single objects that these presets read by name."""
+    """Return the single objects that these presets read by name."""
     return frozenset(each for name in names for each in PRESETS[name].named(options))
 
 
 def clashes(names: Sequence[str], presets: Mapping[str, Entry] = PRESETS) -> tuple[str, ...]:
-    """Say which plain names several presets give, who has each, and how the other's is reached."""
+    """Return which plain names several presets give, who has each, and how the other's is reached."""
     notes = []
     owners: dict[str, str] = {}
     for preset in names:
@@ -77,7 +77,7 @@ def clashes(names: Sequence[str], presets: Mapping[str, Entry] = PRESETS) -> tup
 
 
 def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, memo: Memo | None = None) -> Context:
-    """Give the names for the templates, and all refusals sorted. Never raises.
+    """Return the names for the templates, and all refusals sorted. Never raises.
 
     Every preset's names stand under its own name too (``kube2lb.services``); the plain names belong to the preset
     listed first. A preset that gives a name equal to its own (``domains``) gives just that. Where two presets listen
@@ -129,7 +129,7 @@ def _dns_names(readings: Sequence[Reading]) -> tuple[str, ...] | None:
 def _readings(
     snapshot: Snapshot, names: Sequence[str], translated: Translated, options: PresetOptions, memo: Memo
 ) -> list[Reading]:
-    """Give the reading of each preset, without the listeners that an older claim of another preset has."""
+    """Return the reading of each preset, without the listeners that an older claim of another preset has."""
     readings = [_read(name, snapshot, translated, options, memo) for name in names]
     lost: list[dict[Listener, str]] = [{} for _ in names]
     # What one loses may let its next claim in, which may be too young as well: each round takes something away.
@@ -143,7 +143,7 @@ def _readings(
 
 
 def _lost_to_others(names: Sequence[str], readings: Sequence[Reading]) -> list[dict[Listener, str]]:
-    """Give for each preset the listeners that it gave away though an older claim of another one covers them."""
+    """Return for each preset the listeners that it gave away though an older claim of another one covers them."""
     lost: list[dict[Listener, str]] = [{} for _ in names]
     claimed = [
         (owner.since, owner.namespace, owner.name, number, listener, owner)
@@ -166,7 +166,7 @@ def _lost_to_others(names: Sequence[str], readings: Sequence[Reading]) -> list[d
 
 
 def _takes(older: Listener, listener: Listener) -> bool:
-    """Say whether nothing of a listener is left to who comes later; an address that is not known may be any."""
+    """Return whether nothing of a listener is left to who comes later; an address that is not known may be any."""
     return older.covers(listener) or (not (older.address and listener.address) and older.overlaps(listener))
 
 

@@ -16,13 +16,13 @@ _Port = tuple[int, str]
 
 @lru_cache(maxsize=4096)
 def covering(listener: Listener) -> tuple[Listener, ...]:
-    """Give the listener, and those on all addresses that get its connections where it is not bound."""
+    """Return the listener, and those on all addresses that get its connections where it is not bound."""
     wider = (ANY_IPV6,) if ":" in listener.address else (ANY_IPV4, ANY_IPV6)
     return (listener, *(Listener(each, listener.port) for each in wider if each != listener.address))
 
 
 def overlap(one: Listener, other: Listener) -> bool:
-    """Tell whether one of two listeners covers the other."""
+    """Return whether one of two listeners covers the other."""
     return one.covers(other) or other.covers(one)
 
 
@@ -34,7 +34,7 @@ class Sockets(Generic[_C]):
         self._names: defaultdict[tuple[_Port, str], list[tuple[Listener, _C]]] = defaultdict(list)
 
     def first(self, listener: Listener, protocol: str = "tcp") -> _C | None:
-        """Give the oldest claim that gets the connections of ``listener``; None where nobody does."""
+        """Return the oldest claim that gets the connections of ``listener``; None where nobody does."""
         places = ((each, protocol) for each in covering(listener))
         found = [self._first[place] for place in places if place in self._first]
         return min(found, key=lambda item: item[0])[1] if found else None
@@ -44,7 +44,7 @@ class Sockets(Generic[_C]):
         self._first.setdefault((listener, protocol), (len(self._first), claim))
 
     def owner(self, listener: Listener, name: str, protocol: str = "tcp") -> _C | None:
-        """Give who has ``name`` on a listener that overlaps this one."""
+        """Return who has ``name`` on a listener that overlaps this one."""
         known = self._names.get(((listener.port, protocol), name), ())
         return next((claim for place, claim in known if overlap(place, listener)), None)
 

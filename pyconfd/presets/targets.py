@@ -14,7 +14,7 @@ from pyconfd.presets.views import EndpointView, NodeView, PortView
 def of_port(
     port: PortView, service: Service | None, nodes: tuple[NodeView, ...], options: PresetOptions
 ) -> tuple[EndpointView, ...]:
-    """Give the endpoints to put into the backend, without those that are down.
+    """Return the endpoints to put into the backend, without those that are down.
 
     With ``options.node_ports``: one for each eligible node; under ``externalTrafficPolicy: Local`` only for those that
     run an endpoint. Empty where the port has no node port.
@@ -28,19 +28,19 @@ def of_port(
 
 
 def pods(port: PortView, service: Service | None) -> tuple[EndpointView, ...]:
-    """Give the pods that answer for a port, in one address family."""
+    """Return the pods that answer for a port, in one address family."""
     return tuple(e for e in in_one_family(port.endpoints, families(service)) if e.state != "down")
 
 
 def families(service: Service | None) -> tuple[str, ...]:
-    """Give the address families of a Service as it lists them, () where it does not."""
+    """Return the address families of a Service as it lists them, () where it does not."""
     return (service.spec.ip_families if service else None) or ()
 
 
 def addresses(
     nodes: Iterable[NodeView], kinds: tuple[str, ...], wanted: tuple[str, ...] = ()
 ) -> tuple[EndpointView, ...]:
-    """Give each eligible node as an endpoint without a port, at its first address of the first kind that it has.
+    """Return each eligible node as an endpoint without a port, at its first address of the first kind that it has.
 
     ``wanted`` are the families of the Service ("IPv4", "IPv6"): its node port answers on these only.
     """
@@ -66,7 +66,7 @@ def _address(node: NodeView, kinds: tuple[str, ...], allowed: set[str]) -> Endpo
 
 
 def on_nodes(port: PortView, service: Service | None, nodes: tuple[EndpointView, ...]) -> tuple[EndpointView, ...]:
-    """Give those of ``nodes`` (from :func:`addresses`) that answer on the node port of ``port``, still without a port.
+    """Return those of ``nodes`` (from :func:`addresses`) that answer on the node port of ``port``, without a port.
 
     Under ``externalTrafficPolicy: Local`` these are the nodes with a ready endpoint; one whose endpoints only end what
     they began is draining.

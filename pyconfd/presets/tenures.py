@@ -37,7 +37,7 @@ class Seats:
                     self._kept_at[ground(name.place)].append((name.place, tenure))
 
     def barred(self, name: Name, namespace: str, created: str) -> str:
-        """Say who keeps a claim from ``name``, or ""; what ends the sentence ``this name ...`` follows."""
+        """Return who keeps a claim from ``name``, or ""; what ends the sentence ``this name ...`` follows."""
         for known, tenure in self._by_name.get((ground(name.place), name.name), ()):
             # A part of what is asked for may be another's where all of a listener is meant ("").
             same = covers(known.place, name.place) or (bool(name.name) and covers(name.place, known.place))
@@ -69,7 +69,7 @@ def kept(tenure: Tenure) -> str:
 
 
 def standing(former: Tenancy, now: float, keep_s: float, held_back: Collection[Key] = ()) -> Tenancy:
-    """Give what is remembered at ``now``, without what was kept long enough; a clock that was set back is no reason.
+    """Return what is remembered at ``now``, without what was kept long enough; a clock that was set back is no reason.
 
     What objects had that are ``held_back`` begins anew.
     """
@@ -100,7 +100,7 @@ def _is_held_back(tenure: Tenure, held_back: Collection[Key]) -> bool:
 def succeeded(
     former: Tenancy, owners: Mapping[str, Owners], *, is_released: IsReleased, now: float, keep_s: float
 ) -> Tenancy:
-    """Give what to remember once ``owners`` have the names, where ``former`` was remembered before."""
+    """Return what to remember once ``owners`` have the names, where ``former`` was remembered before."""
     same = former.owners.keys() == owners.keys() and all(former.owners[each] is mine for each, mine in owners.items())
     if same and not former.tenures:
         return former
@@ -123,7 +123,7 @@ def succeeded(
 def _succeeded(
     old: Owner | None, new: Owner | None, known: Tenure | None, is_released: IsReleased, until: float
 ) -> Tenure | None:
-    """Give the tenure of one name after its owner changed, came or went."""
+    """Return the tenure of one name after its owner changed, came or went."""
     if old is not None:
         since = known.since if known is not None and known.namespace == old.namespace else old.since
         known = Tenure(old.namespace, min(since, old.since), until, old.name)
@@ -138,7 +138,7 @@ def _succeeded(
 
 
 def contradicted(tenancy: Tenancy, owners: Mapping[str, Owners]) -> bool:
-    """Say whether somebody was given a name that is another namespace's."""
+    """Return whether somebody was given a name that is another namespace's."""
     return bool(tenancy.tenures) and any(
         name in owners.get(preset, NO_OWNERS) and owners[preset][name].namespace != tenure.namespace
         for preset, mine in tenancy.tenures.items()

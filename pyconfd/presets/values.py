@@ -35,7 +35,7 @@ _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:@+=,-]{1,253}", re.ASCII)
 
 
 def host_name(value: str) -> str:
-    """Give ``value`` as a lower-case host name, wildcard (``*.example.com``) or address, without a trailing dot.
+    """Return ``value`` as a lower-case host name, wildcard (``*.example.com``) or address, without a trailing dot.
 
     Raises:
         ValueError: It is none of these; the message says what was expected.
@@ -56,7 +56,7 @@ def host_name(value: str) -> str:
 
 
 def protocol(value: str) -> str:
-    """Give ``value`` as the keyword that templates compare with, for example ``http`` or ``redis``.
+    """Return ``value`` as the keyword that templates compare with, for example ``http`` or ``redis``.
 
     Raises:
         ValueError: It is not one word of letters, digits, '_', '.' and '-'.
@@ -69,7 +69,7 @@ def protocol(value: str) -> str:
 
 
 def port_number(value: str) -> int:
-    """Give ``value`` as a port number from 1 to 65535.
+    """Return ``value`` as a port number from 1 to 65535.
 
     Raises:
         ValueError: It is not.
@@ -82,7 +82,7 @@ def port_number(value: str) -> int:
 
 @lru_cache(maxsize=65_536)
 def address(value: str) -> IPv4Address | IPv6Address | None:
-    """Give ``value`` as an address without a zone, or None where it is no address."""
+    """Return ``value`` as an address without a zone, or None where it is no address."""
     try:
         found = parsed(value)
     except ValueError:
@@ -91,7 +91,7 @@ def address(value: str) -> IPv4Address | IPv6Address | None:
 
 
 def canonical_address(value: str) -> tuple[str, str] | None:
-    """Give an address in its usual spelling, and "ipv4" or "ipv6"; None where it is no address."""
+    """Return an address in its usual spelling, and "ipv4" or "ipv6"; None where it is no address."""
     # IPv4 has one spelling; taking it apart costs most of the time of a translation with 100,000 endpoints.
     if IPV4.fullmatch(value):
         return value, "ipv4"
@@ -100,17 +100,17 @@ def canonical_address(value: str) -> tuple[str, str] | None:
 
 
 def is_object_name(value: str) -> bool:
-    """Say whether ``value`` could be the name of a Kubernetes object or a zone, and is no word of a condition."""
+    """Return whether ``value`` could be the name of a Kubernetes object or a zone, and is no word of a condition."""
     return bool(_OBJECT_NAME.fullmatch(value)) and value not in CONDITION_WORDS
 
 
 def is_word(value: str) -> bool:
-    """Say whether a template may print ``value`` anywhere: one word, no flag, and no word of a condition."""
+    """Return whether a template may print ``value`` anywhere: one word, no flag, and no word of a condition."""
     return bool(_PLAIN_WORD.fullmatch(value)) and not value.startswith("-") and value not in CONDITION_WORDS
 
 
 def pattern(value: str) -> str:
-    """Give ``value`` if it is one regular expression that no place of haproxy.cfg reads as anything else.
+    """Return ``value`` if it is one regular expression that no place of haproxy.cfg reads as anything else.
 
     With or without its first character (templates cut off ``^``) it is one word without quotes, blanks, ``#``, ``%``
     and back references; HAProxy and Python agree on what it matches.
@@ -139,7 +139,7 @@ def pattern(value: str) -> str:
 
 
 def _is_too_large(value: str) -> bool:
-    """Say whether HAProxy could refuse a pattern, and with it the whole configuration, for its size alone."""
+    """Return whether HAProxy could refuse a pattern, and with it the whole configuration, for its size alone."""
     size = len(value)
     for group, *numbers in _REPEATED.findall(value):
         most = max((int(number[:6]) for number in numbers if number), default=0)
@@ -155,6 +155,6 @@ def plain_words(values: dict[str, str] | None) -> dict[str, str]:
 
 
 def shown(value: str) -> str:
-    """Give ``value`` shortened and escaped, fit to be printed in one line."""
+    """Return ``value`` shortened and escaped, fit to be printed in one line."""
     escaped = value.encode("unicode_escape").decode("ascii")
     return escaped if len(escaped) <= SHOWN_CHARACTERS else f"{escaped[:SHOWN_CHARACTERS]}..."

@@ -55,7 +55,7 @@ class ServiceView(msgspec.Struct, frozen=True, gc=False):
     annotations: dict[str, str]
 
     def port(self, wanted: str | int) -> PortView | None:
-        """Give the port with this name or number, or None."""
+        """Return the port with this name or number, or None."""
         return next((port for port in self.ports if wanted in {port.name, port.port}), None)
 
 
@@ -70,7 +70,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     eligible: bool
 
     def address(self, kind: str) -> str | None:
-        """Give the first address of this type (``InternalIP``, ``ExternalIP`` ...), or None."""
+        """Return the first address of this type (``InternalIP``, ``ExternalIP`` ...), or None."""
         return next((address for type_, address in self.addresses if type_ == kind), None)
 
 
@@ -95,9 +95,9 @@ class ClusterView(msgspec.Struct, frozen=True, gc=False):
     certificates: tuple[CertificateView, ...]
 
     def service(self, namespace: str, name: str) -> ServiceView | None:
-        """Give the service of this name, or None."""
+        """Return the service of this name, or None."""
         return next((s for s in self.services if s.namespace == namespace and s.name == name), None)
 
     def in_namespace(self, namespace: str) -> Iterator[ServiceView]:
-        """Give the services of one namespace."""
+        """Return the services of one namespace."""
         return (service for service in self.services if service.namespace == namespace)

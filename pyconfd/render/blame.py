@@ -32,7 +32,7 @@ class _Frame:
 
 
 def syntax_problem(error: TemplateSyntaxError, environment: Environment, name: str) -> Problem:
-    """Say where a template does not parse, and what was probably meant."""
+    """Return where a template does not parse, and what was probably meant."""
     message = error.message or "does not parse"
     remedy = "Jinja's syntax: https://jinja.palletsprojects.com/templates/"
     if found := _UNKNOWN.search(message):
@@ -46,7 +46,7 @@ def syntax_problem(error: TemplateSyntaxError, environment: Environment, name: s
 def runtime_problem(
     error: BaseException, fragment: str, environment: Environment, names: AbstractSet[str]
 ) -> Problem | None:
-    """Say which line of which template failed, for which object; None if no template was running.
+    """Return which line of which template failed, for which object; None if no template was running.
 
     ``names`` are what the templates of this rendering may use.
     """
@@ -65,7 +65,7 @@ def runtime_problem(
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[_Frame]:
-    """Give the frames of templates, outermost first."""
+    """Return the frames of templates, outermost first."""
     while traceback is not None:
         template = traceback.tb_frame.f_globals.get("__jinja_template__")
         if isinstance(template, Template):
@@ -155,7 +155,7 @@ def _circumstances(frames: list[_Frame], place: str, fragment: str) -> str:
 
 
 def _described(value: Any) -> str:
-    """Give ``namespace/name`` of a value that stands for a Kubernetes object, with its domain if it has one."""
+    """Return ``namespace/name`` of a value that stands for a Kubernetes object, with its domain if it has one."""
     namespace, name, domain = (_text_field(value, field) for field in ("namespace", "name", "domain"))
     if not namespace or not name:
         return ""

@@ -92,11 +92,11 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         raise SecurityError(f"access to attribute {attribute!r} of {type(obj).__name__!r} object is unsafe")
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Give an attribute; a dictionary has its names of Python 2 as well."""
+        """Return an attribute; a dictionary has its names of Python 2 as well."""
         return super().getattr(obj, _PYTHON_2.get(attribute, attribute) if isinstance(obj, dict) else attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Give an item; a dictionary has its names of Python 2 as well."""
+        """Return an item; a dictionary has its names of Python 2 as well."""
         if isinstance(obj, dict) and isinstance(argument, str) and argument not in obj:
             argument = _PYTHON_2.get(argument, argument)
         if isinstance(obj, _VIEWS):

@@ -46,7 +46,7 @@ class Declarations:
         return True
 
     def finished(self, former: MapMemory) -> tuple[tuple[OutputFile, ...], MapMemory, tuple[Problem, ...]]:
-        """Give everything declared, sorted by path, and what to give as ``former`` next time.
+        """Return everything declared, sorted by path, and what to give as ``former`` next time.
 
         A map whose entries are those of ``former`` is the same object.
         """

@@ -262,7 +262,7 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
 
 
 def _named_defaults(fragments: FragmentSet) -> frozenset[str]:
-    """Give the names of the defaults sections that the fragments write; a name that is rendered is not seen."""
+    """Return the names of the defaults sections that the fragments write; a name that is rendered is not seen."""
     texts = (_COMMENT.sub("", each.text) if each.is_template else each.text for each in fragments.fragments)
     return frozenset(name for text in texts for name in _NAMED_DEFAULTS.findall(text))
 

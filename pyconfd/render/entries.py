@@ -67,7 +67,7 @@ class Entries:
         self._recorded += recorded
 
     def mark(self) -> int:
-        """Give the place for :meth:`taken_since`."""
+        """Return the place for :meth:`taken_since`."""
         return len(self._recorded)
 
     def taken_since(self, mark: int) -> EntryGroup:
@@ -85,7 +85,7 @@ class Entries:
 
 
 def content_of(pairs: Mapping[str, str], order: Order) -> str:
-    """Give the lines of a map; keys are sorted by their bytes, which is how Python sorts texts as well."""
+    """Return the lines of a map; keys are sorted by their bytes, which is how Python sorts texts as well."""
     keys = list(pairs) if order.ordered else sorted(pairs)
     if order.longest_first:
         keys.sort(key=len, reverse=True)
@@ -93,7 +93,7 @@ def content_of(pairs: Mapping[str, str], order: Order) -> str:
 
 
 def first_of_each_key(recorded: tuple[Recorded, ...]) -> tuple[dict[str, dict[str, str]], dict[str, Declared]]:
-    """Give the entries of each map, the first value of a key counts; and the first declaration of each."""
+    """Return the entries of each map, the first value of a key counts; and the first declaration of each."""
     maps: dict[str, dict[str, str]] = {}
     declared: dict[str, Declared] = {}
     for each in _each(recorded):

@@ -67,11 +67,11 @@ class Taken:
 
     @property
     def refused(self) -> bool:
-        """Say whether the template is refused, and something else is in its place."""
+        """Return whether the template is refused, and something else is in its place."""
         return bool(self.problems)
 
     def explained(self) -> tuple[Problem, ...]:
-        """Give the problems; the first one says what serves instead."""
+        """Return the problems; the first one says what serves instead."""
         if not self.problems:
             return ()
         first, *others = self.problems
@@ -79,7 +79,7 @@ class Taken:
         return (replace(first, message=message), *others)
 
     def refusal(self) -> Refusal:
-        """Give the same as a refusal of the object; it stays equal while only endpoints change."""
+        """Return the same as a refusal of the object; it stays equal while only endpoints change."""
         first = self.problems[0] if self.problems else Problem("", "it is refused")
         where = first.place.removeprefix(self.template.name).strip() if _RENDERED not in first.place else ""
         more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
@@ -89,7 +89,7 @@ class Taken:
 
 
 def take(template: ClusterTemplate, render: Callable[[ClusterTemplate], str], fallback: Fallback) -> Taken:
-    """Give the text of ``template``, or of what was accepted before it.
+    """Return the text of ``template``, or of what was accepted before it.
 
     ``render`` raises RejectedInput for a source that it refuses, and PendingRendering for one that is being rendered:
     the accepted one is used meanwhile. A template that was never accepted is left out; one that was is not: what
@@ -156,7 +156,7 @@ def known(
 
 
 def blamed(taken: Iterable[Taken], problems: Sequence[Problem]) -> Mapping[str, Barred]:
-    """Give the templates in whose text ``problems`` were found, each with the way that gave this text."""
+    """Return the templates in whose text ``problems`` were found, each with the way that gave this text."""
     found = {}
     for each in taken:
         own = tuple(problem for problem in problems if problem.piece == each.template.name)

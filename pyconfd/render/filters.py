@@ -38,7 +38,7 @@ def _escaped(value: object, kept: re.Pattern[bytes]) -> str:
 
 
 def identifier(value: object) -> str:
-    """Give a name for a section, ACL or server that HAProxy accepts; different values give different names.
+    """Return a name for a section, ACL or server that HAProxy accepts; different values give different names.
 
     Letters, digits and ``. : -`` stay; ``_`` becomes ``__``; any other byte of the UTF-8 text becomes ``_`` and two
     hexadecimal digits; nothing at all becomes ``_``. So ``shop.example.com`` stays as it is, ``*.example.com`` gives
@@ -75,7 +75,7 @@ def no_field(value: Any, name: str) -> InvalidValueError:
 
 
 def server_name(endpoint: Any) -> str:
-    """Give the name of the server line for an endpoint with ``pod``, ``address`` and ``port``.
+    """Return the name of the server line for an endpoint with ``pod``, ``address`` and ``port``.
 
     ``pod:address:port``, or ``address:port`` without a pod: a pod that moved is another server, so that a server
     that carried traffic is never given another address. Injective in the three; names over 60 characters are cut
@@ -96,7 +96,7 @@ def server_name(endpoint: Any) -> str:
 
 
 def server_id(name: object) -> int:
-    """Give the ``id`` of a server from its name alone, 1 to 2147483647.
+    """Return the ``id`` of a server from its name alone, 1 to 2147483647.
 
     With ``hash-type consistent`` the id places the server on the ring; HAProxy's own ids come from the position, so
     that one more server moves nearly all keys. Ids must differ within one backend: two of 1,000 names share one in
@@ -107,7 +107,7 @@ def server_id(name: object) -> int:
 
 
 def server_ids(names: Iterable[object]) -> dict[str, int]:
-    """Give every name of one backend its ``id``, all different and independent of the order of ``names``.
+    """Return an ``id`` for every name of one backend, all different and independent of the order of ``names``.
 
     A name has its :func:`server_id`. Of several with the same one, the first in byte order keeps it, the others take
     the id of their name with ``#1``, ``#2``, ... after it: only in such a pair can one name change another one's id.
@@ -140,7 +140,7 @@ def bracket(address: object) -> str:
 
 
 def hostport(address: object, port: object) -> str:
-    """Give ``address:port`` with brackets around an IPv6 address.
+    """Return ``address:port`` with brackets around an IPv6 address.
 
     Raises:
         InvalidValueError: the address or the port is none.

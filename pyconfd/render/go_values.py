@@ -51,7 +51,7 @@ def _shortest(value: float, verb: str) -> str:
 
 
 def _value(value: Any, *, nil: str = "<nil>") -> str:
-    """Give what ``%v`` prints."""
+    """Return what ``%v`` prints."""
     match value:
         case None:
             return nil
@@ -102,7 +102,7 @@ class GoFunctions:
     __slots__ = ()
 
     def text(self, value: Any) -> str:
-        """Give what ``{{ value }}`` prints in Go: ``true``, ``[a b]``, ``map[a:1]``, ``<no value>``."""
+        """Return what ``{{ value }}`` prints in Go: ``true``, ``[a b]``, ``map[a:1]``, ``<no value>``."""
         return _value(value, nil="<no value>")
 
     def print(self, *values: Any) -> str:
@@ -130,7 +130,7 @@ class GoFunctions:
         return "".join(piece if isinstance(piece, str) else _formatted(piece, next(rest)) for piece in pieces)
 
     def len(self, value: Any) -> int:
-        """Give the length of a list or map, of a text in bytes."""
+        """Return the length of a list or map, of a text in bytes."""
         if isinstance(value, str):
             return len(value.encode())
         if isinstance(value, Sequence | Mapping):
@@ -152,7 +152,7 @@ class GoFunctions:
         return value
 
     def slice(self, value: Any, *bounds: int) -> Any:
-        """Give ``value[i:j]``; of a text, in bytes."""
+        """Return ``value[i:j]``; of a text, in bytes."""
         items = value.encode() if isinstance(value, str) else value
         low, high = (*bounds, *(0, len(items))[len(bounds) :])[:2]
         if not isinstance(items, Sequence) or not 0 <= low <= high <= len(items):
@@ -160,11 +160,11 @@ class GoFunctions:
         return items[low:high].decode(errors="replace") if isinstance(items, bytes) else items[low:high]
 
     def values(self, value: Any) -> list[Any]:
-        """Give what ``range`` visits: the items of a list, the values of a map by sorted key, 0 to n-1 of a number."""
+        """Return what ``range`` visits: a list's items, a map's values by sorted key, 0 to n-1 of a number."""
         return [item for _key, item in self.pairs(value)] if not isinstance(value, int) else list(range(value))
 
     def pairs(self, value: Any) -> list[tuple[Any, Any]]:
-        """Give what ``range $key, $value`` visits."""
+        """Return what ``range $key, $value`` visits."""
         if value is None:
             return []
         if isinstance(value, Mapping):
@@ -174,7 +174,7 @@ class GoFunctions:
         return list(enumerate(value))
 
     def field(self, value: Any, name: str) -> Any:
-        """Give ``value.name``: nothing if a map lacks it or ``value`` is nothing, an error of anything else."""
+        """Return ``value.name``: nothing if a map lacks it or ``value`` is nothing, an error of anything else."""
         if isinstance(value, Mapping):
             return value.get(name)
         if value is None:

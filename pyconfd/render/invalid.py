@@ -13,13 +13,13 @@ class InvalidValueError(ValueError):
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """Give ``value`` as a message may show it: quoted, escaped, on one line, at most ``limit`` characters."""
+    """Return ``value`` as a message may show it: quoted, escaped, on one line, at most ``limit`` characters."""
     text = repr(str(value))
     return text if len(text) <= limit else f"{text[: limit - 4]}...{text[-1]}"
 
 
 def did_you_mean(name: str, known: Any) -> str:
-    """Give a remedy that names what was probably meant, or what there is; "" if there is nothing."""
+    """Return a remedy that names what was probably meant, or what there is; "" if there is nothing."""
     names = sorted({str(one) for one in known})
     if close := get_close_matches(name, names, n=3, cutoff=0.6):
         return f"did you mean {' or '.join(repr(one) for one in close)}?"

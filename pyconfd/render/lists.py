@@ -118,7 +118,7 @@ def group_by(environment: Environment, values: Iterable[Any], attribute: str) ->
 
 
 def port_named(ports: Iterable[Any], name: object) -> int:
-    """Give the number of the port that is called ``name``, or has that number, in a list with ``name`` and ``port``.
+    """Return the number of the port that is called ``name``, or has that number, in a list with ``name`` and ``port``.
 
     Raises:
         InvalidValueError: there is none, or several; the remedy lists the ports.

@@ -15,7 +15,7 @@ def _rank(name: str) -> tuple[tuple[tuple[int, int], ...], bytes]:
 
 
 def natural_order(names: Iterable[str]) -> list[str]:
-    """Give ``names`` in the order in which their fragments are joined: ``9-tcp`` before ``10-stats``.
+    """Return ``names`` in the order in which their fragments are joined: ``9-tcp`` before ``10-stats``.
 
     Names are compared from left to right as UTF-8 bytes, upper case before lower case, except that a run of the
     digits 0 to 9 counts as one number, of any length; a number stands where its digits stand in ASCII. Names that
@@ -26,5 +26,5 @@ def natural_order(names: Iterable[str]) -> list[str]:
 
 
 def order_differs(names: Sequence[str]) -> bool:
-    """Tell whether python-confd, which compared bytes only, joined these fragments in another order."""
+    """Return whether python-confd, which compared bytes only, joined these fragments in another order."""
     return natural_order(names) != sorted(names, key=lambda name: name.encode("utf-8", "surrogateescape"))

@@ -20,7 +20,7 @@ class Server(NamedTuple):
 
 
 def servers(endpoints: Iterable[Any]) -> list[Server]:
-    """Give the servers of one backend, sorted by name in byte order, without duplicates.
+    """Return the servers of one backend, sorted by name in byte order, without duplicates.
 
     Endpoints have ``pod``, ``address``, ``port`` and ``state`` ("ready" or "draining"). A draining one keeps its
     connections and gets no new ones (``weight 0``) while another is ready. If none is, all take traffic: a pod that

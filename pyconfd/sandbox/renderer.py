@@ -79,7 +79,7 @@ class TemplateProcess:
         self.started = 0
 
     def render(self, template: ClusterTemplate) -> str:
-        """Give the text; the same request as the last one with this template is not rendered again.
+        """Return the text; the same request as the last one with this template is not rendered again.
 
         A template that used more than it may is not tried again for a while, whatever its values and its source:
         other templates wait for it meanwhile.
@@ -240,7 +240,7 @@ def _some(descriptor: int) -> bytes:
 
 
 def _body(received: bytearray, most_bytes: int) -> bytes | None:
-    """Give the whole body, or None while some of it is missing."""
+    """Return the whole body, or None while some of it is missing."""
     if len(received) < _HEAD:
         return None
     length = int.from_bytes(received[:_HEAD], "big")

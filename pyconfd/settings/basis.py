@@ -17,14 +17,14 @@ _TEMPLATES = ("undefined", "trim_blocks", "vars")
 
 
 def kept(settings: Settings) -> dict[str, Any]:
-    """Give the settings that decide what fragments render to, by section and name, as plain data without secrets."""
+    """Return the settings that decide what fragments render to, by section and name, as plain data without secrets."""
     found = {name: _plain(getattr(settings, name)) for name in _SECTIONS}
     templates = _plain(settings.templates)
     return {**found, "templates": {name: _without_secrets(templates[name]) for name in _TEMPLATES}}
 
 
 def with_kept(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Give ``settings`` with those that :func:`kept` gave once; values whose names say that they are secret stay.
+    """Return ``settings`` with those that :func:`kept` gave once; values whose names say that they are secret stay.
 
     Raises:
         RejectedInput: they are not what these settings take.
@@ -44,7 +44,7 @@ def with_kept(settings: Settings, values: Mapping[str, Any]) -> Settings:
 
 
 def secret_values(settings: Settings) -> tuple[str, ...]:
-    """Give the operator's own values whose names say that they are secret."""
+    """Return the operator's own values whose names say that they are secret."""
     return tuple(_texts(_secrets(_plain(settings.templates)["vars"])))
 
 

@@ -24,7 +24,7 @@ class _Sound:
     origins: Mapping[str, Origin]
 
     def get(self, *paths: str) -> tuple[Any, ...] | None:
-        """Give the values of settings, None if one of them is not fine."""
+        """Return the values of settings, None if one of them is not fine."""
         return tuple(self.values[path] for path in paths) if all(path in self.values for path in paths) else None
 
     def is_given(self, path: str) -> bool:
@@ -35,7 +35,7 @@ class _Sound:
 
 
 def contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin], read: ReadText) -> Iterator[Problem]:
-    """Give what is wrong between settings that are each fine; ``values`` lacks those that are not."""
+    """Return what is wrong between settings that are each fine; ``values`` lacks those that are not."""
     sound = _Sound(values, origins)
     yield from _reversed_bounds(sound)
     yield from _half_a_client_certificate(sound, read)
@@ -116,7 +116,7 @@ def _unsafe_dns(sound: _Sound) -> Iterator[Problem]:
 
 
 def remarks(values: Mapping[str, Any], origins: Mapping[str, Origin], read: ReadText) -> Iterator[str]:
-    """Give one sentence for each thing that works and may still not be what was meant."""
+    """Return one sentence for each thing that works and may still not be what was meant."""
     if values["kubernetes.ssl_ca"] is False:
         yield f"{origins['kubernetes.ssl_ca']}: the API servers' certificates are not verified; anybody may answer"
     plain = [url for url in values["etcd.endpoints"] if url.startswith("http://") and "//127." not in url]
@@ -160,7 +160,7 @@ def _set(path: str) -> str:
 
 
 def _holds_key(path: str, read: ReadText) -> bool | None:
-    """Tell whether a file has a private key; None where it cannot be read now."""
+    """Return whether a file has a private key; None where it cannot be read now."""
     try:
         return "PRIVATE KEY-----" in read(path)
     except (OSError, ValueError):
@@ -168,12 +168,12 @@ def _holds_key(path: str, read: ReadText) -> bool | None:
 
 
 def holds_key(path: str, read: ReadText) -> bool:
-    """Tell whether a file certainly has a private key."""
+    """Return whether a file certainly has a private key."""
     return _holds_key(path, read) is True
 
 
 def _no_client_certificate(path: str, read: ReadText) -> str:
-    """Say why a file does not look like a client certificate; "" where it does."""
+    """Return why a file does not look like a client certificate; "" where it does."""
     try:
         count = read(path).count("-----BEGIN CERTIFICATE-----")
     except OSError as error:

@@ -13,7 +13,7 @@ from pyconfd.settings.setting import Setting
 
 
 def port_ranges(listed: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-    """Give ranges of ports that were read by :func:`port_range` as numbers, both ends included."""
+    """Return ranges of ports that were read by :func:`port_range` as numbers, both ends included."""
     pairs = [text.partition("-") for text in listed]
     return tuple((int(first), int(last)) for first, _, last in pairs)
 
@@ -68,7 +68,7 @@ class Rules(Kind):
     metavar: str = "JSON"
 
     def parse(self, value: object) -> tuple[Rule, ...]:
-        """Give the rules in order."""
+        """Return the rules in order."""
         if isinstance(value, str):
             try:
                 value = json.loads(value)
@@ -79,7 +79,7 @@ class Rules(Kind):
         return tuple(_rule(item, number) for number, item in enumerate(value, 1))
 
     def text(self, value: Any) -> str:
-        """Give the patterns of the namespaces that there are rules for."""
+        """Return the patterns of the namespaces that there are rules for."""
         return "; ".join(" ".join(rule.namespaces) for rule in value)
 
 
@@ -107,7 +107,7 @@ def _rule(item: Mapping[Any, Any], number: int) -> Rule:
 
 
 def rule_table(rule: Rule) -> dict[str, Any]:
-    """Give a rule as a plain table, without what it does not limit."""
+    """Return a rule as a plain table, without what it does not limit."""
     ports = None if rule.ports is None else [f"{first}-{last}" for first, last in rule.ports]
     values = {"namespaces": rule.namespaces, "domains": rule.domains, "protocols": rule.protocols, "ports": ports}
     values |= {"addresses": tuple(map(str, rule.addresses))}

@@ -29,7 +29,7 @@ from pyconfd.settings.setting import Setting
 
 
 def frontend(text: str) -> str:
-    """Give the address of a frontend of this node, ``http://HOST:PORT/PATH`` or ``tcp://HOST:PORT``.
+    """Return the address of a frontend of this node, ``http://HOST:PORT/PATH`` or ``tcp://HOST:PORT``.
 
     Raises:
         NotAcceptedError: it is none.
@@ -212,12 +212,12 @@ _OWN = tuple(field.name for field in fields(NameSettings) if field.name != "name
 
 
 def name_of(dns: DnsSettings, name: str) -> NameSettings:
-    """Give how a name is kept that has no table of its own."""
+    """Return how a name is kept that has no table of its own."""
     return NameSettings(name, **{key: getattr(dns, key) for key in _OWN})
 
 
 def names_of(dns: DnsSettings) -> tuple[NameSettings, ...]:
-    """Give all names of the settings, each with all that is kept of it."""
+    """Return all names of the settings, each with all that is kept of it."""
     return (*(name_of(dns, name) for name in dns.names), *(_of_table(dns, record) for record in dns.records))
 
 

@@ -20,7 +20,7 @@ class AddressSource(StrEnum):
 
 
 def dns_name(text: str) -> str:
-    """Give a name to publish, without a final dot.
+    """Return a name to publish, without a final dot.
 
     Raises:
         NotAcceptedError: it is none, or an address.
@@ -43,7 +43,7 @@ class OwnAddress(Text):
     version: int = 0
 
     def parse(self, value: object) -> str:
-        """Give the address."""
+        """Return the address."""
         text = super().parse(value)
         parsed = address(text)
         if text and (parsed is None or self.version not in {0, parsed.version}):
@@ -60,7 +60,7 @@ class Weight(Text):
     metavar: str = "NUMBER"
 
     def parse(self, value: object) -> str:
-        """Give the digits; TOML may give a number."""
+        """Return the digits; TOML may give a number."""
         return super().parse(str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
 
 
@@ -126,7 +126,7 @@ class _Name(Text):
     """A name to publish."""
 
     def parse(self, value: object) -> str:
-        """Give the name."""
+        """Return the name."""
         return dns_name(super().parse(value))
 
 

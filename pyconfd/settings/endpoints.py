@@ -9,7 +9,7 @@ DEFAULT_PORT = 2379
 
 
 def etcd_endpoint(text: str) -> str:
-    """Give ``SCHEME://HOST:PORT``; ``HOST:PORT`` is http, as etcdctl takes it.
+    """Return ``SCHEME://HOST:PORT``; ``HOST:PORT`` is http, as etcdctl takes it.
 
     Raises:
         NotAcceptedError: it is no such address, or it carries a password (which is not repeated).

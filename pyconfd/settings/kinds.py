@@ -35,7 +35,7 @@ class NotAcceptedError(ValueError):
 
 
 def shown(value: object) -> str:
-    """Give a value in a few words for a message; text over several lines may be a key, so it is never repeated."""
+    """Return a value in a few words for a message; text over several lines may be a key, so it is never repeated."""
     if isinstance(value, str):
         return _shown_text(value)
     if isinstance(value, bool):
@@ -55,7 +55,7 @@ def _shown_text(text: str) -> str:
 
 
 def unprintable(text: str) -> bool:
-    """Tell whether text has a control character or a half of a surrogate pair (bytes that were not UTF-8)."""
+    """Return whether text has a control character or a half of a surrogate pair (bytes that were not UTF-8)."""
     return any(ord(char) < 32 or ord(char) == 127 or 0xD800 <= ord(char) <= 0xDFFF for char in text)
 
 
@@ -73,14 +73,14 @@ class Kind(ABC):
 
     @abstractmethod
     def parse(self, value: object) -> Any:
-        """Give the value for the tree.
+        """Return the value for the tree.
 
         Raises:
             NotAcceptedError: the value is not of this kind.
         """
 
     def text(self, value: Any) -> str:
-        """Give a value of the tree as a person would type it; "" for an empty one."""
+        """Return a value of the tree as a person would type it; "" for an empty one."""
         return str(value)
 
 
@@ -94,7 +94,7 @@ class Text(Kind):
     metavar: str = "TEXT"
 
     def parse(self, value: object) -> str:
-        """Give the text as it is."""
+        """Return the text as it is."""
         if not isinstance(value, str) or unprintable(value) or not (value or self.optional):
             raise NotAcceptedError(self.what, value)
         if value and self.pattern and not re.fullmatch(self.pattern, value):
@@ -119,7 +119,7 @@ class Boolean(Kind):
     words: tuple[str, ...] = ("true", "false")
 
     def parse(self, value: object) -> bool:
-        """Give the boolean; "False" is False."""
+        """Return the boolean; "False" is False."""
         if isinstance(value, bool):
             return value
         if isinstance(value, str) and value.lower() in TRUE_WORDS | FALSE_WORDS:
@@ -127,7 +127,7 @@ class Boolean(Kind):
         raise NotAcceptedError("true or false (yes/no, on/off, 1/0)", value)
 
     def text(self, value: Any) -> str:
-        """Give ``true`` or ``false``."""
+        """Return ``true`` or ``false``."""
         return "true" if value else "false"
 
 
@@ -141,11 +141,11 @@ class Choice(Kind):
 
     @property
     def metavar(self) -> str:  # type: ignore[override]
-        """Give the words as a command line's help shows them."""
+        """Return the words as a command line's help shows them."""
         return "|".join(self.words)
 
     def parse(self, value: object) -> str:
-        """Give the word in its own spelling."""
+        """Return the word in its own spelling."""
         if isinstance(value, str):
             folded = value.casefold()
             for word in self.words:
@@ -155,7 +155,7 @@ class Choice(Kind):
 
 
 def choice_of(kind: type[StrEnum]) -> Choice:
-    """Give the choice among the members of an enumeration."""
+    """Return the choice among the members of an enumeration."""
     return Choice(words=tuple(member.value for member in kind), make=kind)
 
 
@@ -169,7 +169,7 @@ class Seconds(Kind):
     metavar: str = "SECONDS"
 
     def parse(self, value: object) -> float:
-        """Give the seconds."""
+        """Return the seconds."""
         seconds = _seconds(value)
         low = seconds > self.least if self.above else seconds >= self.least
         if not (low and seconds <= self.most):
@@ -182,12 +182,12 @@ class Seconds(Kind):
         return f"seconds {bound} and at most {most} (30, 0.5, or with a unit: 500ms, 30s, 5m)"
 
     def text(self, value: Any) -> str:
-        """Give the number of seconds."""
+        """Return the number of seconds."""
         return f"{value:.15g}"
 
 
 def _seconds(value: object) -> float:
-    """Give a duration in seconds, NaN for what is none."""
+    """Return a duration in seconds, NaN for what is none."""
     if isinstance(value, str) and (match := _AMOUNT.fullmatch(value.strip().lower())):
         return float(match[1]) * _UNITS_S.get(match[2], math.nan)
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _INT64:
@@ -204,7 +204,7 @@ class Count(Kind):
     metavar: str = "NUMBER"
 
     def parse(self, value: object) -> int:
-        """Give the number."""
+        """Return the number."""
         number = value
         if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]{1,18}", value):
             number = int(value)
@@ -224,7 +224,7 @@ class Listing(Kind):
     joiner: str = " "
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """Give the items in order."""
+        """Return the items in order."""
         parts = re.split(self.separators, value) if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
             raise NotAcceptedError("an array of texts", value)
@@ -237,7 +237,7 @@ class Listing(Kind):
         return tuple(dict.fromkeys(items))
 
     def text(self, value: Any) -> str:
-        """Give the items as they can be read again."""
+        """Return the items as they can be read again."""
         return ("; " if ";" in self.joiner else ", ").join(value)
 
 
@@ -248,7 +248,7 @@ class Command(Kind):
     metavar: str = "COMMAND"
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """Give the arguments."""
+        """Return the arguments."""
         if isinstance(value, str):
             try:
                 parts: Sequence[object] = shlex.split(value)
@@ -263,7 +263,7 @@ class Command(Kind):
         return tuple(str(part) for part in parts)
 
     def text(self, value: Any) -> str:
-        """Give the command quoted for a shell."""
+        """Return the command quoted for a shell."""
         return shlex.join(value)
 
 
@@ -275,7 +275,7 @@ class CaFile(PathText):
     metavar: str = "PATH|false"
 
     def parse(self, value: object) -> Any:
-        """Give the path, or False."""
+        """Return the path, or False."""
         if value is False or (isinstance(value, str) and value.lower() in FALSE_WORDS):
             return False
         if isinstance(value, str) and value.lower() in TRUE_WORDS:
@@ -283,7 +283,7 @@ class CaFile(PathText):
         return super().parse(value)
 
     def text(self, value: Any) -> str:
-        """Give the path or ``false``."""
+        """Return the path or ``false``."""
         return "false" if value is False else str(value)
 
 
@@ -295,7 +295,7 @@ class Listen(Kind):
     empty_variable: bool = True
 
     def parse(self, value: object) -> str:
-        """Give the text as it is."""
+        """Return the text as it is."""
         expected = 'HOST:PORT, like 127.0.0.1:9101 or [::1]:9101 ("" for none)'
         if value == "":
             return ""
@@ -315,7 +315,7 @@ class Variables(Kind):
     repeatable: bool = True
 
     def parse(self, value: object) -> Mapping[str, Any]:
-        """Give the names and their values; from text all values are text."""
+        """Return the names and their values; from text all values are text."""
         if isinstance(value, Mapping):
             _check_value(value)
             return MappingProxyType(dict(value))
@@ -334,7 +334,7 @@ class Variables(Kind):
         return MappingProxyType({name: text for name, _, text in pairs})
 
     def text(self, value: Any) -> str:
-        """Give the names alone: a value may be a secret."""
+        """Return the names alone: a value may be a secret."""
         return ", ".join(sorted(value))
 
 
@@ -356,7 +356,7 @@ def _check_value(value: object) -> None:
 
 
 def api_server(text: str) -> str:
-    """Give the URL of an API server without its trailing slash.
+    """Return the URL of an API server without its trailing slash.
 
     Raises:
         NotAcceptedError: it is no http(s) URL, or it carries a password (which is not repeated), query or fragment.
@@ -377,17 +377,17 @@ def api_server(text: str) -> str:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Give the check of an item of a list against a few words, in any case."""
+    """Return the check of an item of a list against a few words, in any case."""
     return Choice(words).parse
 
 
 def matching(pattern: str, what: str) -> Callable[[str], str]:
-    """Give the check of an item of a list against a pattern, described by ``what``."""
+    """Return the check of an item of a list against a pattern, described by ``what``."""
     return Text(what=what, pattern=pattern).parse
 
 
 def port_range(text: str) -> str:
-    """Give an inclusive range of ports, ``FIRST-LAST``; a single port is a range of itself.
+    """Return an inclusive range of ports, ``FIRST-LAST``; a single port is a range of itself.
 
     Raises:
         NotAcceptedError: it is none.

@@ -103,7 +103,7 @@ def _gone(path: str) -> Problem:
 
 
 def overlaid(settings: Settings, document: Mapping[str, object], place: str) -> Settings:
-    """Give ``settings`` with what ``document``, shaped like the TOML file, sets; ``place`` is for the problems.
+    """Return ``settings`` with what ``document``, shaped like the TOML file, sets; ``place`` is for the problems.
 
     Raises:
         ConfigurationError: with every problem.
@@ -135,7 +135,7 @@ def _without_unknown(found: Findings, version: str) -> list[str]:
 
 
 def _differing_names(candidates: list[Candidate]) -> list[str]:
-    """Say where a setting has different values under its two environment names."""
+    """Return where a setting has different values under its two environment names."""
     by_path: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         if candidate.env:
@@ -172,7 +172,7 @@ def _without_openssl_variable(candidates: list[Candidate], read: ReadText, notes
 def _strongest(
     candidates: list[Candidate], weakest: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, Origin]]:
-    """Give the value of each setting from its strongest source, weakest first in ``candidates``; vars are merged.
+    """Return the value of each setting from its strongest source, weakest first in ``candidates``; vars are merged.
 
     ``weakest`` is what holds where none gives a value, else the defaults.
     """

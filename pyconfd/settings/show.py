@@ -26,14 +26,14 @@ def _plain(text: str) -> str:
 
 
 def defaults() -> Resolved:
-    """Give the settings of nobody: all defaults."""
+    """Return the settings of nobody: all defaults."""
     return Resolved(Settings(), dict.fromkeys(TABLE, DEFAULT))
 
 
 def as_text(
     resolved: Resolved, title: Callable[[str], str] = _plain, changed: Callable[[str], str] = _plain
 ) -> Iterator[str]:
-    """Give the list line by line, grouped by section: key, value, origin.
+    """Return the list line by line, grouped by section: key, value, origin.
 
     ``title`` and ``changed`` decorate the section lines and the lines whose value is no default.
     """
@@ -56,7 +56,7 @@ def _shown(settings: Settings, row: Row) -> str:
 
 
 def as_json(resolved: Resolved) -> str:
-    """Give one JSON object: ``config``, ``settings`` (by path: value, unit, source, place), ``notes``."""
+    """Return one JSON object: ``config``, ``settings`` (by path: value, unit, source, place), ``notes``."""
     rows = {
         row.path: _json_row(row, value_of(resolved.settings, row), resolved.origins[row.path]) for row in TABLE.values()
     }
@@ -75,7 +75,7 @@ def _json_row(row: Row, value: Any, origin: Origin) -> dict[str, object]:
 
 
 def toml_value(value: object) -> str:
-    """Give a value of the tree (no table) in TOML."""
+    """Return a value of the tree (no table) in TOML."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -93,7 +93,7 @@ def toml_value(value: object) -> str:
 
 
 def as_toml(resolved: Resolved) -> Iterator[str]:
-    """Give a commented TOML file line by line: what was set stands as it is, defaults are commented out."""
+    """Return a commented TOML file line by line: what was set stands as it is, defaults are commented out."""
     yield "# Settings of pyconfd. Flags and environment variables win over this file."
     yield "# What is commented out is the default."
     for section in ("", *filter(None, SECTIONS)):
@@ -161,7 +161,7 @@ All eleven options have their old flags, environment names and meanings. What di
 
 
 def as_markdown() -> Iterator[str]:
-    """Give the reference of all settings line by line."""
+    """Return the reference of all settings line by line."""
     yield from _PREFACE.splitlines()
     for section, about in SECTIONS.items():
         yield ""

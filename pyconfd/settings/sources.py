@@ -82,12 +82,12 @@ class Candidate:
 
 
 def read_text(path: str) -> str:
-    """Give the text of a file."""
+    """Return the text of a file."""
     return Path(path).read_text(encoding="utf-8")
 
 
 def config_path(flags: Mapping[str, object], environ: Mapping[str, str]) -> tuple[str, str]:
-    """Give the path of the TOML file and what named it; the latter is "" for the default path, which may be absent."""
+    """Return the path of the TOML file and what named it: "" for the default path, which may be absent."""
     flag = flags.get("config")
     if isinstance(flag, str) and flag.strip():
         return flag.strip(), CONFIG_FLAG
@@ -96,7 +96,7 @@ def config_path(flags: Mapping[str, object], environ: Mapping[str, str]) -> tupl
 
 
 def load_file(path: str, named_by: str, read: ReadText, found: Findings) -> Mapping[str, object] | None:
-    """Give the tables of the TOML file; None where there is none, or where it cannot be read (a problem then)."""
+    """Return the tables of the TOML file; None where there is none, or where it cannot be read (a problem then)."""
     try:
         text = read(path)
         if text.startswith(_BYTE_ORDER_MARK):
@@ -125,7 +125,7 @@ def load_file(path: str, named_by: str, read: ReadText, found: Findings) -> Mapp
 
 
 def from_file(path: str, document: Mapping[str, object], found: Findings) -> Iterator[Candidate]:
-    """Give what a TOML document sets."""
+    """Return what a TOML document sets."""
     for name, value in document.items():
         if name in TABLE:
             yield from _parsed(TABLE[name], Origin(Source.FILE, f"{path}: {name}"), value, found)
@@ -152,12 +152,12 @@ def _from_section(path: str, section: str, table: Mapping[str, object], found: F
 
 
 def _key(name: str) -> str:
-    """Give a key of a file for a message."""
+    """Return a key of a file for a message."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name) else shown(name)
 
 
 def from_environment(environ: Mapping[str, str], found: Findings) -> Iterator[Candidate]:
-    """Give what the environment sets, the stronger name last; an empty variable counts as unset for most kinds."""
+    """Return what the environment sets, the stronger name last; an empty variable counts as unset for most kinds."""
     for row in TABLE.values():
         for name in reversed(row.envs):
             text = environ.get(name, "").strip()
@@ -170,7 +170,7 @@ def from_environment(environ: Mapping[str, str], found: Findings) -> Iterator[Ca
 
 
 def from_flags(flags: Mapping[str, object], found: Findings) -> Iterator[Candidate]:
-    """Give what the command line sets: by path, text or (repeated) several texts."""
+    """Return what the command line sets: by path, text or (repeated) several texts."""
     for row in TABLE.values():
         given = flags.get(row.path)
         texts = (given,) if isinstance(given, str) else given
@@ -185,7 +185,7 @@ def from_flags(flags: Mapping[str, object], found: Findings) -> Iterator[Candida
 
 
 def _variable(row: Row, text: str, found: Findings) -> Iterator[Candidate]:
-    """Give one ``--var NAME=VALUE``: the shell has taken the quotes off, so the value is taken as it is."""
+    """Return one ``--var NAME=VALUE``: the shell has taken the quotes off, so the value is taken as it is."""
     name, sign, value = text.partition("=")
     if sign and name.isidentifier():
         yield from _parsed(row, Origin(Source.FLAG, row.flags[0]), {name: value}, found)
@@ -212,7 +212,7 @@ def _closest_word(row: Row, value: object) -> str:
 
 
 def _unknown(place: str, name: str, siblings: list[str], section: str) -> Problem:
-    """Give the problem of an unknown key, with the setting that was most likely meant."""
+    """Return the problem of an unknown key, with the setting that was most likely meant."""
     meant = SPELLINGS.get(folded(f"{section}_{name}")) or SPELLINGS.get(folded(name))
     close = difflib.get_close_matches(name.lower(), siblings, n=1, cutoff=0.6)
     if meant:

@@ -37,16 +37,16 @@ class Row:
 
     @property
     def envs(self) -> tuple[str, ...]:
-        """Give the environment names, the stronger first."""
+        """Return the environment names, the stronger first."""
         return (self.env, self.old_env) if self.old_env else (self.env,)
 
     @property
     def unit(self) -> str:
-        """Give the unit of the value: "s" for durations, else ""."""
+        """Return the unit of the value: "s" for durations, else ""."""
         return "s" if self.key.endswith("_s") else ""
 
     def text(self, value: Any) -> str:
-        """Give a value for people: with its unit, and an empty one by what it stands for."""
+        """Return a value for people: with its unit, and an empty one by what it stands for."""
         text = self.kind.text(value)
         if not text:
             return f"({self.empty or 'empty'})"
@@ -73,7 +73,7 @@ def _row(section: str, item: Field[Any], about: Setting) -> Row:
 
 
 def _annotated(kind: object) -> tuple[Any, Any]:
-    """Give the type and the note of an ``Annotated``."""
+    """Return the type and the note of an ``Annotated``."""
     if get_origin(kind) is not Annotated:
         raise TypeError(f"{kind} must say what it is for, with Annotated")
     bare, note = get_args(kind)
@@ -107,18 +107,18 @@ SECTIONS: Mapping[str, str] = MappingProxyType(dict(_sections()))
 
 
 def rows_of(section: str) -> tuple[Row, ...]:
-    """Give the settings of a section in the order of the tree."""
+    """Return the settings of a section in the order of the tree."""
     return tuple(row for row in TABLE.values() if row.section == section)
 
 
 def value_of(settings: Settings, row: Row) -> Any:
-    """Give the value that a tree has for a setting."""
+    """Return the value that a tree has for a setting."""
     owner = getattr(settings, row.section) if row.section else settings
     return getattr(owner, row.key)
 
 
 def build(values: Mapping[str, Any]) -> Settings:
-    """Give the tree with ``values`` (by path) in place of its defaults."""
+    """Return the tree with ``values`` (by path) in place of its defaults."""
     arguments: dict[str, Any] = {row.key: values[row.path] for row in rows_of("") if row.path in values}
     for item in fields(Settings):
         bare, _ = _annotated(item.type)
@@ -129,7 +129,7 @@ def build(values: Mapping[str, Any]) -> Settings:
 
 
 def folded(name: str) -> str:
-    """Give a name in the form in which spellings of one setting meet: ``--API-Servers`` gives ``api_servers``."""
+    """Return a name in the form in which spellings of one setting meet: ``--API-Servers`` gives ``api_servers``."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 

@@ -25,7 +25,7 @@ class Tables(Kind):
     metavar: str = "JSON"
 
     def parse(self, value: object) -> tuple[Any, ...]:
-        """Give the items in order."""
+        """Return the items in order."""
         if isinstance(value, str):
             try:
                 value = json.loads(value)
@@ -57,5 +57,5 @@ class Tables(Kind):
         return self.make(**parsed)
 
     def text(self, value: Any) -> str:
-        """Give their titles parted by commas."""
+        """Return their titles parted by commas."""
         return ", ".join(self.title(item) for item in value)

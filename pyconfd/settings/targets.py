@@ -67,7 +67,7 @@ def parse_notifier(text: str) -> Notifier:
 
 
 def _signal(name: str) -> int:
-    """Give the number of a signal by its name, with or without SIG, or by its number."""
+    """Return the number of a signal by its name, with or without SIG, or by its number."""
     wanted = name.upper()
     for known in signal.Signals:
         if wanted in {known.name, known.name.removeprefix("SIG"), str(known.value)}:
@@ -97,7 +97,7 @@ class Notify(Text):
     metavar: str = "NOTIFIER"
 
     def parse(self, value: object) -> str:
-        """Give the text as it is."""
+        """Return the text as it is."""
         text = super().parse(value)
         if text:
             parse_notifier(text)
@@ -111,7 +111,7 @@ class NameTemplates(Kind):
     metavar: str = "TEMPLATE,..."
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """Give the templates in order; an empty text is kube2lb's default, as an empty flag was, [] is none."""
+        """Return the templates in order; an empty text is kube2lb's default, as an empty flag was, [] is none."""
         if isinstance(value, str) and not value.strip():
             return (DEFAULT_SERVER_NAME,)
         parts = value.split(",") if isinstance(value, str) else value
@@ -128,7 +128,7 @@ class NameTemplates(Kind):
         return found
 
     def text(self, value: Any) -> str:
-        """Give the templates parted by commas."""
+        """Return the templates parted by commas."""
         return ",".join(value)
 
 
@@ -139,7 +139,7 @@ class Domain(Text):
     metavar: str = "DOMAIN"
 
     def parse(self, value: object) -> str:
-        """Give the domain without a final dot."""
+        """Return the domain without a final dot."""
         text = super().parse(value)
         try:
             return host_name(text) if text else text
@@ -154,7 +154,7 @@ class Address(Text):
     metavar: str = "ADDRESS"
 
     def parse(self, value: object) -> str:
-        """Give the address in its usual spelling."""
+        """Return the address in its usual spelling."""
         parsed = address(super().parse(value))
         if parsed is None:
             raise NotAcceptedError("an IP address like 0.0.0.0", value)

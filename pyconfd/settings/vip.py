@@ -54,16 +54,16 @@ class NumberOrNone(Kind):
     metavar: str = "NUMBER"
 
     def parse(self, value: object) -> int:
-        """Give the number."""
+        """Return the number."""
         return 0 if value in {0, "0"} and value is not False else Count(1, self.most).parse(value)
 
     def text(self, value: Any) -> str:
-        """Give the number, "" for none."""
+        """Return the number, "" for none."""
         return str(value or "")
 
 
 def floating_address(text: str) -> str:
-    """Give ADDRESS/PREFIX in its usual spelling; without a prefix it is the address alone (/32 or /128).
+    """Return ADDRESS/PREFIX in its usual spelling; without a prefix it is the address alone (/32 or /128).
 
     Raises:
         NotAcceptedError: it is none, or one that cannot float (loopback, multicast, link-local).
@@ -103,7 +103,7 @@ _HEALTH = re.compile(r"(?:\[([0-9a-fA-F:]+)\]|([0-9.]+)):(\d{1,5})(/[!-~]*)")
 
 
 def health_place(text: str) -> tuple[str, int, str]:
-    """Give the address, the port and the path of ADDRESS:PORT/PATH.
+    """Return the address, the port and the path of ADDRESS:PORT/PATH.
 
     Raises:
         NotAcceptedError: it is none.
@@ -126,7 +126,7 @@ class Health(Text):
     metavar: str = "ADDRESS:PORT/PATH"
 
     def parse(self, value: object) -> str:
-        """Give it as it was given."""
+        """Return it as it was given."""
         text = super().parse(value)
         if text:
             health_place(text)
@@ -144,7 +144,7 @@ class Interface(Text):
     metavar: str = "NAME"
 
     def parse(self, value: object) -> str:
-        """Give the name."""
+        """Return the name."""
         text = super().parse(value)
         return _interface(text) if text else text
 

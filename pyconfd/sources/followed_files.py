@@ -72,15 +72,15 @@ class FollowedFiles:
         return tuple(_mark(path) for path in self._paths)
 
     def snapshot(self) -> Snapshot:
-        """Give what the files said last; the same object until they say something else."""
+        """Return what the files said last; the same object until they say something else."""
         return self._seen[0]
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Give the objects that could not be decoded."""
+        """Return the objects that could not be decoded."""
         return self._seen[1]
 
     def problems(self) -> tuple[Problem, ...]:
-        """Say why the files as they are now are not used."""
+        """Return why the files as they are now are not used."""
         return self._problems
 
     def health(self) -> SourceHealth:

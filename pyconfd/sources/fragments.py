@@ -68,7 +68,7 @@ class SettledFragments:
         self._last: FragmentSet | None = None
 
     def read(self) -> FragmentSet:
-        """Give the fragments; raises what :func:`read_fragments` raises."""
+        """Return the fragments; raises what :func:`read_fragments` raises."""
         found = self._read()
         for _attempt in range(_ATTEMPTS):
             if found == self._last:
@@ -238,7 +238,7 @@ def _file_problem(name: str, error: OSError) -> Problem:
 
 
 def _read_text(path: Path, limit_bytes: int) -> str:
-    """Give the text of a regular file without a byte order mark.
+    """Return the text of a regular file without a byte order mark.
 
     Raises:
         OSError: it cannot be read; EISDIR, EINVAL and EFBIG also stand for what it is not.

@@ -26,15 +26,15 @@ class ClusterSource(Protocol):
         ...
 
     def snapshot(self) -> Snapshot | None:
-        """Give the newest Snapshot; the same one until it changes."""
+        """Return the newest Snapshot; the same one until it changes."""
         ...
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Give the objects that could not be decoded."""
+        """Return the objects that could not be decoded."""
         ...
 
     def health(self) -> SourceHealth:
-        """Say how the reads do."""
+        """Return how the reads do."""
         ...
 
     def relist(self) -> None:
@@ -42,7 +42,7 @@ class ClusterSource(Protocol):
         ...
 
     def relisted(self) -> bool:
-        """Say whether every resource was listed in full since the last :meth:`relist`."""
+        """Return whether every resource was listed in full since the last :meth:`relist`."""
         ...
 
     def stop(self) -> None:
@@ -89,7 +89,7 @@ class HostAwareSource:
                 notify()
 
     def snapshot(self) -> Snapshot | None:
-        """Give the state of cluster and host, or None until the cluster was read; the same one until it changes."""
+        """Return the state of cluster and host, or None until the cluster was read; the same one until it changes."""
         snapshot, facts, seen = self._source.snapshot(), self._facts, self._seen
         if snapshot is None:
             return None
@@ -99,11 +99,11 @@ class HostAwareSource:
         return seen[2]
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Give the objects that could not be decoded."""
+        """Return the objects that could not be decoded."""
         return self._source.refusals()
 
     def health(self) -> SourceHealth:
-        """Say how the API servers and the reads do."""
+        """Return how the API servers and the reads do."""
         return self._source.health()
 
     def relist(self) -> None:
@@ -111,7 +111,7 @@ class HostAwareSource:
         self._source.relist()
 
     def relisted(self) -> bool:
-        """Say whether every resource was listed in full since the last :meth:`relist`."""
+        """Return whether every resource was listed in full since the last :meth:`relist`."""
         return self._source.relisted()
 
     def stop(self) -> None:

@@ -11,12 +11,12 @@ DETAILS_SHOWN = 3
 
 
 def line_of(change: Change, *, clock: Callable[[float], time.struct_time] = time.localtime) -> str:
-    """Give one line: when, what changed, how and how fast, and what serves since; ``clock`` gives the time of day."""
+    """Return one line: when, what changed, how and how fast, and what serves since; ``clock`` gives the time of day."""
     return clean(f"{time.strftime('%H:%M:%S', clock(change.at))} {_said(change)}")
 
 
 def without_time(change: Change) -> str:
-    """Give the same line without when it was."""
+    """Return the same line without when it was."""
     return clean(_said(change))
 
 
@@ -51,7 +51,7 @@ def _serving(change: Change) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Give a short duration with two or three digits: ``0.9 ms``, ``214 ms``, ``3.4 s``."""
+    """Return a short duration with two or three digits: ``0.9 ms``, ``214 ms``, ``3.4 s``."""
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.1f} ms"

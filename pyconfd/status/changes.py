@@ -120,7 +120,7 @@ class ChangeReader:
             self._file = None
 
     def known(self) -> tuple[Change, ...]:
-        """Give the changes that are in the files now, oldest first; :meth:`following` goes on after them.
+        """Return the changes that are in the files now, oldest first; :meth:`following` goes on after them.
 
         Raises:
             TransientError: a file is there and cannot be read.
@@ -137,7 +137,7 @@ class ChangeReader:
         return (*former, *self._new())
 
     def following(self) -> Iterator[Change]:
-        """Give each change that comes, for ever.
+        """Return each change that comes, for ever.
 
         Raises:
             TransientError: the file is there and cannot be read.
@@ -149,7 +149,7 @@ class ChangeReader:
                 self._pause(POLL_S)
 
     def _new(self) -> tuple[Change, ...]:
-        """Give what was written since the last call; a file that was put aside is read to its end first."""
+        """Return what was written since the last call; a file that was put aside is read to its end first."""
         found: list[Change] = []
         if self._file is not None:
             # Asked before reading: what is written between the two is in the file that is read.

@@ -12,7 +12,7 @@ from pyconfd.status.redaction import public_status
 
 
 def encode(status: Status) -> bytes:
-    """Give ``status`` as indented UTF-8 JSON, without secrets; times stay seconds since the epoch."""
+    """Return ``status`` as indented UTF-8 JSON, without secrets; times stay seconds since the epoch."""
     document = msgspec.to_builtins(public_status(status), enc_hook=_plain)
     for told in (*document["refused"], *document["quarantine"]["now"]):
         told["ref"] = dict(zip(ObjectRef._fields, told["ref"], strict=True))
@@ -20,7 +20,7 @@ def encode(status: Status) -> bytes:
 
 
 def decode(data: bytes) -> Status:
-    """Give the Status that :func:`encode` wrote; fields of a newer version are ignored.
+    """Return the Status that :func:`encode` wrote; fields of a newer version are ignored.
 
     Raises:
         RejectedInput: this is no status of pyconfd.

@@ -8,7 +8,7 @@ _UNITS = ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "m"), (1.0, "s"))
 
 
 def short(seconds: float) -> str:
-    """Give ``seconds`` with at most two units: ``4 s``, ``3 m``, ``2 h 5 m``, ``40 d``. Negative counts as 0."""
+    """Return ``seconds`` with at most two units: ``4 s``, ``3 m``, ``2 h 5 m``, ``40 d``. Negative counts as 0."""
     left = max(0.0, seconds)
     for index, (size, unit) in enumerate(_UNITS):
         if left < size:
@@ -22,7 +22,7 @@ def short(seconds: float) -> str:
 
 
 def long(seconds: float) -> str:
-    """Give ``seconds`` in the one largest unit, spelled out: ``1 minute``, ``12 minutes``."""
+    """Return ``seconds`` in the one largest unit, spelled out: ``1 minute``, ``12 minutes``."""
     left = max(0.0, seconds)
     for size, unit in ((DAY_S, "day"), (HOUR_S, "hour"), (MINUTE_S, "minute")):
         if left >= size:

@@ -24,7 +24,7 @@ class Verdict:
 
 
 def liveness(status: Status, limit_s: float = HEARTBEAT_LIMIT_S) -> Verdict:
-    """Say whether the loop makes progress: its last heartbeat is younger than ``limit_s`` seconds."""
+    """Return whether the loop makes progress: its last heartbeat is younger than ``limit_s`` seconds."""
     age = status.now - max(status.heartbeat_at, status.started_at)
     if age >= limit_s:
         return Verdict(
@@ -34,7 +34,7 @@ def liveness(status: Status, limit_s: float = HEARTBEAT_LIMIT_S) -> Verdict:
 
 
 def readiness(status: Status) -> Verdict:
-    """Say whether a configuration made from the cluster serves: just applied, or the last good one."""
+    """Return whether a configuration made from the cluster serves: just applied, or the last good one."""
     trouble = next((line for problem in status.problems for line in problem.splitlines() if line.strip()), "")
     because = f": {trouble.strip()}" if trouble else ""
     match status.phase:
@@ -60,10 +60,10 @@ def _serving(status: Status, because: str) -> Verdict:
 
 
 def sync_age_s(status: Status, now: float) -> float:
-    """Give the seconds since an API server last confirmed the data; infinite for never."""
+    """Return the seconds since an API server last confirmed the data; infinite for never."""
     return age_s(status.source.last_sync_at, now)
 
 
 def age_s(at: float, now: float) -> float:
-    """Give the seconds from ``at`` to ``now``, never negative; infinite where ``at`` is 0.0 (never)."""
+    """Return the seconds from ``at`` to ``now``, never negative; infinite where ``at`` is 0.0 (never)."""
     return max(0.0, now - at) if at else float("inf")

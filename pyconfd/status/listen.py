@@ -54,7 +54,7 @@ def _bad(text: str, message: str) -> Problem:
 
 
 def bind(listen: Listen) -> socket.socket:
-    """Give a listening socket that does not block.
+    """Return a listening socket that does not block.
 
     Raises:
         TransientError: the address is taken, is not on this machine or may not be used; says by whom where it can.

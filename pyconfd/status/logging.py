@@ -105,7 +105,7 @@ def _checked(level: str, format: str) -> None:  # noqa: A002 - as in configure
 
 
 def _is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Say whether ``stream`` is the journal's: systemd gives its device and inode. Source: systemd.exec(5)."""
+    """Return whether ``stream`` is the journal's: systemd gives its device and inode. Source: systemd.exec(5)."""
     named = environ.get("JOURNAL_STREAM", "")
     if not named:
         return False

@@ -46,12 +46,12 @@ class StatusCollector(Collector):
         yield from past(status)
 
     def describe(self) -> list[Metric]:
-        """Give nothing, so that registering asks for no Status."""
+        """Return nothing, so that registering asks for no Status."""
         return []
 
 
 def registry_of(status: Callable[[], Status]) -> CollectorRegistry:
-    """Give a registry of its own with pyconfd's metrics and those of this process (``process_*``)."""
+    """Return a registry of its own with pyconfd's metrics and those of this process (``process_*``)."""
     registry = CollectorRegistry()
     registry.register(StatusCollector(status))
     ProcessCollector(registry=registry)
@@ -59,7 +59,7 @@ def registry_of(status: Callable[[], Status]) -> CollectorRegistry:
 
 
 def exposition(registry: CollectorRegistry) -> bytes:
-    """Give the registry's metrics in the text format named by :data:`CONTENT_TYPE`."""
+    """Return the registry's metrics in the text format named by :data:`CONTENT_TYPE`."""
     return generate_latest(registry)
 
 

@@ -43,7 +43,7 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
     def head(self) -> bytes:
-        """Give the status line and the headers with the empty line after them."""
+        """Return the status line and the headers with the empty line after them."""
         headers = (
             ("Content-Type", self.content_type),
             ("Content-Length", str(len(self.body))),
@@ -58,7 +58,7 @@ class Answer:
 
 
 def plain(status: HTTPStatus, text: str) -> Answer:
-    """Give a one-line text."""
+    """Return a one-line text."""
     return Answer(status, _PLAIN, f"{text}\n".encode())
 
 
@@ -76,7 +76,7 @@ class Pages:
         self._registry = registry_of(status)
 
     def answer(self, path: str, query: str = "") -> Answer:  # noqa: PLR0911 - one for each page
-        """Give the page at ``path``; ``/explain`` alone heeds a query, and alone may take a while."""
+        """Return the page at ``path``; ``/explain`` alone heeds a query, and alone may take a while."""
         match path:
             case "/explain":
                 explained = self._explain(query)

@@ -12,7 +12,7 @@ CHANGES_SHOWN = 5
 
 
 def pin_lines(pinned: PinStatus, now: float) -> tuple[str, tuple[str, ...]]:
-    """Give a headline about a pin, and lines below it: what waits on disk, and how the pin is ended."""
+    """Return a headline about a pin, and lines below it: what waits on disk, and how the pin is ended."""
     pin = pinned.pin
     if pin.broken:
         return "PINNED, but nobody knows to what", (pin.broken,)

@@ -24,7 +24,7 @@ _IN_CONFIGURATION = (
 
 
 def hidden_configuration(text: str, secrets: Iterable[str] = ()) -> str:
-    """Give a configuration of HAProxy without its passwords; ``secrets`` are texts that are hidden anywhere."""
+    """Return a configuration of HAProxy without its passwords; ``secrets`` are texts that are hidden anywhere."""
     for secret in sorted({each for each in secrets if each}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     for pattern in _IN_CONFIGURATION:
@@ -33,7 +33,7 @@ def hidden_configuration(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def public_value(value: Any) -> Any:
-    """Give ``value`` as JSON can hold it, redacted; a mapping's value is hidden where its key names a secret.
+    """Return ``value`` as JSON can hold it, redacted; a mapping's value is hidden where its key names a secret.
 
     ``token`` names one, ``token_file`` does not.
     """
@@ -54,7 +54,7 @@ def public_value(value: Any) -> Any:
 
 
 def public_status(status: Status) -> Status:
-    """Give ``status`` as strangers may read it: no secrets in messages, no values of Secret objects."""
+    """Return ``status`` as strangers may read it: no secrets in messages, no values of Secret objects."""
     source = replace(
         status.source,
         api_servers=tuple(_server(server) for server in status.source.api_servers),
@@ -110,6 +110,6 @@ def _credential(credential: CredentialState) -> CredentialState:
 
 
 def public_refusal(refusal: Refusal) -> Refusal:
-    """Give a refusal without secrets."""
+    """Return a refusal without secrets."""
     value = HIDDEN if refusal.ref.kind == "Secret" and refusal.value else redacted(refusal.value)
     return replace(refusal, value=value, detail=redacted(refusal.detail))

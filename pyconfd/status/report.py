@@ -126,7 +126,7 @@ class StatusFile:
 
 
 def _lasting(status: Status) -> Status:
-    """Give ``status`` without what changes all the time."""
+    """Return ``status`` without what changes all the time."""
     source = SourceHealth(
         synced=status.source.synced,
         api_servers=tuple(replace(server, last_ok_at=0.0, last_error_at=0.0) for server in status.source.api_servers),
@@ -189,7 +189,7 @@ def _last_known(age: float) -> str:
 
 
 def _process_lives(status: Status) -> bool:
-    """Say whether the process that wrote the status still runs, not another one that was given its number.
+    """Return whether the process that wrote the status still runs, not another one that was given its number.
 
     Compared with the last writing, not with ``started_at``: a clock that is set at boot moves what the kernel says of
     a process's start, and the next writing moves with it.
@@ -207,7 +207,7 @@ def _ask(listen: Listen, timeout_s: float) -> Status:
 
 
 def get(listen: Listen, path: str, timeout_s: float) -> bytes:
-    """Give the body of a page of the daemon.
+    """Return the body of a page of the daemon.
 
     Raises:
         TransientError: nobody answers in time.
@@ -229,7 +229,7 @@ def get(listen: Listen, path: str, timeout_s: float) -> bytes:
 
 
 def _said(error: Exception) -> str:
-    """Give an error in words, without its number."""
+    """Return an error in words, without its number."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 

@@ -162,7 +162,7 @@ class StatusServer:
                 await _drain(client)
 
     def _routed(self, head: bytes) -> tuple[Answer, bool]:
-        """Give the answer and whether its body is wanted."""
+        """Return the answer and whether its body is wanted."""
         if len(head) > HEAD_LIMIT_BYTES:
             return plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large"), True
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -193,7 +193,7 @@ class StatusServer:
 
 
 async def _head(client: socket.socket) -> bytes:
-    """Give the request up to its empty line; more than the limit where it is too long; nothing if it never ends."""
+    """Return the request up to its empty line; more than the limit where it is too long; nothing if it never ends."""
     loop = asyncio.get_running_loop()
     got = b""
     while _END not in got and len(got) <= HEAD_LIMIT_BYTES:

@@ -41,12 +41,12 @@ class Pen:
     colour: bool
 
     def __call__(self, code: str, text: str) -> str:
-        """Give ``text`` in the colour of this ANSI code."""
+        """Return ``text`` in the colour of this ANSI code."""
         return f"\033[{code}m{text}\033[0m" if self.colour and code and text else text
 
 
 def render_text(report: StatusReport, *, colour: bool = False) -> str:
-    """Give ``report`` as lines that end with a newline; ANSI colours only with ``colour``."""
+    """Return ``report`` as lines that end with a newline; ANSI colours only with ``colour``."""
     pen = Pen(colour)
     lines = list(_headline(report, pen))
     if report.status is not None:
@@ -122,7 +122,7 @@ def _problems(report: StatusReport, status: Status, pen: Pen) -> list[str]:
 
 
 def _hold(status: Status) -> Iterator[str]:
-    """Say how a held change is let through, unless the problem that holds it has said so."""
+    """Return how a held change is let through, unless the problem that holds it has said so."""
     command = command_of(status.hold_id)
     if not any(command in problem for problem in status.problems):
         yield f"a change is held back\n    -> look at it, then: {command}"
@@ -160,14 +160,14 @@ def _pinned(status: Status, now: float, pen: Pen) -> list[str]:
 
 
 def override_words(value: str, since: float, until: float, source: str, now: float) -> str:
-    """Give ``drain for 5 m, 25 m left (by command)``."""
+    """Return ``drain for 5 m, 25 m left (by command)``."""
     left = f", {short(until - now)} left" if until > now else ", over"
     left = left if until else ""
     return f"{value} for {short(now - since)}{left} ({'by command' if source == 'command' else 'on the socket'})"
 
 
 def _down(status: Status, now: float, pen: Pen) -> list[str]:
-    """Say which backends answer nobody."""
+    """Return which backends answer nobody."""
     live = status.live
     rows = [
         [pen(_BAD, clean(one.backend)), f"for {short(now - one.since)}", _number_of(one.servers, "server")]
@@ -186,7 +186,7 @@ def _number_of(count: int, noun: str) -> str:
 
 
 def _by_hand(status: Status, now: float, pen: Pen) -> list[str]:
-    """Give what differs from the rendering on purpose: set by hand, or on its way out."""
+    """Return what differs from the rendering on purpose: set by hand, or on its way out."""
     live = status.live
     rows = []
     for override in live.overrides[:OVERRIDES_SHOWN]:
@@ -267,7 +267,7 @@ def _credential(credential: CredentialState, now: float, pen: Pen) -> list[str]:
 
 
 def _resource(resource: ResourceState, now: float, pen: Pen, *, say_problem: bool) -> list[str]:
-    """Give one row; that no API server can be reached is said once, above."""
+    """Return one row; that no API server can be reached is said once, above."""
     problem = _brief(resource.problem) if say_problem else ""
     confirmed = f"confirmed {_ago(resource.last_sync_at, now)}" if resource.synced else pen(_BAD, "not listed yet")
     return [
@@ -279,7 +279,7 @@ def _resource(resource: ResourceState, now: float, pen: Pen, *, say_problem: boo
 
 
 def _in_quarantine(status: Status, now: float, pen: Pen) -> list[str]:
-    """Say who is left out so that everything else goes on, and since when."""
+    """Return who is left out so that everything else goes on, and since when."""
     held = status.quarantine.now
     blocks = []
     for one in held[:REFUSED_SHOWN]:
@@ -317,7 +317,7 @@ def _refused(refused: Sequence[Refusal], pen: Pen) -> list[str]:
 
 
 def _left_behind(status: Status, now: float) -> Iterator[str]:
-    """Say what former changes have left behind."""
+    """Return what former changes have left behind."""
     known = status.applying
     if known.old_workers:
         workers = (
@@ -349,7 +349,7 @@ def _section(title: str, blocks: Iterable[Sequence[str]], pen: Pen) -> list[str]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Give the rows with their columns under each other; what only colours takes no room."""
+    """Return the rows with their columns under each other; what only colours takes no room."""
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)] if rows else []
     lines = []
     for row in rows:
@@ -365,7 +365,7 @@ def _width(cell: str) -> int:
 
 
 def _brief(problem: str, known: str = "") -> str:
-    """Give the problem without its remedy and without the URL that stands beside it, on one short line."""
+    """Return the problem without its remedy and without the URL that stands beside it, on one short line."""
     text = clean(" ".join(problem.partition("->")[0].split()))
     if known and text.startswith(known):
         text = text.removeprefix(known).lstrip(": ")

@@ -82,7 +82,7 @@ def stay_within(path: str, directory: str) -> None:
 
 
 def temporary_beside(path: str) -> str:
-    """Give an unpredictable name for a temporary file in the directory of ``path``."""
+    """Return an unpredictable name for a temporary file in the directory of ``path``."""
     return str(Path(path).parent / f"{PREFIX}{secrets.token_hex(8)}")
 
 
@@ -168,17 +168,17 @@ def unlink_shared(path: str | Path) -> None:
 
 
 def exists(path: str | Path) -> bool:
-    """Say whether something is there; what a directory above hides from this user is not, for it."""
+    """Return whether something is there; what a directory above hides from this user is not, for it."""
     return os.access(path, os.F_OK, effective_ids=True)
 
 
 def is_directory(path: str | Path) -> bool:
-    """Say whether this user can see a directory there."""
+    """Return whether this user can see a directory there."""
     return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where a directory above may not be searched
 
 
 def is_read_only(path: str | Path) -> bool:
-    """Say whether nobody can write there, whoever it is."""
+    """Return whether nobody can write there, whoever it is."""
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
@@ -241,7 +241,7 @@ class Installation:
                 raise TransientError(problem_of(file.path, error)) from error
 
     def staged_path(self, path: str) -> str:
-        """Give where the new content of ``path`` waits between :meth:`stage` and :meth:`install`.
+        """Return where the new content of ``path`` waits between :meth:`stage` and :meth:`install`.
 
         Raises:
             LookupError: it is not staged.
@@ -257,7 +257,7 @@ class Installation:
         return {staged.path: staged.temporary for staged in self._staged if staged.temporary is not None}
 
     def replaces(self, path: str) -> bool:
-        """Say whether there was something at ``path`` before :meth:`install`."""
+        """Return whether there was something at ``path`` before :meth:`install`."""
         target = os.path.realpath(path)
         return any(s.target == target and s.former_status is not None for s in self._staged)
 
@@ -294,7 +294,7 @@ class Installation:
         return tuple(problems)
 
     def former_content(self, path: str) -> bytes | None:
-        """Give what was at ``path`` before :meth:`install`, None where there was nothing."""
+        """Return what was at ``path`` before :meth:`install`, None where there was nothing."""
         target = os.path.realpath(path)
         for staged in self._staged:
             if staged.target == target:

@@ -57,7 +57,7 @@ class StateLock:
         self._descriptor = descriptor
 
     def _is_in_place(self, descriptor: int) -> bool:
-        """Say whether others would meet this lock: it is on the file, and not on its name."""
+        """Return whether others would meet this lock: it is on the file, and not on its name."""
         try:
             return os.path.samestat(os.fstat(descriptor), self._path.lstat())
         except OSError:

@@ -87,7 +87,7 @@ class SystemdNotifier:
 
 
 def _address(name: str) -> str:
-    """Give the socket address: a path, or an abstract name with its leading NUL; "" for any other kind."""
+    """Return the socket address: a path, or an abstract name with its leading NUL; "" for any other kind."""
     if name.startswith("@"):
         return "\0" + name[1:]
     return name if name.startswith("/") else ""
@@ -100,7 +100,7 @@ def _interval_s(usec: str, pid: str) -> float:
 
 
 def _joined(owed: dict[str, str], said: dict[str, str]) -> dict[str, str]:
-    """Give what is said now, before it what was not delivered; a newer state replaces a former one."""
+    """Return what is said now, before it what was not delivered; a newer state replaces a former one."""
     kept = owed if _STATES.isdisjoint(said) else {key: value for key, value in owed.items() if key not in _STATES}
     return {**kept, **said}
 

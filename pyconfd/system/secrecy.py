@@ -32,7 +32,7 @@ def hide(secrets: Iterable[str]) -> None:
 
 
 def without_secrets(text: str, more: Iterable[str] = ()) -> str:
-    """Give ``text`` without the known secrets, and without ``more``."""
+    """Return ``text`` without the known secrets, and without ``more``."""
     for secret in sorted({*tuple(_known), *more}, key=len, reverse=True):
         if secret and secret in text:
             text = text.replace(secret, HIDDEN)
@@ -40,7 +40,7 @@ def without_secrets(text: str, more: Iterable[str] = ()) -> str:
 
 
 def redacted(text: str) -> str:
-    """Give ``text`` without known secrets, URL passwords, bearer tokens, JSON web tokens and private keys."""
+    """Return ``text`` without known secrets, URL passwords, bearer tokens, JSON web tokens and private keys."""
     text = without_secrets(text)
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)

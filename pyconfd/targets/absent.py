@@ -33,7 +33,7 @@ class NoBalancer(TakesAll):
         self._lock.release()
 
     def last_good(self) -> Stored | None:
-        """Give a generation numbered 0 once a target was told something, or :meth:`apply` was called."""
+        """Return a generation numbered 0 once a target was told something, or :meth:`apply` was called."""
         known = [item for item in self._applied() if item is not None]
         if not known and not self._served:
             return None
@@ -45,12 +45,12 @@ class NoBalancer(TakesAll):
         return Stored(Generation(0, _NOTHING.digest, applied_at, census=census), _NOTHING)
 
     def plan(self, rendering: Rendering) -> Plan:
-        """Give nothing to do."""
+        """Return nothing to do."""
         del rendering
         return Noop()
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
-        """Give none: nothing is bound here."""
+        """Return none: nothing is bound here."""
         del rendering
         return {}
 
@@ -61,7 +61,7 @@ class NoBalancer(TakesAll):
         return Applied(generation, plan, verified=True)
 
     def restore_last_good(self, now: float) -> Outcome | None:
-        """Give None: targets keep what they have."""
+        """Return None: targets keep what they have."""
         del now
         return None
 

@@ -53,22 +53,22 @@ class Target:
         self._unsure = False
 
     def applied(self) -> Applied | None:
-        """Give what its balancer was last told to load, None before the first time."""
+        """Return what its balancer was last told to load, None before the first time."""
         return self._memory.applied()
 
     def template_changed(self) -> bool:
-        """Say whether the template's text is another one than at the last rendering, or cannot be read any more."""
+        """Return whether the template's text is another one than at the last rendering, or cannot be read any more."""
         try:
             return self._read() != self._seen
         except TransientError:
             return self._seen is not None
 
     def installed_text(self) -> str:
-        """Give what the file holds; "" where there is none."""
+        """Return what the file holds; "" where there is none."""
         return self._installed().decode(errors="replace")
 
     def is_in_place(self) -> bool:
-        """Say whether the file holds what was applied."""
+        """Return whether the file holds what was applied."""
         applied = self._memory.applied()
         return applied is None or _digest(self._installed()) == applied.digest
 
@@ -143,7 +143,7 @@ class Target:
             raise TransientError(problem) from error
 
     def _settled(self) -> str:
-        """Give the template's text once it stays the same: half of a file that is being written may well be valid."""
+        """Return the template's text once it stays the same: half of a file that is being written may well be valid."""
         text = self._read()
         for _ in range(SETTLING_READS if text != self._seen else 0):
             time.sleep(SETTLING_S)

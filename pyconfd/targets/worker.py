@@ -192,7 +192,7 @@ class Targets:
             worker.offer(Offer(context, guarded))
 
     def states(self) -> tuple[TargetState, ...]:
-        """Give the state of each, in the order of the settings.
+        """Return the state of each, in the order of the settings.
 
         Raises:
             RuntimeError: a worker died of a bug.
@@ -203,7 +203,7 @@ class Targets:
         return tuple(worker.state for worker in self._workers)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Give what is wrong with them now."""
+        """Return what is wrong with them now."""
         return tuple(problem for worker in self._workers for problem in worker.problems)
 
     def stop(self) -> None:

@@ -271,7 +271,7 @@ def _keys(*at: str | int) -> list[str]:
 
 
 def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give two documents as one, table by table; ``other`` wins."""
+    """Return two documents as one, table by table; ``other`` wins."""
     both = dict(one)
     for key, value in other.items():
         former = both.get(key)

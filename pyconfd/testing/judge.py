@@ -40,7 +40,7 @@ class Seen:
 
 
 def judge(expectation: Expectation, seen: Seen) -> Failure | None:
-    """Give what is wrong, None where it holds."""
+    """Return what is wrong, None where it holds."""
     if expectation.kind is Kind.REFUSED:
         return _refused(expectation, seen.refused)
     name = expectation.within
@@ -114,7 +114,7 @@ def _refused(expectation: Expectation, refused: Sequence[Refusal]) -> Failure | 
 
 
 def judge_plan(step: Step, plan: Plan) -> Failure | None:
-    """Give what is wrong with how the balancer gets to a step, None where that is as expected, or does not matter."""
+    """Return what is wrong with how the balancer gets to a step, None where that is as expected, or does not matter."""
     way, shown = _told(plan)
     if step.way is None or (
         way is step.way
@@ -138,7 +138,7 @@ def _told(plan: Plan) -> tuple[Way, Sequence[str]]:
 
 
 def judge_failure(wanted: str, problems: Sequence[Problem], line: int) -> Failure | None:
-    """Give what is wrong where a test expects that its step is turned away with ``wanted`` in a message."""
+    """Return what is wrong where a test expects that its step is turned away with ``wanted`` in a message."""
     told = [str(problem) for problem in problems]
     if any(wanted in each for each in told):
         return None
@@ -147,7 +147,7 @@ def judge_failure(wanted: str, problems: Sequence[Problem], line: int) -> Failur
 
 
 def difference(one: str, other: str, name: str, other_name: str) -> tuple[str, ...]:
-    """Give a unified diff."""
+    """Return a unified diff."""
     return tuple(difflib.unified_diff(one.splitlines(), other.splitlines(), name, other_name, lineterm=""))
 
 
@@ -161,7 +161,7 @@ def _lines_with(wanted: str, text: str) -> tuple[str, ...]:
 
 
 def _nearest(wanted: str, text: str) -> tuple[str, ...]:
-    """Give the lines that are most like the first of ``wanted``."""
+    """Return the lines that are most like the first of ``wanted``."""
     first = wanted.strip("\n").split("\n", 1)[0].strip()
     close = set(difflib.get_close_matches(first, {line.strip() for line in text.splitlines()}, n=3, cutoff=_CLOSE))
     lines = [f"line {number}: {line.strip()}" for number, line in _numbered(text) if line.strip() in close]

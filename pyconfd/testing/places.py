@@ -24,7 +24,7 @@ class Places:
     lines: Mapping[Path, int] = field(default_factory=dict)
 
     def line(self, *path: str | int) -> int:
-        """Give the line of a value, or of the nearest one around it; 1 where nothing is known."""
+        """Return the line of a value, or of the nearest one around it; 1 where nothing is known."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]

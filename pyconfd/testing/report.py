@@ -35,7 +35,7 @@ class Result:
 
 
 def as_lines(result: Result) -> Iterator[tuple[str, str]]:
-    """Give the lines for people, each with what it is: ``ok``, ``failed``, ``place``, ``detail`` or ``note``."""
+    """Return the lines for people, each with what it is: ``ok``, ``failed``, ``place``, ``detail`` or ``note``."""
     yield ("ok" if result.passed else "failed"), f"{result.file}: {result.name}"
     for failure in result.failures:
         yield "place", f"{result.file} line {failure.line}: {failure.message}"
@@ -46,14 +46,14 @@ def as_lines(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """Give one sentence about all of them."""
+    """Return one sentence about all of them."""
     failed = sum(not result.passed for result in results)
     count = "1 test" if len(results) == 1 else f"{len(results)} tests"
     return f"{count}, {failed} failed" if failed else f"{count}, all passed"
 
 
 def as_values(results: Sequence[Result]) -> dict[str, Any]:
-    """Give the results ready for JSON."""
+    """Return the results ready for JSON."""
     return {
         "tests": len(results),
         "failed": sum(not result.passed for result in results),
@@ -74,7 +74,7 @@ def as_values(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def as_junit(results: Sequence[Result]) -> str:
-    """Give the XML that CI systems read; a control character, which XML cannot hold, becomes a question mark."""
+    """Return the XML that CI systems read; a control character, which XML cannot hold, becomes a question mark."""
     files = dict.fromkeys(result.file for result in results)
     suites = [_suite(file, [result for result in results if result.file == file]) for file in files]
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>", ""])

@@ -15,7 +15,7 @@ Shuffle = Callable[[list[Any]], None]
 
 
 def shuffled(snapshot: Snapshot, shuffle: Shuffle) -> Snapshot:
-    """Give a Snapshot that says the same: an API promises no order of objects, and none of a slice's endpoints."""
+    """Return a Snapshot that says the same: an API promises no order of objects, and none of a slice's endpoints."""
     parts: dict[str, Any] = {
         resource.field: _shuffled_part(getattr(snapshot, resource.field), shuffle) for resource in Resource
     }

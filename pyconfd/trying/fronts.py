@@ -35,7 +35,7 @@ class Front:
 
 
 def fronts(text: str) -> tuple[Front, ...]:
-    """Give the ports of a configuration, one for each bind of a TCP port."""
+    """Return the ports of a configuration, one for each bind of a TCP port."""
     found: list[Front] = []
     by_title = {bind.number: bind for bind in binds(text)}
     sections = tuple(_with_modes(parse(text)))
@@ -76,12 +76,12 @@ def _with_modes(sections: Iterable[Section]) -> Iterator[tuple[Section, str]]:
 
 
 def _value(section: Section, keyword: str) -> str:
-    """Give the first word behind a keyword, "" without that."""
+    """Return the first word behind a keyword, "" without that."""
     return next((line.words[1] for line in section.lines if line.words[0] == keyword and len(line.words) > 1), "")
 
 
 def names(context: Context, rendering: Rendering) -> tuple[str, ...]:
-    """Give the host names that may lead somewhere, sorted: those that presets give, and those that stand in the text.
+    """Return the host names that may lead somewhere, sorted: those that presets give, and those that stand in the text.
 
     A wildcard begins with ``*.``.
     """
@@ -108,5 +108,5 @@ def _names_in(text: str) -> Iterator[str]:
 
 
 def asked(name: str) -> str:
-    """Give a host name to ask for: one below a wildcard, or the name itself."""
+    """Return a host name to ask for: one below a wildcard, or the name itself."""
     return f"any{name[1:]}" if name.startswith("*.") else name

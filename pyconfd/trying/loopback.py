@@ -62,14 +62,14 @@ class Loopback:
         self._stack.close()
 
     def listener(self, host: str, port: int) -> tuple[str, int]:
-        """Give where to listen instead. Raises: TransientError where no port is free."""
+        """Return where to listen instead. Raises: TransientError where no port is free."""
         key = "" if host in {"", "0.0.0.0", "::"} else host, port  # noqa: S104 - nothing is bound there
         if key not in self.listeners:
             self.listeners[key] = self.port(port)
         return HOST, self.listeners[key]
 
     def port(self, wanted: int) -> int:
-        """Give a free port on 127.0.0.1, ``wanted`` if that can be had; nobody else who asks here gets it.
+        """Return a free port on 127.0.0.1, ``wanted`` if that can be had; nobody else who asks here gets it.
 
         Raises:
             TransientError: there is none.
@@ -92,7 +92,7 @@ class Loopback:
         raise TransientError(Problem("loopback", "no port is free on 127.0.0.1", "end some programs"))
 
     def server(self, host: str, port: int) -> tuple[str, int]:
-        """Give where the stand-in of a server is; it answers from now on. Raises: TransientError."""
+        """Return where the stand-in of a server is; it answers from now on. Raises: TransientError."""
         if (host, port) not in self.servers:
             self.servers[host, port] = self._stand_in(host, port)
         return self.servers[host, port]
@@ -124,7 +124,7 @@ class Loopback:
         return str(ipaddress.IPv4Address((first << 24) + (second << 16) + (third << 8) + 1 + number))
 
     def socket(self, path: str) -> str:
-        """Give a path in a folder of its own, short enough for a socket."""
+        """Return a path in a folder of its own, short enough for a socket."""
         if path not in self._sockets:
             if not self._sockets:
                 folder = short_folder("try-")
@@ -134,7 +134,7 @@ class Loopback:
         return self._sockets[path]
 
     def certificate(self, path: str) -> str:
-        """Give ``path`` where something is there, else the path of a self-signed certificate."""
+        """Return ``path`` where something is there, else the path of a self-signed certificate."""
         if os.access(path, os.R_OK):
             return path
         return str(_written(self._folder))

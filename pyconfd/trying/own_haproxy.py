@@ -56,7 +56,7 @@ class OwnHaproxy:
         self.close()
 
     def settings(self, **changes: Any) -> HaproxySettings:
-        """Give the settings by which pyconfd controls this process."""
+        """Return the settings by which pyconfd controls this process."""
         return replace(
             HaproxySettings(
                 conf=str(self.conf),
@@ -84,18 +84,18 @@ class OwnHaproxy:
         return self._process is not None
 
     def ended(self) -> int | None:
-        """Give the exit status of one that ended by itself, None while it runs or was never started."""
+        """Return the exit status of one that ended by itself, None while it runs or was never started."""
         return None if self._process is None else self._process.poll()
 
     def running(self) -> Running | None:
-        """Give what the newest worker says, None while it does not answer."""
+        """Return what the newest worker says, None while it does not answer."""
         try:
             return running_by_master(self.master_socket)
         except NoAnswer:
             return None
 
     def reports_reloads(self) -> bool:
-        """Say whether the master's ``reload`` tells how it went, as it does since 2.7."""
+        """Return whether the master's ``reload`` tells how it went, as it does since 2.7."""
         return "startup-logs" in ask(self.master_socket, "help")
 
     def stop(self) -> None:

@@ -27,7 +27,7 @@ class Owners:
     by_node_port: Mapping[int, str] = field(default_factory=dict)
 
     def at(self, host: str, port: int) -> Owner:
-        """Give who answers at an address."""
+        """Return who answers at an address."""
         if host in self.nodes:
             service = self.by_node_port.get(port, "")
             name = f"{service} through {self.nodes[host]}" if service else f"{self.nodes[host]} port {port}"
@@ -37,7 +37,7 @@ class Owners:
 
 
 def owners_of(snapshot: Snapshot) -> Owners:
-    """Give them for all addresses of a Snapshot."""
+    """Return them for all addresses of a Snapshot."""
     names: dict[str, str] = {}
     services: dict[str, set[str]] = defaultdict(set)
     for address, service, pod in _behind_services(snapshot):
@@ -67,7 +67,7 @@ def owners_of(snapshot: Snapshot) -> Owners:
 
 
 def _behind_services(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
-    """Give address, Service and pod ("" for none) of each endpoint."""
+    """Return address, Service and pod ("" for none) of each endpoint."""
     for key, piece in snapshot.endpointslices.items():
         service = _text(Key(key.namespace, (piece.metadata.labels or {}).get(_SERVICE_LABEL, key.name)))
         for endpoint in piece.endpoints or ():

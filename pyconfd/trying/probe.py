@@ -67,7 +67,7 @@ def _ask_http(front: Front, host: str, *, tls: bool) -> Answer:
 
 
 def _careless() -> ssl.SSLContext:
-    """Give a context that takes any certificate: they are stand-ins too."""
+    """Return a context that takes any certificate: they are stand-ins too."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

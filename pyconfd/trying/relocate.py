@@ -85,19 +85,19 @@ class Places(Protocol):
     """What stands on loopback in the place of something; the same each time, and itself for what stands there."""
 
     def listener(self, host: str, port: int) -> tuple[str, int]:
-        """Give where to listen instead; ``host`` is "" for any address."""
+        """Return where to listen instead; ``host`` is "" for any address."""
         ...
 
     def server(self, host: str, port: int) -> tuple[str, int]:
-        """Give where to connect to instead; ``port`` 0 where none is named."""
+        """Return where to connect to instead; ``port`` 0 where none is named."""
         ...
 
     def socket(self, path: str) -> str:
-        """Give another path for a UNIX socket."""
+        """Return another path for a UNIX socket."""
         ...
 
     def certificate(self, path: str) -> str:
-        """Give the path of a certificate to load: ``path`` where there is one, else that of a stand-in."""
+        """Return the path of a certificate to load: ``path`` where there is one, else that of a stand-in."""
         ...
 
 
@@ -115,7 +115,7 @@ class _State:
 
 
 def relocate(rendering: Rendering, places: Places, environ: Mapping[str, str]) -> tuple[Rendering, tuple[str, ...]]:
-    """Give the same configuration on loopback, and sentences about what is not as it was written.
+    """Return the same configuration on loopback, and sentences about what is not as it was written.
 
     ``environ`` are the variables that HAProxy would see.
     """
@@ -128,7 +128,7 @@ def relocate(rendering: Rendering, places: Places, environ: Mapping[str, str]) -
 
 
 def _unanswerable(text: str) -> frozenset[str]:
-    """Give the sections whose health checks only a real pod passes; "" where it is a ``defaults``."""
+    """Return the sections whose health checks only a real pod passes; "" where it is a ``defaults``."""
     found: set[str] = set()
     title = ""
     for line in text.splitlines():
@@ -217,7 +217,7 @@ def _certificate(value: str, state: _State) -> str:
 
 
 def _listeners(text: str, state: _State) -> Iterator[str]:
-    """Give the addresses on loopback for one that a line binds."""
+    """Return the addresses on loopback for one that a line binds."""
     if not text:
         return
     if text.startswith(_UNIX):
@@ -237,7 +237,7 @@ _PORTS = re.compile(r"\d+(-\d+)?")
 
 
 def _address(text: str) -> tuple[str, str, str]:
-    """Give family, host without brackets, and port or ports of an address, each "" where it is not there."""
+    """Return family, host without brackets, and port or ports of an address, each "" where it is not there."""
     family, at, rest = text.partition("@")
     if not at:
         family, rest = "", text

@@ -58,7 +58,7 @@ class RelocatingRenderer(Renderer):
 
 
 def pods_behind(text: str, loopback: Loopback) -> Counter[str]:
-    """Give how many stand-ins of each Service a configuration on loopback names."""
+    """Return how many stand-ins of each Service a configuration on loopback names."""
     servers = (line.words for section in parse(text) for line in section.lines if line.words[0] == "server")
     there = {words[2] for words in servers if len(words) > 2}
     names = {f"{host}:{port}": name for name, (host, port) in loopback.addresses.items()}

@@ -45,7 +45,7 @@ class StandIn:
         return len(self.open)
 
     def answer(self, *, close: bool) -> bytes:
-        """Give the whole response: the pod's name as the body and in ``X-Pod``."""
+        """Return the whole response: the pod's name as the body and in ``X-Pod``."""
         body = f"{self.name}\n"
         lines = [
             f"HTTP/1.1 {self.code}",
@@ -224,7 +224,7 @@ class StandIns:
         del self.pods[name]
 
     def counts(self) -> dict[str, int]:
-        """Give the requests answered so far, by pod."""
+        """Return the requests answered so far, by pod."""
         return {name: pod.requests for name, pod in self.pods.items()}
 
     def close(self) -> None:

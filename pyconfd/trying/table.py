@@ -39,7 +39,7 @@ class Behind:
     pods: Mapping[str, int]
 
     def who(self, answer: Answer) -> str:
-        """Say who answered, "" where no stand-in did."""
+        """Return who answered, "" where no stand-in did."""
         owner = self.owners.get(answer.stand_in)
         if owner is None:
             return answer.stand_in
@@ -51,7 +51,7 @@ class Behind:
 
 
 def questions(all_fronts: Sequence[Front], names: Sequence[str]) -> Iterator[Question]:
-    """Give what to ask: each port for every name, and for one that nobody has."""
+    """Return what to ask: each port for every name, and for one that nobody has."""
     for front in all_fronts:
         if front.http or front.sni:
             yield from ((front, name) for name in (NOBODY, *names))
@@ -88,7 +88,7 @@ def table(
 
 
 def _wildcard(front: Front, name: str, answers: Mapping[Question, Answer]) -> str:
-    """Give the nearest wildcard above a name that was asked for too, "" for none."""
+    """Return the nearest wildcard above a name that was asked for too, "" for none."""
     rest = name.removeprefix("*.")
     while "." in rest:
         rest = rest.partition(".")[2]
@@ -178,7 +178,7 @@ def _has_ready(snapshot: Snapshot, key: Key) -> bool:
 
 
 def lines(now: Table, former: Table | None) -> Iterator[str]:
-    """Give the whole table, or what differs from the former one."""
+    """Return the whole table, or what differs from the former one."""
     if former is None:
         yield from _rows(now.rows, "")
         if not now.rows:

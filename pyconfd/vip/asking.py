@@ -39,7 +39,7 @@ class Asking:
 
     @property
     def due(self) -> float:
-        """Give when :meth:`step` wants to be called next."""
+        """Return when :meth:`step` wants to be called next."""
         return self._due
 
     def distrust(self) -> None:
@@ -146,13 +146,13 @@ class Asking:
 
 
 def is_full(show_info: bytes) -> bool:
-    """Say whether haproxy serves as many connections as it may: then it accepts no further one, on no node."""
+    """Return whether haproxy serves as many connections as it may: then it accepts no further one, on no node."""
     most = _number(show_info, b"Maxconn: ")
     return most is not None and (_number(show_info, b"CurrConns: ") or 0) >= most
 
 
 def _number(show_info: bytes, name: bytes) -> int | None:
-    """Give the number at the line that begins with ``name``; found without cutting all lines, twenty times a second."""
+    """Return the number at the line that begins with ``name``; called twenty times a second."""
     begin = 0 if show_info.startswith(name) else show_info.find(b"\n" + name) + 1
     if not show_info.startswith(name, begin):
         return None

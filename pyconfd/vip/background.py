@@ -35,7 +35,7 @@ class Background:
             self._wake.notify()
 
     def error(self, name: str, now: float) -> str:
-        """Give why the job of that name failed last, or what it waits for; "" where all is well."""
+        """Return why the job of that name failed last, or what it waits for; "" where all is well."""
         with self._wake:
             self._now = now
             if name in {self._doing, *self._waiting} and now - self._since >= SLOW_S:

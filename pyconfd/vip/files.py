@@ -100,7 +100,7 @@ class SmallFile:
 
 
 def boot_seconds() -> bytes:
-    """Give the seconds since boot as the heartbeat holds them, always as many bytes."""
+    """Return the seconds since boot as the heartbeat holds them, always as many bytes."""
     return b"%16.2f\n" % time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -120,7 +120,7 @@ def replace(path: str, content: bytes, *, durable: bool = False) -> str:
 
 
 def read_document(path: str) -> Mapping[str, Any]:
-    """Give a JSON object; an empty one where there is none, or none that can be read."""
+    """Return a JSON object; an empty one where there is none, or none that can be read."""
     try:
         found = json.loads(Path(path).read_bytes())
     except (OSError, ValueError):

@@ -40,12 +40,12 @@ class Advert:
 
 
 def hardware_text(packed: bytes) -> str:
-    """Give a hardware address in its usual spelling."""
+    """Return a hardware address in its usual spelling."""
     return packed.hex(":")
 
 
 def parse(frame: bytes) -> Claim | Advert | None:
-    """Give what an Ethernet frame says; None for anything else, or from beyond a router."""
+    """Return what an Ethernet frame says; None for anything else, or from beyond a router."""
     if len(frame) < _ETHERNET_BYTES:
         return None
     kind, sender, body = int.from_bytes(frame[12:14], "big"), frame[6:12], frame[14:]
@@ -71,7 +71,7 @@ def _advert(source: str, body: bytes, sender: bytes) -> Advert | None:
 
 
 def _target_hardware(payload: bytes) -> bytes:
-    """Give the option of a neighbour advertisement with the hardware address; b"" without one."""
+    """Return the option of a neighbour advertisement with the hardware address; b"" without one."""
     place = 24
     while place + 8 <= len(payload) and payload[place + 1]:
         if payload[place] == 2:
@@ -82,7 +82,7 @@ def _target_hardware(payload: bytes) -> bytes:
 
 @lru_cache(maxsize=256)
 def probe(own: bytes, address: str, source: str = "") -> bytes:
-    """Give the question who has ``address``; without ``source`` it changes nobody's tables (RFC 5227, RFC 4862)."""
+    """Return the question who has ``address``; without ``source`` it changes nobody's tables (RFC 5227, RFC 4862)."""
     target = ip_address(address)
     if isinstance(target, IPv4Address):
         sender = IPv4Address(source or 0).packed
@@ -95,7 +95,7 @@ def probe(own: bytes, address: str, source: str = "") -> bytes:
 
 
 def announcements(own: bytes, address: str) -> tuple[bytes, ...]:
-    """Give what tells everybody on the network that ``address`` is here now."""
+    """Return what tells everybody on the network that ``address`` is here now."""
     target = ip_address(address)
     if isinstance(target, IPv4Address):
         # Some switches and hosts take only the one form, some only the other.
@@ -111,7 +111,7 @@ def announcements(own: bytes, address: str) -> tuple[bytes, ...]:
 
 
 def farewell(source: str, peer: str, router: int, advert_s: float, addresses: Sequence[str]) -> bytes:
-    """Give the VRRP message (without its IP header) with which a master gives up, as it goes to one peer."""
+    """Return the VRRP message (without its IP header) with which a master gives up, as it goes to one peer."""
     head = struct.pack("!BBBBH", 0x31, router, 0, len(addresses), int(advert_s * 100) & 0xFFF)
     tail = b"".join(ip_address(address).packed for address in addresses)
     length = len(head) + 2 + len(tail)
@@ -132,7 +132,7 @@ def _icmpv6(own: bytes, hardware: bytes, source: bytes, target: bytes, message: 
 
 
 def checksum(data: bytes) -> int:
-    """Give the Internet checksum. Source: RFC 1071."""
+    """Return the Internet checksum. Source: RFC 1071."""
     if len(data) % 2:
         data += b"\0"
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))

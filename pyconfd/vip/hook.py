@@ -399,5 +399,5 @@ class Hook:
 
 
 def _used(settings: Settings) -> tuple[object, ...]:
-    """Give what the hook reads of the settings."""
+    """Return what the hook reads of the settings."""
     return settings.vip, settings.runtime_dir, settings.log.format

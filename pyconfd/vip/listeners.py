@@ -22,7 +22,7 @@ class Listener:
 
 
 def listeners() -> Mapping[int, Sequence[Listener]]:
-    """Give the listeners of each TCP port here, of both families.
+    """Return the listeners of each TCP port here, of both families.
 
     Raises:
         OSError: the kernel does not tell.
@@ -47,7 +47,7 @@ class Ownership:
         self._known: set[Listener] = set()
 
     def has(self, pid: int, asked: Sequence[Listener]) -> bool:
-        """Say whether one of the listeners is the process's."""
+        """Return whether one of the listeners is the process's."""
         if pid != self._pid:
             self._pid = pid
             self._known.clear()

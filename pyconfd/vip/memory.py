@@ -19,7 +19,7 @@ class Memory:
 
     @classmethod
     def read(cls, path: str) -> "Memory":
-        """Give what was written down; what cannot be read is forgotten."""
+        """Return what was written down; what cannot be read is forgotten."""
         found = read_document(path)
         drained, transitions = found.get("drained"), found.get("transitions")
         memory = cls(path)
@@ -32,7 +32,7 @@ class Memory:
         return memory
 
     def document(self) -> dict[str, Any]:
-        """Give it for JSON."""
+        """Return it for JSON."""
         return {"drained": {str(key): dict(value) for key, value in self.drained.items()}} | {
             "transitions": list(self.transitions)
         }

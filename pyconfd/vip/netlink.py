@@ -82,7 +82,7 @@ class Link:
         self.state = self._dump()
 
     def fileno(self) -> int:
-        """Give the descriptor to wait for; it changes when :meth:`read` says so."""
+        """Return the descriptor to wait for; it changes when :meth:`read` says so."""
         return self._events.fileno()
 
     def _opened(self) -> socket.socket:
@@ -181,7 +181,7 @@ class Link:
         self.state.addresses.pop(address, None)
 
     def reaches(self, address: str) -> bool:
-        """Say whether the kernel knows where to send what goes to a neighbour. Source: rtnetlink(7), RTM_GETNEIGH.
+        """Return whether the kernel knows where to send what goes to a neighbour. Source: rtnetlink(7), RTM_GETNEIGH.
 
         Raises:
             OSError: the kernel does not tell.
@@ -212,7 +212,7 @@ def _send(asked: socket.socket, message: Any, kind: int, flags: int) -> None:
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Give the kind and the bytes of each message of a datagram."""
+    """Return the kind and the bytes of each message of a datagram."""
     place = 0
     while place + _HEADER.size <= len(data):
         length, kind, _, _, _ = _HEADER.unpack_from(data, place)
@@ -223,7 +223,7 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def route_out(family: int) -> Route | None:
-    """Give the route that leads to addresses elsewhere; None where there is none.
+    """Return the route that leads to addresses elsewhere; None where there is none.
 
     Raises:
         OSError: the kernel does not tell.
@@ -248,7 +248,7 @@ def route_out(family: int) -> Route | None:
 
 
 def dump_sockets(states: int) -> Iterator[bytes]:
-    """Give a message for each TCP socket here in one of the ``states`` (bits), of both families. Source: sock_diag(7).
+    """Return a message for each TCP socket in one of the ``states`` (bits), of both families. Source: sock_diag(7).
 
     Raises:
         OSError: the kernel does not tell.

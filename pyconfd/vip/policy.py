@@ -103,12 +103,12 @@ class Limits:
 
     @property
     def hang_s(self) -> float:
-        """Give how long own adverts may be missing."""
+        """Return how long own adverts may be missing."""
         return HANG_ADVERTS * self.advert_s
 
     @property
     def late_s(self) -> float:
-        """Give after how long without an own advert the kernel is asked whether any could leave.
+        """Return after how long without an own advert the kernel is asked whether any could leave.
 
         Whoever can be reached for the rest of ``hang_s`` would have been sent one.
         """
@@ -116,12 +116,12 @@ class Limits:
 
     @property
     def down_s(self) -> float:
-        """Give how long a master may be silent before a backup takes over."""
+        """Return how long a master may be silent before a backup takes over."""
         return (LOST_ADVERTS + 1) * self.advert_s
 
     @property
     def retake_s(self) -> float:
-        """Give how long a faulty node waits for anybody better."""
+        """Return how long a faulty node waits for anybody better."""
         return RETAKE_ADVERTS * self.advert_s
 
 
@@ -266,7 +266,7 @@ _HOPELESS = frozenset({Fault.CARRIER_LOST, Fault.UPLINK_DEAD, Fault.YIELDED, Fau
 
 
 def _yields(instance: InstanceFacts, before: Stance, limits: Limits) -> bool:
-    """Say whether a peer with a higher priority holds the same address and advertises it, and keepalived does not see.
+    """Return whether a peer of higher priority holds and advertises the address, unseen by keepalived.
 
     Never on the word of ARP alone: the last node would drop the address for whoever claims it. Whoever has yielded goes
     on until the peer answers or advertises no more.
@@ -281,7 +281,7 @@ def _yields(instance: InstanceFacts, before: Stance, limits: Limits) -> bool:
 def _stance(
     faults: frozenset[Fault], node: NodeFacts, router: RouterFacts, before: Stance, now: float, *, limits: Limits
 ) -> Stance:
-    """Give what follows from the faults: FAULT first, LAST when nobody else took the address."""
+    """Return what follows from the faults: FAULT first, LAST when nobody else took the address."""
     # What was not heard while there was no carrier is nobody's silence.
     listening_s = min(now - before.since, node.carrier_s)
     if not faults:
@@ -303,7 +303,7 @@ def _retakes(faults: frozenset[Fault], router: RouterFacts, listening_s: float, 
 
 
 def _gives_up(faults: frozenset[Fault], router: RouterFacts, before: Stance, now: float, limits: Limits) -> bool:
-    """Say whether the last one steps back: somebody else holds it, or it is time to offer it to one who healed.
+    """Return whether the last one steps back: somebody else holds it, or it is time to offer it to one who healed.
 
     A drained node serves as well as any: it does not interrupt its traffic to ask whether somebody came.
     """
@@ -343,7 +343,7 @@ def _deed(node: NodeFacts, instance: InstanceFacts, limits: Limits) -> tuple[Dee
 
 
 def _why_fenced(node: NodeFacts, instance: InstanceFacts, limits: Limits) -> Alarm | None:
-    """Say why an address that is here must not be; None if it may."""
+    """Return why an address that is here must not be; None if it may."""
     if not node.keepalived_alive:
         return Alarm.KEEPALIVED_DEAD
     if instance.role in {Role.BACKUP, Role.FAULT}:

@@ -28,12 +28,12 @@ class ProcessWatch:
 
     @property
     def alive(self) -> bool:
-        """Say whether it lives."""
+        """Return whether it lives."""
         return self._descriptor >= 0
 
     @property
     def pid(self) -> int:
-        """Give its number; 0 for none."""
+        """Return its number; 0 for none."""
         return self._pid
 
     def look(self, now: float) -> None:

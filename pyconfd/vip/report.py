@@ -29,7 +29,7 @@ class Told(Protocol):
 
 
 def report(hook: Told) -> dict[str, Any]:
-    """Give the document, ready for JSON: times are seconds since the epoch, ages seconds (None for never)."""
+    """Return the document, ready for JSON: times are seconds since the epoch, ages seconds (None for never)."""
     senses, vip = hook.senses, hook.vip
     wall = time.time()
     return {
@@ -124,7 +124,7 @@ def _age(hook: Told, sight: Sight, address: str) -> float | None:
 
 
 def metrics(document: Mapping[str, Any]) -> str:
-    """Give a report in Prometheus' text format, for the node exporter's directory of text files."""
+    """Return a report in Prometheus' text format, for the node exporter's directory of text files."""
     return "\n".join(_metrics(document)) + "\n"
 
 

@@ -34,17 +34,17 @@ class RouterState:
 
     @property
     def holds(self) -> bool:
-        """Say whether one of its addresses is here."""
+        """Return whether one of its addresses is here."""
         return bool(self.sight.held)
 
     @property
     def stands_by(self) -> bool:
-        """Say whether the adverts of whoever holds the addresses are keepalived's business alone."""
+        """Return whether the adverts of whoever holds the addresses are keepalived's business alone."""
         is_able = self.stance.hold is Hold.ABLE and self.handing_over is None
         return is_able and not self.holds and not self.left
 
     def decide_at(self, now: float) -> float:
-        """Give when to decide again if nothing happens until then."""
+        """Return when to decide again if nothing happens until then."""
         sight = self.sight
         if self.stands_by and sight.role is Role.BACKUP and not self.alarms:
             return now + CALM_S

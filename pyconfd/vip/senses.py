@@ -83,16 +83,16 @@ class Senses:
 
     @property
     def complete(self) -> bool:
-        """Say whether enough was seen to decide: haproxy is dead, or has answered or missed a question."""
+        """Return whether enough was seen to decide: haproxy is dead, or has answered or missed a question."""
         return self.ping.rounds > 0 or not self.haproxy.alive
 
     @property
     def full(self) -> bool:
-        """Say whether haproxy serves as many connections as it may."""
+        """Return whether haproxy serves as many connections as it may."""
         return self.haproxy.alive and is_full(self.ping.answer)
 
     def facts(self, now: float, peers_seen: float) -> NodeFacts:
-        """Give what is so for all routers; ``peers_seen`` is when one of the peers was."""
+        """Return what is so for all routers; ``peers_seen`` is when one of the peers was."""
         return NodeFacts(
             haproxy_alive=self.haproxy.alive,
             haproxy_misses=self.ping.misses,

@@ -35,7 +35,7 @@ def reset_sessions(addresses: Collection[str]) -> str:
 
 
 def _local(message: bytes) -> bytes:
-    """Give the local address of a message of the kernel's list of sockets; IPv4 in IPv6 is IPv4."""
+    """Return the local address of a message of the kernel's list of sockets; IPv4 in IPv6 is IPv4."""
     (family,) = struct.unpack_from("B", message, 16)
     address = message[24:28] if family == 2 else message[24:40]
     return address[12:] if address[:12] == _MAPPED else address

@@ -43,12 +43,12 @@ class Instance:
 
     @cached_property
     def advertised(self) -> tuple[str, ...]:
-        """Give the addresses that an advert names, without their prefixes."""
+        """Return the addresses that an advert names, without their prefixes."""
         return tuple(_bare(text) for text in self.addresses)
 
     @cached_property
     def bare(self) -> tuple[str, ...]:
-        """Give the addresses of both families without their prefixes."""
+        """Return the addresses of both families without their prefixes."""
         return tuple(_bare(text) for text in (*self.addresses, *self.companions))
 
 
@@ -76,12 +76,12 @@ class Topology:
 
     @property
     def instances(self) -> tuple[Instance, ...]:
-        """Give the instances of all routers."""
+        """Return the instances of all routers."""
         return tuple(router.instance for router in self.routers)
 
     @property
     def down_s(self) -> float:
-        """Give how long a master may be silent before the next one takes over."""
+        """Return how long a master may be silent before the next one takes over."""
         return (LOST_ADVERTS + 1) * self.advert_s
 
 
@@ -95,7 +95,7 @@ class StickPeer:
 
 
 def stick_peers(settings: VipSettings, host_name: str) -> tuple[StickPeer, ...]:
-    """Give the haproxies that share stick tables; none without a port, or where this node is none of them."""
+    """Return the haproxies that share stick tables; none without a port, or where this node is none of them."""
     name = _node_name(settings, host_name)
     if not settings.peers_port or name not in {node.name for node in settings.nodes}:
         return ()
@@ -116,7 +116,7 @@ def _node_name(settings: VipSettings, host_name: str) -> str:
 
 
 def topology(settings: VipSettings, host_name: str) -> Topology:
-    """Give the topology as the node ``settings.node`` (else ``host_name``) has it.
+    """Return the topology as the node ``settings.node`` (else ``host_name``) has it.
 
     Raises:
         ConfigurationError: with every problem.
@@ -163,7 +163,7 @@ def _instance(router: RouterSettings, ordered: list[NodeSettings], name: str) ->
 
 
 def _elected_in(router: RouterSettings, nodes: Sequence[NodeSettings]) -> int:
-    """Give the family of the adverts: one of the router's own that all nodes have, IPv4 first."""
+    """Return the family of the adverts: one of the router's own that all nodes have, IPv4 first."""
     families = sorted({ip_interface(text).version for text in router.addresses})
     return next((one for one in families if all(_own(node, one) for node in nodes)), families[0])
 

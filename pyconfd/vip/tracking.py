@@ -79,7 +79,7 @@ class Sight:
 
     @property
     def complete(self) -> bool:
-        """Say whether all floating addresses of the instance are here."""
+        """Return whether all floating addresses of the instance are here."""
         return len(self.held) == len(self.instance.bare)
 
     def role_is(self, role: Role, now: float) -> bool:
@@ -146,7 +146,7 @@ class Sight:
         claimants[hardware] = now
 
     def contradictions(self, now: float) -> Mapping[str, tuple[str, ...]]:
-        """Give the hardware addresses of each node's own address that is claimed from more than one of them."""
+        """Return the hardware addresses of each node's own address that is claimed from more than one of them."""
         found = {}
         for address, claimants in self.claimed.items():
             recent = tuple(sorted(hardware for hardware, at in claimants.items() if now - at <= CLAIMED_S))
@@ -155,7 +155,7 @@ class Sight:
         return found
 
     def _rival(self, hardware: str, answers: int, now: float) -> Rival:
-        """Give who answers from a hardware address, by the adverts that came from there."""
+        """Return who answers from a hardware address, by the adverts that came from there."""
         for peer in self.instance.peers:
             if self.hardware_of.get(peer.address) == hardware:
                 at, priority = self.heard.get(peer.address, _NEVER)
@@ -167,7 +167,7 @@ class Sight:
         return Rival(hardware, answers)
 
     def is_late(self, now: float) -> bool:
-        """Say whether an own advert is missing for so long that the kernel has to be asked why."""
+        """Return whether an own advert is missing for so long that the kernel has to be asked why."""
         return bool(self.held) and now - self.silent_since >= self.limits.late_s
 
     def peers_reachable(self, is_so: bool, now: float) -> None:
@@ -175,7 +175,7 @@ class Sight:
         self.reachable_since = min(self.reachable_since, now) if is_so else math.inf
 
     def facts(self, now: float) -> InstanceFacts:
-        """Give what the policy decides about."""
+        """Return what the policy decides about."""
         answering = ((key, one) for key, one in self._answers.items() if now - one.last <= self.window_s)
         rivals = [self._rival(hardware, answers.count, now) for hardware, answers in answering]
         here = bool(self.held)
@@ -194,7 +194,7 @@ class Sight:
         )
 
     def _own_advert_age_s(self, now: float) -> float:
-        """Give how long own adverts are missing, though the kernel could have sent them.
+        """Return how long own adverts are missing, though the kernel could have sent them.
 
         It is the kernel that is asked, and not ARP on the wire: a claim of a peer's address that the kernel does not
         take would make a hang of a keepalived whose adverts cannot leave.
@@ -204,11 +204,11 @@ class Sight:
 
     @property
     def silent_since(self) -> float:
-        """Give since when an own advert is due."""
+        """Return since when an own advert is due."""
         return max(self.own_advert, self.held_since, self.watching_since)
 
     def holder(self, now: float, down_s: float) -> str:
-        """Give the name of the node that is master by the adverts on the wire; "" where nobody advertises."""
+        """Return the name of the node that is master by the adverts on the wire; "" where nobody advertises."""
         if now - self.own_advert < down_s and self.held:
             return "this node"
         latest = max(self.heard.items(), key=lambda item: item[1][0], default=None)

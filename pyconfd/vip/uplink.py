@@ -23,7 +23,7 @@ class Damping:
         self._back = -math.inf
 
     def back_s(self, now: float) -> float:
-        """Give how long the carrier has been back; infinite if it was never away."""
+        """Return how long the carrier has been back; infinite if it was never away."""
         return now - self._back
 
     def see(self, carrier: bool, now: float) -> bool:
@@ -64,18 +64,18 @@ class Uplink:
             self._answered[address] = now
 
     def age_s(self, now: float) -> float:
-        """Give how long no gateway has answered; 0 where none is looked at."""
+        """Return how long no gateway has answered; 0 where none is looked at."""
         if not self.gateways:
             return 0.0
         return now - max(self._since, *self._answered.values(), -math.inf)
 
     def heard_age_s(self, now: float) -> float:
-        """Give how long nothing at all has come in, as far as it was asked for."""
+        """Return how long nothing at all has come in, as far as it was asked for."""
         return now - max(self._heard, self._since)
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """Give the gateways by which a way out was seen."""
+        """Return the gateways by which a way out was seen."""
         return tuple(sorted(route.gateway for route in self._routes.values()))
 
     def listen(self, now: float) -> None:

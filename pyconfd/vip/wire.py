@@ -70,7 +70,7 @@ class Ears:
             raise
 
     def heard(self) -> bool:
-        """Say whether anything came in since."""
+        """Return whether anything came in since."""
         heard = False
         with suppress(BlockingIOError):
             for _ in range(_AT_ONCE):
@@ -107,11 +107,11 @@ class Wire:
         self.hardware: bytes = self._sending.getsockname()[4]
 
     def fileno(self) -> int:
-        """Give the descriptor to wait for."""
+        """Return the descriptor to wait for."""
         return self._reading.fileno()
 
     def read(self) -> Iterator[tuple[Advert | Claim, bool]]:
-        """Give what has passed since, and whether it left this node; ends when there is nothing more.
+        """Return what has passed since, and whether it left this node; ends when there is nothing more.
 
         Not all at once: whoever floods the network must not keep this node from deciding.
         """

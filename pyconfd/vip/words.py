@@ -8,7 +8,7 @@ SHOWN_TRANSITIONS = 10
 
 
 def has_problem(document: Mapping[str, Any]) -> bool:
-    """Say whether a person should look: a fault, an alarm, a check that fails, trouble of the hook's own."""
+    """Return whether a person should look: a fault, an alarm, a check that fails, trouble of the hook's own."""
     return (
         bool(document["troubles"])
         or any(not check["ok"] for check in document["checks"].values())
@@ -17,12 +17,12 @@ def has_problem(document: Mapping[str, Any]) -> bool:
 
 
 def described(document: Mapping[str, Any], transitions: Sequence[Mapping[str, Any]], now: float) -> str:
-    """Give what ``pyconfd vip status`` prints; ``now`` in seconds since the epoch."""
+    """Return what ``pyconfd vip status`` prints; ``now`` in seconds since the epoch."""
     return "\n".join(_lines(document, transitions, now)) + "\n"
 
 
 def line(document: Mapping[str, Any]) -> str:
-    """Give a report in one line, for ``systemctl status``."""
+    """Return a report in one line, for ``systemctl status``."""
     words = [_router_line(router) for router in document["routers"]]
     words += [f"trouble with {what}: {error}" for what, error in document["troubles"].items()]
     return "; ".join(words)

@@ -28,13 +28,13 @@ NEW_LINE = Text("", "\n", trim_left=True, trim_right=False)
 
 
 def remark(content: str) -> Tag:
-    """Give a comment, whatever its content is."""
+    """Return a comment, whatever its content is."""
     safe = content.strip().replace("#}", "# }").replace("{#", "{ #")
     return Tag(REMARK, safe)
 
 
 def assemble(items: Sequence[Item]) -> str:
-    """Give the source; Jinja takes its last newline off."""
+    """Return the source; Jinja takes its last newline off."""
     out: list[str] = []
     for index, item in enumerate(items):
         before = items[index - 1] if index else None

@@ -17,7 +17,7 @@ class Evaluator:
         self._schema, self._scope, self._dot = schema, scope, dot
 
     def pipeline(self, pipeline: Pipeline) -> Expression:
-        """Give the value of a pipeline.
+        """Return the value of a pipeline.
 
         Raises:
             UntranslatableError: a part of it has no counterpart.

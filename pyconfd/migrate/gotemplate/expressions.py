@@ -34,7 +34,7 @@ class Expression:
         return self.code.startswith("'") and self.constant is not None
 
     def at(self, level: Level) -> str:
-        """Give the code for a place where only expressions of ``level`` or tighter can stand."""
+        """Return the code for a place where only expressions of ``level`` or tighter can stand."""
         return self.code if self.level >= level else f"({self.code})"
 
 
@@ -62,10 +62,10 @@ def text_literal(value: str) -> str:
 
 
 def text(value: str) -> Expression:
-    """Give the expression of a text."""
+    """Return the expression of a text."""
     return Expression(text_literal(value), Scalar.STRING, Level.ATOM, value)
 
 
 def as_text(value: Expression) -> str:
-    """Give code that prints as Go prints the value."""
+    """Return code that prints as Go prints the value."""
     return value.code if prints_alike(value.kind) else f"go.text({value.code})"

@@ -248,15 +248,15 @@ WITHOUT_COUNTERPART = MappingProxyType(
 
 
 def string_of(value: Expression) -> Expression:
-    """Give ``value.String``."""
+    """Return ``value.String``."""
     return concatenated([value])
 
 
 def attribute(value: Expression, name: str) -> str:
-    """Give the code of an attribute."""
+    """Return the code of an attribute."""
     return f"{value.at(Level.ATOM)}.{name}"
 
 
 def dynamic_field(value: Expression, name: str) -> Expression:
-    """Give the code of a field of a value whose type is not known."""
+    """Return the code of a field of a value whose type is not known."""
     return Expression(f"go.field({value.code}, {text_literal(name)})")

@@ -72,11 +72,11 @@ class Places:
         self._starts = [0, *(found.end() for found in re.finditer("\n", text))]
 
     def line(self, at: int) -> int:
-        """Give the line of an offset, from 1."""
+        """Return the line of an offset, from 1."""
         return bisect_right(self._starts, at)
 
     def error(self, message: str, at: int) -> GoTemplateError:
-        """Give the error for an offset."""
+        """Return the error for an offset."""
         line = self.line(at)
         return GoTemplateError(message, line, at - self._starts[line - 1] + 1)
 
@@ -93,7 +93,7 @@ _SINGLE = {"|": TokenKind.PIPE, ",": TokenKind.COMMA, "(": TokenKind.LEFT, ")": 
 
 
 def lex(text: str) -> list[Token]:
-    """Give the tokens of a template, END last.
+    """Return the tokens of a template, END last.
 
     Raises:
         GoTemplateError: Go would refuse the text here.
@@ -164,7 +164,7 @@ class _Lexer:
             at, spaced = end, False
 
     def _closing(self, at: int) -> tuple[int, bool]:
-        """Give the end of the right delimiter at ``at`` and whether it trims; 0 if there is none."""
+        """Return the end of the right delimiter at ``at`` and whether it trims; 0 if there is none."""
         if self._text.startswith("}}", at):
             return at + 2, False
         if self._text[at : at + 1] in tuple(SPACES) and self._text.startswith("-}}", at + 1):

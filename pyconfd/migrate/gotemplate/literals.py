@@ -25,7 +25,7 @@ _MAX_DIGITS = 400
 
 
 def text_of(written: str) -> str:
-    """Give the value of a quoted or raw string.
+    """Return the value of a quoted or raw string.
 
     Raises:
         ValueError: an escape is wrong, or the bytes are no UTF-8.
@@ -37,7 +37,7 @@ def text_of(written: str) -> str:
 
 
 def code_of(written: str) -> int:
-    """Give the code point of a character constant.
+    """Return the code point of a character constant.
 
     Raises:
         ValueError: it holds none or several.
@@ -50,7 +50,7 @@ def code_of(written: str) -> int:
 
 
 def number_of(written: str) -> int | float:
-    """Give the value of a number.
+    """Return the value of a number.
 
     Raises:
         ValueError: it is none, or an imaginary one.

@@ -29,7 +29,7 @@ _MAX_DEPTH = 60
 
 
 def parse(text: str) -> Template:
-    """Give the tree of a template.
+    """Return the tree of a template.
 
     Raises:
         GoTemplateError: Go would refuse it.

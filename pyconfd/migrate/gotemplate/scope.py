@@ -103,7 +103,7 @@ class Scope:
         self.names: list[str] = []
 
     def find(self, name: str) -> Binding | None:
-        """Give the innermost variable of a name."""
+        """Return the innermost variable of a name."""
         for binding in reversed(self.bindings):
             if binding.name == name:
                 binding.is_used = True
@@ -120,7 +120,7 @@ class Scope:
         return name
 
     def mark(self) -> tuple[int, int]:
-        """Give what :meth:`release` goes back to."""
+        """Return what :meth:`release` goes back to."""
         return len(self.bindings), len(self.names)
 
     def release(self, mark: tuple[int, int]) -> None:

@@ -226,7 +226,7 @@ class _Writer:
             self._add(STATEMENT, "endif")
 
     def _is_fixed(self, value: Expression) -> bool:
-        """Tell whether code is a path that gives the same value wherever it stands."""
+        """Return whether code is a path that gives the same value wherever it stands."""
         changing = tuple(binding.value.code for binding in self._scope.bindings if binding.is_mutable)
         return bool(_PATH.fullmatch(value.code)) and not f"{value.code}.".startswith(tuple(f"{x}." for x in changing))
 
@@ -346,7 +346,7 @@ class _Writer:
         self._add(OUTPUT, f"{name}({'' if is_root else value.code})")
 
     def _macro(self, name: str, kind: Type) -> str:
-        """Give the macro of a defined template for a type of dot; write it the first time."""
+        """Return the macro of a defined template for a type of dot; write it the first time."""
         key = name, kind
         macro = self._known.macros.get(key)
         if macro is None:
@@ -380,7 +380,7 @@ def _item_kind(kind: Type) -> Type:
 
 
 def _iterable(value: Expression, *, has_key: bool) -> str:
-    """Give what Jinja loops over for a value that Go ranges over."""
+    """Return what Jinja loops over for a value that Go ranges over."""
     if isinstance(value.kind, ListOf):
         return value.code
     if value.kind is Scalar.INT and not has_key:
@@ -389,7 +389,7 @@ def _iterable(value: Expression, *, has_key: bool) -> str:
 
 
 def _jumps(node: Any) -> bool:
-    """Tell whether break or continue stands below a node."""
+    """Return whether break or continue stands below a node."""
     if isinstance(node, Jump):
         return True
     return isinstance(node, Branch) and any(map(_jumps, (*node.body, *(node.otherwise or ()))))

@@ -132,22 +132,22 @@ PLAIN = Schema(Scalar.ANY, "data")
 
 
 def is_unlike_text(kind: Type) -> bool:
-    """Tell whether values of a type print as texts here, and are none in Go, or not always."""
+    """Return whether values of a type print as texts here, and are none in Go, or not always."""
     return kind in (_IP, SEVERAL)
 
 
 def prints_alike(kind: Type) -> bool:
-    """Tell whether Jinja prints every value of a type as Go does."""
+    """Return whether Jinja prints every value of a type as Go does."""
     return kind in (Scalar.STRING, Scalar.INT) or (isinstance(kind, Struct) and not kind.is_root)
 
 
 def has_no_text(kind: Type) -> bool:
-    """Tell whether a type is that of ``$``, whose fields stand alone in Jinja: nothing there prints all of it."""
+    """Return whether a type is that of ``$``, whose fields stand alone in Jinja: nothing there prints all of it."""
     return isinstance(kind, Struct) and kind.is_root
 
 
 def joined(first: Type, second: Type) -> Type:
-    """Give the type of a value that has one of two types."""
+    """Return the type of a value that has one of two types."""
     if first == second or has_no_text(first):
         return first
     if has_no_text(second):

@@ -10,7 +10,7 @@ _REMEDY = "write it like https://10.0.0.1:6443; several are separated by commas"
 
 
 def api_server_urls(texts: Iterable[str]) -> tuple[str, ...]:
-    """Give the URLs without blanks around them, trailing slashes and repetitions, in their order.
+    """Return the URLs without blanks around them, trailing slashes and repetitions, in their order.
 
     Raises:
         ConfigurationError: with every address that is none.

@@ -54,7 +54,7 @@ class ApiServers:
             return self._order.current
 
     def lease(self) -> Lease:
-        """Give the connection to the server in use.
+        """Return the connection to the server in use.
 
         Raises:
             ApiError: of kind CREDENTIALS: there is no connection without them; INTERRUPTED after :meth:`close`.
@@ -103,12 +103,12 @@ class ApiServers:
             log.info("api_server.switched", former=self._urls[before], now=self._urls[after], reason="failback")
 
     def states(self) -> tuple[ApiServerState, ...]:
-        """Give the state of each server."""
+        """Return the state of each server."""
         with self._lock:
             return self._order.states(self._clock.monotonic(), self._clock.time())
 
     def credential_states(self) -> tuple[CredentialState, ...]:
-        """Give each certificate and token with its expiry."""
+        """Return each certificate and token with its expiry."""
         return self._credentials.states()
 
     def _probe(self, index: int) -> None:

@@ -81,7 +81,7 @@ class Cache:
         return changed
 
     def view(self) -> Mapping[Key, AnyObject]:
-        """Give an immutable view; the same one again until something changes."""
+        """Return an immutable view; the same one again until something changes."""
         if self._view_version != self.version:
             same_keys = self._replaced is not None
             self._view = with_values(self._view, self._replaced or {}) if same_keys else Layered(dict(self._records))
@@ -90,7 +90,7 @@ class Cache:
         return self._view
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Give the objects that could not be read, sorted."""
+        """Return the objects that could not be read, sorted."""
         return tuple(sorted(self._refusals.values()))
 
     def _upsert(self, record: AnyObject) -> bool:

@@ -9,10 +9,10 @@ class Clock(Protocol):
     """What the source needs of time."""
 
     def monotonic(self) -> float:
-        """Give seconds that only ever grow."""
+        """Return seconds that only ever grow."""
 
     def time(self) -> float:
-        """Give seconds since the epoch."""
+        """Return seconds since the epoch."""
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         """Wait until the event is set, at most so long; tell whether it is set."""
@@ -22,11 +22,11 @@ class SystemClock:
     """The machine's own time."""
 
     def monotonic(self) -> float:
-        """Give seconds that only ever grow."""
+        """Return seconds that only ever grow."""
         return time.monotonic()
 
     def time(self) -> float:
-        """Give seconds since the epoch."""
+        """Return seconds since the epoch."""
         return time.time()
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:

@@ -102,13 +102,13 @@ class Credentials:
         return loaded.tls_digest if loaded else ""
 
     def states(self) -> tuple[CredentialState, ...]:
-        """Give each certificate and token with its expiry; never waits for a plugin that is running."""
+        """Return each certificate and token with its expiry; never waits for a plugin that is running."""
         loaded, problem = self._loaded, self._problem
         states = loaded.states if loaded else ()
         return (*states, CredentialState("credentials", problem=problem)) if problem else states
 
     def access(self, url: str) -> Access:
-        """Give what a connection to this server needs.
+        """Return what a connection to this server needs.
 
         Raises:
             ApiError: of kind CREDENTIALS: a file is missing, unreadable, or does not fit the others.
@@ -239,7 +239,7 @@ class Credentials:
         return configuration
 
     def _trust(self, configuration: Configuration) -> tuple[bool, str]:
-        """Give whether servers are verified, and by which CA file ("" for the system's)."""
+        """Return whether servers are verified, and by which CA file ("" for the system's)."""
         ssl_ca = self._settings.ssl_ca
         if ssl_ca is False or (not ssl_ca and not configuration.verify_ssl):
             return False, ""

@@ -98,7 +98,7 @@ Outcome = Listed | WatchEnded | WatchSilent | Failed | Interrupted
 
 
 def backoff_s(failures: int, retry_after_s: float | None, uniform: Uniform) -> float:
-    """Give the pause after so many failures in a row: 0.5 s doubled each time up to 30 s, with jitter."""
+    """Return the pause after so many failures in a row: 0.5 s doubled each time up to 30 s, with jitter."""
     full = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2.0 ** min(failures, 16))
     delay_s = max(BACKOFF_MIN_S, uniform(full / 2, full))
     return max(delay_s, min(retry_after_s or 0.0, RETRY_AFTER_MAX_S))
@@ -134,13 +134,13 @@ class Cycle:
         self._silences = 0
 
     def passed(self) -> Step:
-        """Give the step that follows a pause which is over."""
+        """Return the step that follows a pause which is over."""
         if isinstance(self.step, Pause):
             self.step = self.step.then
         return self.step
 
     def after(self, outcome: Outcome) -> Step:
-        """Give the next step, and remember it as :attr:`step`."""
+        """Return the next step, and remember it as :attr:`step`."""
         match outcome:
             case Listed(resource_version):
                 self._resource_version = resource_version
@@ -218,5 +218,5 @@ class Cycle:
 
 
 def _until_back(failed: Failed) -> bool:
-    """Say whether it was the server that failed, without a word of how long to wait."""
+    """Return whether it was the server that failed, without a word of how long to wait."""
     return failed.kind in NEXT_SERVER and failed.retry_after_s is None

@@ -146,7 +146,7 @@ _STATUS = msgspec.json.Decoder(_Status)
 
 
 def key_of(record: AnyObject) -> Key:
-    """Give the key under which a record is kept."""
+    """Return the key under which a record is kept."""
     return Key(record.metadata.namespace, record.metadata.name)
 
 
@@ -236,7 +236,7 @@ def forget_annotations(record: AnyObject) -> None:
 
 
 def same_content(old: AnyObject | None, new: AnyObject) -> bool:
-    """Tell whether two versions of an object differ in nothing but their resourceVersion."""
+    """Return whether two versions of an object differ in nothing but their resourceVersion."""
     if old is None:
         return False
     if old == new:
@@ -280,7 +280,7 @@ def _decode_object(resource: Resource, raw: msgspec.Raw) -> AnyObject:
 
 
 def with_whole(pod: Pod, json: bytes) -> Pod:
-    """Give the pod together with its whole object: ``json`` without what nobody reads and what is large.
+    """Return the pod together with its whole object: ``json`` without what nobody reads and what is large.
 
     Raises:
         msgspec.DecodeError: ``metadata``, ``spec`` or ``status`` are no objects.

@@ -76,7 +76,7 @@ class Told:
         self._at: dict[object, float] = {}
 
     def due(self, culprits: Sequence[Culprit], now: float) -> list[Culprit]:
-        """Give those that may be told ``now`` (seconds since the epoch), a few at a time; forget what is long ago."""
+        """Return those that may be told ``now`` (seconds since the epoch), a few at a time; forget what is long ago."""
         # A clock that was set back must not silence anything for longer than the interval.
         self._at = {cause: at for cause, at in self._at.items() if 0 <= now - at < self._every_s}
         due = {each.cause: each for each in culprits if each.cause not in self._at and each.can_be_named}
@@ -92,7 +92,7 @@ class Told:
 
 
 def event_of(culprit: Culprit, now: float, *, instance: str, every_s: float) -> tuple[str, dict[str, Any]]:
-    """Give the namespace and the Event; its name is the same within one interval, so that a restart repeats nothing."""
+    """Return the namespace and the Event; one name for an interval, so that a restart repeats nothing."""
     refusal, ref = culprit.refusal, culprit.refusal.ref
     namespace = ref.namespace or _NO_NAMESPACE
     mark = repr((culprit.cause, instance, int(now // every_s)))
@@ -177,11 +177,11 @@ class EventWriter:
             self._thread.join(1.0)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Say why Events cannot be written; empty where they can."""
+        """Return why Events cannot be written; empty where they can."""
         return self._problems
 
     def counts(self) -> EventCounts:
-        """Give how many were written, and how many could not be."""
+        """Return how many were written, and how many could not be."""
         return EventCounts(self.written_total, self.failures_total)
 
     def _run(self, culprits: Callable[[], Sequence[Culprit]]) -> None:

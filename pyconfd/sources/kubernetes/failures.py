@@ -84,7 +84,7 @@ class ApiError(TransientError):
 
 
 def failure_of_status(status: int) -> Failure:
-    """Tell what an HTTP status (or the code of a Status object) that is no success means."""
+    """Return what an HTTP status (or the code of a Status object) that is no success means."""
     if status in _OF_STATUS:
         return _OF_STATUS[status]
     if 500 <= status <= 599:
@@ -93,7 +93,7 @@ def failure_of_status(status: int) -> Failure:
 
 
 def shown(text: bytes | str, limit: int = _SHOWN_CHARACTERS) -> str:
-    """Give the beginning of a stranger's text on one line, with everything but printable ASCII escaped."""
+    """Return the beginning of a stranger's text on one line, with everything but printable ASCII escaped."""
     if isinstance(text, bytes):
         text = text[: limit * 4].decode("utf-8", "backslashreplace")
     begin = text[:limit]

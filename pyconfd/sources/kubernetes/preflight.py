@@ -49,7 +49,7 @@ class Read:
 
 
 def reads(settings: KubernetesSettings, resources: Collection[Resource], named: Collection[Named]) -> tuple[Read, ...]:
-    """Give everything that is to be listed and watched."""
+    """Return everything that is to be listed and watched."""
     return tuple(
         Read(resource, path_of(resource, scope.namespace), params)
         for resource in Resource

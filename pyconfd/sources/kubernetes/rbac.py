@@ -40,7 +40,7 @@ def manifest(
     service_account: str = "pyconfd",
     namespace: str = "pyconfd",
 ) -> str:
-    """Give the YAML of a ServiceAccount with its rights and a token.
+    """Return the YAML of a ServiceAccount with its rights and a token.
 
     Secrets are never readable in the whole cluster: each of ``secret_namespaces`` gets a Role of its own. So does each
     namespace with objects that are ``named``, for just these: ``resourceNames`` allows to list and watch one by name.

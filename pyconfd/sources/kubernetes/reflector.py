@@ -133,7 +133,7 @@ class Reflector:
         return self._problem_kind
 
     def view(self) -> tuple[int, Mapping[Key, AnyObject]]:
-        """Give the version of the cache and an immutable view of it."""
+        """Return the version of the cache and an immutable view of it."""
         with self._lock:
             return self._cache.version, self._cache.view()
 
@@ -143,12 +143,12 @@ class Reflector:
         return self._cache.departures
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Give the objects that could not be read."""
+        """Return the objects that could not be read."""
         with self._lock:
             return self._cache.refusals()
 
     def state(self) -> ResourceState:
-        """Give what the status shows."""
+        """Return what the status shows."""
         with self._lock:
             return ResourceState(self.resource, self._synced, len(self._cache), self._last_sync_at, self._problem)
 

@@ -29,18 +29,18 @@ ONLY_BY_NAME = frozenset({Resource.CONFIGMAPS, Resource.DEPLOYMENTS})
 
 
 def selector_of(named: Named) -> dict[str, str]:
-    """Give the parameters that limit a list or watch to one object: what ``resourceNames`` of a Role allows."""
+    """Return the parameters that limit a list or watch to one object: what ``resourceNames`` of a Role allows."""
     return {"fieldSelector": f"metadata.name={named.name}"}
 
 
 def path_of(resource: Resource, namespace: str = "") -> str:
-    """Give the path to list or watch a resource, in one namespace or ("") in all."""
+    """Return the path to list or watch a resource, in one namespace or ("") in all."""
     version = API_VERSION_OF[resource]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     return f"{root}/namespaces/{namespace}/{resource}" if namespace else f"{root}/{resource}"
 
 
 def group_of(resource: Resource) -> str:
-    """Give the API group, "" for the core group."""
+    """Return the API group, "" for the core group."""
     group, slash, _ = API_VERSION_OF[resource].partition("/")
     return group if slash else ""

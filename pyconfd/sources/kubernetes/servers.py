@@ -70,7 +70,7 @@ class ServerOrder:
         return index != self._current
 
     def to_probe(self) -> tuple[int, ...]:
-        """Give the servers that are not in use: only a probe can tell how they are."""
+        """Return the servers that are not in use: only a probe can tell how they are."""
         return tuple(index for index in range(len(self._servers)) if index != self._current)
 
     def fail_back(self, now_s: float) -> bool:
@@ -86,7 +86,7 @@ class ServerOrder:
         return False
 
     def states(self, now_s: float, wall_s: float) -> tuple[ApiServerState, ...]:
-        """Give the state of each server; monotonic times become times of day by their age."""
+        """Return the state of each server; monotonic times become times of day by their age."""
 
         def wall(at_s: float | None) -> float:
             return 0.0 if at_s is None else wall_s - (now_s - at_s)

@@ -83,7 +83,7 @@ class KubernetesSource:
         self._spawn("api-servers", self._tend)
 
     def snapshot(self) -> Snapshot | None:
-        """Give the state of the cluster, or None until it is known; the same one until it changes.
+        """Return the state of the cluster, or None until it is known; the same one until it changes.
 
         Raises:
             RuntimeError: a reflector died of a bug, so what is in its cache would stay for ever.
@@ -104,7 +104,7 @@ class KubernetesSource:
             return self._snapshot
 
     def health(self) -> SourceHealth:
-        """Give the state of servers, resources and credentials; never waits for the network."""
+        """Return the state of servers, resources and credentials; never waits for the network."""
         resources = self._resource_states()
         return SourceHealth(
             synced=all(reflector.settled for reflector in self._reflectors),
@@ -116,7 +116,7 @@ class KubernetesSource:
         )
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Give the objects that could not be read, sorted; everything else went on."""
+        """Return the objects that could not be read, sorted; everything else went on."""
         denied = [_denied(r, self._settings.cluster) for r in self._reflectors if r.denied and not r.essential]
         return tuple(sorted({*denied, *(refusal for r in self._reflectors for refusal in r.refusals())}))
 
@@ -132,7 +132,7 @@ class KubernetesSource:
         self._servers.interrupt()
 
     def relisted(self) -> bool:
-        """Say whether every resource was listed in full since the last :meth:`relist`."""
+        """Return whether every resource was listed in full since the last :meth:`relist`."""
         return all(reflector.relisted for reflector in self._reflectors)
 
     def stop(self) -> None:
@@ -150,7 +150,7 @@ class KubernetesSource:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
 
     def is_hopeless(self) -> bool:
-        """Tell whether a person has to do something before anything can come.
+        """Return whether a person has to do something before anything can come.
 
         That is when an essential resource is denied or does not exist, or when each API server has failed.
         """
@@ -160,7 +160,7 @@ class KubernetesSource:
         return all(state.last_error and not state.healthy for state in states)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Give what is wrong at present: with each API server, then with each resource, then with the credentials."""
+        """Return what is wrong at present: with each API server, then with each resource, then with the credentials."""
         servers = [Problem(state.url, state.last_error) for state in self._servers.states() if state.last_error]
         resources = [Problem(str(state.resource), state.problem) for state in self._resource_states() if state.problem]
         credentials = [Problem(c.name, c.problem) for c in self._servers.credential_states() if c.problem]
@@ -263,7 +263,7 @@ def read_once(
 
 
 def is_essential(scope: Named, resources: Collection[Resource]) -> bool:
-    """Say whether nothing can be followed without this, where ``resources`` are read; else only some claims wait."""
+    """Return whether nothing can be followed without this, where ``resources`` are read; else only some claims wait."""
     needed = _ESSENTIAL.intersection(resources)
     if needed:
         return scope.resource in needed
@@ -273,7 +273,7 @@ def is_essential(scope: Named, resources: Collection[Resource]) -> bool:
 def reads_of(
     resource: Resource, resources: Collection[Resource], secret_namespaces: tuple[str, ...], named: Collection[Named]
 ) -> Iterator[tuple[Named, Mapping[str, str]]]:
-    """Give what each list and watch of one resource is of, and its parameters."""
+    """Return what each list and watch of one resource is of, and its parameters."""
     if resource is Resource.SECRETS:
         whole: tuple[str, ...] = secret_namespaces if resource in resources else ()
     else:

@@ -61,7 +61,7 @@ class LineFramer:
         self._pending_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Give the lines that are complete now, without blank ones.
+        """Return the lines that are complete now, without blank ones.
 
         Raises:
             ValueError: a line is longer than the limit.
@@ -174,7 +174,7 @@ class Connection:
             return None
 
     def list_page(self, path: str, params: Params) -> bytes:
-        """Give the body of one page of a list."""
+        """Return the body of one page of a list."""
         paged = bool(params.get("limit"))
         timeout_s = min(ANSWER_TIMEOUT_S, self._read_timeout_s) if paged else self._read_timeout_s
         return self._get(path, params, timeout_s)
@@ -366,7 +366,7 @@ def _kind_of(error: Exception) -> tuple[Failure, str]:
 
 
 def _innermost(error: BaseException) -> str:
-    """Give the reason under urllib3's wrappings: the operating system's or OpenSSL's own words."""
+    """Return the reason under urllib3's wrappings: the operating system's or OpenSSL's own words."""
     for inner in (error.__cause__, error.__context__, *error.args):
         # What int() or a parser said about half an answer tells nobody anything.
         if isinstance(inner, BaseException) and inner is not error and not isinstance(inner, ValueError):
