@@ -3,7 +3,7 @@
 import re
 
 _SECRET_NAME = re.compile(
-    r"(?:^|[_-])(?:password|passwd|token|secret|authorization|private_key|api_key)$", re.IGNORECASE
+    r"(?:^|[_-])(?:password|passwd|passphrase|pwd|token|secret|authorization|(?:private|secret|access|api)[_-]?key)$", re.IGNORECASE
 )
 
 
