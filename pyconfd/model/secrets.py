@@ -3,7 +3,8 @@
 import re
 
 _SECRET_NAME = re.compile(
-    r"(?:^|[_-])(?:password|passwd|passphrase|pwd|token|secret|authorization|(?:private|secret|access|api)[_-]?key)$", re.IGNORECASE
+    r"(?:^|[_-])(?:password|passwd|passphrase|pwd|token|secret|authorization|(?:private|secret|access|api)[_-]?key)$",
+    re.IGNORECASE,
 )
 
 
