@@ -95,21 +95,3 @@ class LiveClock:
     def forget(self) -> None:
         """Begin anew: everything is being applied."""
         self._since = None
-
-
-class Backoff:
-    """Doubling delays from ``first_s`` to ``last_s``, begun anew by :meth:`reset`."""
-
-    def __init__(self, *, first_s: float, last_s: float) -> None:
-        self._first_s = first_s
-        self._last_s = last_s
-        self._next_s = first_s
-
-    def next(self) -> float:
-        """Return the delay before the next attempt, in seconds."""
-        delay_s, self._next_s = self._next_s, min(self._next_s * 2, self._last_s)
-        return delay_s
-
-    def reset(self) -> None:
-        """Start with the first delay again."""
-        self._next_s = self._first_s

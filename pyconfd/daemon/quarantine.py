@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import structlog
 
 from pyconfd.daemon.culprits import Blame, Verdict, signature
-from pyconfd.daemon.debounce import Backoff
 from pyconfd.daemon.isolation import Isolation, changed_origins, told
 from pyconfd.errors import NO_CLUES, Problem
 from pyconfd.model.outcome import Applied, Outcome, Step, Unchanged
@@ -15,6 +14,7 @@ from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import Quarantined, QuarantineStatus
 from pyconfd.presets.memo import Memo
 from pyconfd.presets.origins import Filter, Origin, exists, ref_of, version_of
+from pyconfd.system.backoff import Backoff
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +42,7 @@ class _Ward:
 
     def wait(self, now: float) -> None:
         """Note that it was tried: time doubles until it is tried again, but one that changed need not wait so long."""
-        delay_s = self.backoff.next()
+        delay_s = self.backoff.delay_s()
         self.earliest, self.due_at = now + min(delay_s, CHANGED_S), now + delay_s
 
 
@@ -192,7 +192,7 @@ class Quarantine:
         elif verdict is not self._hopeless:
             if self._hopeless is None or self._hopeless.about != verdict.about:
                 log.warning("culprit.none", why=verdict.why)
-            self._hopeless, self._hopeless_until = verdict, now + self._backoff.next()
+            self._hopeless, self._hopeless_until = verdict, now + self._backoff.delay_s()
 
     def _status(self, snapshot: Snapshot) -> QuarantineStatus:
         shown = (

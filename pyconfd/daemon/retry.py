@@ -1,8 +1,8 @@
 """When something that failed is tried again; times are seconds of one monotonic clock, so that no clock can jump."""
 
-from pyconfd.daemon.debounce import Backoff
 from pyconfd.daemon.reconcile import Attempt
 from pyconfd.model.outcome import Failed
+from pyconfd.system.backoff import Backoff
 
 DISRUPTIVE_FACTOR = 16
 """How many times longer than usual the longest pause is where each attempt interrupts traffic."""
@@ -26,9 +26,9 @@ class Retry:
 
     def failed(self, attempt: Attempt, now: float) -> None:
         """Note a failure that ended at ``now``."""
-        delay_s = self._backoff.next()
+        delay_s = self._backoff.delay_s()
         if isinstance(attempt.outcome, Failed) and attempt.outcome.disruptive:
-            delay_s = max(delay_s, self._disruptive.next())
+            delay_s = max(delay_s, self._disruptive.delay_s())
         self.attempt, self.due_at = attempt, now + delay_s
 
     def clear(self) -> None:

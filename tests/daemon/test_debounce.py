@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.daemon.debounce import Backoff, Debounce
+from pyconfd.daemon.debounce import Debounce
 
 
 def test_waits_for_quiet() -> None:
@@ -35,11 +35,3 @@ def test_a_steady_stream_is_applied_within_the_cap(gaps: list[float]) -> None:
         now += gap
         if debounce.take(now):
             first = None
-
-
-def test_backoff_doubles_up_to_its_limit_and_starts_again() -> None:
-    backoff = Backoff(first_s=1, last_s=5)
-
-    assert [backoff.next() for _ in range(5)] == [1, 2, 4, 5, 5]
-    backoff.reset()
-    assert backoff.next() == 1
