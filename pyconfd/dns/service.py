@@ -11,8 +11,8 @@ from pyconfd.dns.site import site_of
 from pyconfd.errors import PyconfdError, first_line
 from pyconfd.settings import Resolved, Settings, names_of, resolve_again
 from pyconfd.status.logging import configure
-from pyconfd.system.lock import StateLock
 from pyconfd.system.notify import SystemdNotifier
+from pyconfd.system.state_file import StateLock
 
 log = structlog.get_logger(__name__)
 

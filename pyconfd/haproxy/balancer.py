@@ -33,9 +33,8 @@ from pyconfd.model.plan import AddServer, Noop, Plan, Reload, ReloadReason, Runt
 from pyconfd.model.rendering import OutputFile, Rendering
 from pyconfd.model.status import Standing
 from pyconfd.settings import ApplySettings, HaproxySettings
-from pyconfd.system.files import remove_stale
-from pyconfd.system.lock import StateLock
-from pyconfd.system.ownership import refuse_as_root
+from pyconfd.system.files import refuse_as_root, remove_stale
+from pyconfd.system.state_file import StateLock
 
 log = structlog.get_logger(__name__)
 

@@ -20,8 +20,7 @@ from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.settings import HaproxySettings
 from pyconfd.system.command import CommandResult, run
-from pyconfd.system.files import problem_of, remove_tree, temporary_beside, write_new
-from pyconfd.system.ownership import controlling_owner
+from pyconfd.system.files import controlling_owner, problem_of, remove_tree, temporary_beside, write_new
 from pyconfd.system.secrecy import without_secrets
 
 _NOT_FOR_CHILDREN = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID"})

@@ -15,8 +15,15 @@ from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.settings import HaproxySettings
-from pyconfd.system.files import READ_ONLY_REMEDY, NewFile, flush_directory, is_directory, is_read_only, problem_of
-from pyconfd.system.ownership import as_owner_of
+from pyconfd.system.files import (
+    READ_ONLY_REMEDY,
+    NewFile,
+    as_owner_of,
+    flush_directory,
+    is_directory,
+    is_read_only,
+    problem_of,
+)
 
 log = structlog.get_logger(__name__)
 

@@ -12,8 +12,7 @@ import structlog
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.overrides import Override, OverrideKey
-from pyconfd.system.files import problem_of, replace_shared
-from pyconfd.system.ownership import as_owner_of
+from pyconfd.system.files import as_owner_of, problem_of, replace_shared
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Stored
 from pyconfd.model.plan import Noop, Plan, Reload
 from pyconfd.model.rendering import Rendering
-from pyconfd.system.lock import StateLock
+from pyconfd.system.state_file import StateLock
 from pyconfd.targets.memory import Applied as TargetApplied
 
 _NOTHING = Rendering(())

@@ -124,7 +124,7 @@ class Target:
         """
         installation = self._staged(text)
         try:
-            self._judge(installation.staged_path(self.settings.output))
+            self._judge(installation.staged_paths()[self.settings.output])
         finally:
             installation.discard()
 
@@ -186,7 +186,7 @@ class Target:
     def _install(self, text: str) -> None:
         installation = self._staged(text)
         try:
-            self._judge(installation.staged_path(self.settings.output))
+            self._judge(installation.staged_paths()[self.settings.output])
             installation.install()
         except (RejectedInput, TransientError):
             installation.discard()

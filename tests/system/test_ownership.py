@@ -18,8 +18,7 @@ from pyconfd.haproxy.overrides import Override
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.plan import ServerState
 from pyconfd.settings import ApplySettings, HaproxySettings
-from pyconfd.system.files import Installation, NewFile, remove_tree, replace_shared
-from pyconfd.system.ownership import as_owner_of, controlling_owner
+from pyconfd.system.files import Installation, NewFile, as_owner_of, controlling_owner, remove_tree, replace_shared
 from tests.haproxy.bench import rendering
 from tests.world.haproxy import configuration
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import TransientError
-from pyconfd.system.lock import StateLock
+from pyconfd.system.state_file import StateLock
 
 
 def test_a_lock_whose_directory_was_removed_is_taken_anew(tmp_path: Path) -> None:
