@@ -15,12 +15,11 @@ from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.haproxy.expected import ExpectedServer, expected_backend, keys_of, keys_with_servers
 from pyconfd.haproxy.index import Index, index_of
 from pyconfd.haproxy.lookup import find_servers
-from pyconfd.haproxy.override_store import OverrideStore, worker_of
-from pyconfd.haproxy.overrides import Aspect, Override, OverrideKey, Source
+from pyconfd.haproxy.overrides import Override, OverrideKey, OverrideStore
 from pyconfd.haproxy.readback import ServerNow, condition_of, takes_traffic
 from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.haproxy.sections import stats_sockets
-from pyconfd.model.plan import Command, ServerState, SetWeight
+from pyconfd.model.plan import ServerState
 from pyconfd.model.status import LiveStatus, Paused
 from pyconfd.settings import Settings
 from pyconfd.status.durations import short
@@ -33,7 +32,7 @@ from pyconfd.system.files import exists
 class ServerRow:
     """One server as ``pyconfd server list`` shows it; ``by_hand`` and ``leaving`` are words, "" for none.
 
-    ``overrides`` are what was set by hand; ``leaves`` where it is on its way out, ``leaves_since`` 0.0 if not known.
+    ``override`` is what ``pyconfd server`` set; ``leaves`` where it is on its way out, ``leaves_since`` 0.0 if unknown.
     """
 
     server: str
@@ -43,23 +42,22 @@ class ServerRow:
     sessions: int
     by_hand: str = ""
     leaving: str = ""
-    overrides: tuple[Override, ...] = ()
+    override: Override | None = None
     leaves: bool = False
     leaves_since: float = 0.0
 
     @property
     def values(self) -> dict[str, Any]:
         """All of it as plain data."""
+        one = self.override
+        set_by_hand = {"state": one.state.value, "since": one.since, "until": one.until} if one is not None else None
         return {
             "server": self.server,
             "address": self.address,
             "state": self.state,
             "weight": self.weight,
             "sessions": self.sessions,
-            "by_hand": [
-                {"value": each.shown, "since": each.since, "until": each.until, "source": each.source.value}
-                for each in self.overrides
-            ],
+            "by_hand": set_by_hand,
             "leaving": {"since": self.leaves_since} if self.leaves else None,
         }
 
@@ -103,7 +101,7 @@ def set_servers(
 ) -> str:
     """Set the state of a server in the process, and remember it so that the daemon keeps it; give a sentence about it.
 
-    ``for_s`` is how long; READY ends what was set before, weights too. ``several`` takes all that ``name`` stands for.
+    ``for_s`` is how long; READY ends what was set before. ``several`` takes all that ``name`` stands for.
 
     Raises:
         RejectedInput: ``name`` stands for no server, for more than one, or for one that is on its way out.
@@ -118,7 +116,7 @@ def set_servers(
                 raise RejectedInput(Problem("server", message, "see pyconfd server list"))
         now = clock()
         until = now + for_s if for_s else 0.0
-        overrides = [Override(one.backend, one.name, state, now, until, Source.COMMAND) for one in found]
+        overrides = [Override(one.backend, one.name, state, now, until) for one in found]
         _set(OverrideStore(settings.state_dir), haproxy, overrides)
         return "\n".join([*_said(found, state, for_s), *_notes(settings, haproxy, found, state)])
     except NotLive as error:
@@ -156,11 +154,11 @@ def _rows(
     backends = list(dict.fromkeys(one.backend for one in found))
     sessions = runtime.sessions(backends)
     expected = {name: haproxy.expected(name) if haproxy.knows(name) else None for name in backends}
-    overrides = OverrideStore(settings.state_dir).read()
+    overrides = OverrideStore(settings.state_dir).refresh()
     since = {one.server: one.since for one in _live(settings).leaving}
     rows = []
     for one in found:
-        known = [overrides[key] for key in _keys(one.backend, one.name) if key in overrides]
+        known = overrides.get(OverrideKey(one.backend, one.name))
         its = expected[one.backend]
         leaves = its is not None and one.name not in its
         age = f"leaving for {short(now - since[_name(one)])}" if _name(one) in since else "leaving"
@@ -170,9 +168,9 @@ def _rows(
             condition_of(one),
             one.weight,
             sessions.get((one.backend, one.name), 0),
-            "; ".join(_by_hand(override, now) for override in known),
+            _by_hand(known, now) if known is not None else "",
             age if leaves else "",
-            tuple(known),
+            known,
             leaves,
             since.get(_name(one), 0.0) if leaves else 0.0,
         )
@@ -231,29 +229,31 @@ def _haproxy(settings: Settings, *, changing: bool) -> _Haproxy:
 
 
 def _set(store: OverrideStore, haproxy: _Haproxy, overrides: Sequence[Override]) -> None:
-    """Write down, change the process, and write down that it is in force there.
+    """Store the overrides, then change the process.
 
-    What is written down but not in force is brought into force by the daemon, so that it never takes for ended what is
-    about to begin.
+    In this order: the daemon brings into force what is stored, and would undo what is not.
     """
     with store.edited() as stored:
         former = dict(stored)
         for override in overrides:
-            _write_down(stored, haproxy, override)
+            _store_one(stored, haproxy, override)
         written = dict(stored)
     if haproxy.runtime is None:
         return
     try:
-        haproxy.runtime.execute([one for override in overrides for one in _commands(haproxy, override, former)])
+        haproxy.runtime.execute([override.command for override in overrides])
     except NotLive:
         with store.edited() as stored:
-            for key in {key for override in overrides for key in _keys(override.backend, override.server)}:
+            for key in {override.key for override in overrides}:
                 _restore(stored, key, written.get(key), former.get(key))
         raise
-    with store.edited() as stored:
-        for override in overrides:
-            if stored.get(override.key) == override:
-                stored[override.key] = replace(override, worker=worker_of(haproxy.runtime.pid))
+
+
+def _store_one(stored: dict[OverrideKey, Override], haproxy: _Haproxy, override: Override) -> None:
+    expected = haproxy.expected(override.backend).get(override.server)
+    stored.pop(override.key, None)
+    if override.state is not ServerState.READY or (expected is not None and expected.state is not ServerState.READY):
+        stored[override.key] = override
 
 
 def _restore(
@@ -265,25 +265,6 @@ def _restore(
     stored.pop(key, None)
     if former is not None:
         stored[key] = former
-
-
-def _commands(haproxy: _Haproxy, override: Override, known: Mapping[OverrideKey, Override]) -> Iterable[Command]:
-    yield override.command
-    expected = haproxy.expected(override.backend).get(override.server)
-    by_hand = OverrideKey(override.backend, override.server, Aspect.WEIGHT) in known
-    if override.wanted is ServerState.READY and by_hand and expected is not None and expected.weight is not None:
-        yield SetWeight(override.backend, override.server, expected.weight)
-
-
-def _write_down(stored: dict[OverrideKey, Override], haproxy: _Haproxy, override: Override) -> None:
-    expected = haproxy.expected(override.backend).get(override.server)
-    normal = expected.state if expected is not None else ServerState.READY
-    if override.wanted is ServerState.READY:
-        for key in _keys(override.backend, override.server):
-            stored.pop(key, None)
-        if normal is ServerState.READY:
-            return
-    stored[override.key] = override
 
 
 def _said(found: Sequence[ServerNow], state: ServerState, for_s: float | None) -> list[str]:
@@ -314,11 +295,7 @@ def _live(settings: Settings) -> LiveStatus:
 
 
 def _by_hand(override: Override, now: float) -> str:
-    return override_words(override.shown, override.since, override.until, override.source.value, now)
-
-
-def _keys(backend: str, server: str) -> tuple[OverrideKey, ...]:
-    return tuple(OverrideKey(backend, server, aspect) for aspect in Aspect)
+    return override_words(override.state.value, override.since, override.until, "command", now)
 
 
 def _name(server: ServerNow) -> str:

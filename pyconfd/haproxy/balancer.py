@@ -15,10 +15,11 @@ from pyconfd.errors import AdoptionNeeded, ApplyError, Problem, RejectedInput, T
 from pyconfd.haproxy import adoption, diff
 from pyconfd.haproxy import unit as systemd
 from pyconfd.haproxy.compare import Comparison
-from pyconfd.haproxy.drift import Drift, Overrides, live_status
+from pyconfd.haproxy.drift import Drift, live_status
 from pyconfd.haproxy.following import FollowingFile
 from pyconfd.haproxy.generations import GenerationStore
 from pyconfd.haproxy.observation import ChangedWorker, NotRunning, Observation, Running
+from pyconfd.haproxy.overrides import OverrideStore, with_overrides
 from pyconfd.haproxy.process import HaproxyProcess
 from pyconfd.haproxy.refused import without_servers
 from pyconfd.haproxy.runtime import NotLive, OtherWorker, PartlyRefused, Runtime
@@ -74,7 +75,7 @@ class Balancer:
         self.sockets = tuple[str, ...]()
         self._refused: set[AddServer] = set()
         self._unfinished = Unfinished(state_dir)
-        self._overrides = Overrides(state_dir)
+        self._overrides = OverrideStore(state_dir)
         self._drift = Drift(self._overrides)
         self._silence = Silence(self._process.pids)
         self._beyond: Rendering | None = None
@@ -117,10 +118,9 @@ class Balancer:
         )
 
     def standing(self, *, may_repair: bool = True) -> Standing:
-        """Delete servers that have gone, repair what somebody changed by hand, and tell how it stands.
+        """Delete servers that have gone, repair drift, and return how it stands.
 
-        State and weight set by hand are left; what went wrong half-way must not pass for that. Raises what a bug in
-        the thread of the file raised.
+        Raises what a bug in the thread of the file raised.
         """
         last = self.last_good()
         if last is not None and self._trusted and self._runtime.abilities.runtime and not self._suspect:
@@ -320,7 +320,7 @@ class Balancer:
     def _go_live(self, rendering: Rendering, plan: RuntimeUpdate, generation: Generation) -> Applied | Reload:
         self._unfinished.begin(generation.number, self._worker_pid)
         try:
-            self._runtime.execute(self._overrides.kept(plan.commands))
+            self._runtime.execute(with_overrides(plan.commands, self._overrides.known, self._overrides.now()))
         except PartlyRefused as error:
             # What runs is known. HAProxy may take them from a file; if not, the check says why.
             self._refused |= error.refused.keys()
@@ -374,10 +374,19 @@ class Balancer:
         self._refused.clear()
         self._unfinished.forget()
         self._runtime.forget()
-        self._overrides.bring_back(
-            self._runtime, lambda: self._connect(rendering.text), lambda: self._comparison.index(rendering)
-        )
+        self._bring_overrides_back(rendering)
         return verified
+
+    def _bring_overrides_back(self, rendering: Rendering) -> None:
+        """Set the states that operators set before: a new worker begins with those of its text."""
+        if not self._overrides.refresh():
+            return
+        try:
+            self._connect(rendering.text)
+            if self._runtime.abilities.runtime:
+                self._drift.bring_back(self._runtime, self._comparison.index(rendering))
+        except NotLive as error:
+            log.warning("overrides.not_brought_back", problem=str(error))
 
     def _take_lock(self) -> None:
         try:

@@ -1,34 +1,31 @@
-"""Keeps in force what operators set by hand, and puts right which servers there are and where.
+"""Repairs servers that somebody changed behind pyconfd's back, and keeps the states that operators set.
 
-Both act through :class:`~pyconfd.haproxy.runtime.Runtime`; what is decided is in :mod:`pyconfd.haproxy.overrides`.
+Which servers a backend has, their addresses and weights belong to the configuration and are repaired. A server that
+somebody put into drain or maintenance on HAProxy's socket is left so and reported: a repair would send traffic to it.
 """
 
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import structlog
 
-from pyconfd.errors import TransientError
-from pyconfd.haproxy.expected import ExpectedBackend, expected_backend, keys_of, keys_with_servers
+from pyconfd.haproxy.expected import ExpectedBackend, ExpectedServer, expected_backend, keys_of, keys_with_servers
 from pyconfd.haproxy.index import Index, Key
-from pyconfd.haproxy.override_store import OverrideStore, worker_of
 from pyconfd.haproxy.overrides import (
-    Ended,
-    Judgement,
-    Moment,
+    GONE_AFTER_S,
+    EndedOverride,
+    EndReason,
+    KnownOverrides,
     Override,
     OverrideKey,
-    brought_back,
-    judge,
-    judge_missing,
-    kept,
+    OverrideStore,
 )
-from pyconfd.haproxy.readback import ServerNow, takes_traffic
-from pyconfd.haproxy.runtime import NotLive, Runtime
-from pyconfd.model.plan import Command, RemoveServer
+from pyconfd.haproxy.readback import ServerNow, state_of, takes_traffic, wrong_address
+from pyconfd.haproxy.runtime import Runtime
+from pyconfd.model.plan import Command, RemoveServer, ServerState, SetState, SetWeight
 from pyconfd.model.status import BackendDown, LeavingStatus, LiveStatus, OverrideStatus, Paused
 
 log = structlog.get_logger(__name__)
@@ -39,105 +36,154 @@ SLICE = 20
 """Backends that are looked at each time, where that is enough for :data:`ROUND_S`."""
 MAX_SLICE = 1_000
 """What a look never exceeds, so that no update waits long for it."""
-
-
 LEAVING_SHOWN = 1_000
 DOWN_SHOWN = 1_000
 """Servers on their way out whose ages the status gives."""
+_UP = 2
+"""``srv_op_state`` of a server that takes traffic. Source: ``enum srv_state`` in HAProxy 2.6 to 3.4."""
+
+LeavingServers = Mapping[tuple[str, str], RemoveServer]
+"""Servers on their way out, by backend and name, with what sends them there."""
 
 
-class Overrides:
-    """What operators set by hand, on disk and in the process; ``clock`` gives seconds since the epoch."""
+@dataclass(slots=True)
+class Judgement:
+    """How the servers of the process differ from what they should be.
 
-    def __init__(self, state_dir: str, *, clock: Callable[[], float] = time.time) -> None:
-        self._store = OverrideStore(state_dir)
-        self._clock = clock
-        self._known: dict[OverrideKey, Override] = {}
-        self._failing = False
+    ``commands`` end overrides, bring them into force, and repair; ``repairs`` say in words what is repaired.
+    ``beyond`` is what no command can repair: it needs a reload. ``foreign`` are the states that somebody else set.
+    ``changed`` are overrides of which something else than their state changed.
+    """
 
-    @property
-    def known(self) -> Mapping[OverrideKey, Override]:
-        """All that are in force, or wait for their server or their end."""
-        return self._known
+    commands: list[Command] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
+    beyond: list[str] = field(default_factory=list)
+    foreign: dict[tuple[str, str], ServerState] = field(default_factory=dict)
+    ended: list[EndedOverride] = field(default_factory=list)
+    changed: list[Override] = field(default_factory=list)
 
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._clock()
 
-    def refresh(self) -> None:
-        """Take over what a command wrote since the last time; costs one look at the file's time."""
-        try:
-            if self._store.changed():
-                self._known = self._store.read()
-        except TransientError as error:
-            self._complain(error)
+def judge(
+    found: Judgement,
+    backend: ExpectedBackend,
+    servers: Iterable[ServerNow],
+    known: KnownOverrides,
+    leaving: LeavingServers,
+    *,
+    now: float,
+    fresh: bool = False,
+) -> None:
+    """Compare the servers of a backend in the process with its configuration and overrides.
 
-    def kept(self, commands: Sequence[Command]) -> tuple[Command, ...]:
-        """Return ``commands`` of an update so that they leave in force what was set by hand; to be executed instead."""
-        self.refresh()
-        return kept(commands, self._known, self._clock())
+    ``fresh``: the overrides were not brought into force in this worker yet.
+    """
+    there = {server.name: server for server in servers}
+    for name, expected in backend.servers.items():
+        if (backend.name, name) in leaving:
+            continue  # it comes back as it should be once the former one has gone
+        server, override = there.get(name), known.get(OverrideKey(backend.name, name))
+        if server is None:
+            _judge_missing(found, expected, override, now)
+        elif why := _elsewhere(server, expected):
+            others = any(_serves(one, backend, leaving) for one in there.values() if one.name != name)
+            _judge_address(found, expected, server, why, others_serve=others)
+        elif not expected.server.agent_checked:
+            # An agent sets state and weight all the time; that cannot be told from what people do.
+            _judge_state(found, expected, server, override, now, fresh=fresh)
+    for name, server in there.items():
+        former = leaving.get((backend.name, name))
+        if name not in backend.servers and (former is None or state_of(server) is ServerState.READY):
+            found.commands.append(former or RemoveServer(backend.name, name, server.target))
+            found.repairs.append(f"{backend.name}/{name} takes traffic but is not in the configuration")
 
-    def bring_back(self, runtime: Runtime, connect: Callable[[], None], index: Callable[[], Index]) -> None:
-        """Set by hand what was set by hand before: a new worker begins with what its text says."""
-        self.refresh()
-        if not self._known:
+
+def judge_absent(found: Judgement, overrides: Iterable[Override], now: float) -> None:
+    """Judge the overrides of servers that the configuration does not have."""
+    for override in overrides:
+        if override.expired(now):
+            found.ended.append(EndedOverride(override, EndReason.EXPIRED))
+        elif not override.missing_since:
+            found.changed.append(replace(override, missing_since=now))
+        elif now - override.missing_since >= GONE_AFTER_S:
+            found.ended.append(EndedOverride(override, EndReason.SERVER_GONE))
+
+
+def _judge_missing(found: Judgement, expected: ExpectedServer, override: Override | None, now: float) -> None:
+    what = f"{expected.server.backend}/{expected.server.server} is missing"
+    if expected.obstacle:
+        found.beyond.append(f"{what} ({expected.obstacle})")
+        return
+    found.commands.append(expected.server)
+    if override is not None and not override.expired(now):
+        found.commands.append(override.command)
+    found.repairs.append(what)
+
+
+def _judge_address(
+    found: Judgement, expected: ExpectedServer, server: ServerNow, why: str, *, others_serve: bool
+) -> None:
+    """Remove a server with another address; it is added again once it is gone.
+
+    To set its address in place would send requests to the wrong one for a while, on connections that are kept.
+    """
+    what = f"{server.backend}/{server.name} {why}"
+    if expected.obstacle:
+        found.beyond.append(f"{what} ({expected.obstacle})")
+    elif others_serve:
+        found.commands.append(RemoveServer(server.backend, server.name, server.target))
+        found.repairs.append(what)
+    else:
+        found.beyond.append(f"{what} (no other server of its backend could serve meanwhile)")
+
+
+def _serves(server: ServerNow, backend: ExpectedBackend, leaving: LeavingServers) -> bool:
+    expected = backend.servers.get(server.name)
+    if expected is None or (backend.name, server.name) in leaving or not server.weight or server.operating != _UP:
+        return False
+    return not _elsewhere(server, expected) and state_of(server) is ServerState.READY
+
+
+def _elsewhere(server: ServerNow, expected: ExpectedServer) -> str:
+    """Return which other address a server has than the configuration says, "" for none."""
+    wanted = expected.server.address
+    if server.target == wanted or not expected.literal:
+        return ""
+    return wrong_address(server, wanted)
+
+
+def _judge_state(
+    found: Judgement,
+    expected: ExpectedServer,
+    server: ServerNow,
+    override: Override | None,
+    now: float,
+    *,
+    fresh: bool,
+) -> None:
+    state, wanted = state_of(server), expected.state
+    what = f"{server.backend}/{server.name}"
+    if expected.weight is not None and server.weight != expected.weight:
+        found.commands.append(SetWeight(server.backend, server.name, expected.weight))
+        found.repairs.append(f"{what} has the weight {server.weight}")
+    if override is not None and override.expired(now):
+        found.ended.append(EndedOverride(override, EndReason.EXPIRED))
+        if state is override.state is not wanted:
+            found.commands.append(SetState(server.backend, server.name, wanted))
             return
-        try:
-            connect()
-            if runtime.abilities.runtime:
-                self.after_reload(runtime, index())
-        except NotLive as error:
-            log.warning("overrides.not_brought_back", problem=str(error))
-
-    def after_reload(self, runtime: Runtime, index: Index) -> int:
-        """Bring all overrides into force in a new worker, whose servers are those of ``index``; give their number.
-
-        Raises:
-            NotLive: it cannot be told whether they are.
-        """
-        self.refresh()
-        at = Moment(self._clock(), worker_of(runtime.pid))
-        found = Judgement()
-        for name, overrides in _by_backend(self._known).items():
-            for backend in _expected(index, keys_of(index, name), runtime):
-                found.extend(brought_back(backend, overrides.values(), at))
-        runtime.execute(found.commands)
-        self.learn(found)
-        if found.commands:
-            log.info("overrides.brought_back", count=len(found.commands), worker=runtime.pid)
-        return len(found.commands)
-
-    def learn(self, found: Judgement) -> None:
-        """Remember what was found; what a command wrote meanwhile is not touched."""
-        if not (found.seen or found.ended or found.noted):
-            return
-        before = dict(self._known)
-        try:
-            with self._store.edited(wait_s=0.05) as stored:
-                _apply(found, stored, before)
-                self._known = dict(stored)
-            self._failing = False
-        except TransientError as error:
-            _apply(found, self._known, before)
-            self._complain(error)
-
-    def _complain(self, error: TransientError) -> None:
-        if not self._failing:
-            log.warning("overrides.not_stored", error=str(error))
-        self._failing = True
-
-
-def _apply(found: Judgement, stored: dict[OverrideKey, Override], before: Mapping[OverrideKey, Override]) -> None:
-    """Change ``stored``, save where it is not any more what was judged."""
-    changes: list[tuple[OverrideKey, Override | None]] = [(one.override.key, None) for one in found.ended]
-    changes += [(one.key, one) for one in (*found.noted, *found.seen)]
-    for key in dict.fromkeys(key for key, _ in changes):
-        if stored.get(key) != before.get(key):
-            continue
-        stored.pop(key, None)
-        final = [override for other, override in changes if other == key][-1]
-        if final is not None:
-            stored[key] = final
+        override = None
+    if override is not None:
+        wanted = override.state
+        if override.missing_since:
+            found.changed.append(replace(override, missing_since=0.0))
+    if state is wanted:
+        return
+    if override is not None and fresh:
+        found.commands.append(override.command)
+    elif state is ServerState.READY:
+        found.commands.append(SetState(server.backend, server.name, wanted))
+        found.repairs.append(f"{what} takes traffic but should be in {wanted}")
+    else:
+        found.foreign[server.backend, server.name] = state
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,28 +191,31 @@ class DriftReport:
     """What a look found and did.
 
     ``looked`` backends were asked for. ``repaired`` and ``beyond`` are sentences; what is ``beyond`` needs a reload,
-    and stays in the reports until then. ``brought_back`` overrides are in force again, or over.
+    and stays in the reports until then. ``foreign`` are servers in a state that somebody else set.
     """
 
     looked: int = 0
     repaired: tuple[str, ...] = ()
     beyond: tuple[str, ...] = ()
-    seen: tuple[Override, ...] = ()
-    ended: tuple[Ended, ...] = ()
+    foreign: tuple[str, ...] = ()
+    ended: tuple[EndedOverride, ...] = ()
     executed: int = 0
 
 
 class Drift:
     """Looks at a slice of the backends each time, all of them within :data:`ROUND_S`."""
 
-    def __init__(self, overrides: Overrides, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, overrides: OverrideStore, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._overrides = overrides
         self._monotonic = monotonic
         self._last_at: float | None = None
         self._queue: deque[Key] = deque()
         self._again: set[str] = set()
+        self._in_force: tuple[int, KnownOverrides] = 0, {}
+        """The worker and the overrides that were brought into force in it."""
         self._beyond: set[str] = set()
         self._down: dict[str, BackendDown] = {}
+        self._foreign: dict[tuple[str, str], OverrideStatus] = {}
         self.repaired_total = 0
 
     @property
@@ -179,8 +228,28 @@ class Drift:
         """Return the backends without a server that is up as far as they were looked at, the oldest first."""
         return tuple(sorted(self._down.values(), key=lambda one: (one.since, one.backend)))
 
+    @property
+    def foreign(self) -> tuple[OverrideStatus, ...]:
+        """Return the servers in drain or maintenance that somebody else put there, as far as they were looked at."""
+        return tuple(self._foreign.values())
+
+    def bring_back(self, runtime: Runtime, index: Index) -> None:
+        """Bring all overrides into force in a worker that has just loaded ``index``.
+
+        Raises:
+            NotLive: it cannot be told whether they are.
+        """
+        now, commands = self._overrides.now(), []
+        for name, overrides in _by_backend(self._overrides.refresh()).items():
+            for backend in _expected(index, keys_of(index, name), runtime):
+                its = (one for one in overrides if one.server in backend.servers and not one.expired(now))
+                commands += [one.command for one in its]
+        runtime.execute(commands)
+        if commands:
+            log.info("overrides.brought_back", count=len(commands), worker=runtime.pid)
+
     def look(self, runtime: Runtime, index: Index, *, repair: bool = True) -> DriftReport:
-        """Hold a slice of the process against ``index``, which it must be level with, and repair what differs.
+        """Compare a slice of the process with ``index``, which it must be level with, and repair what differs.
 
         ``runtime`` is connected. Without ``repair`` nothing is changed, neither in the process nor on disk.
 
@@ -189,38 +258,41 @@ class Drift:
         """
         if not runtime.abilities.runtime or not runtime.pid:
             return DriftReport()
-        self._overrides.refresh()
-        at = Moment(self._overrides.now(), worker_of(runtime.pid))
-        keys = self._slice(index, at)
-        backends = _expected(index, keys, runtime)
+        known, now = self._overrides.refresh(), self._overrides.now()
+        by_backend = _by_backend(known)
+        fresh = self._in_force != (runtime.pid, known)
+        due = {one.backend for one in known.values() if fresh or one.expired(now)}
+        backends = _expected(index, self._slice(index, due), runtime)
         there = runtime.servers_by_backend([backend.name for backend in backends])
         leaving = {
             key: RemoveServer(one.backend, one.server, one.address, one.words or ())
             for key, one in runtime.leaving.items()
         }
-        self._note_down(index, there, at.now)
-        known = _by_backend(self._overrides.known)
+        self._note_down(index, there, now)
         found = Judgement()
         for backend in backends:
             if backend.name in there:
-                found.extend(judge(backend, there[backend.name], known.get(backend.name, {}), leaving, at))
+                judge(found, backend, there[backend.name], known, leaving, now=now, fresh=fresh)
+                absent = [one for one in by_backend.get(backend.name, ()) if one.server not in backend.servers]
+                judge_absent(found, absent, now)
             else:
                 found.beyond.append(f"backend {backend.name} is missing")
-        for name, overrides in known.items():
+        for name, overrides in by_backend.items():
             if next(keys_of(index, name), None) is None:
-                found.extend(judge_missing(overrides.values(), (), at))
+                judge_absent(found, overrides, now)
         if repair:
             runtime.execute(found.commands)
-            self._overrides.learn(found)
+            self._overrides.update(found.ended, found.changed)
+            self._in_force = runtime.pid, self._overrides.known
             self._again = {one.backend for one in found.commands if isinstance(one, RemoveServer)}
             # And those that wait for a server of theirs to go, so that it can come back.
             self._again |= {one.name for one in backends for server in one.servers if (one.name, server) in leaving}
-            self._tell(found, {backend.name for backend in backends})
+            self._report(found, {backend.name for backend in backends}, now)
         return DriftReport(
             len(backends),
             tuple(found.repairs) if repair else (),
             tuple(found.beyond) if repair else (*found.repairs, *found.beyond),
-            tuple(found.seen),
+            tuple(f"{backend}/{server}" for backend, server in found.foreign),
             tuple(found.ended),
             len(found.commands) if repair else 0,
         )
@@ -235,8 +307,8 @@ class Drift:
                 since = self._down[name].since if name in self._down else now
                 self._down[name] = BackendDown(name, len(servers), since)
 
-    def _slice(self, index: Index, at: Moment) -> list[Key]:
-        """Return the next sections, and those that something is known to be due for."""
+    def _slice(self, index: Index, due: set[str]) -> list[Key]:
+        """Return the next sections, and those of the backends in ``due``."""
         now = self._monotonic()
         elapsed = 0.0 if self._last_at is None else now - self._last_at
         self._last_at = now
@@ -245,20 +317,25 @@ class Drift:
         if not self._queue:
             self._queue.extend(everything)
         taken = [self._queue.popleft() for _ in range(min(count, len(self._queue)))]
-        due = {one.backend for one in self._overrides.known.values() if one.expired(at.now) or one.worker != at.worker}
         found = [key for key in taken if key in index.texts]
         found += [key for name in sorted(due | self._again) for key in keys_of(index, name)]
         return list(dict.fromkeys(found))
 
-    def _tell(self, found: Judgement, looked: set[str]) -> None:
-        """Log what happened; what cannot be repaired once, until it is gone."""
+    def _report(self, found: Judgement, looked: set[str], now: float) -> None:
+        """Log what happened; what is not repaired once, until it is gone."""
         self.repaired_total += len(found.repairs)
         for detail in found.repairs:
             log.warning("drift.repaired", detail=detail)
-        for override in found.seen:
-            log.info("override.seen", server=override.name, value=override.shown, source=override.source.value)
         for override, reason in found.ended:
-            log.info("override.ended", server=override.name, value=override.shown, reason=reason.value)
+            log.info("override.ended", server=override.name, state=override.state.value, reason=reason.value)
+        foreign = {key: one for key, one in self._foreign.items() if key[0] not in looked}
+        for key, state in found.foreign.items():
+            former = self._foreign.get(key)
+            if former is None or former.value != state:
+                former = OverrideStatus("/".join(key), state.value, now, source="socket")
+                log.warning("drift.left", server=former.server, state=state.value, reason="not set by pyconfd")
+            foreign[key] = former
+        self._foreign = foreign
         still = {detail for detail in self._beyond if _subject(detail) not in looked}
         for detail in found.beyond:
             if detail not in self._beyond:
@@ -267,17 +344,18 @@ class Drift:
 
 
 def live_status(
-    overrides: Overrides, runtime: Runtime, *, monotonic: float, paused: Paused | None, drift: Drift | None = None
+    overrides: OverrideStore, runtime: Runtime, *, monotonic: float, paused: Paused | None, drift: Drift | None = None
 ) -> LiveStatus:
     """Return what status and metrics show; ``monotonic`` is the clock that ``runtime`` counts by, now."""
     now = overrides.now()
     leaving = sorted(runtime.leaving.values(), key=lambda one: one.since)
+    by_command = tuple(
+        OverrideStatus(one.name, one.state.value, one.since, one.until, missing_since=one.missing_since)
+        for one in overrides.known.values()
+    )
     return LiveStatus(
         paused,
-        tuple(
-            OverrideStatus(one.name, one.shown, one.since, one.until, one.source.value, one.missing_since)
-            for one in overrides.known.values()
-        ),
+        (*by_command, *(drift.foreign if drift is not None else ())),
         tuple(
             LeavingStatus(f"{one.backend}/{one.server}", now - (monotonic - one.since))
             for one in leaving[:LEAVING_SHOWN]
@@ -312,10 +390,10 @@ def _expected(index: Index, keys: Iterable[Key], runtime: Runtime) -> list[Expec
     return [backend for backend in found if backend is not None]
 
 
-def _by_backend(known: Mapping[OverrideKey, Override]) -> dict[str, dict[OverrideKey, Override]]:
-    found: dict[str, dict[OverrideKey, Override]] = {}
-    for key, override in known.items():
-        found.setdefault(key.backend, {})[key] = override
+def _by_backend(known: KnownOverrides) -> dict[str, list[Override]]:
+    found: dict[str, list[Override]] = {}
+    for override in known.values():
+        found.setdefault(override.backend, []).append(override)
     return found
 
 

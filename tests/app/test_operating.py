@@ -10,10 +10,10 @@ from pyconfd import app
 from pyconfd.app.operating import ServerRow
 from pyconfd.daemon.pause import Pause
 from pyconfd.errors import RejectedInput, TransientError
-from pyconfd.haproxy.drift import Drift, DriftReport, Overrides
+from pyconfd.haproxy.drift import Drift, DriftReport
 from pyconfd.haproxy.index import index_of
 from pyconfd.haproxy.master_socket import ask
-from pyconfd.haproxy.overrides import EndReason
+from pyconfd.haproxy.overrides import EndReason, OverrideStore
 from pyconfd.haproxy.runtime import Runtime
 from pyconfd.model.plan import ServerState
 from pyconfd.model.status import Paused
@@ -52,7 +52,7 @@ class Desk:
             runtime_dir=str(self.directory / "run"),
         )
         self.runtime = Runtime()
-        self.overrides = Overrides(self.settings.state_dir, clock=lambda: self.now)
+        self.overrides = OverrideStore(self.settings.state_dir, clock=lambda: self.now)
         self.drift = Drift(self.overrides, monotonic=lambda: self.now)
 
     def set(self, name: str, state: ServerState, *, for_s: float | None = None, several: bool = False) -> str:
@@ -93,15 +93,16 @@ def test_drained_at_once_kept_by_the_daemon_and_ended_in_time(desk: Desk) -> Non
     assert (row.state, row.by_hand) == ("up", "")
 
 
-def test_ready_ends_state_and_weight_of_command_and_socket(desk: Desk) -> None:
-    desk.by_hand("set server shop/web-1 weight 50")
-    desk.daemon_looks()
+def test_ready_ends_what_command_and_socket_set(desk: Desk) -> None:
     desk.set("shop/web-1", ServerState.MAINT)
-    desk.daemon_looks()
-    assert desk.rows("shop")["shop/web-1"].by_hand == "maint for 0 s (by command); weight 50 for 0 s (on the socket)"
+    desk.by_hand("set server shop/web-2 state drain")
+    assert desk.daemon_looks().foreign == ("shop/web-2",)
+    assert {name: row.by_hand for name, row in desk.rows("shop").items() if row.by_hand} == {
+        "shop/web-1": "maint for 0 s (by command)"
+    }
     desk.set("shop/web-1", ServerState.READY)
-    row = desk.rows()["shop/web-1"]
-    assert (row.state, row.weight, row.by_hand) == ("up", 10, "")
+    desk.set("shop/web-2", ServerState.READY)
+    assert {row.state for row in desk.rows("shop").values()} == {"up", "maint"}
     assert desk.daemon_looks() == DriftReport(looked=2)
     assert not desk.overrides.known
 

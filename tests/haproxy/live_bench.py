@@ -1,10 +1,11 @@
 """A balancer with its haproxy, changed without a reload."""
 
 from pyconfd.haproxy.master_socket import ask
+from pyconfd.haproxy.overrides import Override, OverrideStore
 from pyconfd.haproxy.readback import servers_now
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Applied
-from pyconfd.model.plan import Noop, Reload, RuntimeUpdate
+from pyconfd.model.plan import Noop, Reload, RuntimeUpdate, ServerState
 from pyconfd.model.rendering import Piece, Rendering
 from tests.haproxy.bench import Bench
 from tests.world.haproxy import wait_until
@@ -59,6 +60,12 @@ class Live:
 
     def follow(self) -> None:
         wait_until(lambda: not self.balancer.file_behind, "the file is level")
+
+    def override(self, server: str, state: ServerState) -> None:
+        """Store what an operator sets with ``pyconfd server``."""
+        with OverrideStore(self.bench.state_dir).edited() as stored:
+            made = Override("be", server, state, 1.0)
+            stored[made.key] = made
 
     def ask(self, command: str) -> str:
         return ask(self.bench.haproxy.stats_socket, command)

@@ -12,7 +12,7 @@ from pyconfd.haproxy.marker import digest_in
 from pyconfd.haproxy.master_socket import NoAnswer, ask
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Applied
-from pyconfd.model.plan import Noop, Reload, ReloadReason
+from pyconfd.model.plan import Noop, Reload, ReloadReason, ServerState
 from pyconfd.model.rendering import Piece, Rendering
 from tests.haproxy.bench import Bench
 from tests.haproxy.live_bench import Live
@@ -119,7 +119,7 @@ def test_a_reload_by_hand_of_a_level_file_is_no_reason_for_another(live: Live) -
     live.begin(1)
     live.change(1, 2)
     live.follow()
-    live.ask("set server be/s1 state drain")
+    live.override("s1", ServerState.DRAIN)
     live.balancer.standing()
     worker = live.worker()
     with suppress(NoAnswer):
@@ -131,7 +131,7 @@ def test_a_reload_by_hand_of_a_level_file_is_no_reason_for_another(live: Live) -
         live.balancer.standing()
         return live.serving() == {"s2"}
 
-    wait_until(back, "what was set by hand is in force again")
+    wait_until(back, "the override is in force again")
     assert isinstance(live.balancer.look(), Noop)
     assert isinstance(live.change(1, 2, 3), Applied)
     assert live.serving() == {"s2", "s3"}
@@ -183,11 +183,11 @@ def test_membership_that_was_changed_by_hand_is_repaired(live: Live, by_hand: st
     assert live.balancer.standing().live.repaired_total == 1
 
 
-def test_what_was_set_by_hand_survives_updates_and_reloads(live: Live) -> None:
+def test_what_operators_set_survives_updates_and_reloads(live: Live) -> None:
     live.begin(1, 2)
-    live.ask("set server be/s1 state drain")
+    live.override("s1", ServerState.DRAIN)
     (override,) = live.balancer.standing().live.overrides
-    assert (override.server, override.value, override.source) == ("be/s1", "drain", "socket")
+    assert (override.server, override.value, override.source) == ("be/s1", "drain", "command")
     live.change(1, 2, 3)
     assert live.serving() == {"s2", "s3"}
     live.extra = f"frontend more\n    bind 127.0.0.1:{free_port()}\n    default_backend be\n"
@@ -195,7 +195,7 @@ def test_what_was_set_by_hand_survives_updates_and_reloads(live: Live) -> None:
     assert live.serving() == {"s2", "s3"}
 
 
-def test_what_went_live_by_half_does_not_pass_for_set_by_hand(live: Live) -> None:
+def test_what_went_live_by_half_is_not_left_so(live: Live) -> None:
     live.begin(1, 2)
     live.ask("add server be/s3 127.0.0.1:9999")  # so that one of two commands is refused
     assert isinstance(live.change(2, 3), Reload)

@@ -1,4 +1,4 @@
-"""A real haproxy that somebody changes by hand: kept is what is theirs, repaired what is the configuration's."""
+"""A real haproxy that somebody changes behind pyconfd's back."""
 
 import json
 from collections.abc import Iterator
@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from pyconfd.haproxy.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftReport, Overrides
+from pyconfd.haproxy.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftReport
 from pyconfd.haproxy.index import Index, index_of
 from pyconfd.haproxy.live import Abilities
 from pyconfd.haproxy.master_socket import NoAnswer, ask
-from pyconfd.haproxy.override_store import FILE_NAME, OverrideStore, worker_of
-from pyconfd.haproxy.overrides import EndReason, Override, Source
+from pyconfd.haproxy.overrides import FILE_NAME, EndReason, Override, OverrideStore, with_overrides
 from pyconfd.haproxy.readback import ServerNow
 from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
@@ -56,7 +55,7 @@ class Stage:
         return index_of(self.text)
 
     def restart_pyconfd(self) -> None:
-        self.overrides = Overrides(str(self.state_dir), clock=lambda: self.now)
+        self.overrides = OverrideStore(str(self.state_dir), clock=lambda: self.now)
         self.drift = Drift(self.overrides, monotonic=lambda: self.now)
 
     def connect(self) -> None:
@@ -68,13 +67,20 @@ class Stage:
     def by_hand(self, command: str) -> str:
         return ask(self.haproxy.stats_socket, command).strip()
 
+    def override(self, name: str, state: ServerState, *, until: float = 0.0) -> None:
+        """Store an override of backend ``shop``, as the command does, and let it come into force."""
+        with OverrideStore(str(self.state_dir)).edited() as stored:
+            made = Override("shop", name, state, self.now, until)
+            stored[made.key] = made
+        assert self.look().executed == 1
+
     def readdressed(self, name: str, backend: str) -> None:
         """Give a server another address by hand; since 3.0 that takes effect a moment after its answer."""
         self.by_hand(f"set server {backend}/{name} addr 127.0.0.9 port 7009")
         wait_until(lambda: self.server(name, backend).target == "127.0.0.9:7009", "it has another address")
 
     def execute(self, *commands: Command) -> None:
-        self.runtime.execute(self.overrides.kept(commands))
+        self.runtime.execute(with_overrides(commands, self.overrides.known, self.now))
 
     def server(self, name: str, backend: str = "shop") -> ServerNow:
         return next(one for one in self.runtime.servers([backend]) if one.name == name)
@@ -108,72 +114,73 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         made.runtime.close()
 
 
-def test_what_was_set_on_the_socket_survives_updates_and_reloads(stage: Stage) -> None:
-    stage.by_hand("set server shop/a state drain")
-    stage.by_hand("set server shop/b weight 50")
-    seen = stage.look().seen
-    assert [(one.server, one.shown, one.since) for one in seen] == [("a", "drain", 1000.0), ("b", "weight 50", 1000.0)]
-    stage.now += 5
-    stage.execute(SetWeight("shop", "b", 20), SetState("shop", "a", ServerState.READY), SetWeight("shop", "a", 3))
-    assert stage.server("a").drain
-    assert (stage.server("a").weight, stage.server("b").weight) == (3, 50)
+def test_what_operators_set_survives_updates_and_reloads(stage: Stage) -> None:
+    stage.override("a", ServerState.DRAIN)
+    stage.execute(SetState("shop", "a", ServerState.READY), SetWeight("shop", "a", 3))
+    assert (stage.server("a").drain, stage.server("a").weight) == (True, 3)
     stage.execute(SetWeight("shop", "a", 10))
     assert stage.look() == DriftReport(looked=2)
     stage.reload()
     assert not stage.server("a").drain
-    assert stage.overrides.after_reload(stage.runtime, stage.index) == 2
+    stage.drift.bring_back(stage.runtime, stage.index)
     assert stage.server("a").drain
-    assert stage.server("b").weight == 50
     assert stage.look() == DriftReport(looked=2)
 
 
-def test_a_reload_by_somebody_else_ends_nothing(stage: Stage) -> None:
-    stage.by_hand("set server shop/a state maint")
-    stage.look()
-    stage.reload()
-    stage.restart_pyconfd()
-    report = stage.look()
-    assert (report.executed, report.ended, report.seen) == (1, (), ())
-    assert stage.server("a").maint
-
-
-def test_set_back_by_hand_it_is_the_configurations_again(stage: Stage) -> None:
-    stage.by_hand("set server shop/a state maint")
-    stage.look()
-    stage.by_hand("set server shop/a state ready")
-    assert [reason for _, reason in stage.look().ended] == [EndReason.BY_HAND]
-    assert not stage.overrides.known
-    stage.reload()
-    assert stage.overrides.after_reload(stage.runtime, stage.index) == 0
-
-
-def test_a_disabled_server_that_was_made_ready_stays_so(stage: Stage) -> None:
+def test_weights_and_ready_servers_are_repaired(stage: Stage) -> None:
+    stage.by_hand("set server shop/b weight 50")
     stage.by_hand("set server shop/off state ready")
-    assert [one.shown for one in stage.look().seen] == ["ready"]
+    assert stage.look().repaired == ("shop/off takes traffic but should be in maint", "shop/b has the weight 50")
+    assert (stage.server("b").weight, stage.server("off").maint) == (10, True)
+    assert stage.look() == DriftReport(looked=2)
+
+
+def test_a_server_taken_out_on_the_socket_is_left_and_told_once(stage: Stage) -> None:
+    stage.by_hand("set server shop/a state drain")
+    with structlog.testing.capture_logs() as logs:
+        assert [stage.look() for _ in range(2)] == [DriftReport(looked=2, foreign=("shop/a",))] * 2
+    assert [(line["event"], line["server"], line["state"]) for line in logs] == [("drift.left", "shop/a", "drain")]
+    assert [(one.server, one.value, one.since, one.source) for one in stage.drift.foreign] == [
+        ("shop/a", "drain", 1000.0, "socket")
+    ]
+    assert stage.server("a").drain
+    stage.by_hand("set server shop/a state ready")
+    assert stage.look() == DriftReport(looked=2)
+    assert stage.drift.foreign == ()
+
+
+def test_a_reload_by_somebody_else_ends_nothing(stage: Stage) -> None:
+    stage.override("a", ServerState.MAINT)
+    for restart in (False, True):
+        stage.reload()
+        if restart:
+            stage.restart_pyconfd()
+        assert stage.look() == DriftReport(looked=2, executed=1)
+        assert stage.server("a").maint
+
+
+def test_a_disabled_server_that_an_operator_made_ready_stays_so(stage: Stage) -> None:
+    stage.override("off", ServerState.READY)
     stage.reload()
     assert stage.server("off").maint
-    stage.overrides.after_reload(stage.runtime, stage.index)
+    stage.drift.bring_back(stage.runtime, stage.index)
     assert not stage.server("off").maint
     assert stage.look() == DriftReport(looked=2)
 
 
 def test_at_its_end_the_server_serves_again(stage: Stage) -> None:
-    stage.by_hand("set server shop/a state drain")
-    until = Override("shop", "a", ServerState.DRAIN, 1000.0, 2800.0, Source.COMMAND, worker_of(stage.runtime.pid))
-    with OverrideStore(str(stage.state_dir)).edited() as stored:
-        stored[until.key] = until
+    stage.override("a", ServerState.DRAIN, until=2800.0)
     stage.now = 2799.0
     assert stage.look() == DriftReport(looked=2)
     stage.now = 2800.0
     report = stage.look()
     assert [reason for _, reason in report.ended] == [EndReason.EXPIRED]
     assert not stage.server("a").drain
-    assert json.loads((stage.state_dir / FILE_NAME).read_bytes())["overrides"] == []
+    assert json.loads((stage.state_dir / FILE_NAME).read_bytes()) == []
 
 
-def test_a_server_deleted_by_hand_is_added_with_what_was_set_on_it(stage: Stage) -> None:
-    stage.by_hand("set server shop/a state maint")
-    stage.look()
+def test_a_server_deleted_by_hand_is_added_with_its_override(stage: Stage) -> None:
+    stage.override("a", ServerState.MAINT)
     assert "deleted" in stage.by_hand("del server shop/a")
     assert stage.look().repaired == ("shop/a is missing",)
     assert stage.server("a").maint
@@ -224,8 +231,7 @@ def test_servers_on_their_way_out_are_nobodys_override(stage: Stage) -> None:
 
 def test_a_server_that_comes_back_is_still_in_maintenance(stage: Stage) -> None:
     with_b = stage.text
-    stage.by_hand("set server shop/b state maint")
-    stage.look()
+    stage.override("b", ServerState.MAINT)
     stage.execute(RemoveServer("shop", "b", "127.0.0.1:7002"))
     stage.text = with_b.replace("    server b 127.0.0.1:7002 weight 10\n", "")
     stage.look()
@@ -235,12 +241,11 @@ def test_a_server_that_comes_back_is_still_in_maintenance(stage: Stage) -> None:
     assert stage.server("b").maint
     stage.look()
     [override] = stage.overrides.known.values()
-    assert (override.shown, override.since, override.missing_since) == ("maint", 1000.0, 0.0)
+    assert (override.state, override.since, override.missing_since) == (ServerState.MAINT, 1000.0, 0.0)
 
 
 def test_another_worker_than_connected_is_an_error_and_changes_nothing(stage: Stage) -> None:
-    stage.by_hand("set server shop/a state drain")
-    stage.look()
+    stage.override("a", ServerState.DRAIN)
     known = dict(stage.overrides.known)
     stage.haproxy.stop()
     with pytest.raises(NotLive):
@@ -249,14 +254,16 @@ def test_another_worker_than_connected_is_an_error_and_changes_nothing(stage: St
 
 
 def test_an_unwritable_state_directory_stops_nothing(stage: Stage) -> None:
-    (stage.state_dir / f"{FILE_NAME}.lock").mkdir(parents=True)
-    stage.by_hand("set server shop/a state drain")
+    stage.override("a", ServerState.DRAIN, until=1500.0)
+    lock = stage.state_dir / f"{FILE_NAME}.lock"
+    lock.unlink()
+    lock.mkdir()
+    stage.now = 1500.0
     with structlog.testing.capture_logs() as logs:
         stage.look()
         stage.look()
-    assert [line["event"] for line in logs] == ["overrides.not_stored", "override.seen"]
-    stage.execute(SetState("shop", "a", ServerState.READY))
-    assert stage.server("a").drain
+    assert [line["event"] for line in logs] == ["overrides.not_stored", "override.ended"]
+    assert not stage.server("a").drain
 
 
 class CountingRuntime(Runtime):
@@ -284,7 +291,7 @@ class CountingRuntime(Runtime):
 def test_a_round_over_many_backends_is_cut_into_slices(tmp_path: Path, every_s: float) -> None:
     index = index_of("".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(10_000)))
     now = [0.0]
-    drift, runtime = Drift(Overrides(str(tmp_path)), monotonic=lambda: now[0]), CountingRuntime()
+    drift, runtime = Drift(OverrideStore(str(tmp_path)), monotonic=lambda: now[0]), CountingRuntime()
     while now[0] <= ROUND_S + every_s:
         assert drift.look(runtime, index).executed == 0
         assert SLICE <= runtime.latest <= MAX_SLICE or len(runtime.asked) == 10_000
@@ -294,7 +301,7 @@ def test_a_round_over_many_backends_is_cut_into_slices(tmp_path: Path, every_s: 
 
 def test_few_backends_are_looked_at_each_time(tmp_path: Path) -> None:
     index = index_of("".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(SLICE)))
-    drift, runtime = Drift(Overrides(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
+    drift, runtime = Drift(OverrideStore(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
     assert [drift.look(runtime, index).looked for _ in range(3)] == [SLICE] * 3
 
 

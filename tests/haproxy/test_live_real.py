@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from pyconfd.haproxy.compare import Comparison
 from pyconfd.haproxy.diff import plan
-from pyconfd.haproxy.drift import Drift, Overrides
+from pyconfd.haproxy.drift import Drift
 from pyconfd.haproxy.live_files import entries_of
 from pyconfd.haproxy.master_socket import NoAnswer, ask
+from pyconfd.haproxy.overrides import OverrideStore
 from pyconfd.haproxy.readback import fingerprint, wrong_address
 from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.model.plan import AddBackend, AddServer, Noop, Reload, RuntimeUpdate
@@ -120,7 +121,7 @@ class Live:
         self.runtime, self.comparison = Runtime(), Comparison()
         self.connect()
         assert self.applied is not None
-        drift = Drift(Overrides(str(self.directory)))
+        drift = Drift(OverrideStore(str(self.directory)))
         index = self.comparison.index(self.applied)
         while leaving - self.runtime.leaving.keys():
             # What is not said to be there is on its way out, and the other servers are as they should be.

@@ -13,8 +13,7 @@ import pytest
 from pyconfd.errors import TransientError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import check
-from pyconfd.haproxy.override_store import OverrideStore
-from pyconfd.haproxy.overrides import Override
+from pyconfd.haproxy.overrides import Override, OverrideStore
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.plan import ServerState
 from pyconfd.settings import ApplySettings, HaproxySettings
