@@ -40,10 +40,8 @@ from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
 from pyconfd.status.redaction import HIDDEN
 from pyconfd.system.secrecy import SHORTEST
-from pyconfd.targets.absent import NoBalancer
-from pyconfd.targets.memory import Memory
 from pyconfd.targets.target import Target
-from pyconfd.targets.worker import Targets, TargetWorker
+from pyconfd.targets.worker import NoBalancer, Targets, TargetWorker
 from pyconfd.vip.topology import stick_peers
 
 log = structlog.get_logger(__name__)
@@ -89,7 +87,7 @@ def targets(settings: Settings) -> tuple[Target, ...]:
         else ()
     )
     return tuple(
-        Target(item, _render_options(settings, str(Path(item.output).parent)), Memory(settings.state_dir, item.name))
+        Target(item, _render_options(settings, str(Path(item.output).parent)), settings.state_dir)
         for item in (*first, *settings.targets)
     )
 
@@ -106,7 +104,7 @@ def balancer(settings: Settings, found: tuple[Target, ...]) -> Balancer | NoBala
     """Return haproxy, or what stands in its place."""
     if serves_haproxy(settings):
         return Balancer(settings.haproxy, settings.apply, settings.state_dir, keep_for_s=settings.history.keep_for_s)
-    return NoBalancer(settings.state_dir, lambda: tuple(target.applied() for target in found))
+    return NoBalancer(settings.state_dir, found)
 
 
 def fragments(settings: Settings) -> FragmentSet:

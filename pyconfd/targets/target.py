@@ -1,38 +1,64 @@
-"""One target's transaction: render, check beside the place, install, notify; what fails is put back."""
+"""One target: render its template, check the text beside its place, install it, notify its balancer; or undo all that.
+
+A target is a load balancer other than HAProxy (Caddy, nginx), with one template, one file and one notifier.
+"""
 
 import os
+import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import assert_never
 
 import structlog
 
 from pyconfd import guard
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
-from pyconfd.model.context import Context
+from pyconfd.model.context import Census, Context
 from pyconfd.model.outcome import Held, Step
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.settings.targets import TargetSettings, parse_notifier
+from pyconfd.settings.targets import (
+    CommandNotifier,
+    DebugNotifier,
+    Notifier,
+    PidFileNotifier,
+    PidNotifier,
+    TargetSettings,
+    parse_notifier,
+)
 from pyconfd.system.command import run
 from pyconfd.system.files import Installation, NewFile
-from pyconfd.targets.memory import Applied, Memory
-from pyconfd.targets.notifiers import notify
+from pyconfd.system.state_file import StateFile
 
 log = structlog.get_logger(__name__)
 
 NEW_FILE_MODE = 0o644
 """As kube2lb made them; a file that is there keeps its own."""
-
-
 SETTLING_S = 0.05
 SETTLING_READS = 20
+OUTPUT_CHARACTERS = 2000
+"""How much of a command's output is logged or reported."""
+_PID_FILE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedTarget:
+    """What a target's balancer was last told to load; kept on disk, so that a restart of pyconfd changes nothing.
+
+    ``digest`` is the SHA-256 of the file, ``curdate`` the date in it; ``applied_at`` is seconds since the epoch.
+    """
+
+    digest: str
+    curdate: str
+    applied_at: float
+    census: Census
 
 
 @dataclass(frozen=True, slots=True)
 class Template(Fragment):
-    """A template under any name."""
+    """A template under any file name."""
 
     @property
     def is_template(self) -> bool:
@@ -41,20 +67,28 @@ class Template(Fragment):
 
 
 class Target:
-    """One load balancer; keeps its template compiled until it changes. Not for several threads at once."""
+    """One load balancer; keeps its template compiled until it changes. Not for several threads at once.
 
-    def __init__(self, settings: TargetSettings, options: RenderOptions, memory: Memory) -> None:
+    A state file that cannot be read counts as absent: the balancer is notified once more than needed.
+    """
+
+    def __init__(self, settings: TargetSettings, options: RenderOptions, state_dir: str) -> None:
         self.settings = settings
         self._options = options
-        self._memory = memory
+        self._state = StateFile(Path(state_dir) / "targets" / f"{settings.name}.json", AppliedTarget)
+        self._applied: AppliedTarget | None = None
+        self._is_loaded = False
         self._notifier = parse_notifier(settings.notify)
         self._seen: str | None = None
         self._renderer: Renderer | None = None
         self._unsure = False
 
-    def applied(self) -> Applied | None:
+    def applied(self) -> AppliedTarget | None:
         """Return what its balancer was last told to load, None before the first time."""
-        return self._memory.applied()
+        if not self._is_loaded:
+            # Not in the constructor: commands that only render may not be allowed to read the state directory.
+            self._is_loaded, self._applied = True, self._state.load()
+        return self._applied
 
     def template_changed(self) -> bool:
         """Return whether the template's text is another one than at the last rendering, or cannot be read any more."""
@@ -69,7 +103,7 @@ class Target:
 
     def is_in_place(self) -> bool:
         """Return whether the file holds what was applied."""
-        applied = self._memory.applied()
+        applied = self.applied()
         return applied is None or _digest(self._installed()) == applied.digest
 
     def render(self, context: Context, *, curdate: str) -> str:
@@ -80,7 +114,7 @@ class Target:
             TransientError: it cannot be read.
         """
         renderer = self._compiled()
-        applied = self._memory.applied()
+        applied = self.applied()
         rendered = renderer.render(context, curdate=applied.curdate if applied else curdate)
         if applied and rendered.used_curdate and _digest(rendered.rendering.text.encode()) != applied.digest:
             rendered = renderer.render(context, curdate=curdate)
@@ -89,17 +123,17 @@ class Target:
             raise RejectedInput(Problem(self._place, message, "leave them out of a target's template"))
         return rendered.rendering.text
 
-    def apply(self, context: Context, *, curdate: str, now: float, guarded: bool) -> Applied | Held:
-        """Bring the balancer to what the template gives; the same :class:`Applied` where it has that already.
+    def apply(self, context: Context, *, curdate: str, now: float, guarded: bool) -> AppliedTarget | Held:
+        """Bring the balancer to what the template gives; the same value where it has that already.
 
         Raises:
-            RejectedInput: the template or the check turns it away; nothing was changed.
+            RejectedInput: the template has an error, or the check rejects it; nothing was changed.
             ApplyError: the balancer could not be told; the former file is back.
             TransientError: something else is in the way; nothing was changed.
         """
         text = self.render(context, curdate=curdate)
         digest = _digest(text.encode())
-        former = self._memory.applied()
+        former = self.applied()
         if guarded:
             held = guard.judge(
                 former.census if former else None, context.census, digest=lambda: digest, allowed=frozenset()
@@ -108,12 +142,10 @@ class Target:
                 return held
         if former and former.digest == digest and not self._unsure and self.is_in_place():
             if former.census != context.census:
-                self._memory.remember(former.with_census(context.census))
+                self._remember(replace(former, census=context.census))
             return former
         self._install(text)
-        applied = Applied(digest, curdate, now, context.census)
-        self._memory.remember(applied)
-        return applied
+        return self._remember(AppliedTarget(digest, curdate, now, context.census))
 
     def check(self, text: str) -> None:
         """Let the target's command judge ``text``; nothing stays.
@@ -127,6 +159,12 @@ class Target:
             self._judge(installation.staged_paths()[self.settings.output])
         finally:
             installation.discard()
+
+    def _remember(self, applied: AppliedTarget) -> AppliedTarget:
+        # A failure is logged by the state file; the balancer serves all the same.
+        self._applied, self._is_loaded = applied, True
+        self._state.save(applied)
+        return applied
 
     @property
     def _place(self) -> str:
@@ -179,8 +217,10 @@ class Target:
             message = f"the check did not end within {self.settings.timeout_s:g} s"
             raise TransientError(Problem(self._place, message, "run it by hand, or raise timeout_s"))
         if not result.ok:
-            said = result.output.strip().replace(path, self.settings.output)[-2000:] or "it printed nothing"
-            message = f"the check refuses it (exit code {result.exit_code}): {said}"
+            output = (
+                result.output.strip().replace(path, self.settings.output)[-OUTPUT_CHARACTERS:]
+            )
+            message = f"the check rejects it (exit code {result.exit_code}): {output or 'it printed nothing'}"
             raise RejectedInput(Problem(self._place, message, "correct the template"), step=Step.CHECK)
 
     def _install(self, text: str) -> None:
@@ -203,6 +243,70 @@ class Target:
             raise ApplyError(Step.RELOAD, *error.problems) from error
         self._unsure = False
         installation.finish()
+
+
+def notify(notifier: Notifier, *, target: str, timeout_s: float) -> None:
+    """Tell the balancer of ``target`` that its file changed, in one of the four ways of kube2lb.
+
+    Raises:
+        TransientError: it could not be told, or the command failed or did not end within ``timeout_s``.
+    """
+    match notifier:
+        case CommandNotifier(shell):
+            _run_shell(shell, target, timeout_s)
+        case PidNotifier(number, pid):
+            _send_signal(number, pid, f"target {target}")
+        case PidFileNotifier(number, path):
+            _send_signal(number, _pid_in(path, target), path)
+        case DebugNotifier():
+            log.info("target.notified", target=target, how="debug")
+        case _ as never:
+            assert_never(never)
+
+
+def _run_shell(shell: str, target: str, timeout_s: float) -> None:
+    # A shell, as kube2lb's contract says; the command is the operator's.
+    result = run(["/bin/sh", "-c", shell], timeout_s=timeout_s, cwd=os.getcwd())  # noqa: PTH109 - a text is wanted
+    output = result.output.strip()[-OUTPUT_CHARACTERS:]
+    if result.ok:
+        log.info("target.notified", target=target, how="command", output=output)
+        return
+    how = f"did not end within {timeout_s:g} s" if result.timed_out else f"ended with {result.exit_code}"
+    raise TransientError(
+        Problem(
+            f"target {target}: notify",
+            f"the command {how}: {result.summary[-OUTPUT_CHARACTERS:] or 'it printed nothing'}",
+            f"run it by hand: {shell}",
+        )
+    )
+
+
+def _send_signal(number: int, pid: int, place: str) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        raise TransientError(
+            Problem(place, f"there is no process {pid}", "start its balancer, or correct the notifier")
+        ) from None
+    except (PermissionError, OverflowError):
+        raise TransientError(
+            Problem(place, f"pyconfd may not send signals to process {pid}", "run pyconfd as root or as its user")
+        ) from None
+    log.info("target.notified", pid=pid, how=signal.Signals(number).name)
+
+
+def _pid_in(path: str, target: str) -> int:
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(_PID_FILE_BYTES).strip()
+    except OSError as error:
+        problem = Problem(path, f"cannot be read: {error.strerror}", f"is the balancer of target {target} running?")
+        raise TransientError(problem) from None
+    if not text.isdigit() or int(text) < 2:
+        raise TransientError(
+            Problem(path, "holds no number of a process", "name the file that the balancer writes its number to")
+        )
+    return int(text)
 
 
 def _digest(content: bytes) -> str:

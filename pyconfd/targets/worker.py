@@ -1,20 +1,25 @@
-"""A thread for each target: a check that hangs or a balancer that is down keeps nobody else waiting."""
+"""A thread for each target, so that a check that hangs or a balancer that is down delays no other target."""
 
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
 
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput
-from pyconfd.model.context import Context
-from pyconfd.model.outcome import Held
+from pyconfd.model.balancing import TakesAll
+from pyconfd.model.context import Census, Context
+from pyconfd.model.listener import Listener
+from pyconfd.model.outcome import Applied, Generation, Held, Outcome, Stored
+from pyconfd.model.plan import Noop, Plan, Reload
+from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import TargetPhase, TargetState
-from pyconfd.targets.memory import Applied
-from pyconfd.targets.target import Target
+from pyconfd.system.backoff import Backoff
+from pyconfd.system.state_file import StateLock
+from pyconfd.targets.target import AppliedTarget, Target
 
 log = structlog.get_logger(__name__)
 
@@ -36,24 +41,23 @@ _EVENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The newest Context; ``guarded`` where nobody has judged yet whether it lost too much at once."""
+    """The newest Context; with ``guarded`` the target has to apply removal protection itself."""
 
     context: Context
     guarded: bool
 
 
 class TargetWorker:
-    """Applies the latest offer, again when the template or the file changes, and with back-off when that fails."""
+    """Applies the latest offer, again when the template or the file changes, and retries with back-off."""
 
     def __init__(self, target: Target, *, retry_min_s: float, retry_max_s: float, tick_s: float = TICK_S) -> None:
         self._target = target
-        self._retry_s = (retry_min_s, retry_max_s)
+        self._backoff = Backoff(first_s=retry_min_s, last_s=retry_max_s)
         self._tick_s = tick_s
         self._lock = threading.Condition()
         self._offer: Offer | None = None
         self._is_new = False
         self._stopping = False
-        self._delay_s = retry_min_s
         self._retry_at: float | None = None
         self._drift_at = 0.0
         self._thread: threading.Thread | None = None
@@ -105,7 +109,7 @@ class TargetWorker:
                     self._attempt(offer)
                     on_change()
         finally:
-            # The loop asks for it and ends with it; systemd then starts everything anew.
+            # Targets.states() raises it in the loop; the process ends, and systemd starts it again.
             self.bug = sys.exception()
             if self.bug is not None:
                 on_change()
@@ -130,13 +134,14 @@ class TargetWorker:
             phase = TargetPhase.REJECTED if isinstance(error, RejectedInput) else TargetPhase.FAILED
             self._failed(phase, error)
             return
-        self._retry_at, self._delay_s = None, self._retry_s[0]
+        self._retry_at = None
+        self._backoff.reset()
         if isinstance(outcome, Held):
             self._say(TargetPhase.HELD, (outcome.problem,))
             return
         self._served(outcome)
 
-    def _served(self, applied: Applied) -> None:
+    def _served(self, applied: AppliedTarget) -> None:
         former = self.state
         changed = applied.applied_at != former.applied_at or applied.digest != former.digest
         if changed:
@@ -154,8 +159,7 @@ class TargetWorker:
         )
 
     def _failed(self, phase: TargetPhase, error: PyconfdError) -> None:
-        self._retry_at = time.monotonic() + self._delay_s
-        self._delay_s = min(self._delay_s * 2, self._retry_s[1])
+        self._retry_at = time.monotonic() + self._backoff.delay_s()
         self._say(phase, error.problems, step=error.step if isinstance(error, ApplyError) else "")
         self.state = replace(self.state, failures_total=self.state.failures_total + 1)
 
@@ -207,9 +211,73 @@ class Targets:
         return tuple(problem for worker in self._workers for problem in worker.problems)
 
     def stop(self) -> None:
-        """End all threads, as far as they end soon; what serves goes on."""
+        """End all threads, as far as they end soon; the balancers go on serving."""
         for worker in self._workers:
             worker.stop()
         deadline = time.monotonic() + _PATIENCE_S
         for worker in self._workers:
             worker.join(max(0.0, deadline - time.monotonic()))
+
+
+_NOTHING = Rendering(())
+
+
+class NoBalancer(TakesAll):
+    """In the place of HAProxy where only targets are served: it has nothing to do, and serves at once.
+
+    Removal protection compares with the largest number of endpoints of any target.
+    """
+
+    def __init__(self, state_dir: str, targets: tuple[Target, ...]) -> None:
+        self._targets = targets
+        self._served = False
+        self._lock = StateLock(state_dir)
+
+    def startup(self) -> tuple[Problem, ...]:
+        """Take the lock; raises TransientError where another pyconfd has it."""
+        self._lock.acquire()
+        return ()
+
+    def close(self) -> None:
+        """Give the lock back."""
+        self._lock.release()
+
+    def last_good(self) -> Stored | None:
+        """Return a generation numbered 0 once a target was told something, or :meth:`apply` was called."""
+        known = [applied for target in self._targets if (applied := target.applied()) is not None]
+        if not known and not self._served:
+            return None
+        census = Census(
+            max((item.census.claimed for item in known), default=0),
+            max((item.census.total for item in known), default=0),
+        )
+        applied_at = max((item.applied_at for item in known), default=0.0)
+        return Stored(Generation(0, _NOTHING.digest, applied_at, census=census), _NOTHING)
+
+    def plan(self, rendering: Rendering) -> Plan:
+        """Return nothing to do."""
+        del rendering
+        return Noop()
+
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+        """Return none: nothing is bound here."""
+        del rendering
+        return {}
+
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+        """Note that the cluster was read."""
+        self._served = True
+        generation = Generation(0, rendering.digest, now, curdate, census=census)
+        return Applied(generation, plan, verified=True)
+
+    def restore_last_good(self, now: float) -> Outcome | None:
+        """Return None: targets keep what they have."""
+        del now
+        return None
+
+    def report_progress(self, progress: Callable[[], None]) -> None:
+        """Take what a long apply would call; there is none."""
+
+    def runs(self) -> bool:
+        """Say that nothing has to be started."""
+        return True

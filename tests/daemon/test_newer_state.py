@@ -18,8 +18,8 @@ from pyconfd.model.context import AcceptedTemplate, Census
 from pyconfd.model.pin import Pin
 from pyconfd.model.status import Paused
 from pyconfd.sandbox.accepted import AcceptedTemplates
-from pyconfd.targets.memory import Applied
-from pyconfd.targets.memory import Memory as TargetMemory
+from pyconfd.system.state_file import StateFile
+from pyconfd.targets.target import AppliedTarget
 from pyconfd.vip.memory import Memory as VipMemory
 
 HELD = Saved("id", "total", "domains", 1.0, 3, [SavedLoss("domains", "a", 2, ["b"])], ["c"])
@@ -43,8 +43,8 @@ CASES = [
     ),
     Case(
         "targets/nginx.json",
-        lambda at: TargetMemory(at, "nginx").remember(Applied("a", "b", 1.0, Census(1, 2))),
-        lambda at: TargetMemory(at, "nginx").applied(),
+        lambda at: StateFile(f"{at}/targets/nginx.json", AppliedTarget).save(AppliedTarget("a", "b", 1, Census(1, 2))),
+        lambda at: StateFile(f"{at}/targets/nginx.json", AppliedTarget).load(),
     ),
     Case(
         "producer.json",

@@ -31,7 +31,6 @@ from pyconfd.presets.places import network as network_of
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import RenderOptions
 from pyconfd.settings.targets import TargetSettings
-from pyconfd.targets.memory import Memory
 from pyconfd.targets.target import Target
 from tests.presets.objects import Named, endpoint, service, slice_, snapshot
 from tests.world.backends import Backends
@@ -68,7 +67,7 @@ def program(name: str) -> str:
 def made(folder: Path, template: str, variables: dict[str, Any], check: tuple[str, ...], notify: str) -> Target:
     settings = TargetSettings("lb", str(TEMPLATES / template), str(folder / "lb.conf"), notify, check, 20.0)
     options = RenderOptions(str(folder), variables=MappingProxyType(variables))
-    return Target(settings, options, Memory(str(folder / "state"), "lb"))
+    return Target(settings, options, str(folder / "state"))
 
 
 def haproxy(folder: Path, port: int) -> Server:

@@ -7,7 +7,6 @@ from typing import Any
 from pyconfd.model.context import Census, Context
 from pyconfd.render.engine import RenderOptions
 from pyconfd.settings.targets import TargetSettings
-from pyconfd.targets.memory import Memory
 from pyconfd.targets.target import Target
 
 
@@ -30,7 +29,7 @@ def settings(folder: Path, name: str = "web", **changes: Any) -> TargetSettings:
 
 
 def target(folder: Path, name: str = "web", **changes: Any) -> Target:
-    return Target(settings(folder, name, **changes), RenderOptions(str(folder)), Memory(str(folder / "state"), name))
+    return Target(settings(folder, name, **changes), RenderOptions(str(folder)), str(folder / "state"))
 
 
 def told(folder: Path, name: str = "web") -> int:

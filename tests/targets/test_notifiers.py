@@ -14,7 +14,7 @@ from pyconfd.settings.targets import (
     PidNotifier,
     parse_notifier,
 )
-from pyconfd.targets.notifiers import notify
+from pyconfd.targets.target import notify
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ import pytest
 from pyconfd.errors import ApplyError, RejectedInput, TransientError
 from pyconfd.model.context import Context
 from pyconfd.model.outcome import Held
-from pyconfd.targets.memory import Applied
-from pyconfd.targets.target import Target
+from pyconfd.targets.target import AppliedTarget, Target
 from tests.targets.fakes import context, target, told
 
 
-def apply(one: Target, what: Context | None = None, *, guarded: bool = False) -> Applied:
+def apply(one: Target, what: Context | None = None, *, guarded: bool = False) -> AppliedTarget:
     outcome = one.apply(what or context(), curdate="now", now=1.0, guarded=guarded)
-    assert isinstance(outcome, Applied)
+    assert isinstance(outcome, AppliedTarget)
     return outcome
 
 
