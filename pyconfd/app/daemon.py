@@ -27,8 +27,7 @@ from pyconfd.haproxy.adoption import adopted
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.preset_options import base_options
-from pyconfd.sandbox.accepted import AcceptedTemplates
-from pyconfd.sandbox.background import BackgroundTemplates
+from pyconfd.sandbox.background import AcceptedTemplates, BackgroundTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.sources.fragments import SettledFragments
 from pyconfd.status.changes import ChangeLog

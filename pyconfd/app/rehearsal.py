@@ -19,7 +19,7 @@ from pyconfd.model.rendering import FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.origins import Origin, everything, ref_of
 from pyconfd.render.engine import Rendered
-from pyconfd.sandbox.accepted import AcceptedTemplates
+from pyconfd.sandbox.background import AcceptedTemplates
 from pyconfd.settings import Settings
 from pyconfd.status.report import read_report
 

@@ -1,17 +1,22 @@
-"""Renders templates from the cluster in a thread, so that nothing else waits for one that takes long."""
+"""Templates from the cluster, rendered in a thread so that nothing waits for a slow one; and the last accepted ones."""
 
 import hashlib
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from pyconfd.errors import PendingRendering, RejectedInput
-from pyconfd.model.context import ClusterTemplate
+from pyconfd.model.context import AcceptedTemplate, ClusterTemplate
 from pyconfd.sandbox.renderer import OverLimitError
+from pyconfd.system.state_file import StateFile
+
+FILE = "cluster-templates.json"
 
 _MOST_BYTES = 64 << 20
 _ENTRY_BYTES = 1_000
@@ -140,3 +145,29 @@ def _with_budget(request: _Request, template: ClusterTemplate) -> _Request:
 
 def _cost(outcome: _Outcome) -> int:
     return _ENTRY_BYTES + (len(outcome) if isinstance(outcome, str) else 0)
+
+
+class AcceptedTemplates:
+    """The templates that were applied last, in the state directory, so that a bad one can be replaced after a restart.
+
+    A file that cannot be read counts as empty.
+    """
+
+    def __init__(self, state_dir: str) -> None:
+        # Only for this user: a template may hold a password.
+        self._file = StateFile(Path(state_dir) / FILE, list[AcceptedTemplate], mode=0o600)
+        self._known: Mapping[str, AcceptedTemplate] | None = None
+
+    def known(self) -> Mapping[str, AcceptedTemplate]:
+        """Return what was kept last, by name."""
+        if self._known is None:
+            self._known = MappingProxyType({each.name: each for each in self._file.load() or ()})
+        return self._known
+
+    def keep(self, accepted: tuple[AcceptedTemplate, ...]) -> None:
+        """Keep just these; a failure stops nobody and is tried again at each call."""
+        wanted = {each.name: each for each in accepted}
+        if self._file.problem is None and wanted == self.known():
+            return
+        self._known = MappingProxyType(wanted)
+        self._file.save(list(accepted))

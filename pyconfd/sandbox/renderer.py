@@ -9,7 +9,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import structlog
@@ -74,12 +73,11 @@ class TemplateProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
-        self._last: dict[tuple[str, str], tuple[bytes, str]] = {}
         self._resting: dict[_Budget, _Rest] = {}
         self.started = 0
 
     def render(self, template: ClusterTemplate) -> str:
-        """Return the text; the same request as the last one with this template is not rendered again.
+        """Return the text.
 
         A template that used more than it may is not tried again for a while, whatever its values and its source:
         other templates wait for it meanwhile.
@@ -96,12 +94,8 @@ class TemplateProcess:
                 self._limits.output_bytes,
             )
         )
-        source, budget = (template.name, template.text), (template.name, template.accepted)
+        budget = template.name, template.accepted
         with self._lock:
-            last = self._last.pop(source, None)
-            if last is not None and last[0] == request:
-                self._last[source] = last
-                return last[1]
             self._refuse_while_resting(budget, template)
             began = time.monotonic()
             try:
@@ -113,8 +107,6 @@ class TemplateProcess:
             if answer.text is None:
                 place = f"{template.name} line {answer.line}" if answer.line else template.name
                 raise RejectedInput(Problem(place, answer.message, answer.remedy), step=Step.RENDER)
-            self._last[source] = (request, answer.text)
-            _bound(self._last)
             return answer.text
 
     def _refuse_while_resting(self, budget: _Budget, template: ClusterTemplate) -> None:
@@ -134,7 +126,9 @@ class TemplateProcess:
         former = self._resting.pop(budget, None)
         rest_s = min(former.rest_s * 2 if former else self._limits.timeout_s, _MOST_REST * self._limits.timeout_s)
         self._resting[budget] = _Rest(time.monotonic() + rest_s, rest_s, template.text, problems)
-        _bound(self._resting)
+        # Templates change, and a process lives long: forget the oldest.
+        while len(self._resting) > _MOST_REMEMBERED:
+            del self._resting[next(iter(self._resting))]
         return self._resting[budget].until
 
     def interrupt(self) -> None:
@@ -193,12 +187,6 @@ class TemplateProcess:
                     stream.close()
         process.kill()
         process.wait()
-
-
-def _bound(remembered: dict[Any, Any]) -> None:
-    """Forget the oldest: templates change, and a process lives long."""
-    while len(remembered) > _MOST_REMEMBERED:
-        del remembered[next(iter(remembered))]
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, deadline_s: float, most_bytes: int) -> bytes:

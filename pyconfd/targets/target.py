@@ -217,9 +217,7 @@ class Target:
             message = f"the check did not end within {self.settings.timeout_s:g} s"
             raise TransientError(Problem(self._place, message, "run it by hand, or raise timeout_s"))
         if not result.ok:
-            output = (
-                result.output.strip().replace(path, self.settings.output)[-OUTPUT_CHARACTERS:]
-            )
+            output = result.output.strip().replace(path, self.settings.output)[-OUTPUT_CHARACTERS:]
             message = f"the check rejects it (exit code {result.exit_code}): {output or 'it printed nothing'}"
             raise RejectedInput(Problem(self._place, message, "correct the template"), step=Step.CHECK)
 

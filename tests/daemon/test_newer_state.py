@@ -17,7 +17,7 @@ from pyconfd.haproxy.pin import PinFile
 from pyconfd.model.context import AcceptedTemplate, Census
 from pyconfd.model.pin import Pin
 from pyconfd.model.status import Paused
-from pyconfd.sandbox.accepted import AcceptedTemplates
+from pyconfd.sandbox.background import AcceptedTemplates
 from pyconfd.system.state_file import StateFile
 from pyconfd.targets.target import AppliedTarget
 from pyconfd.vip.memory import Memory as VipMemory

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pyconfd.sandbox import fence, worker  # noqa: E402 - found by the line above
+from pyconfd.sandbox import worker  # noqa: E402 - found by the line above
 
 HIGHEST = 1024
 """No architecture has so many system calls."""
@@ -75,7 +75,7 @@ def attempts(directory: str, victim: int) -> dict[str, Callable[[], object]]:
 
 def numbers() -> dict[str, int]:
     """Return the numbers of all system calls that are not allowed and did not fail with EPERM, each with its error."""
-    allowed = {*fence.ARCHITECTURES[platform.machine()].calls.values(), *PROBES.get(platform.machine(), ())}
+    allowed = {*worker.ARCHITECTURES[platform.machine()].calls.values(), *PROBES.get(platform.machine(), ())}
     libc = ctypes.CDLL(None, use_errno=True)
     let_through = {}
     for number in range(HIGHEST):

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pyconfd.model.context import AcceptedTemplate
-from pyconfd.sandbox.accepted import FILE, AcceptedTemplates
+from pyconfd.sandbox.background import FILE, AcceptedTemplates
 
 ONE = AcceptedTemplate("configmap lb/config", "listen {{ 'é' }}\n", "listen é\n")
 TWO = AcceptedTemplate("service lb/x", None, "text\n")

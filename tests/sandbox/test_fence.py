@@ -16,7 +16,7 @@ import pytest
 from pyconfd.errors import RejectedInput
 from pyconfd.model.context import ClusterTemplate
 from pyconfd.render import cluster_templates
-from pyconfd.sandbox import fence
+from pyconfd.sandbox import worker as fence
 from pyconfd.sandbox.renderer import Limits, TemplateProcess
 from tests.sandbox import hostile
 
