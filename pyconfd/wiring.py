@@ -18,8 +18,8 @@ from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy import allowed
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.host import has_ipv6
-from pyconfd.haproxy.idle_close import idle_close_note
 from pyconfd.haproxy.layout import files_dir_of
+from pyconfd.haproxy.preflight import idle_close_note
 from pyconfd.haproxy.sections import binds
 from pyconfd.model.context import ClusterTemplate, Context, Refusal
 from pyconfd.model.listener import Listeners

@@ -48,7 +48,6 @@ TESTS = (
             "balancer_reload",
             "balancer_start",
             "drift",
-            "idle_close",
             "reloads_under_load",
         )
     ),

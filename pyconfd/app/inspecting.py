@@ -17,7 +17,7 @@ from pyconfd.haproxy import unit as systemd
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.certificates import CertificateFiles
 from pyconfd.haproxy.check import has_listener
-from pyconfd.haproxy.idle_close import idle_close_note
+from pyconfd.haproxy.preflight import idle_close_note
 from pyconfd.model.context import Refusal
 from pyconfd.model.preflight import Finding, Level, findings_of
 from pyconfd.model.preset import PresetName

@@ -11,12 +11,11 @@ from pyconfd.errors import Problem, RejectedInput
 from pyconfd.haproxy import diff
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import haproxy_version
-from pyconfd.haproxy.idle_close import idle_close_note
 from pyconfd.haproxy.live import Abilities
 from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.observation import NotRunning, Observation
 from pyconfd.haproxy.passwords import passwords_in
-from pyconfd.haproxy.preflight import sockets
+from pyconfd.haproxy.preflight import idle_close_note, sockets
 from pyconfd.haproxy.runtime import Runtime
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.model.context import Refusal

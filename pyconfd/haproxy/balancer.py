@@ -132,7 +132,7 @@ class Balancer:
         if self._trusted and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
         doubts = (*problems_of(self._suspect), *self._silence.problems())
-        own = (*self._file.problems(), *self._transaction.warnings, *doubts)
+        own = (*self._file.problems(), *doubts)
         return Standing(own, live, self.old_workers, self._oldest_worker_age_s, self._file.behind, self._file.refused)
 
     def _look_after(self, last: Stored, *, may_repair: bool) -> None:

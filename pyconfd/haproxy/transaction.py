@@ -16,7 +16,6 @@ from pyconfd.haproxy import binds, host
 from pyconfd.haproxy.check import check
 from pyconfd.haproxy.generations import GenerationStore, PreparedGeneration
 from pyconfd.haproxy.layout import Identity, Layout, identity_of
-from pyconfd.haproxy.limits import judge_start
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import ChangedWorker, NotRunning, Observation, Running, RunningState
 from pyconfd.haproxy.process import HaproxyProcess
@@ -55,8 +54,6 @@ class Transaction:
         self._process = process
         self._store = store
         self.layout = Layout(settings, unit)
-        self.warnings: tuple[Problem, ...] = ()
-        """What the last reload might want, and the machine might not have."""
         self._read: tuple[tuple[int, ...], str] | None = None
         self._installed: tuple[Rendering, Mapping[str, Identity]] | None = None
         """What was installed last and by what its files are known; the one that is being written is none of them."""
@@ -137,7 +134,6 @@ class Transaction:
     def _reload(
         self, rendering: Rendering, generation: Generation | None, known: Known, progress: Callable[[], None]
     ) -> bool:
-        self.warnings = judge_start(rendering, self.observe(known).running, self._unit)
         with _as_apply_error(Step.CHECK):
             self.check(rendering, progress)
         before = self.observe(known, rendering.files)

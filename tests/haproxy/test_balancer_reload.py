@@ -1,6 +1,8 @@
 """The ways to reload a real haproxy, and what happens when one fails, hangs or lies."""
 
 import os
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,30 @@ def test_a_worker_that_does_not_start_brings_the_former_files_and_text_back(benc
     assert fetch(bench.port) == "good"
     assert [generation.number for generation in balancer.store.history()] == [1]
     assert bench.temporary_files() == []
+    assert balancer.plan(bench.rendering("good")) == Noop()
+
+
+def test_a_start_that_its_limits_forbid_leaves_the_former_worker_serving(bench: Bench) -> None:
+    """`haproxy -c` does not look at limits. HAProxy does before it touches a listener."""
+    balancer = bench.serve("good")
+    stop, answers = threading.Event(), Counter[str]()
+
+    def ask() -> None:
+        while not stop.is_set():
+            try:
+                answers[fetch(bench.port)] += 1
+            except (OSError, AssertionError) as error:
+                answers[str(error)] += 1
+
+    client = threading.Thread(target=ask)
+    client.start()
+    try:
+        with pytest.raises(ApplyError):
+            apply(balancer, bench.rendering("new", extra="global\n    ulimit-n 2147483647\n"))
+    finally:
+        stop.set()
+        client.join()
+    assert answers.keys() == {"good"}
     assert balancer.plan(bench.rendering("good")) == Noop()
 
 

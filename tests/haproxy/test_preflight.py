@@ -5,7 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.preflight import certificates, directories, judged, program, shortage, sockets, writable
+from pyconfd.fragments import directory as shipped_fragments
+from pyconfd.haproxy.preflight import (
+    certificates,
+    directories,
+    idle_close_note,
+    judged,
+    limits,
+    program,
+    shortage,
+    sockets,
+    writable,
+)
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.preflight import Finding, Level
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
@@ -153,3 +164,52 @@ def test_lists_of_certificates_are_looked_into(tmp_path: Path) -> None:
 def test_sockets_need_their_directory(tmp_path: Path) -> None:
     text = f"global\n stats socket {tmp_path}/here level admin\n stats socket {tmp_path}/no/there level admin\n"
     assert [each.what for each in sockets(text)] == [f"{tmp_path}/no/there"]
+
+
+def checked(servers: int, maxconn: int = 200) -> Rendering:
+    lines = "".join(f"    server s{number} 127.0.0.1:9 check\n" for number in range(servers))
+    return Rendering((Piece("01.tmpl", f"global\n    maxconn {maxconn}\nbackend b\n{lines}"),))
+
+
+@pytest.mark.parametrize(
+    ("rendering", "unit", "level"),
+    [
+        (checked(1_000), UnitFacts("haproxy.service", found=True, descriptors=2_000), Level.OK),
+        (checked(1_700), UnitFacts("haproxy.service", found=True, descriptors=2_000), Level.WARNING),
+        (checked(0, 1_000), UnitFacts("haproxy.service", found=True, descriptors=2_000), Level.WARNING),
+        (checked(1_700), UnitFacts("haproxy.service", found=True, descriptors=2_000, raises_limits=True), Level.OK),
+        (checked(0, 500_000_000), UnitFacts(), Level.WARNING),
+    ],
+)
+def test_open_files(rendering: Rendering, unit: UnitFacts, level: Level, tmp_path: Path) -> None:
+    settings = HaproxySettings(conf=str(tmp_path / "haproxy.cfg"), master_socket=str(tmp_path / "master"))
+    found = [each for each in limits(settings, unit, rendering) if each.what == "open files"]
+    assert [each.level for each in found] == [level]
+
+
+WITH = "    option idle-close-on-response\n"
+HTTP = "    mode http\n"
+DEFAULTS = (Path(shipped_fragments()) / "01-defaults.conf").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "lacking"),
+    [
+        (f"defaults\n{HTTP}frontend a\n", "frontend a"),
+        (f"defaults\n{HTTP}{WITH}frontend a\n", ""),
+        (f"frontend a\n{HTTP}listen b\n{HTTP}{WITH}", "frontend a"),
+        ("frontend a\n    mode tcp\nfrontend b\n", ""),
+        (f"defaults\n{HTTP}frontend a\n    mode tcp\nbackend b\n", ""),
+        (f"defaults\n{HTTP}{WITH}frontend a\n    no option idle-close-on-response\n", "frontend a"),
+        (f"defaults\n{HTTP}    option httpclose\nfrontend a\n", ""),
+        (f"defaults\n{HTTP}{WITH}defaults\n{HTTP}frontend a\n", "frontend a"),
+        (f"defaults x\n{HTTP}{WITH}defaults y\n{HTTP}frontend a from x\nfrontend b\n", "frontend b"),
+        (f"defaults x\n{HTTP}{WITH}defaults y from x\nfrontend a\n", ""),
+        (f"frontend a from gone\n{HTTP}", "frontend a"),
+        ("".join(f"frontend f{at}\n{HTTP}" for at in range(5)), "frontend f0, frontend f1, frontend f2 and 2 more"),
+        (f"{DEFAULTS}frontend a\n", ""),
+        (f"{DEFAULTS.replace(WITH, '')}frontend a\n", "frontend a"),
+    ],
+)
+def test_listeners_whose_idle_connections_a_reload_closes(text: str, lacking: str) -> None:
+    assert idle_close_note(text).partition(":")[0] == lacking
