@@ -54,7 +54,7 @@ $(VENV)/.stamp: requirements-dev.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-docs: venv ## write the generated references anew
+docs: venv ## generate docs/settings.md
 	$(BIN)/pyconfd settings --markdown > docs/settings.md
 
 size: ## lines, modules, classes, names used twice and comment share, by package

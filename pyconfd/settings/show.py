@@ -121,43 +121,31 @@ def _toml_row(row: Row, value: Any, origin: Origin) -> Iterator[str]:
 _PREFACE = f"""\
 # Settings
 
-This page is written by `pyconfd settings --markdown`; `make docs` writes it anew.
+This page is printed by `pyconfd settings --markdown`; `make docs` writes it.
 
 A setting comes from a flag, else from the environment, else from the TOML file, else it has its default. They can be
 mixed freely. `pyconfd settings` shows each value and where it comes from; `pyconfd settings --toml` writes a commented
 file to begin with.
 
-- **File**: `{CONFIG_FLAG} FILE`, else `{CONFIG_ENV}`, else `{DEFAULT_CONFIG}` if it exists. A section below is a
-  table of that file. Sending SIGHUP to the daemon reads it again.
-- **Environment**: each setting as `PYCONFD_...`, and the options of python-confd under their old names too. If both
-  are set, `PYCONFD_...` counts, and a note says so if they differ. An empty variable counts as not set, but
+- **File**: `{CONFIG_FLAG} FILE`, else `{CONFIG_ENV}`, else `{DEFAULT_CONFIG}` if it exists. `section.key` is a key of
+  its table `[section]`. SIGHUP makes the daemon read it again.
+- **Flag and environment**: `section.key_name` is `--section-key-name` and `PYCONFD_SECTION_KEY_NAME`, unless the
+  last column names others. The options of python-confd have their old names too; if both variables are set,
+  `PYCONFD_...` counts, and a note says so if they differ. An empty variable counts as not set, but
   `PYCONFD_STATUS_LISTEN=` switches the page off. A name that begins with `PYCONFD_` and is no setting is an error
   (those that Kubernetes makes for a Service `pyconfd` are not).
 - **Values**: booleans are `true`/`false` (as text also `yes`/`no`, `on`/`off`, `1`/`0`); durations are seconds, or
-  text with a unit (`500ms`, `30s`, `5m`, `1h`); lists are arrays in TOML, and parted by commas or spaces elsewhere;
+  text with a unit (`500ms`, `30s`, `5m`, `1h`); lists are arrays in TOML, and separated by commas or spaces elsewhere;
   commands are split as a shell would quote them, but no shell runs. `~/` at the start of a path is the home directory.
 - **Versions**: `settings_version = "1.2.0"` says for which pyconfd the settings are written. An older one ignores the
-  names in them that it does not know, and says so in its log and in `pyconfd settings`; without it they are mistakes.
-  A value that a known setting does not take is a mistake in any case.
-- **Mistakes** are told all at once, each with its place and what was most likely meant; the exit code is 78.
+  names in them that it does not know, and says so in its log and in `pyconfd settings`; without it they are errors.
+  A value that a known setting does not take is always an error.
+- **Errors** are printed all at once, each with its place and what was most likely meant; the exit code is 78.
 
-## Coming from python-confd
-
-All eleven options have their old flags, environment names and meanings. What differs, on purpose:
-
-- Flags and environment may be mixed: the old program ignored the environment as soon as one flag was given.
-- `--ignore-proxy-env false` is false, `REFRESH_INTERVAL=15` is a number, and `SSL_CA_FILE=False` switches verification
-  off as `--ssl-ca False` does (the old program took any text for true, crashed, and looked for a file `False`).
-- `SSL_CA_FILE` need not be set, and there may be spaces in `APISERVERS` and a slash at the end of a URL.
-- `SSL_CERT_FILE` is also OpenSSL's name for a CA bundle. It counts as the client certificate only if a key comes with
-  it; `PYCONFD_SSL_CERT` leaves no doubt.
-- Changes are watched, so `--interval` matters only with `--kubernetes-mode poll`.
-- The default of `haproxy.conf` is `{Settings().haproxy.conf}`, which pyconfd's own user can write;
-  `--haproxy-conf /etc/haproxy/haproxy.cfg` is the old place.
-- Without `--haproxy-reload-cmd` pyconfd finds out how to reload (`haproxy.reload_method`); the old program ran
-  `/etc/init.d/haproxy reload`. Without `--haproxy-chk-cmd` it checks as haproxy's own unit would run.
-- `--api-servers` without a value is an error that says so.
+[Coming from python-confd](migrating/python-confd.md) has its eleven options and what differs.
 """
+
+_TABLE_HEAD = ("| setting | default | what it is | flags and variables of other names |", "|---|---|---|---|")
 
 
 def as_markdown() -> Iterator[str]:
@@ -166,17 +154,20 @@ def as_markdown() -> Iterator[str]:
     for section, about in SECTIONS.items():
         yield ""
         yield f"## `[{section}]`: {about}" if section else f"## Top of the file: {about}"
+        yield ""
+        yield from _TABLE_HEAD
         for row in rows_of(section):
-            yield ""
-            yield f"### `{row.path}`"
-            yield ""
-            yield f"{row.about[0].upper()}{row.about[1:]}."
-            yield ""
-            flags = ", ".join(f"`{flag} {row.kind.metavar}`" for flag in row.flags)
-            yield f"- Flag: {flags}" + ("; may be repeated" if row.kind.repeatable else "")
-            names = f"`{row.env}`" + (f", `{row.old_env}` (python-confd's name)" if row.old_env else "")
-            yield f"- Environment: {names}"
-            yield f"- Default: {_markdown_default(row)}"
+            choices = () if isinstance(row.default, bool) else row.kind.words
+            words = f" ({', '.join(f'`{word}`' for word in choices)})" if choices else ""
+            about = f"{row.about[0].upper()}{row.about[1:]}.{words}".replace("|", "\\|")
+            yield f"| `{row.path}` | {_markdown_default(row)} | {about} | {_other_names(row)} |"
+
+
+def _other_names(row: Row) -> str:
+    """Return the names that do not follow from the path, and whether the flag may be repeated."""
+    derived = {f"--{row.path.replace('.', '-').replace('_', '-')}", f"PYCONFD_{row.path.replace('.', '_').upper()}"}
+    others = [name for name in (*row.flags, row.env, row.old_env) if name and name not in derived]
+    return ", ".join((*(f"`{name}`" for name in others), *(["repeatable"] if row.kind.repeatable else [])))
 
 
 def _markdown_default(row: Row) -> str:
