@@ -159,8 +159,8 @@ def as_markdown() -> Iterator[str]:
         for row in rows_of(section):
             choices = () if isinstance(row.default, bool) else row.kind.words
             words = f" ({', '.join(f'`{word}`' for word in choices)})" if choices else ""
-            about = f"{row.about[0].upper()}{row.about[1:]}.{words}".replace("|", "\\|")
-            yield f"| `{row.path}` | {_markdown_default(row)} | {about} | {_other_names(row)} |"
+            meaning = f"{row.about[0].upper()}{row.about[1:]}.{words}".replace("|", "\\|")
+            yield f"| `{row.path}` | {_markdown_default(row)} | {meaning} | {_other_names(row)} |"
 
 
 def _other_names(row: Row) -> str:
