@@ -23,7 +23,7 @@ UNITS = "lib/systemd/system"
 DROP_INS = "etc/systemd/system"
 LIBEXEC = ("systemd/pyconfd-*", "keepalived/pyconfd-*", "keepalived/*.sh")
 """What haproxy, keepalived and the units run, among other files."""
-PROGRAMS = {"pyconfd": "pyconfd", "pyconfd-vip": "pyconfd.vip.main"}
+PROGRAMS = {"pyconfd": "pyconfd", "pyconfd-vip": "pyconfd.vip.hook"}
 LAUNCHER = """#!/bin/sh
 # With the libraries beside it, also where the package was only unpacked: pyconfd upgrade-check tries it there.
 exec "$(dirname "$(readlink -f "$0")")/python3" -P -m {module} "$@"

@@ -3,7 +3,7 @@
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import jinja2
@@ -12,9 +12,9 @@ from pyconfd import keepalived
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.settings import Settings
 from pyconfd.vip.control import ask
-from pyconfd.vip.files import read_document
+from pyconfd.vip.output import HookMemory, memory_file
+from pyconfd.vip.report import described, has_problem
 from pyconfd.vip.topology import topology
-from pyconfd.vip.words import described, has_problem
 
 
 def vip_config(settings: Settings, *, nftables: bool = False) -> str:
@@ -25,7 +25,7 @@ def vip_config(settings: Settings, *, nftables: bool = False) -> str:
     """
     vip = settings.vip
     found = topology(vip, socket.gethostname())
-    peers = {peer.address for instance in found.instances for peer in instance.peers}
+    peers = {peer.address for router in found.routers for peer in router.peers}
     nodes = [node.addresses[0] for node in vip.nodes if node.name != found.node]
     environment = jinja2.Environment(  # noqa: S701 - no HTML
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
@@ -66,12 +66,11 @@ def vip_status(settings: Settings) -> VipReport:
     try:
         document = ask(f"{vip.runtime_dir}/control.sock", {"do": "status"})
     except (OSError, ValueError):
-        left = read_document(f"{vip.state_dir}/memory.json")
-        text = "pyconfd-vip does not run. keepalived's own slow check judges in its place.\n"
-        if isinstance(left.get("status"), dict):
-            text += "What it last wrote down:\n\n"
-            text += described(left["status"], left.get("transitions", []), time.time())
-        return VipReport(alive=False, document=left, text=text, exit_code=3)
+        left = memory_file(vip.state_dir).load() or HookMemory()
+        text = "pyconfd-vip does not run. keepalived's own slow check decides in its place.\n"
+        if left.status:
+            text += "Its last report:\n\n" + described(left.status, left.transitions, time.time())
+        return VipReport(alive=False, document=asdict(left), text=text, exit_code=3)
     text = described(document, document["transitions"], time.time())
     return VipReport(alive=True, document=document, text=text, exit_code=int(has_problem(document)))
 

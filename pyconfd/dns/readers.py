@@ -2,6 +2,7 @@
 
 import errno
 import http.client
+import json
 import os
 import selectors
 import socket
@@ -28,7 +29,6 @@ from pyconfd.settings import Settings, name_of, names_of
 from pyconfd.status import document
 from pyconfd.status.health import STALE_AFTER_S, sync_age_s
 from pyconfd.status.report import FILE_FRESH_S, FILE_NAME
-from pyconfd.vip.files import read_document
 
 TIMEOUT_S = 2.0
 HOOK_REPORT = "status.json"
@@ -66,7 +66,11 @@ class Reader:
         vip = self._settings.vip
         if not vip.interface:
             return HookState({})
-        return hook_state(read_document(f"{vip.runtime_dir}/{HOOK_REPORT}"), time.time())
+        try:
+            document = json.loads(Path(vip.runtime_dir, HOOK_REPORT).read_bytes())
+        except (OSError, ValueError):
+            return HookState({})
+        return hook_state(document, time.time())
 
     def told(self) -> Told:
         """Return what the daemon says that the cluster asks for; read only where its file is another one."""

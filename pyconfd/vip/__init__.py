@@ -1,4 +1,4 @@
-"""The floating address: a small process beside keepalived that lives on when the daemon fails.
+"""The floating address: ``pyconfd-vip``, a small process beside keepalived that lives on when the daemon fails.
 
-``policy`` decides, ``topology`` and ``frames`` are pure too; the others look and act, ``hook`` is the loop.
+``hook`` is the program and its loop, ``monitor`` what it observes, ``policy`` what it decides from that.
 """

@@ -1,43 +1,43 @@
-"""The loop of ``pyconfd-vip``: look, decide, act; everything that has happened is read before anything is decided."""
+"""The program ``pyconfd-vip``: observe, decide, act; every event that has come is read before anything is decided."""
 
+import gc
 import json
 import math
+import os
 import selectors
 import signal
 import socket
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyconfd.errors import ConfigurationError, first_line
-from pyconfd.settings import Settings
-from pyconfd.vip.background import Background
+from pyconfd.errors import ConfigurationError, Problem, TransientError, first_line
+from pyconfd.settings import Resolved, Settings, resolve, resolve_again
 from pyconfd.vip.control import ControlSocket
-from pyconfd.vip.files import Log, SmallFile, boot_seconds, replace, tell_systemd
-from pyconfd.vip.frames import Advert, Claim, announcements, probe
-from pyconfd.vip.memory import Memory
-from pyconfd.vip.policy import (
-    Decision,
-    Deed,
-    Hold,
-    InstanceFacts,
-    Limits,
-    NodeFacts,
-    Role,
-    RouterFacts,
-    decide,
+from pyconfd.vip.frames import AddressClaim, Advert, announcements, probe, say_farewell
+from pyconfd.vip.monitor import NodeMonitor
+from pyconfd.vip.netlink import reset_connections
+from pyconfd.vip.output import (
+    Background,
+    Drain,
+    EventLog,
+    HookMemory,
+    InPlaceFile,
+    boot_seconds,
+    memory_file,
+    tell_systemd,
+    write_memory,
 )
-from pyconfd.vip.report import metrics, report
-from pyconfd.vip.routers import RouterState
-from pyconfd.vip.senses import Senses
-from pyconfd.vip.sessions import reset_sessions
-from pyconfd.vip.topology import Topology
-from pyconfd.vip.tracking import Sight
-from pyconfd.vip.wire import say_farewell
-from pyconfd.vip.words import line
+from pyconfd.vip.output import replace as replace_file
+from pyconfd.vip.policy import Decision, Hold, Limits, NodeFacts, Role, decide
+from pyconfd.vip.report import line, metrics, report
+from pyconfd.vip.topology import Topology, topology
+from pyconfd.vip.vrrp import VirtualRouter
 
 HEARTBEAT_S = 0.5
 JOBS_S = 0.5
@@ -47,19 +47,64 @@ ANNOUNCE_AGAIN_S = 0.2
 STALL_S = 0.05
 _LONGEST_SLEEP_S = 0.05
 
+_USAGE, _CONFIGURATION, _TEMPORARY = 64, 78, 75
+_HELP = """\
+Usage: pyconfd-vip [--config FILE]
+
+Watch haproxy, keepalived and the network for the floating address that [vip] describes, and tell keepalived whether
+this node may hold it. It runs until SIGTERM, or until SIGHUP finds other settings; the address stays where it is then.
+`pyconfd vip status` asks it.
+
+Exit codes: 0 asked to stop, 64 the command line is wrong, 75 not permitted here, 78 settings are wrong
+"""
+
+
+def main() -> int:
+    """Run the hook; return the exit code."""
+    arguments = sys.argv[1:]
+    if arguments in (["-h"], ["--help"]):
+        sys.stdout.write(_HELP)
+        return 0
+    if arguments and (len(arguments) != 2 or arguments[0] != "--config"):
+        sys.stderr.write(_HELP)
+        return _USAGE
+    try:
+        resolved = resolve(dict(zip(["config"], arguments[1:], strict=False)), os.environ)
+        found = _topology(resolved)
+    except ConfigurationError as error:
+        sys.stderr.write("pyconfd-vip cannot use its settings:\n")
+        sys.stderr.writelines(f"  {problem}\n" for problem in error.problems)
+        return _CONFIGURATION
+    try:
+        hook = Hook(resolved, found, EventLog(resolved.settings.log.format))
+    except PermissionError as error:
+        remedy = "it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_KILL, and its directories; see pyconfd-vip.service"
+        sys.stderr.write(f"pyconfd-vip: {Problem(error.filename or '', error.strerror or str(error), remedy)}\n")
+        return _TEMPORARY
+    gc.freeze()
+    hook.run()
+    return 0
+
+
+def _topology(resolved: Resolved) -> Topology:
+    return topology(resolved.settings.vip, socket.gethostname())
+
+
+def _used(settings: Settings) -> tuple[object, ...]:
+    """Return what the hook reads of the settings."""
+    return settings.vip, settings.runtime_dir, settings.log.format
+
 
 class Hook:
     """The hook of one node.
-
-    ``again`` gives the settings as they are now, or raises ConfigurationError; it is asked at SIGHUP.
 
     Raises:
         OSError: it may not open the sockets that it needs.
     """
 
-    def __init__(self, settings: Settings, topology: Topology, log: Log, again: Callable[[], Settings]) -> None:
-        self.vip, self.topology, self._log = settings.vip, topology, log
-        self._used, self._again = _used(settings), again
+    def __init__(self, resolved: Resolved, topology: Topology, log: EventLog) -> None:
+        settings = resolved.settings
+        self._resolved, self.vip, self.topology, self._log = resolved, settings.vip, topology, log
         vip = self.vip
         self.limits = Limits(
             topology.advert_s, vip.ping_misses, vip.offer_s, vip.gateway_s, fencing=vip.fencing, farewell=vip.farewell
@@ -67,276 +112,265 @@ class Hook:
         self._probe_s = max(0.2, min(0.5, topology.advert_s))
         for folder in (vip.runtime_dir, vip.state_dir):
             Path(folder).mkdir(parents=True, exist_ok=True, mode=0o755)
-        self.memory = Memory.read(f"{vip.state_dir}/memory.json")
+        self._memory_file = memory_file(vip.state_dir)
+        self.memory = self._read_memory()
         self.started = self.now = time.monotonic()
-        self.routers = [RouterState(router, self.now, self._probe_s, self.limits) for router in topology.routers]
-        self._sights = {state.sight.instance.name: state.sight for state in self.routers}
+        self.routers = [
+            VirtualRouter(router, self.limits, 2.5 * self._probe_s, self.now) for router in topology.routers
+        ]
+        self._track_files = {router.id: InPlaceFile(router.track_file) for router in topology.routers}
+        self._announce_due = dict.fromkeys(self._track_files, 0.0)
+        self._probe_due = dict.fromkeys(self._track_files, 0.0)
         self._selector = selectors.DefaultSelector()
-        self.senses = Senses(self.vip, topology, f"{settings.runtime_dir}/status.json", self._selector, self)
-        self._heartbeat = SmallFile(topology.heartbeat)
+        self.monitor = NodeMonitor(vip, topology, f"{settings.runtime_dir}/status.json", self._selector, self)
+        self._heartbeat = InPlaceFile(topology.heartbeat)
         self._heartbeat_due = self._report_due = self._learn_due = self._jobs_due = 0.0
         self._decide_at = -math.inf
-        self._stopping = self._ready = self._reads_again = False
+        self._stopping = self._ready = self._reload_asked = False
         self._changed = True
-        self._told = ""
-        self._files, self._sessions = Background("files"), Background("sessions")
+        self._status_line = ""
+        # Disks may hang, and a reset of many connections takes its time: neither keeps the loop.
+        self._files, self._resets = Background("files"), Background("sessions")
         self.troubles: dict[str, str] = {}
-        """What of the hook's own does not work now."""
+        """What of the hook's own does not work now, and why."""
         self._control = ControlSocket(f"{vip.runtime_dir}/control.sock", self._selector, self._answer)
 
-    def stop(self, _signal: int, _frame: object) -> None:
-        """Leave the loop; nothing changes for the address."""
-        self._stopping = True
-
-    def read_again(self, _signal: int, _frame: object) -> None:
-        """Look at the settings in the next turn."""
-        self._reads_again = True
-
-    def _look_at_settings(self) -> None:
-        """Leave the loop where they are others, to be started anew with them; wrong ones are told, and not taken."""
-        self._reads_again = False
+    def _read_memory(self) -> HookMemory:
         try:
-            fresh = self._again()
-        except ConfigurationError as error:
-            self.trouble(False, "settings", f"{first_line(error.problems)}; the former ones are still in force")
-            return
-        self.trouble(True, "settings", "")
-        if _used(fresh) != self._used:
-            self._log("info", "settings.changed")
-            self._stopping = True
+            return self._memory_file.read() or HookMemory()
+        except TransientError as error:
+            self._log("warning", "memory.unreadable", problem=first_line(error.problems))
+            return HookMemory()
 
     def run(self) -> None:
         """Run until a signal asks to stop, or the settings have changed."""
-        signal.signal(signal.SIGHUP, self.read_again)
-        signal.signal(signal.SIGTERM, self.stop)
-        signal.signal(signal.SIGINT, self.stop)
+        signal.signal(signal.SIGHUP, self._on_sighup)
+        signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGINT, self._on_stop)
         waking, woken = socket.socketpair()
         woken.setblocking(False)
         signal.set_wakeup_fd(woken.fileno())
         self._selector.register(waking, selectors.EVENT_READ, lambda: waking.recv(64))
         self._log("info", "hook.started", node=self.topology.node, interface=self.topology.interface)
         while not self._stopping:
-            self.turn(self._selector.select(self._sleep_s()))
-            if self._reads_again:
-                self._look_at_settings()
+            wait_s = min(_LONGEST_SLEEP_S, max(0.0, self.monitor.ping.due - time.monotonic()))
+            self.turn(self._selector.select(wait_s))
+            if self._reload_asked:
+                self._reload_asked = False
+                self._compare_settings()
         tell_systemd("STOPPING=1")
         self._report()
         self._files.close()
         self._log("info", "hook.stopped")
         self._log.close()
 
-    def _sleep_s(self) -> float:
-        return min(_LONGEST_SLEEP_S, max(0.0, self.senses.ping.due - time.monotonic()))
+    def _on_stop(self, _signal: int, _frame: object) -> None:
+        self._stopping = True
+
+    def _on_sighup(self, _signal: int, _frame: object) -> None:
+        self._reload_asked = True
+
+    def _compare_settings(self) -> None:
+        """Leave the loop if the settings are others now: systemd starts the hook again. Wrong ones are reported."""
+        try:
+            fresh = resolve_again(self._resolved)
+            _topology(fresh)
+        except ConfigurationError as error:
+            self.trouble("settings", f"{first_line(error.problems)}; the former ones are still in force")
+            return
+        self.trouble("settings", "")
+        if _used(fresh.settings) != _used(self._resolved.settings):
+            self._log("info", "settings.changed")
+            self._stopping = True
 
     def turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
-        """Read what has come; where that may change anything, or it is time, look at what is due, decide and act."""
+        """Read what has come; decide and act if that may change anything, or it is time to."""
         slept, self.now = time.monotonic() - self.now, time.monotonic()
         if slept > _LONGEST_SLEEP_S + STALL_S:
             # The machine stood still, or had no processor to spare; keepalived may not have run either.
-            for sight in self._sights.values():
-                sight.watching_since = self.now
-            self.senses.uplink.start(self.now)
-        # Most of what wakes this process is an answer in time or an advert of its own.
+            for router in self.routers:
+                router.watching_since = self.now
+            self.monitor.uplink.start(self.now)
+        # Most wake-ups are an answer of haproxy in time or an advert of this node: they need no decision.
         decides = False
         for key, _ in ready:
             # One of them may have closed another one's descriptor.
             if self._selector.get_map().get(key.fd) is key:
                 decides = key.data() is not False or decides
-        answers = self.senses.ask(self.now)
+        answers = self.monitor.probe(self.now)
         if decides or not answers or self.now >= self._decide_at:
             self._decide_all()
-            at = (state.decide_at(self.now) for state in self.routers)
-            self._decide_at = min(at) if self.senses.complete else self.now
+            at = (router.decide_at(self.now) for router in self.routers)
+            self._decide_at = min(at) if self.monitor.complete else self.now
 
     def _decide_all(self) -> None:
-        self.senses.look(self.now)
+        self.monitor.look(self.now)
         self._look_at_addresses()
         self._learn()
-        if self.senses.complete:
-            seen = max(sight.peer_seen for sight in self._sights.values())
-            node = self.senses.facts(self.now, seen)
-            for state in self.routers:
-                self._judge(node, state)
+        if self.monitor.complete:
+            node = self.monitor.facts(self.now, max(router.peer_seen for router in self.routers))
+            for router in self.routers:
+                self._decide(node, router)
             self._beat()
         if self.now >= self._jobs_due:
             self._jobs_due = self.now + JOBS_S
-            self._look_at_jobs()
+            for name in ("memory", "metrics", "status"):
+                self.trouble(name, self._files.error(name, self.now))
+            self.trouble("sessions", self._resets.error("sessions", self.now))
         if self._changed or self.now >= self._report_due:
             self._report()
 
-    def _look_at_jobs(self) -> None:
-        """See what came of what others do beside this loop."""
-        files = [(name, self._files) for name in ("memory", "metrics", "status")]
-        for name, doing in (*files, ("sessions", self._sessions)):
-            error = doing.error(name, self.now)
-            self.trouble(not error, name, error)
-
     def _beat(self) -> None:
-        """Show that this process lives, and that it has judged."""
+        """Show keepalived's backstop and systemd that this process lives, and has decided."""
         if self.now < self._heartbeat_due:
             return
         self._heartbeat_due = self.now + HEARTBEAT_S
-        self.trouble(self._heartbeat.write(boot_seconds()), "heartbeat", self._heartbeat.error)
+        self._heartbeat.write(boot_seconds())
+        self.trouble("heartbeat", self._heartbeat.error)
         tell_systemd("WATCHDOG=1" if self._ready else "READY=1")
         self._ready = True
 
     def _learn(self) -> None:
-        """Ask for the peers' own addresses: who is there, and at which hardware address."""
-        if self.now < self._learn_due or self.senses.wire is None:
+        """Ask for the own addresses of peers and gateways: which are there, and at which hardware address."""
+        if self.now < self._learn_due or self.monitor.packets is None:
             return
         self._learn_due = self.now + LEARN_S
-        own = self.senses.wire.hardware
-        peers = {(peer.address, one.instance.source) for one in self._sights.values() for peer in one.instance.peers}
-        sources = {one.instance.family: one.instance.source for one in self._sights.values()}
+        own = self.monitor.packets.hardware
+        routers = [router.router for router in self.routers]
+        peers = {(peer.address, router.source) for router in routers for peer in router.peers}
+        sources = {router.family: router.source for router in routers}
         gateways = {(address, sources.get(6 if ":" in address else 4, "")) for address in self.vip.gateways}
-        self.senses.wire.send([probe(own, address, source) for address, source in sorted(peers | gateways)])
+        self.monitor.packets.send([probe(own, address, source) for address, source in sorted(peers | gateways)])
 
     def _look_at_addresses(self) -> None:
-        present = self.senses.link.state.addresses
-        for state in self.routers:
-            sight = state.sight
-            if not self.senses.link.state.carrier:
-                sight.carrier_lost()
-            came, went = sight.addresses_are(present, self.now)
+        link = self.monitor.link
+        for router in self.routers:
+            if not link.carrier:
+                router.peer_seen = -math.inf
+            came, went = router.set_addresses(link.addresses, self.now)
             if came:
-                state.announce_at = 0.0
-            for what, moved in (("address.added", came), ("address.removed", went)):
-                for address in sorted(moved):
-                    self._transition(sight.instance.name, what, address=address)
-            state.moved(came, went, self.now)
+                self._announce_due[router.router.id] = 0.0
+            for event, addresses in (("address.added", came), ("address.removed", went)):
+                for address in sorted(addresses):
+                    self._transition(router.router.name, event, address=address)
 
-    def passed(self, said: Advert | Claim, own: str, *, outgoing: bool) -> bool:
-        """Take what passed the interface; say whether it is worth a decision before the next one is due."""
+    def on_packet(self, packet: Advert | AddressClaim, own: str, *, outgoing: bool) -> bool:
+        """Take what passed the interface; return whether it needs a decision before the next one is due."""
         news = False
-        for state in self.routers:
-            sight = state.sight
-            if isinstance(said, Advert):
-                before = sight.role
-                sight.advert_seen(said, self.now, outgoing=outgoing)
-                if sight.role is not before:
-                    self._transition(sight.instance.name, "role.seen", after=sight.role.value)
-                news = news or sight.role is not before or not (outgoing or state.stands_by)
+        for router in self.routers:
+            if isinstance(packet, Advert):
+                before = router.role
+                router.on_advert(packet, self.now, outgoing=outgoing)
+                if router.role is not before:
+                    self._transition(router.router.name, "role.seen", after=router.role.value)
+                news = news or router.role is not before or not (outgoing or router.stands_by)
             else:
-                sight.claim_seen(said, own, self.now, outgoing=outgoing)
-                news = news or said.address in sight.instance.bare
+                router.on_claim(packet, own, self.now, outgoing=outgoing)
+                news = news or packet.address in router.router.bare
         return news
 
-    def role(self, name: str, role: Role) -> None:
-        """Take what keepalived says of an instance."""
-        if name in self._sights:
-            self._role(self._sights[name], role)
+    def on_role(self, name: str, role: Role) -> None:
+        """Take the role of a virtual router that keepalived reports."""
+        for router in self.routers:
+            before = router.role
+            if router.router.name == name and router.set_role(role, self.now):
+                self._transition(name, "role.changed", before=before.value, after=role.value)
 
-    def _role(self, sight: Sight, role: Role) -> None:
-        before = sight.role
-        if sight.role_is(role, self.now):
-            self._transition(sight.instance.name, "role.changed", before=before.value, after=role.value)
-
-    def keepalived_died(self) -> None:
-        """Take that keepalived's VRRP process is no more."""
-        for sight in self._sights.values():
-            self._role(sight, Role.UNKNOWN)
+    def on_keepalived_died(self) -> None:
+        """Take that keepalived's VRRP process has ended."""
+        for router in self.routers:
+            self.on_role(router.router.name, Role.UNKNOWN)
         self._log("error", "keepalived.died")
 
-    def _judge(self, node: NodeFacts, state: RouterState) -> None:
-        self._look_at_peers(state.sight)
-        instance = state.sight.facts(self.now)
-        if state.handing_over is not None:
-            waited = self.now - state.handing_over
-            taken = not state.holds and instance.peer_advert_age_s < waited
+    def _decide(self, node: NodeFacts, router: VirtualRouter) -> None:
+        """Decide for one virtual router, and act."""
+        self._look_at_peers(router)
+        number, name = router.router.id, router.router.name
+        facts = router.facts(self.now, drained=self.memory.drain_of(number) is not None)
+        if router.handing_over is not None:
+            waited = self.now - router.handing_over
+            taken = not router.holds and facts.peer_advert_age_s < waited
             if taken or waited >= self.limits.retake_s:
-                state.handing_over = None
-        facts = RouterFacts(instance, state.router.id in self.memory.drained, state.handing_over is not None)
-        decision = decide(node, facts, state.stance, self.now, self.limits)
-        before, state.stance = state.stance, decision.stance
-        track = b"1\n" if decision.stance.hold is Hold.FAULT else b"0\n"
-        self.trouble(state.track.write(track), f"track_file_{state.router.id}", state.track.error)
-        if decision.deed.fence is not None:
-            self._fence(state.sight, decision.deed)
-        self._announce(state, decision)
-        self._reset_sessions(state, instance)
-        self._probe(state)
-        if (before.hold, before.faults) != (decision.stance.hold, decision.stance.faults) or not state.decided:
-            state.decided = True
-            faults = sorted(fault.value for fault in decision.stance.faults)
-            self._transition(
-                f"vip-{state.router.id}", "hold.changed",
-                before=before.hold.value, after=decision.stance.hold.value, cause=",".join(faults) or "healthy",
-            )  # fmt: skip
-        self._tell_alarms(state, decision)
+                router.handing_over = None
+                facts = replace(facts, handing_over=False)
+        before = router.decision
+        decision = router.decision = decide(node, facts, before, self.now, self.limits)
+        track = self._track_files[number]
+        track.write(b"1\n" if decision.hold is Hold.FAULT else b"0\n")
+        self.trouble(f"track_file_{number}", track.error)
+        if decision.fence is not None:
+            self._fence(router, decision)
+        if decision.announce:
+            self._announce(router)
+        if router.left and facts.peer_advert_age_s < self.now - router.left_at:
+            # Once a peer has the address; before, it may come back, and the connections with it.
+            left, router.left = router.left, frozenset()
+            if self.vip.reset_sessions:
+                self._resets.put("sessions", partial(reset_connections, left), self.now)
+        self._probe(router)
+        if (before.hold, before.faults) != (decision.hold, decision.faults) or not router.decided:
+            router.decided = True
+            cause = ",".join(sorted(decision.faults)) or "healthy"
+            self._transition(name, "hold.changed", before=before.hold.value, after=decision.hold.value, cause=cause)
+        for alarm in sorted(decision.alarms - before.alarms):
+            self._transition(name, "alarm.raised", cause=alarm.value)
+        for alarm in sorted(before.alarms - decision.alarms):
+            self._transition(name, "alarm.cleared", cause=alarm.value)
 
-    def _look_at_peers(self, sight: Sight) -> None:
+    def _look_at_peers(self, router: VirtualRouter) -> None:
         """Ask the kernel whether an own advert that is missing could have left."""
         reachable = False
-        if sight.is_late(self.now):
+        if router.is_late(self.now):
             try:
-                reachable = any(self.senses.link.reaches(peer.address) for peer in sight.instance.peers)
+                reachable = any(self.monitor.link.reaches(peer.address) for peer in router.router.peers)
             except OSError as error:
-                self.trouble(False, "neighbours", str(error))
+                self.trouble("neighbours", str(error))
             else:
-                self.trouble(True, "neighbours", "")
-        sight.peers_reachable(reachable, self.now)
+                self.trouble("neighbours", "")
+        router.set_reachable(reachable, self.now)
 
-    def _tell_alarms(self, state: RouterState, decision: Decision) -> None:
-        for alarm in sorted(decision.alarms - state.alarms):
-            self._transition(f"vip-{state.router.id}", "alarm.raised", cause=alarm.value)
-        for alarm in sorted(state.alarms - decision.alarms):
-            self._transition(f"vip-{state.router.id}", "alarm.cleared", cause=alarm.value)
-        state.alarms = decision.alarms
-
-    def _fence(self, sight: Sight, deed: Deed) -> None:
-        """Take the addresses off first, then say farewell: never two holders."""
-        instance = sight.instance
-        if deed.kill:
-            self.senses.keepalived.kill()
-            self.senses.keepalived_parent.kill()
-        failed = ""
-        for address in sight.held:
+    def _fence(self, router: VirtualRouter, decision: Decision) -> None:
+        """Take the addresses off, and only then let a peer take over: never two holders."""
+        if decision.kill:
+            self.monitor.keepalived.kill()
+            self.monitor.keepalived_parent.kill()
+        failed, vrrp = "", router.router
+        for address in router.held:
             try:
-                self.senses.link.remove(address)
+                self.monitor.link.remove(address)
             except OSError as error:
                 failed = str(error)
-        if deed.farewell and not failed:
-            peers = [peer.address for peer in instance.peers]
+        if decision.farewell and not failed:
+            peers = [peer.address for peer in vrrp.peers]
             with suppress(OSError):
-                say_farewell(instance.source, peers, instance.router, self.topology.advert_s, instance.advertised)
-        sight.addresses_are(self.senses.link.state.addresses, self.now)
-        self.trouble(not failed, f"fencing_{instance.name}", failed)
-        self._transition(instance.name, "address.fenced", cause=deed.fence.value if deed.fence else "")
+                say_farewell(vrrp.source, peers, vrrp.id, self.topology.advert_s, vrrp.advertised)
+        router.set_addresses(self.monitor.link.addresses, self.now)
+        self.trouble(f"fencing_{vrrp.name}", failed)
+        self._transition(vrrp.name, "address.fenced", cause=decision.fence.value if decision.fence else "")
 
-    def _reset_sessions(self, state: RouterState, instance: InstanceFacts) -> None:
-        """Reset what connections are left once a peer has the address: before, it may come back to them."""
-        if not state.left or instance.peer_advert_age_s >= self.now - state.left_at:
+    def _announce(self, router: VirtualRouter) -> None:
+        packets = self.monitor.packets
+        if packets is None or self.now < self._announce_due[router.router.id]:
             return
-        left, state.left = state.left, frozenset()
-        if self.vip.reset_sessions:
-            self._sessions.put("sessions", partial(reset_sessions, left), self.now)
+        self._announce_due[router.router.id] = self.now + ANNOUNCE_AGAIN_S
+        for address in sorted(router.held):
+            packets.send(announcements(packets.hardware, address))
 
-    def _announce(self, state: RouterState, decision: Decision) -> None:
-        if not decision.deed.announce or self.now < state.announce_at or self.senses.wire is None:
-            return
-        state.announce_at = self.now + ANNOUNCE_AGAIN_S
-        for address in sorted(state.sight.held):
-            self.senses.wire.send(announcements(self.senses.wire.hardware, address))
+    def _probe(self, router: VirtualRouter) -> None:
+        """Ask who has the addresses while this node does, or must not; an able backup hears the adverts."""
+        packets, number = self.monitor.packets, router.router.id
+        asks = router.decision.hold is not Hold.ABLE or router.holds
+        if packets is not None and asks and self.now >= self._probe_due[number]:
+            self._probe_due[number] = self.now + self._probe_s
+            packets.send([probe(packets.hardware, address) for address in router.router.bare])
 
-    def _probe(self, state: RouterState) -> None:
-        """Ask who has the addresses while this node does, or may not: a backup that is able hears the adverts."""
-        if (
-            self.now < state.probe_at
-            or self.senses.wire is None
-            or (state.stance.hold is Hold.ABLE and not state.holds)
-        ):
-            return
-        state.probe_at = self.now + self._probe_s
-        own = self.senses.wire.hardware
-        self.senses.wire.send([probe(own, address) for address in state.sight.instance.bare])
-
-    def trouble(self, fine: bool, what: str, error: str) -> None:
-        """Say once that something of the hook's own does not work, and once that it does again."""
-        if not fine and self.troubles.get(what) != error:
+    def trouble(self, what: str, error: str) -> None:
+        """Report once that something of the hook's own does not work, and once that it does again ("")."""
+        if error and self.troubles.get(what) != error:
             self.troubles[what] = error
             self._log("error", "hook.troubled", what=what, error=error)
             self._changed = True
-        elif fine and self.troubles.pop(what, None) is not None:
+        elif not error and self.troubles.pop(what, None) is not None:
             self._log("info", "hook.recovered", what=what)
             self._changed = True
 
@@ -347,57 +381,51 @@ class Hook:
         self._changed = True
 
     def _report(self) -> None:
-        """Leave what is known for others, and for the next start."""
+        """Write the report for other programs and, after a change, the memory for the next start."""
         self._report_due = self.now + REPORT_S
         document = report(self)
-        if (told := line(document)) != self._told:
-            self._told = told
-            tell_systemd(f"STATUS={told}")
+        if (status := line(document)) != self._status_line:
+            self._status_line = status
+            tell_systemd(f"STATUS={status}")
         if self._changed:
             self._changed = False
-            kept = json.dumps(self.memory.document() | {"status": document}).encode()
-            self._files.put("memory", partial(replace, self.memory.path, kept, durable=True), self.now)
-        texts = {
-            "metrics": ("metrics.prom", metrics(document).encode()),
-            "status": ("status.json", json.dumps(document).encode()),
-        }
+            copy = HookMemory(list(self.memory.drained), list(self.memory.transitions), document)
+            self._files.put("memory", partial(write_memory, self._memory_file, copy), self.now)
+        texts = {"metrics": ("metrics.prom", metrics(document)), "status": ("status.json", json.dumps(document))}
         for name, (file, text) in texts.items():
-            self._files.put(name, partial(replace, f"{self.vip.runtime_dir}/{file}", text), self.now)
+            self._files.put(name, partial(replace_file, f"{self.vip.runtime_dir}/{file}", text.encode()), self.now)
 
-    def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer the command line."""
-        router = question.get("router")
-        chosen = [state for state in self.routers if router in {None, state.router.id}]
+    def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer a request of the command line."""
+        number = request.get("router")
+        chosen = [router for router in self.routers if number in {None, router.router.id}]
         if not chosen:
-            return {"error": f"there is no virtual router {router}"}
-        return self._obey(str(question.get("do")), chosen, str(question.get("reason", "")))
-
-    def _obey(self, order: str, chosen: list[RouterState], reason: str) -> Mapping[str, Any]:
-        match order:
+            return {"error": f"there is no virtual router {number}"}
+        numbers, drained = {router.router.id for router in chosen}, self.memory.drained
+        match str(request.get("do")):
             case "status":
                 return report(self) | {"transitions": self.memory.transitions}
             case "drain":
-                ordered = {"at": time.time(), "reason": reason}
-                self.memory.drained = {state.router.id: ordered for state in chosen} | self.memory.drained
+                already = {drain.router for drain in drained}
+                reason = str(request.get("reason", ""))
+                self.memory.drained = [*drained, *(Drain(each, time.time(), reason) for each in numbers - already)]
             case "undrain":
-                gone = {state.router.id for state in chosen}
-                self.memory.drained = {key: why for key, why in self.memory.drained.items() if key not in gone}
+                self.memory.drained = [drain for drain in drained if drain.router not in numbers]
             case "failover":
-                chosen = [state for state in chosen if state.holds]
-                for state in chosen:
-                    state.handing_over = self.now
+                chosen = [router for router in chosen if router.holds]
+                for router in chosen:
+                    router.handing_over = self.now
             case "announce":
-                chosen = [state for state in chosen if state.holds]
-                for state in chosen:
-                    state.sight.announced.clear()
+                chosen = [router for router in chosen if router.holds]
+                for router in chosen:
+                    router.announced.clear()
             case _:
                 return {"error": "that is no order"}
         self._changed = True
         if not chosen:
             return {"error": "this node does not hold the address"}
-        return {"routers": [state.router.id for state in chosen]}
+        return {"routers": [router.router.id for router in chosen]}
 
 
-def _used(settings: Settings) -> tuple[object, ...]:
-    """Return what the hook reads of the settings."""
-    return settings.vip, settings.runtime_dir, settings.log.format
+if __name__ == "__main__":
+    sys.exit(main())

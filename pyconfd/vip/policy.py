@@ -1,8 +1,8 @@
-"""What the hook makes of what it sees: facts in, a decision out [pure].
+"""The hook's decisions [pure]: facts about the node and one virtual router in, a decision out.
 
-Two laws. A hard fault of this node gives FAULT, so that the next one takes over at once; a cause that all nodes share
-never does, or all of them would drop the address. And the last one standing keeps the address: a faulty node takes it
-back when nobody advertises and nobody answers for it.
+Two rules come before all others. A hard fault of this node gives FAULT, so that a peer takes over at once; a cause that
+the nodes are likely to share never does, or all of them would drop the address. And the last node keeps the address: a
+faulty node takes it back when nobody advertises it and no peer answers for it.
 """
 
 import math
@@ -12,11 +12,11 @@ from enum import StrEnum
 from pyconfd.vip.topology import LOST_ADVERTS
 
 HANG_ADVERTS = 2.5
-"""Own adverts missing for so many intervals make a hang: seen before a backup takes over, which is after three."""
+"""Own adverts missing for so many intervals mean that keepalived hangs: before a backup takes over, after three."""
 RETAKE_ADVERTS = 6
 """A faulty node waits for so many intervals: twice what a healthy one needs to take over."""
 CONFIRMED_ANSWERS = 3
-"""One answer may be on its way while the holders change; a peer with a stale address takes it off within two."""
+"""One answer may be on its way while the holder changes; a peer with a stale address takes it off within two."""
 ANNOUNCE_S = 1.0
 """An announcement that was not seen to leave the interface for so long is an alarm."""
 
@@ -27,39 +27,25 @@ class Fault(StrEnum):
     HAPROXY_DEAD = "haproxy_dead"
     HAPROXY_HANGS = "haproxy_hangs"
     REFUSES_CLIENTS = "refuses_clients"
-    """haproxy answers on its socket, and no request like a client's."""
+    """haproxy answers on its socket, but no request like a client's."""
     LISTENER_GONE = "listener_gone"
     LISTENER_FOREIGN = "listener_foreign"
-    """Somebody else listens on a port of haproxy's."""
+    """Another program listens on a port of haproxy's."""
     CARRIER_LOST = "carrier_lost"
     CARRIER_FLAPS = "carrier_flaps"
-    """The carrier came back too lately to be trusted."""
+    """The carrier is back, but not for long enough to be trusted."""
     UPLINK_DEAD = "uplink_dead"
     """The carrier is there, and nothing at all comes in."""
     ROUTE_LOST = "route_lost"
-    """The route to a gateway that was set up here is gone, and a peer is there that may have one."""
+    """The route to a gateway that was configured here is gone, and a peer is there that may have one."""
     DRAINED = "drained"
     HANDING_OVER = "handing_over"
     YIELDED = "yielded"
-    """A peer with a higher priority has the address too, and its adverts come in: a packet filter keeps them from
-    keepalived."""
-
-
-class Shared(StrEnum):
-    """A cause that is likely to be the same on all nodes."""
-
-    DAEMON_SILENT = "daemon_silent"
-    """pyconfd does not run, or hangs: haproxy serves on."""
-    HAPROXY_FULL = "haproxy_full"
-    """It serves as many connections as it may; the next node would soon do, too."""
-    GATEWAY_SILENT = "gateway_silent"
-    """No gateway answers, and the network is there: it is likely to be silent for the peers, too."""
-    LEARNED_ROUTE_LOST = "learned_route_lost"
-    """A route to a gateway that was learned from others is gone."""
+    """A peer with a higher priority has the address too, and a packet filter keeps its adverts from keepalived."""
 
 
 class Alarm(StrEnum):
-    """What a person should know beside faults and shared causes."""
+    """What an operator should know beside faults; the last four are causes that the nodes are likely to share."""
 
     SPLIT_BRAIN = "split_brain"
     STRANGER = "stranger"
@@ -71,10 +57,18 @@ class Alarm(StrEnum):
     ADDRESS_MISSING = "address_missing"
     NOT_ANNOUNCED = "not_announced"
     LAST_ONE = "last_one"
+    DAEMON_SILENT = "daemon_silent"
+    """pyconfd does not run, or hangs: haproxy serves on."""
+    HAPROXY_FULL = "haproxy_full"
+    """haproxy has as many connections as it may; after a failover the next node soon would, too."""
+    GATEWAY_SILENT = "gateway_silent"
+    """No gateway answers, but the network is there."""
+    LEARNED_ROUTE_LOST = "learned_route_lost"
+    """A route to a gateway that was learned from others is gone."""
 
 
 class Role(StrEnum):
-    """What keepalived says of an instance; UNKNOWN before it has said anything."""
+    """The state that keepalived reports for a virtual router; UNKNOWN before it has reported any."""
 
     UNKNOWN = "unknown"
     MASTER = "master"
@@ -83,7 +77,7 @@ class Role(StrEnum):
 
 
 class Hold(StrEnum):
-    """Whether this node may hold a router's addresses: ABLE, not (FAULT), or for want of anybody better (LAST)."""
+    """Whether this node may hold a router's addresses: ABLE, not (FAULT), or because no other node does (LAST)."""
 
     ABLE = "able"
     FAULT = "fault"
@@ -110,7 +104,7 @@ class Limits:
     def late_s(self) -> float:
         """Return after how long without an own advert the kernel is asked whether any could leave.
 
-        Whoever can be reached for the rest of ``hang_s`` would have been sent one.
+        A peer that can be reached for the rest of ``hang_s`` would have been sent one.
         """
         return self.advert_s
 
@@ -121,17 +115,17 @@ class Limits:
 
     @property
     def retake_s(self) -> float:
-        """Return how long a faulty node waits for anybody better."""
+        """Return how long a faulty node waits for a better one."""
         return RETAKE_ADVERTS * self.advert_s
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What is so for all routers of this node. Ages in seconds.
+    """What is true for all routers of this node. Ages in seconds.
 
-    ``gateway_age_s`` is since a gateway answered (0 where none is looked at), ``peers_age_s`` since a peer was seen,
+    ``gateway_age_s`` is since a gateway answered (0 where none is configured), ``peers_age_s`` since a peer was seen,
     ``heard_age_s`` since anything came in. ``carrier_s`` is how long the carrier has been back, infinite if it was
-    never away.
+    never lost. ``shared`` are alarms that are found by other means.
     """
 
     haproxy_alive: bool = True
@@ -148,14 +142,14 @@ class NodeFacts:
     heard_age_s: float = 0.0
     route_lost: bool = False
     keepalived_alive: bool = True
-    shared: frozenset[Shared] = frozenset()
+    shared: frozenset[Alarm] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Somebody else who answers for a floating address: a peer with its priority, or a stranger (``peer`` "").
+    """Another machine that answers for a floating address: a peer with its priority, or a stranger (``peer`` "").
 
-    Who is at a hardware address is known from adverts alone: anybody can claim an address by ARP. ``advertised`` is the
+    Only adverts tell which machine is at a hardware address: any can claim an address by ARP. ``advertised`` is the
     priority in the adverts that come from there, and have for :attr:`Limits.down_s`; else 0.
     """
 
@@ -167,11 +161,11 @@ class Rival:
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceFacts:
-    """One VRRP instance. Ages in seconds, infinite for never; ``rivals`` answered lately.
+class RouterFacts:
+    """What is true for one virtual router. Ages in seconds, infinite for never; ``rivals`` answered lately.
 
     ``own_advert_age_s`` counts from when the address came, or the hook started, if there was none since.
-    ``held_s`` is how long an address has been there (0 if none is), ``missing_s`` how long they are not all there.
+    ``held_s`` is how long an address has been here (0 if none is), ``missing_s`` how long they are not all here.
     """
 
     name: str
@@ -185,169 +179,132 @@ class InstanceFacts:
     announced: bool = True
     rivals: tuple[Rival, ...] = ()
     impostor: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RouterFacts:
-    """One virtual router: what was seen of its instance, and what was ordered for it."""
-
-    instance: InstanceFacts
     drained: bool = False
     handing_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Stance:
-    """What was decided last for a router, and since when (the clock of ``now``)."""
+class Decision:
+    """Whether the node may hold the addresses and since when (the clock of ``now``), and the actions that follow.
+
+    ``fence`` is why the addresses are to be taken off; ``farewell``: then send keepalived's last advert in its stead;
+    ``kill``: keepalived hangs, and would wake up as a master; ``announce``: send gratuitous ARP.
+    """
 
     hold: Hold = Hold.ABLE
     since: float = 0.0
     faults: frozenset[Fault] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Deed:
-    """What to do about the addresses: take them off and say farewell, or announce them."""
-
     fence: Alarm | None = None
     farewell: bool = False
     kill: bool = False
-    """keepalived hangs: it has to be started anew, or it would wake up as a master."""
     announce: bool = False
+    alarms: frozenset[Alarm] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The stance to take, what to do about the addresses, and what a person should know."""
-
-    stance: Stance
-    deed: Deed
-    alarms: frozenset[Alarm | Shared]
-
-
-def decide(node: NodeFacts, router: RouterFacts, before: Stance, now: float, limits: Limits) -> Decision:
+def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, limits: Limits) -> Decision:
     """Decide for one virtual router; ``now`` is monotonic, in seconds."""
     faults = _faults(node, router, before, limits)
-    stance = _stance(faults, node, router, before, now, limits=limits)
-    deed, found = _deed(node, router.instance, limits)
-    alarms: set[Alarm | Shared] = {*node.shared, *found}
-    if node.haproxy_full:
-        alarms.add(Shared.HAPROXY_FULL)
-    if node.carrier and node.gateway_age_s >= limits.gateway_s and Fault.UPLINK_DEAD not in faults:
-        alarms.add(Shared.GATEWAY_SILENT)
-    if stance.hold is Hold.LAST:
-        alarms.add(Alarm.LAST_ONE)
-    return Decision(stance, deed, frozenset(alarms))
+    hold = _hold(faults, node, router, before, now, limits=limits)
+    why = _why_fenced(node, router, limits) if router.holds else None
+    fences = why is not None and limits.fencing
+    loses = any(rival.peer and rival.priority > router.priority for rival in router.rivals)
+    return Decision(
+        hold=hold,
+        since=before.since if hold is before.hold else now,
+        faults=faults,
+        fence=why if fences else None,
+        farewell=fences and limits.farewell and why in {Alarm.KEEPALIVED_DEAD, Alarm.KEEPALIVED_HANGS},
+        kill=fences and why is Alarm.KEEPALIVED_HANGS,
+        announce=router.holds and why is None and (not router.announced or (bool(router.rivals) and not loses)),
+        alarms=_alarms(faults, hold, why, node, router, limits=limits),
+    )
 
 
-def _faults(node: NodeFacts, router: RouterFacts, before: Stance, limits: Limits) -> frozenset[Fault]:
-    seen = {
+def _faults(node: NodeFacts, router: RouterFacts, before: Decision, limits: Limits) -> frozenset[Fault]:
+    silent = min(node.gateway_age_s, node.peers_age_s, node.heard_age_s) >= limits.gateway_s
+    refuses = node.haproxy_alive and node.health_misses >= limits.ping_misses
+    found = {
         Fault.HAPROXY_DEAD: not node.haproxy_alive,
         Fault.HAPROXY_HANGS: node.haproxy_alive and node.haproxy_misses >= limits.ping_misses,
-        Fault.REFUSES_CLIENTS: node.haproxy_alive
-        and node.health_misses >= limits.ping_misses
-        and not node.haproxy_full,
+        Fault.REFUSES_CLIENTS: refuses and not node.haproxy_full,
         Fault.LISTENER_GONE: bool(node.closed_ports),
         Fault.LISTENER_FOREIGN: bool(node.foreign_ports),
         Fault.CARRIER_LOST: not node.carrier,
         Fault.CARRIER_FLAPS: node.carrier and not node.carrier_trusted,
-        Fault.UPLINK_DEAD: node.carrier
-        and min(node.gateway_age_s, node.peers_age_s, node.heard_age_s) >= limits.gateway_s,
+        Fault.UPLINK_DEAD: node.carrier and silent,
         Fault.ROUTE_LOST: node.route_lost and node.peers_age_s < limits.gateway_s,
         Fault.DRAINED: router.drained,
         Fault.HANDING_OVER: router.handing_over,
-        Fault.YIELDED: _yields(router.instance, before, limits),
+        Fault.YIELDED: _yields(router, before, limits),
     }
-    return frozenset(fault for fault, is_so in seen.items() if is_so)
+    return frozenset(fault for fault, is_so in found.items() if is_so)
 
 
 _HOPELESS = frozenset({Fault.CARRIER_LOST, Fault.UPLINK_DEAD, Fault.YIELDED, Fault.HANDING_OVER})
-"""Where it is no use to be the last one: nobody can reach this node, or somebody else has the address."""
+"""Faults with which a node never takes the address back: no client can reach it, or a peer has the address."""
 
 
-def _yields(instance: InstanceFacts, before: Stance, limits: Limits) -> bool:
+def _yields(router: RouterFacts, before: Decision, limits: Limits) -> bool:
     """Return whether a peer of higher priority holds and advertises the address, unseen by keepalived.
 
-    Never on the word of ARP alone: the last node would drop the address for whoever claims it. Whoever has yielded goes
-    on until the peer answers or advertises no more.
+    Never on the word of ARP alone: the last node would drop the address for any machine that claims it. Once it has
+    yielded, the node waits until the peer answers or advertises no more.
     """
-    better = [rival for rival in instance.rivals if rival.peer and rival.advertised > instance.priority]
-    if instance.holds:
-        # Whom keepalived has not heard in this time it will not hear: it obeys at once.
-        return instance.held_s >= limits.down_s and any(rival.answers >= CONFIRMED_ANSWERS for rival in better)
+    better = [rival for rival in router.rivals if rival.peer and rival.advertised > router.priority]
+    if router.holds:
+        # keepalived obeys a better advert at once: one that it has not heard in this time it will never hear.
+        return router.held_s >= limits.down_s and any(rival.answers >= CONFIRMED_ANSWERS for rival in better)
     return bool(better) and Fault.YIELDED in before.faults
 
 
-def _stance(
-    faults: frozenset[Fault], node: NodeFacts, router: RouterFacts, before: Stance, now: float, *, limits: Limits
-) -> Stance:
-    """Return what follows from the faults: FAULT first, LAST when nobody else took the address."""
-    # What was not heard while there was no carrier is nobody's silence.
-    listening_s = min(now - before.since, node.carrier_s)
+def _hold(
+    faults: frozenset[Fault], node: NodeFacts, router: RouterFacts, before: Decision, now: float, *, limits: Limits
+) -> Hold:
+    """Return FAULT for a node with faults at first, LAST when no other node took the address."""
     if not faults:
-        hold = Hold.ABLE
-    elif before.hold is Hold.ABLE:
-        hold = Hold.FAULT
-    elif before.hold is Hold.LAST:
-        hold = Hold.FAULT if _gives_up(faults, router, before, now, limits) else Hold.LAST
-    else:
-        hold = Hold.LAST if _retakes(faults, router, listening_s, limits) else Hold.FAULT
-    return Stance(hold, before.since if hold is before.hold else now, faults)
+        return Hold.ABLE
+    hopeless = bool(faults & _HOPELESS)
+    if before.hold is Hold.FAULT:
+        # Without a carrier no advert could be heard: that silence says nothing about the peers.
+        listening_s = min(now - before.since, node.carrier_s)
+        # A stranger that answers for the address must not keep the last node from it.
+        taken = any(rival.peer for rival in router.rivals) or router.peer_advert_age_s < limits.retake_s
+        return Hold.LAST if not hopeless and not taken and listening_s >= limits.retake_s else Hold.FAULT
+    if before.hold is Hold.LAST and not hopeless:
+        if not router.holds:
+            return Hold.FAULT if router.peer_advert_age_s < limits.down_s else Hold.LAST
+        # Offered now and then to a node that may have healed; not by a drained one, which serves as well as any.
+        offers = faults != {Fault.DRAINED} and now - before.since >= limits.offer_s
+        return Hold.FAULT if offers else Hold.LAST
+    return Hold.FAULT
 
 
-def _retakes(faults: frozenset[Fault], router: RouterFacts, listening_s: float, limits: Limits) -> bool:
-    # A stranger who answers for the address must not keep the last node from it.
-    taken = any(rival.peer for rival in router.instance.rivals)
-    silent = router.instance.peer_advert_age_s >= limits.retake_s and not taken
-    return not faults & _HOPELESS and silent and listening_s >= limits.retake_s
-
-
-def _gives_up(faults: frozenset[Fault], router: RouterFacts, before: Stance, now: float, limits: Limits) -> bool:
-    """Return whether the last one steps back: somebody else holds it, or it is time to offer it to one who healed.
-
-    A drained node serves as well as any: it does not interrupt its traffic to ask whether somebody came.
-    """
-    if faults & _HOPELESS:
-        return True
-    if not router.instance.holds:
-        return router.instance.peer_advert_age_s < limits.down_s
-    return faults != {Fault.DRAINED} and now - before.since >= limits.offer_s
-
-
-def _deed(node: NodeFacts, instance: InstanceFacts, limits: Limits) -> tuple[Deed, set[Alarm]]:
-    alarms: set[Alarm] = set()
-    if not node.keepalived_alive:
-        alarms.add(Alarm.KEEPALIVED_DEAD)
-    if instance.impostor:
-        alarms.add(Alarm.IMPOSTOR)
-    if instance.role is Role.MASTER and node.keepalived_alive and instance.missing_s >= limits.hang_s:
-        alarms.add(Alarm.ADDRESS_MISSING)
-    if not instance.holds:
-        return Deed(), alarms
-    why = _why_fenced(node, instance, limits)
-    if why is not None:
-        alarms.add(why)
-        if limits.fencing:
-            hangs = why is Alarm.KEEPALIVED_HANGS
-            gone = hangs or why is Alarm.KEEPALIVED_DEAD
-            return Deed(fence=why, farewell=gone and limits.farewell, kill=hangs), alarms
-        return Deed(), alarms
-    if any(rival.peer for rival in instance.rivals):
-        alarms.add(Alarm.SPLIT_BRAIN)
-    if any(not rival.peer for rival in instance.rivals):
-        alarms.add(Alarm.STRANGER)
-    if not instance.announced and instance.held_s >= ANNOUNCE_S:
-        alarms.add(Alarm.NOT_ANNOUNCED)
-    loses = any(rival.peer and rival.priority > instance.priority for rival in instance.rivals)
-    return Deed(announce=not instance.announced or (bool(instance.rivals) and not loses)), alarms
-
-
-def _why_fenced(node: NodeFacts, instance: InstanceFacts, limits: Limits) -> Alarm | None:
+def _why_fenced(node: NodeFacts, router: RouterFacts, limits: Limits) -> Alarm | None:
     """Return why an address that is here must not be; None if it may."""
     if not node.keepalived_alive:
         return Alarm.KEEPALIVED_DEAD
-    if instance.role in {Role.BACKUP, Role.FAULT}:
-        return Alarm.STALE_ADDRESS if instance.held_s >= limits.hang_s else None
-    if node.keepalived_alive and node.carrier and instance.own_advert_age_s >= limits.hang_s:
+    if router.role in {Role.BACKUP, Role.FAULT}:
+        return Alarm.STALE_ADDRESS if router.held_s >= limits.hang_s else None
+    if node.carrier and router.own_advert_age_s >= limits.hang_s:
         return Alarm.KEEPALIVED_HANGS
     return None
+
+
+def _alarms(
+    faults: frozenset[Fault], hold: Hold, why: Alarm | None, node: NodeFacts, router: RouterFacts, *, limits: Limits
+) -> frozenset[Alarm]:
+    serves = router.holds and why is None
+    gateway_silent = node.carrier and node.gateway_age_s >= limits.gateway_s and Fault.UPLINK_DEAD not in faults
+    missing = router.role is Role.MASTER and node.keepalived_alive and router.missing_s >= limits.hang_s
+    found = {
+        Alarm.KEEPALIVED_DEAD: not node.keepalived_alive,
+        Alarm.IMPOSTOR: router.impostor,
+        Alarm.ADDRESS_MISSING: missing,
+        Alarm.SPLIT_BRAIN: serves and any(rival.peer for rival in router.rivals),
+        Alarm.STRANGER: serves and any(not rival.peer for rival in router.rivals),
+        Alarm.NOT_ANNOUNCED: serves and not router.announced and router.held_s >= ANNOUNCE_S,
+        Alarm.LAST_ONE: hold is Hold.LAST,
+        Alarm.HAPROXY_FULL: node.haproxy_full,
+        Alarm.GATEWAY_SILENT: gateway_silent,
+    }
+    return node.shared | {alarm for alarm, is_so in found.items() if is_so} | ({why} if why else set())

@@ -1,125 +1,101 @@
-"""What the hook tells of itself: a document for ``pyconfd vip status``, and metrics."""
+"""The hook's report: a document ready for JSON, and what is made of it: metrics, ``pyconfd vip status``, one line."""
+
+from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from pyconfd.settings.vip import VipSettings
-from pyconfd.vip.memory import Memory
-from pyconfd.vip.policy import Alarm, Fault, Hold, Limits, Shared
-from pyconfd.vip.routers import RouterState
-from pyconfd.vip.senses import Senses
-from pyconfd.vip.topology import Topology
-from pyconfd.vip.tracking import Sight
+from pyconfd.vip.policy import Alarm, Fault, Hold
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
-class Told(Protocol):
-    """What there is to tell; the hook has it."""
+    from pyconfd.vip.hook import Hook
+    from pyconfd.vip.vrrp import VirtualRouter
 
-    vip: VipSettings
-    topology: Topology
-    limits: Limits
-    memory: Memory
-    senses: Senses
-    routers: list[RouterState]
-    troubles: dict[str, str]
-    started: float
-    now: float
+SHOWN_TRANSITIONS = 10
 
 
-def report(hook: Told) -> dict[str, Any]:
-    """Return the document, ready for JSON: times are seconds since the epoch, ages seconds (None for never)."""
-    senses, vip = hook.senses, hook.vip
+def report(hook: Hook) -> dict[str, Any]:
+    """Return the document: times are seconds since the epoch, ages seconds (None for never)."""
     wall = time.time()
     return {
         "node": hook.topology.node,
         "interface": hook.topology.interface,
-        "profile": vip.profile.value,
+        "profile": hook.vip.profile.value,
         "at": wall,
         "started": wall - (hook.now - hook.started),
-        "checks": {
-            "haproxy alive": _check(senses.haproxy.alive, f"process {senses.haproxy.pid}", vip.haproxy_pid_file),
-            "haproxy answers": _check(
-                senses.ping.misses < vip.ping_misses, vip.haproxy_socket, f"{senses.ping.misses} answers missed"
-            ),
-            "haproxy serves": _health(hook),
-            "listeners": _check(
-                not senses.closed_ports | senses.foreign_ports, " ".join(vip.ports) or "not looked at", _ports(senses)
-            ),
-            "carrier": _check(
-                senses.link.state.carrier and senses.carrier_trusted,
-                hook.topology.interface,
-                "is back, and not trusted yet" if senses.link.state.carrier else f"{hook.topology.interface} has none",
-            ),
-            "gateways": _gateways(hook),
-            "keepalived alive": _check(senses.keepalived.alive, f"process {senses.keepalived.pid}", vip.vrrp_pid_file),
-        },
+        "checks": _checks(hook),
         "troubles": dict(hook.troubles),
-        "netlink_resyncs": senses.link.resyncs,
-        "routers": [_router(hook, state, wall) for state in hook.routers],
+        "netlink_resyncs": hook.monitor.link.resyncs,
+        "routers": [_router(hook, router, wall) for router in hook.routers],
     }
 
 
-def _check(fine: bool, good: str, bad: str) -> dict[str, Any]:
-    return {"ok": fine, "detail": good if fine else bad}
+def _checks(hook: Hook) -> dict[str, Any]:
+    vip, monitor, link, uplink = hook.vip, hook.monitor, hook.monitor.link, hook.monitor.uplink
+    haproxy, keepalived, health = monitor.haproxy, monitor.keepalived, monitor.health
+    full = ", as many connections as it may" if monitor.full else ""
+    ports = [f"{port} closed" for port in sorted(monitor.closed_ports)]
+    ports += [f"{port} is not haproxy's" for port in sorted(monitor.foreign_ports)]
+    carrier = "is back, and not trusted yet" if link.carrier else f"{hook.topology.interface} has none"
+    silent_s = uplink.age_s(hook.now)
+    gateways = [f"silent for {silent_s:.0f} s"] if silent_s >= hook.limits.gateway_s else []
+    gateways += [f"no route by {uplink.lost.gateway}"] if uplink.lost else []
+    ways = f", way out by {' '.join(uplink.ways)}" if uplink.ways else ""
+    checks = (
+        ("haproxy alive", haproxy.alive, f"process {haproxy.pid}", vip.haproxy_pid_file),
+        (
+            "haproxy answers", monitor.ping.misses < vip.ping_misses, vip.haproxy_socket,
+            f"{monitor.ping.misses} answers missed",
+        ),
+        (
+            "haproxy serves", health is None or health.misses < vip.ping_misses, vip.health or "not asked",
+            f"{health.misses if health else 0} answers missed{full}",
+        ),
+        ("listeners", not ports, " ".join(vip.ports) or "not looked at", ", ".join(ports)),
+        ("carrier", link.carrier and monitor.carrier_trusted, hook.topology.interface, carrier),
+        ("gateways", not gateways, (" ".join(vip.gateways) or "not looked at") + ways, ", ".join(gateways)),
+        ("keepalived alive", keepalived.alive, f"process {keepalived.pid}", vip.vrrp_pid_file),
+    )  # fmt: skip
+    return {name: {"ok": fine, "detail": good if fine else bad} for name, fine, good, bad in checks}
 
 
-def _health(hook: Told) -> dict[str, Any]:
-    health = hook.senses.health
-    if health is None:
-        return _check(True, "not asked", "")
-    full = ", as many connections as it may" if hook.senses.full else ""
-    return _check(health.misses < hook.vip.ping_misses, hook.vip.health, f"{health.misses} answers missed{full}")
-
-
-def _ports(senses: Senses) -> str:
-    words = [f"{port} closed" for port in sorted(senses.closed_ports)]
-    return ", ".join([*words, *(f"{port} is not haproxy's" for port in sorted(senses.foreign_ports))])
-
-
-def _gateways(hook: Told) -> dict[str, Any]:
-    uplink, age = hook.senses.uplink, hook.senses.uplink.age_s(hook.now)
-    words = [f"silent for {age:.0f} s"] if age >= hook.limits.gateway_s else []
-    words += [f"no route by {uplink.lost.gateway}"] if uplink.lost else []
-    good = " ".join(uplink.gateways) or "not looked at"
-    if uplink.ways:
-        good += f", way out by {' '.join(uplink.ways)}"
-    return _check(not words, good, ", ".join(words))
-
-
-def _router(hook: Told, state: RouterState, wall: float) -> dict[str, Any]:
-    drained = hook.memory.drained.get(state.router.id)
+def _router(hook: Hook, router: VirtualRouter, wall: float) -> dict[str, Any]:
+    drain, decision = hook.memory.drain_of(router.router.id), router.decision
     return {
-        "id": state.router.id,
-        "preferred": state.router.preferred,
-        "hold": state.stance.hold.value,
-        "since": wall - (hook.now - state.stance.since),
-        "faults": sorted(state.stance.faults),
-        "alarms": sorted(state.alarms),
-        "drained": dict(drained) if drained else None,
-        "instances": [_instance(hook, state.sight, wall)],
+        "id": router.router.id,
+        "preferred": router.router.preferred,
+        "hold": decision.hold.value,
+        "since": wall - (hook.now - decision.since),
+        "faults": sorted(decision.faults),
+        "alarms": sorted(decision.alarms),
+        "drained": asdict(drain) if drain else None,
+        "instances": [_instance(hook, router, wall)],
     }
 
 
-def _instance(hook: Told, sight: Sight, wall: float) -> dict[str, Any]:
-    facts = sight.facts(hook.now)
+def _instance(hook: Hook, router: VirtualRouter, wall: float) -> dict[str, Any]:
+    facts = router.facts(hook.now)
     return {
-        "name": sight.instance.name,
-        "addresses": [*sight.instance.addresses, *sight.instance.companions],
-        "role": sight.role.value,
-        "role_since": wall - (hook.now - max(sight.role_since, hook.started)),
-        "holds": bool(sight.held),
+        "name": router.router.name,
+        "addresses": [*router.router.addresses, *router.router.companions],
+        "role": router.role.value,
+        "role_since": wall - (hook.now - max(router.role_since, hook.started)),
+        "holds": router.holds,
         "announced": facts.announced,
-        "holder": sight.holder(hook.now, hook.limits.down_s),
-        "peers": {peer.name: _age(hook, sight, peer.address) for peer in sight.instance.peers},
+        "holder": router.holder(hook.now),
+        "peers": {peer.name: _age(hook, router, peer.address) for peer in router.router.peers},
         "rivals": [{"hardware": one.hardware, "peer": one.peer} for one in facts.rivals],
-        "contradictions": {address: list(found) for address, found in sight.contradictions(hook.now).items()},
+        "contradictions": {address: list(found) for address, found in router.contradictions(hook.now).items()},
     }
 
 
-def _age(hook: Told, sight: Sight, address: str) -> float | None:
-    at, _ = sight.heard.get(address, (-math.inf, 0))
+def _age(hook: Hook, router: VirtualRouter, address: str) -> float | None:
+    at, _ = router.heard.get(address, (-math.inf, 0))
     return round(hook.now - at, 3) if math.isfinite(at) else None
 
 
@@ -148,9 +124,103 @@ def _metrics(document: Mapping[str, Any]) -> Iterator[str]:
             yield f'pyconfd_vip_fault{{router="{router["id"]}",fault="{fault.value}"}} {int(fault in router["faults"])}'
     yield "# TYPE pyconfd_vip_alarm gauge"
     for router in document["routers"]:
-        for alarm in (*Alarm, *Shared):
+        for alarm in Alarm:
             yield f'pyconfd_vip_alarm{{router="{router["id"]}",alarm="{alarm.value}"}} {int(alarm in router["alarms"])}'
     yield "# TYPE pyconfd_vip_holds gauge"
     for router in document["routers"]:
         for one in router["instances"]:
             yield f'pyconfd_vip_holds{{instance="{one["name"]}"}} {int(one["holds"])}'
+
+
+def has_problem(document: Mapping[str, Any]) -> bool:
+    """Return whether an operator should look: a fault, an alarm, a failed check, a trouble of the hook's own."""
+    return (
+        bool(document["troubles"])
+        or any(not check["ok"] for check in document["checks"].values())
+        or any(router["faults"] or router["alarms"] for router in document["routers"])
+    )
+
+
+def described(document: Mapping[str, Any], transitions: Sequence[Mapping[str, Any]], now: float) -> str:
+    """Return what ``pyconfd vip status`` prints; ``now`` in seconds since the epoch."""
+    return "\n".join(_lines(document, transitions, now)) + "\n"
+
+
+def line(document: Mapping[str, Any]) -> str:
+    """Return a report in one line, for ``systemctl status``."""
+    words = [_router_line(router) for router in document["routers"]]
+    words += [f"trouble with {what}: {error}" for what, error in document["troubles"].items()]
+    return "; ".join(words)
+
+
+def _router_line(router: Mapping[str, Any]) -> str:
+    has = "has" if any(one["holds"] for one in router["instances"]) else "does not have"
+    words = [f"router {router['id']}: {has} the address"]
+    words += [f"faults: {' '.join(router['faults'])}"] if router["faults"] else []
+    words += ["drained by order"] if router["drained"] else []
+    words += [f"alarms: {' '.join(router['alarms'])}"] if router["alarms"] else []
+    return ", ".join(words)
+
+
+def _lines(document: Mapping[str, Any], transitions: Sequence[Mapping[str, Any]], now: float) -> Iterator[str]:
+    yield f"{document['node']} on {document['interface']}, profile {document['profile']}"
+    for router in document["routers"]:
+        yield ""
+        why = f" ({', '.join(router['faults'])})" if router["faults"] else ""
+        yield f"virtual router {router['id']}: {_HOLDS[router['hold']]}{why}, {_ago(router['since'], now)}"
+        if router["drained"]:
+            reason = f": {router['drained'].get('reason')}" if router["drained"].get("reason") else ""
+            yield f"  drained by order, {_ago(router['drained'].get('at', now), now)}{reason}"
+        yield from (f"  ALARM {_ALARMS.get(alarm, alarm)}" for alarm in router["alarms"])
+        for one in router["instances"]:
+            has = "has" if one["holds"] else "does not have"
+            yield f"  {', '.join(one['addresses'])}: {one['role']}, {_ago(one['role_since'], now)}; {has} it"
+            yield f"    holder by the adverts: {one['holder'] or 'none'}"
+            for name, age in one["peers"].items():
+                yield f"    {name}: {'not heard as a master' if age is None else f'heard {age:.1f} s ago'}"
+            for rival in one["rivals"]:
+                yield f"    {rival['peer'] or 'a stranger'} at {rival['hardware']} answers for it too"
+            for address, claimants in one["contradictions"].items():
+                yield f"    {address} is claimed by {', '.join(claimants)}"
+    yield ""
+    for name, check in document["checks"].items():
+        yield f"{'ok ' if check['ok'] else 'BAD'} {name} ({check['detail']})"
+    for what, error in document["troubles"].items():
+        yield f"BAD {what}: {error}"
+    yield ""
+    for one in list(transitions)[-SHOWN_TRANSITIONS:]:
+        moved = f" {one['before']} -> {one['after']}" if "before" in one and "after" in one else ""
+        cause = f" ({one['cause']})" if one.get("cause") else ""
+        moved += f" {one['address']}" if "address" in one else ""
+        at = datetime.fromtimestamp(one["at"], UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        yield f"{at}Z {one['who']} {one['what']}{moved}{cause}"
+
+
+_HOLDS = {
+    "able": "this node may hold it",
+    "fault": "this node must not hold it",
+    "last": "this node holds it though it is faulty, since nobody else did",
+}
+_ALARMS = {
+    "split_brain": "another node holds the address too",
+    "stranger": "a machine that is no node of [vip] answers for the address",
+    "impostor": "the own address of a node is claimed from two hardware addresses",
+    "keepalived_dead": "keepalived does not run: this node cannot take the address",
+    "keepalived_hangs": "keepalived hangs: it is killed, and has to be started again",
+    "stale_address": "the address was here, and keepalived says that it is not",
+    "address_missing": "keepalived is master and the address is not here",
+    "not_announced": "the address was not seen to be announced",
+    "last_one": "no healthy node takes the address",
+    "haproxy_full": "haproxy serves as many connections as it may (maxconn); the next node would soon do, too",
+    "gateway_silent": "no gateway answers; it is likely to be silent for all nodes",
+    "learned_route_lost": "a route to a gateway that was learned from others is gone",
+    "daemon_silent": "pyconfd is silent: haproxy serves on, but no longer follows the cluster",
+}
+
+
+def _ago(then: float, now: float) -> str:
+    seconds = max(0, int(now - then))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"for {seconds // size} {unit}"
+    return f"for {seconds} s"

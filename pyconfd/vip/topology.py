@@ -1,4 +1,4 @@
-"""Who holds which address before whom: the settings as this node has to see them [pure]."""
+"""The virtual routers of ``[vip]`` as this node has to see them: peers, priorities, addresses [pure]."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ HIGHEST_PRIORITY = 250
 """High, since a backup waits (256 - priority) / 256 of an advert's time before it takes over."""
 PRIORITY_STEP = 5
 LOST_ADVERTS = 3
-"""So many missing adverts and a master is taken for dead. Source: RFC 5798, Master_Down_Interval."""
+"""After so many missing adverts a backup takes over. Source: RFC 5798, Master_Down_Interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another node in one instance."""
+    """Another node of a virtual router, with its own address."""
 
     name: str
     address: str
@@ -26,14 +26,18 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Instance:
-    """The VRRP instance of a virtual router: one election for the addresses of both families, which carry prefixes.
+class Router:
+    """A virtual router: addresses (with prefixes) that move together by one election, and this node's part in it.
 
-    An advert names only ``addresses``, those of the ``family`` in which it is sent; ``companions`` are the other ones.
+    An advert can name only addresses of the ``family`` in which it is sent: ``addresses``. The ``companions`` are those
+    of the other IP version, which go with the same election. ``track_file`` is where the hook tells keepalived whether
+    this node may hold them, ``source`` this node's own address that the adverts leave from.
     """
 
+    id: int
     name: str
-    router: int
+    preferred: str
+    track_file: str
     family: int
     source: str
     peers: tuple[Peer, ...]
@@ -48,41 +52,20 @@ class Instance:
 
     @cached_property
     def bare(self) -> tuple[str, ...]:
-        """Return the addresses of both families without their prefixes."""
+        """Return the addresses of both IP versions without their prefixes."""
         return tuple(_bare(text) for text in (*self.addresses, *self.companions))
 
 
 @dataclass(frozen=True, slots=True)
-class Router:
-    """A virtual router: what moves together. ``track_file`` is where the hook says whether this node may have it."""
-
-    id: int
-    preferred: str
-    track_file: str
-    instance: Instance
-
-
-@dataclass(frozen=True, slots=True)
 class Topology:
-    """Everything about the floating addresses that follows from the settings; times in seconds."""
+    """What follows from the settings for this node; times in seconds."""
 
     node: str
-    nodes: tuple[str, ...]
     interface: str
     advert_s: float
     routers: tuple[Router, ...]
     fifo: str
     heartbeat: str
-
-    @property
-    def instances(self) -> tuple[Instance, ...]:
-        """Return the instances of all routers."""
-        return tuple(router.instance for router in self.routers)
-
-    @property
-    def down_s(self) -> float:
-        """Return how long a master may be silent before the next one takes over."""
-        return (LOST_ADVERTS + 1) * self.advert_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,36 +109,33 @@ def topology(settings: VipSettings, host_name: str) -> Topology:
     problems = [*_missing(settings, name), *_conflicts(settings, asked)]
     if problems:
         raise ConfigurationError(*problems)
-    routers = []
-    for router in asked:
-        preferred = router.preferred or settings.nodes[0].name
-        ordered = sorted(settings.nodes, key=lambda node, first=preferred: node.name != first)  # type: ignore[misc]
-        track = f"{settings.runtime_dir}/track-{router.virtual_router_id}"
-        routers.append(Router(router.virtual_router_id, preferred, track, _instance(router, ordered, name)))
     return Topology(
         node=name,
-        nodes=tuple(node.name for node in settings.nodes),
         interface=settings.interface,
         advert_s=ADVERT_S[settings.profile],
-        routers=tuple(routers),
+        routers=tuple(_router(settings, router, name) for router in asked),
         fifo=f"{settings.runtime_dir}/notify.fifo",
         heartbeat=f"{settings.runtime_dir}/heartbeat",
     )
 
 
-def _instance(router: RouterSettings, ordered: list[NodeSettings], name: str) -> Instance:
+def _router(settings: VipSettings, router: RouterSettings, name: str) -> Router:
+    preferred = router.preferred or settings.nodes[0].name
+    ordered = sorted(settings.nodes, key=lambda node: node.name != preferred)
     family = _elected_in(router, ordered)
-    everybody = [
+    nodes = [
         Peer(node.name, _own(node, family), HIGHEST_PRIORITY - PRIORITY_STEP * place)
         for place, node in enumerate(ordered)
     ]
-    this = next(peer for peer in everybody if peer.name == name)
-    return Instance(
+    this = next(node for node in nodes if node.name == name)
+    return Router(
+        id=router.virtual_router_id,
         name=f"vip-{router.virtual_router_id}",
-        router=router.virtual_router_id,
+        preferred=preferred,
+        track_file=f"{settings.runtime_dir}/track-{router.virtual_router_id}",
         family=family,
         source=this.address,
-        peers=tuple(peer for peer in everybody if peer is not this),
+        peers=tuple(node for node in nodes if node is not this),
         addresses=tuple(text for text in router.addresses if ip_interface(text).version == family),
         companions=tuple(text for text in router.addresses if ip_interface(text).version != family),
         priority=this.priority,

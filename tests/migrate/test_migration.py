@@ -295,8 +295,8 @@ def test_keepalived_becomes_a_commented_proposal() -> None:
         assert f"# {line}\n" in text
     proposed = "\n".join(line.removeprefix("# ") for line in text[text.index("# [vip]") :].splitlines())
     settings = resolve({"vip.node": "node-1"}, {"PYCONFD_CONFIG": "/c.toml"}, lambda _: proposed).settings
-    instance = topology(settings.vip, "anywhere").instances[0]
-    assert (instance.source, [peer.address for peer in instance.peers]) == ("10.0.0.1", ["10.0.0.2", "10.0.0.3"])
+    router = topology(settings.vip, "anywhere").routers[0]
+    assert (router.source, [peer.address for peer in router.peers]) == ("10.0.0.1", ["10.0.0.2", "10.0.0.3"])
     assert "secret" not in text
     changed = {finding.line: finding.message for finding in migration.of(Effect.CHANGED)}
     assert changed.keys() == {1, 2, 5, 12, 19}

@@ -13,9 +13,8 @@ from tests.vip.network import LIMIT_S, ip, missing_filter
 from tests.vip.node import raises_limits
 
 _ANNOUNCE = """import sys
-from pyconfd.vip.frames import announcements
-from pyconfd.vip.wire import Wire
-wire = Wire("eth0", 0)
+from pyconfd.vip.frames import PacketSocket, announcements
+wire = PacketSocket("eth0", 0)
 wire.send(announcements(wire.hardware, sys.argv[1]))
 """
 _FLAPS, _FLAP_S = 5, 0.3

@@ -152,7 +152,7 @@ state_dir = "{self.folder}/state"
         wait_for("haproxy's socket", (self.folder / "haproxy.sock").exists)
 
     def start_hook(self) -> None:
-        arguments = ("-m", "pyconfd.vip.main", "--config", str(self.config))
+        arguments = ("-m", "pyconfd.vip.hook", "--config", str(self.config))
         # With the capabilities that its unit leaves it, and no others.
         self.hook = self.spawn(
             "hook", "setpriv", "--bounding-set=-all,+net_admin,+net_raw,+kill", sys.executable, *arguments

@@ -3,7 +3,7 @@
 from functools import partial
 from threading import Event
 
-from pyconfd.vip.background import SLOW_S, Background
+from pyconfd.vip.output import SLOW_S, Background
 from tests.vip.network import wait_for
 
 

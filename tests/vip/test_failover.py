@@ -322,8 +322,8 @@ def test_a_full_disk_under_the_track_file_does_not_keep_the_address() -> None:
 
 
 def test_the_hook_loads_neither_clients_nor_templates() -> None:
-    refused = ("boto3", "kubernetes", "jinja2", "structlog")
-    code = f"import sys, pyconfd.vip.main; print([m for m in {refused} if m in sys.modules])"
+    refused = ("boto3", "kubernetes", "jinja2", "pyroute2")
+    code = f"import sys, pyconfd.vip.hook; print([m for m in {refused} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.strip() == "[]"
 
@@ -332,8 +332,8 @@ def test_a_disk_that_hangs_does_not_keep_the_address() -> None:
     with Bed() as bed:
         holder = bed.holder
         (other,) = bed.others(holder)
-        # Whoever opens it for writing waits for a reader: as a disk that never answers.
-        os.mkfifo(holder.folder / "state" / "memory.json.new")
+        # Opening it for writing waits for a reader: as a disk that never answers.
+        os.mkfifo(holder.folder / "run" / "metrics.prom.new")
         holder.order("drain")
         exactly_one(bed, other)
         wait_for("a word about it", lambda: "does not come to an end" in str(holder.status()["troubles"]))

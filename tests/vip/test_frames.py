@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.vip.frames import Advert, Claim, announcements, checksum, farewell, parse, probe
+from pyconfd.vip.frames import AddressClaim, Advert, announcements, checksum, farewell, parse, probe
 
 OWN = bytes.fromhex("020000000001")
 
@@ -18,7 +18,7 @@ def ethernet(kind: int, body: bytes) -> bytes:
 @pytest.mark.parametrize("address", ["192.0.2.10", "2001:db8::10"])
 def test_an_announcement_is_a_claim_to_everybody(address: str) -> None:
     frames = announcements(OWN, address)
-    assert {parse(frame) for frame in frames} == {Claim(address, "02:00:00:00:00:01")}
+    assert {parse(frame) for frame in frames} == {AddressClaim(address, "02:00:00:00:00:01")}
     assert all(frame[0] & 1 for frame in frames), "broadcast or multicast"
 
 
@@ -28,7 +28,7 @@ def test_a_gratuitous_arp_goes_out_as_question_and_as_answer() -> None:
 
 def test_a_probe_changes_nobodys_tables() -> None:
     assert parse(probe(OWN, "192.0.2.10")) is None
-    assert parse(probe(OWN, "192.0.2.10", "192.0.2.11")) == Claim("192.0.2.11", "02:00:00:00:00:01")
+    assert parse(probe(OWN, "192.0.2.10", "192.0.2.11")) == AddressClaim("192.0.2.11", "02:00:00:00:00:01")
     asked = probe(OWN, "2001:db8::1:2345")
     assert asked[:6] == bytes.fromhex("3333ff012345")
     assert asked[22:38] == bytes(16)

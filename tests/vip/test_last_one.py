@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.vip.policy import Hold, InstanceFacts, Limits, NodeFacts, Role, RouterFacts, Stance, decide
+from pyconfd.vip.policy import Decision, Hold, Limits, NodeFacts, Role, RouterFacts, decide
 
 ADVERT = 0.1
 TICK = 0.02
@@ -19,7 +19,7 @@ class Node:
     priority: int
     healthy: bool = True
     role: Role = Role.BACKUP
-    stance: Stance = field(default_factory=Stance)
+    decision: Decision = field(default_factory=Decision)
     due: float = 0.0
     heard: float = 0.0
     sent: float = 0.0
@@ -35,17 +35,17 @@ class Node:
 
     def hook(self, now: float) -> None:
         master = self.role is Role.MASTER
-        instance = InstanceFacts(
+        router = RouterFacts(
             "vip", self.priority, self.role, holds=master, held_s=1.0 if master else 0.0,
             own_advert_age_s=now - self.sent, peer_advert_age_s=now - self.heard,
         )  # fmt: skip
         node = NodeFacts(haproxy_alive=self.healthy)
-        self.stance = decide(node, RouterFacts(instance), self.stance, now, LIMITS).stance
-        if self.stance.hold is Hold.FAULT and self.role is not Role.FAULT:
+        self.decision = decide(node, router, self.decision, now, LIMITS)
+        if self.decision.hold is Hold.FAULT and self.role is not Role.FAULT:
             if master:
                 self.outbox.append(0)
             self.role = Role.FAULT
-        elif self.stance.hold is not Hold.FAULT and self.role is Role.FAULT:
+        elif self.decision.hold is not Hold.FAULT and self.role is Role.FAULT:
             self.role, self.due = Role.BACKUP, now + self.down
 
     def keepalived(self, now: float) -> None:

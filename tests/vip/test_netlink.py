@@ -12,8 +12,8 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=f"no namespaces: {missin
 
 PRELUDE = """
 import subprocess, select, socket, time
-from pyconfd.vip.listeners import Ownership, listeners
-from pyconfd.vip.netlink import Link, Route, route_out
+from pyconfd.vip.checks import ListenerOwners
+from pyconfd.vip.netlink import Link, Route, default_route, listeners
 def ip(*words, **more): subprocess.run(["ip", *words], check=True, **more)
 def told(link, condition):
     deadline = time.monotonic() + 30
@@ -40,14 +40,14 @@ def test_addresses_come_and_go_and_are_taken_off() -> None:
 link = Link("eth0")
 for address, prefix in (("192.0.2.10", 24), ("2001:db8::10", 64)):
     ip("addr", "add", f"{address}/{prefix}", "dev", "eth0")
-    told(link, lambda: link.state.addresses.get(address) == prefix)
+    told(link, lambda: link.addresses.get(address) == prefix)
     link.remove(address)
     link.remove(address)
-    assert address not in Link("eth0").state.addresses
+    assert address not in Link("eth0").addresses
 ip("addr", "add", "192.0.2.99/24", "dev", "far")
 ip("addr", "add", "192.0.2.11/24", "dev", "eth0")
-told(link, lambda: "192.0.2.11" in link.state.addresses)
-assert "192.0.2.99" not in link.state.addresses
+told(link, lambda: "192.0.2.11" in link.addresses)
+assert "192.0.2.99" not in link.addresses
 """
     )
 
@@ -73,14 +73,14 @@ def test_the_carrier_and_an_interface_made_anew_are_followed() -> None:
     run(
         """
 link = Link("eth0")
-told(link, lambda: link.state.carrier)
+told(link, lambda: link.carrier)
 ip("link", "set", "far", "down")
-told(link, lambda: not link.state.carrier)
+told(link, lambda: not link.carrier)
 ip("link", "del", "eth0")
-told(link, lambda: link.state.index == 0)
+told(link, lambda: link.index == 0)
 ip("link", "add", "eth0", "type", "veth", "peer", "name", "far")
 ip("link", "set", "far", "up"); ip("link", "set", "eth0", "up")
-told(link, lambda: link.state.index and link.state.carrier)
+told(link, lambda: link.index and link.carrier)
 """
     )
 
@@ -94,9 +94,9 @@ lines = [f"addr {what} 10.{n >> 8}.{n & 255}.1/32 dev far" for n in range(500) f
 ip("-batch", "-", input="\\n".join(lines).encode())
 ip("addr", "add", "192.0.2.10/24", "dev", "eth0")
 told(link, lambda: link.resyncs > 0)
-assert link.state.addresses.get("192.0.2.10") == 24
+assert link.addresses.get("192.0.2.10") == 24
 ip("addr", "del", "192.0.2.10/24", "dev", "eth0")
-told(link, lambda: "192.0.2.10" not in link.state.addresses)
+told(link, lambda: "192.0.2.10" not in link.addresses)
 """
     )
 
@@ -121,15 +121,15 @@ import os
 one = socket.create_server(("127.0.0.1", 4321))
 child = subprocess.Popen(["sleep", "60"], pass_fds=[one.fileno()])
 two = socket.create_server(("127.0.0.1", 4322)); two_inode = os.fstat(two.fileno()).st_ino
-here = Ownership()
-assert here.has(os.getpid(), listeners()[4322]) and [one.inode for one in listeners()[4322]] == [two_inode]
-there = Ownership()
+here = ListenerOwners()
+assert here.has(os.getpid(), listeners()[4322]) and [inode for inode, _ in listeners()[4322]] == [two_inode]
+there = ListenerOwners()
 assert there.has(child.pid, listeners()[4321]) and not there.has(child.pid, listeners()[4322])
 one.close()
 assert here.has(os.getpid(), listeners()[4321]), "it is a child's"
-assert not Ownership().has(child.pid, listeners()[4322])
+assert not ListenerOwners().has(child.pid, listeners()[4322])
 child.kill(); child.wait()
-assert not Ownership().has(child.pid, listeners()[4322]), "it is no more"
+assert not ListenerOwners().has(child.pid, listeners()[4322]), "it is no more"
 """
     )
 
@@ -149,7 +149,7 @@ def listen(user, port):
 ip("link", "set", "lo", "up")
 own, stranger = listen(1234, 4321), listen(1235, 4322)
 os.setresuid(1236, 1236, 1236)
-seen = Ownership()
+seen = ListenerOwners()
 assert seen.has(own.pid, listeners()[4321])
 assert not seen.has(own.pid, listeners()[4322])
 assert not seen.has(99999999, listeners()[4321])
@@ -160,11 +160,11 @@ assert not seen.has(99999999, listeners()[4321])
 def test_the_way_out_and_where_it_is_from() -> None:
     run(
         """
-assert route_out(4) is None and route_out(6) is None
+assert default_route(4) is None and default_route(6) is None
 ip("addr", "add", "10.1.1.2/24", "dev", "eth0"); ip("addr", "add", "fd00::2/64", "dev", "eth0", "nodad")
 ip("route", "add", "default", "via", "10.1.1.1")
 ip("-6", "route", "add", "default", "via", "fd00::1", "proto", "ra")
-assert route_out(4) == Route(4, "10.1.1.1", learned=False)
-assert route_out(6) == Route(6, "fd00::1", learned=True)
+assert default_route(4) == Route(4, "10.1.1.1", learned=False)
+assert default_route(6) == Route(6, "fd00::1", learned=True)
 """
     )

@@ -1,4 +1,4 @@
-"""Each rule of the hook, and the two laws."""
+"""Each rule of the hook, and the two that come before all others."""
 
 import math
 from dataclasses import replace
@@ -8,234 +8,181 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.vip.policy import (
-    Alarm,
-    Decision,
-    Deed,
-    Fault,
-    Hold,
-    InstanceFacts,
-    Limits,
-    NodeFacts,
-    Rival,
-    Role,
-    RouterFacts,
-    Shared,
-    Stance,
-    decide,
-)
+from pyconfd.vip.policy import Alarm, Decision, Fault, Hold, Limits, NodeFacts, Rival, Role, RouterFacts, decide
 
 LIMITS = Limits(advert_s=0.1, ping_misses=2, offer_s=30.0)
-MASTER = InstanceFacts("vip-51", 245, Role.MASTER, holds=True, held_s=9.0, missing_s=0.0, own_advert_age_s=0.05)
-BACKUP = InstanceFacts("vip-51", 245, Role.BACKUP, peer_advert_age_s=0.05)
+MASTER = RouterFacts("vip-51", 245, Role.MASTER, holds=True, held_s=9.0, missing_s=0.0, own_advert_age_s=0.05)
+BACKUP = RouterFacts("vip-51", 245, Role.BACKUP, peer_advert_age_s=0.05)
 SILENCE = replace(BACKUP, peer_advert_age_s=60.0)
-ABLE = Stance(Hold.ABLE, 0.0)
+ABLE = Decision()
+DEAD = NodeFacts(haproxy_alive=False)
 NOW = 100.0
 
 
-def decided(
-    node: NodeFacts | None = None,
-    instance: InstanceFacts = MASTER,
-    before: Stance = ABLE,
-    limits: Limits = LIMITS,
-    **ordered: Any,
-) -> Decision:
-    return decide(node or NodeFacts(), RouterFacts(instance, **ordered), before, NOW, limits)
-
-
-@pytest.mark.parametrize("instance", [MASTER, BACKUP])
-def test_nothing_is_done_where_nothing_is_wrong(instance: InstanceFacts) -> None:
-    found = decided(instance=instance)
-    assert (found.stance, found.alarms) == (ABLE, frozenset())
-    assert found.deed == Deed()
-
-
-@pytest.mark.parametrize(
-    ("node", "fault"),
-    [
-        (NodeFacts(haproxy_alive=False), Fault.HAPROXY_DEAD),
-        (NodeFacts(haproxy_misses=2), Fault.HAPROXY_HANGS),
-        (NodeFacts(closed_ports=frozenset({"443"})), Fault.LISTENER_GONE),
-        (NodeFacts(foreign_ports=frozenset({"443"})), Fault.LISTENER_FOREIGN),
-        (NodeFacts(health_misses=2), Fault.REFUSES_CLIENTS),
-        (NodeFacts(carrier=False), Fault.CARRIER_LOST),
-        (NodeFacts(carrier_trusted=False), Fault.CARRIER_FLAPS),
-        (NodeFacts(gateway_age_s=3.0, peers_age_s=3.0, heard_age_s=3.0), Fault.UPLINK_DEAD),
-        (NodeFacts(route_lost=True), Fault.ROUTE_LOST),
-    ],
-)
-def test_a_hard_fault_is_fault_at_once(node: NodeFacts, fault: Fault) -> None:
-    found = decided(node)
-    assert found.stance == Stance(Hold.FAULT, NOW, frozenset({fault}))
-
-
-def test_one_missed_answer_is_no_hang() -> None:
-    assert decided(NodeFacts(haproxy_misses=1)).stance.hold is Hold.ABLE
-
-
-@pytest.mark.parametrize(
-    ("node", "cause"),
-    [
-        (NodeFacts(gateway_age_s=60.0), Shared.GATEWAY_SILENT),
-        (NodeFacts(gateway_age_s=60.0, peers_age_s=60.0), Shared.GATEWAY_SILENT),
-        (NodeFacts(gateway_age_s=60.0, heard_age_s=60.0), Shared.GATEWAY_SILENT),
-        (NodeFacts(haproxy_full=True, health_misses=9), Shared.HAPROXY_FULL),
-    ],
-)
-def test_what_the_peers_are_likely_to_share_is_an_alarm(node: NodeFacts, cause: Shared) -> None:
-    found = decided(node)
-    assert (found.stance.hold, found.alarms) == (Hold.ABLE, frozenset({cause}))
-
-
-def test_a_route_that_is_lost_where_nobody_else_is_there_is_no_fault() -> None:
-    assert decided(NodeFacts(route_lost=True, peers_age_s=60.0)).stance.hold is Hold.ABLE
-
-
-def test_a_node_that_nobody_can_reach_does_not_take_the_address_back() -> None:
-    alone = NodeFacts(gateway_age_s=9.0, peers_age_s=9.0, heard_age_s=9.0)
-    before = Stance(Hold.FAULT, 1.0, frozenset({Fault.UPLINK_DEAD}))
-    assert decided(alone, SILENCE, before).stance.hold is Hold.FAULT
-    assert decided(alone, MASTER, replace(before, hold=Hold.LAST)).stance.hold is Hold.FAULT
-
-
-@pytest.mark.parametrize(("ordered", "fault"), [("drained", Fault.DRAINED), ("handing_over", Fault.HANDING_OVER)])
-def test_an_order_is_obeyed(ordered: str, fault: Fault) -> None:
-    orders: dict[str, Any] = {ordered: True}
-    assert decided(**orders).stance == Stance(Hold.FAULT, NOW, frozenset({fault}))
-
-
-def test_keepalived_dead_with_the_address_is_fenced_with_a_farewell() -> None:
-    deed = decided(NodeFacts(keepalived_alive=False)).deed
-    assert (deed.fence, deed.farewell, deed.kill) == (Alarm.KEEPALIVED_DEAD, True, False)
-    assert not decided(NodeFacts(keepalived_alive=False), limits=replace(LIMITS, farewell=False)).deed.farewell
-
-
-def test_keepalived_dead_without_the_address_is_an_alarm() -> None:
-    found = decided(NodeFacts(keepalived_alive=False), BACKUP)
-    assert (found.deed.fence, found.alarms) == (None, frozenset({Alarm.KEEPALIVED_DEAD}))
-
-
-def test_keepalived_that_hangs_is_fenced_before_a_backup_takes_over_and_killed() -> None:
-    assert LIMITS.hang_s < 3 * LIMITS.advert_s
-    assert decided(instance=replace(MASTER, own_advert_age_s=0.24)).deed.fence is None
-    deed = decided(instance=replace(MASTER, own_advert_age_s=0.25)).deed
-    assert (deed.fence, deed.farewell, deed.kill) == (Alarm.KEEPALIVED_HANGS, True, True)
-    assert decided(instance=replace(MASTER, role=Role.UNKNOWN, own_advert_age_s=0.25)).deed.kill
-
-
-def test_a_cable_that_is_out_is_no_hang_of_keepalived() -> None:
-    found = decided(NodeFacts(carrier=False), replace(MASTER, own_advert_age_s=9.0))
-    assert found.deed.fence is None
-
-
-@pytest.mark.parametrize("role", [Role.BACKUP, Role.FAULT])
-def test_an_address_that_keepalived_does_not_own_up_to_is_fenced_and_nothing_killed(role: Role) -> None:
-    assert decided(instance=replace(MASTER, role=role, held_s=0.1)).deed.fence is None
-    deed = decided(instance=replace(MASTER, role=role)).deed
-    assert (deed.fence, deed.farewell, deed.kill) == (Alarm.STALE_ADDRESS, False, False)
-
-
-def test_fencing_can_be_switched_off_and_still_alarms() -> None:
-    found = decided(NodeFacts(keepalived_alive=False), limits=replace(LIMITS, fencing=False))
-    assert (found.deed.fence, found.alarms) == (None, frozenset({Alarm.KEEPALIVED_DEAD}))
-
-
-def test_a_master_without_its_address_is_an_alarm() -> None:
-    lost = replace(MASTER, holds=False, missing_s=0.3)
-    assert decided(instance=lost).alarms == {Alarm.ADDRESS_MISSING}
-    assert decided(instance=replace(lost, missing_s=0.1)).alarms == frozenset()
-
-
-def rival(priority: int, answers: int = 3, peer: str = "lb1", *, heard: bool = True) -> tuple[Rival, ...]:
+def rivals(priority: int, answers: int = 3, peer: str = "lb1", *, heard: bool = True) -> tuple[Rival, ...]:
     return (Rival("02:00:00:00:00:01", answers, peer, priority, priority if heard else 0),)
 
 
-def test_of_two_holders_the_lower_priority_yields_once_it_is_sure() -> None:
-    assert decided(instance=replace(MASTER, rivals=rival(250, answers=2))).stance.hold is Hold.ABLE
-    found = decided(instance=replace(MASTER, rivals=rival(250)))
-    assert found.stance.faults == {Fault.YIELDED}
-    assert Alarm.SPLIT_BRAIN in found.alarms
-    assert not found.deed.announce
+def fault(since: float, *faults: Fault) -> Decision:
+    return Decision(Hold.FAULT, since, frozenset(faults or {Fault.HAPROXY_DEAD}))
 
 
-def test_of_two_holders_the_higher_priority_announces_again() -> None:
-    found = decided(instance=replace(MASTER, rivals=rival(240)))
-    assert (found.stance.hold, found.alarms) == (Hold.ABLE, frozenset({Alarm.SPLIT_BRAIN}))
-    assert found.deed.announce
+@pytest.mark.parametrize("router", [MASTER, BACKUP])
+def test_nothing_is_done_where_nothing_is_wrong(router: RouterFacts) -> None:
+    assert decide(NodeFacts(), router, ABLE, NOW, LIMITS) == ABLE
 
 
-def test_who_has_yielded_waits_until_the_peer_answers_or_advertises_no_more() -> None:
-    both = replace(MASTER, rivals=rival(250), peer_advert_age_s=0.1)
-    assert decided(instance=replace(both, held_s=0.3)).stance.hold is Hold.ABLE, "keepalived may still settle it"
-    assert decided(instance=both).stance.faults == {Fault.YIELDED}
-    before = Stance(Hold.FAULT, 1.0, frozenset({Fault.YIELDED}))
-    answering = replace(BACKUP, rivals=rival(250))
-    assert decided(instance=answering, before=before).stance.faults == {Fault.YIELDED}
-    assert decided(instance=BACKUP, before=before).stance.hold is Hold.ABLE
-    assert decided(instance=replace(SILENCE, rivals=rival(250, heard=False)), before=before).stance.hold is Hold.ABLE
-    assert decided(instance=answering).stance.hold is Hold.ABLE, "a backup hears the holder answer all the time"
+@pytest.mark.parametrize(
+    ("node", "router", "found"),
+    [
+        (DEAD, MASTER, Fault.HAPROXY_DEAD),
+        (NodeFacts(haproxy_misses=2), MASTER, Fault.HAPROXY_HANGS),
+        (NodeFacts(closed_ports=frozenset({"443"})), MASTER, Fault.LISTENER_GONE),
+        (NodeFacts(foreign_ports=frozenset({"443"})), MASTER, Fault.LISTENER_FOREIGN),
+        (NodeFacts(health_misses=2), MASTER, Fault.REFUSES_CLIENTS),
+        (NodeFacts(carrier=False), MASTER, Fault.CARRIER_LOST),
+        (NodeFacts(carrier_trusted=False), MASTER, Fault.CARRIER_FLAPS),
+        (NodeFacts(gateway_age_s=3.0, peers_age_s=3.0, heard_age_s=3.0), MASTER, Fault.UPLINK_DEAD),
+        (NodeFacts(route_lost=True), MASTER, Fault.ROUTE_LOST),
+        (NodeFacts(), replace(MASTER, drained=True), Fault.DRAINED),
+        (NodeFacts(), replace(MASTER, handing_over=True), Fault.HANDING_OVER),
+    ],
+)
+def test_a_hard_fault_or_an_order_gives_fault_at_once(node: NodeFacts, router: RouterFacts, found: Fault) -> None:
+    assert decide(node, router, ABLE, NOW, LIMITS) == replace(fault(NOW, found), alarms=frozenset())
 
 
-def test_nobody_yields_to_a_peer_that_is_not_heard() -> None:
-    found = decided(instance=replace(MASTER, rivals=rival(250, answers=99, heard=False)))
-    assert (found.stance.hold, found.alarms) == (Hold.ABLE, frozenset({Alarm.SPLIT_BRAIN}))
+@pytest.mark.parametrize(
+    ("node", "alarms"),
+    [
+        (NodeFacts(haproxy_misses=1), ()),
+        (NodeFacts(gateway_age_s=60.0), (Alarm.GATEWAY_SILENT,)),
+        (NodeFacts(gateway_age_s=60.0, peers_age_s=60.0), (Alarm.GATEWAY_SILENT,)),
+        (NodeFacts(gateway_age_s=60.0, heard_age_s=60.0), (Alarm.GATEWAY_SILENT,)),
+        (NodeFacts(haproxy_full=True, health_misses=9), (Alarm.HAPROXY_FULL,)),
+        (NodeFacts(route_lost=True, peers_age_s=60.0), ()),
+    ],
+)
+def test_what_the_peers_are_likely_to_share_is_no_fault(node: NodeFacts, alarms: tuple[Alarm, ...]) -> None:
+    assert decide(node, MASTER, ABLE, NOW, LIMITS) == replace(ABLE, alarms=frozenset(alarms))
 
 
-def test_a_contradiction_is_an_alarm_and_changes_nothing() -> None:
-    for instance in (MASTER, BACKUP):
-        found = decided(instance=replace(instance, impostor=True))
-        assert (found.stance, found.deed, found.alarms) == (ABLE, Deed(), frozenset({Alarm.IMPOSTOR}))
+KEEPALIVED_DEAD = NodeFacts(keepalived_alive=False)
+HANGS = replace(MASTER, own_advert_age_s=0.25)
+NO_FENCING, NO_FAREWELL = replace(LIMITS, fencing=False), replace(LIMITS, farewell=False)
 
 
-def test_a_stranger_does_not_keep_the_last_one_from_the_address() -> None:
-    dead = NodeFacts(haproxy_alive=False)
-    before = Stance(Hold.FAULT, NOW - 0.7, frozenset({Fault.HAPROXY_DEAD}))
-    assert decided(dead, replace(SILENCE, rivals=rival(0, peer="")), before).stance.hold is Hold.LAST
+@pytest.mark.parametrize(
+    ("node", "router", "limits", "actions", "alarm"),
+    [
+        (KEEPALIVED_DEAD, MASTER, LIMITS, {"farewell"}, Alarm.KEEPALIVED_DEAD),
+        (KEEPALIVED_DEAD, MASTER, NO_FAREWELL, set(), Alarm.KEEPALIVED_DEAD),
+        (KEEPALIVED_DEAD, MASTER, NO_FENCING, None, Alarm.KEEPALIVED_DEAD),
+        (KEEPALIVED_DEAD, BACKUP, LIMITS, None, Alarm.KEEPALIVED_DEAD),
+        (NodeFacts(), HANGS, LIMITS, {"farewell", "kill"}, Alarm.KEEPALIVED_HANGS),
+        (NodeFacts(), replace(HANGS, role=Role.UNKNOWN), LIMITS, {"farewell", "kill"}, Alarm.KEEPALIVED_HANGS),
+        (NodeFacts(), replace(HANGS, own_advert_age_s=0.24), LIMITS, None, None),
+        # Without a cable no advert leaves.
+        (NodeFacts(carrier=False), replace(MASTER, own_advert_age_s=9.0), LIMITS, None, None),
+        (NodeFacts(), replace(MASTER, role=Role.BACKUP), LIMITS, set(), Alarm.STALE_ADDRESS),
+        (NodeFacts(), replace(MASTER, role=Role.FAULT), LIMITS, set(), Alarm.STALE_ADDRESS),
+        (NodeFacts(), replace(MASTER, role=Role.FAULT, held_s=0.1), LIMITS, None, None),
+        (NodeFacts(), replace(MASTER, holds=False, missing_s=0.3), LIMITS, None, Alarm.ADDRESS_MISSING),
+        (NodeFacts(), replace(MASTER, holds=False, missing_s=0.1), LIMITS, None, None),
+    ],
+)
+def test_an_address_that_must_not_be_here_is_fenced(
+    node: NodeFacts, router: RouterFacts, limits: Limits, actions: set[str] | None, alarm: Alarm | None
+) -> None:
+    found = decide(node, router, ABLE, NOW, limits)
+    assert found.fence is (None if actions is None else alarm)
+    assert {name for name in ("farewell", "kill", "announce") if getattr(found, name)} == (actions or set())
+    assert found.alarms == ({alarm} if alarm else set())
 
 
-def test_a_stranger_never_makes_anybody_yield() -> None:
-    found = decided(instance=replace(MASTER, rivals=rival(0, answers=99, peer="")))
-    assert (found.stance.hold, found.alarms) == (Hold.ABLE, frozenset({Alarm.STRANGER}))
-    assert found.deed.announce
+def test_a_hang_is_fenced_before_a_backup_takes_over() -> None:
+    assert LIMITS.hang_s < 3 * LIMITS.advert_s
+
+
+YIELDED = fault(1.0, Fault.YIELDED)
+BETTER = replace(MASTER, rivals=rivals(250), peer_advert_age_s=0.1)
+
+
+@pytest.mark.parametrize(
+    ("router", "before", "yields", "alarm", "announces"),
+    [
+        (replace(MASTER, rivals=rivals(250, answers=2)), ABLE, False, Alarm.SPLIT_BRAIN, False),
+        (BETTER, ABLE, True, Alarm.SPLIT_BRAIN, False),
+        # keepalived may still settle it.
+        (replace(BETTER, held_s=0.3), ABLE, False, Alarm.SPLIT_BRAIN, False),
+        (replace(MASTER, rivals=rivals(240)), ABLE, False, Alarm.SPLIT_BRAIN, True),
+        # Never on the word of ARP alone, however often it answers.
+        (replace(MASTER, rivals=rivals(250, answers=99, heard=False)), ABLE, False, Alarm.SPLIT_BRAIN, False),
+        (replace(MASTER, rivals=rivals(0, answers=99, peer="")), ABLE, False, Alarm.STRANGER, True),
+        # Until the peer answers or advertises no more.
+        (replace(BACKUP, rivals=rivals(250)), YIELDED, True, None, False),
+        (BACKUP, YIELDED, False, None, False),
+        (replace(SILENCE, rivals=rivals(250, heard=False)), YIELDED, False, None, False),
+        # A backup hears the holder answer all the time.
+        (replace(BACKUP, rivals=rivals(250)), ABLE, False, None, False),
+    ],
+)
+def test_of_two_holders_the_lower_priority_yields(
+    router: RouterFacts, before: Decision, alarm: Alarm | None, *, yields: bool, announces: bool
+) -> None:
+    found = decide(NodeFacts(), router, before, NOW, LIMITS)
+    assert found.faults == ({Fault.YIELDED} if yields else set())
+    assert found.hold is (Hold.FAULT if yields else Hold.ABLE)
+    assert found.alarms == ({alarm} if alarm else set())
+    assert found.announce is announces
+
+
+@pytest.mark.parametrize("router", [MASTER, BACKUP])
+def test_a_contradiction_is_an_alarm_and_changes_nothing(router: RouterFacts) -> None:
+    found = decide(NodeFacts(), replace(router, impostor=True), ABLE, NOW, LIMITS)
+    assert found == replace(ABLE, alarms=frozenset({Alarm.IMPOSTOR}))
 
 
 def test_a_new_holder_announces_until_it_was_seen_on_the_wire() -> None:
-    found = decided(instance=replace(MASTER, announced=False))
-    assert found.deed.announce
+    found = decide(NodeFacts(), replace(MASTER, announced=False), ABLE, NOW, LIMITS)
+    assert found.announce
     assert found.alarms == {Alarm.NOT_ANNOUNCED}
 
 
-def test_a_faulty_node_takes_the_address_back_only_after_silence_on_all_sides() -> None:
-    dead = NodeFacts(haproxy_alive=False)
-    before = Stance(Hold.FAULT, NOW - 0.7, frozenset({Fault.HAPROXY_DEAD}))
-    assert decided(dead, SILENCE, before).stance.hold is Hold.LAST
-    assert Alarm.LAST_ONE in decided(dead, SILENCE, before).alarms
-    assert decided(dead, SILENCE, replace(before, since=NOW - 0.5)).stance.hold is Hold.FAULT
-    assert decided(dead, replace(SILENCE, peer_advert_age_s=0.5), before).stance.hold is Hold.FAULT
-    assert decided(dead, replace(SILENCE, rivals=rival(240)), before).stance.hold is Hold.FAULT
-    assert decided(NodeFacts(carrier=False), SILENCE, before).stance.hold is Hold.FAULT
+ALONE = NodeFacts(gateway_age_s=9.0, peers_age_s=9.0, heard_age_s=9.0)
+FLAPPING = NodeFacts(carrier_trusted=False, carrier_s=0.5)
+LAST = Decision(Hold.LAST, NOW - 29.0, frozenset({Fault.HAPROXY_DEAD}))
 
 
-def test_what_was_not_heard_without_a_carrier_is_nobodys_silence() -> None:
-    flapping = NodeFacts(carrier_trusted=False, carrier_s=0.5)
-    before = Stance(Hold.FAULT, 1.0, frozenset({Fault.CARRIER_LOST}))
-    assert decided(flapping, SILENCE, before).stance.hold is Hold.FAULT
-    assert decided(replace(flapping, carrier_s=0.7), SILENCE, before).stance.hold is Hold.LAST
-
-
-def test_the_last_one_steps_back_for_a_holder_and_offers_the_address_now_and_then() -> None:
-    dead = NodeFacts(haproxy_alive=False)
-    last = Stance(Hold.LAST, NOW - 29.0, frozenset({Fault.HAPROXY_DEAD}))
-    assert decided(dead, MASTER, last).stance.hold is Hold.LAST
-    assert decided(dead, MASTER, replace(last, since=NOW - 30.0)).stance.hold is Hold.FAULT
-    assert decided(dead, BACKUP, last).stance.hold is Hold.FAULT
-    assert decided(dead, SILENCE, last).stance.hold is Hold.LAST
-    assert decided(NodeFacts(), MASTER, last).stance.hold is Hold.ABLE
-
-
-def test_a_drained_node_that_had_to_take_it_back_interrupts_nobody() -> None:
-    last = Stance(Hold.LAST, NOW - 300.0, frozenset({Fault.DRAINED}))
-    assert decided(instance=MASTER, before=last, drained=True).stance.hold is Hold.LAST
+@pytest.mark.parametrize(
+    ("node", "router", "before", "hold"),
+    [
+        # A faulty node takes the address back only after silence on all sides.
+        (DEAD, SILENCE, fault(NOW - 0.7), Hold.LAST),
+        (DEAD, SILENCE, fault(NOW - 0.5), Hold.FAULT),
+        (DEAD, replace(SILENCE, peer_advert_age_s=0.5), fault(NOW - 0.7), Hold.FAULT),
+        (DEAD, replace(SILENCE, rivals=rivals(240)), fault(NOW - 0.7), Hold.FAULT),
+        (DEAD, replace(SILENCE, rivals=rivals(0, peer="")), fault(NOW - 0.7), Hold.LAST),
+        # Not if no client can reach it, nor on what it could not hear without a carrier.
+        (NodeFacts(carrier=False), SILENCE, fault(NOW - 0.7), Hold.FAULT),
+        (ALONE, SILENCE, fault(1.0, Fault.UPLINK_DEAD), Hold.FAULT),
+        (ALONE, MASTER, replace(LAST, faults=frozenset({Fault.UPLINK_DEAD})), Hold.FAULT),
+        (FLAPPING, SILENCE, fault(1.0, Fault.CARRIER_LOST), Hold.FAULT),
+        (replace(FLAPPING, carrier_s=0.7), SILENCE, fault(1.0, Fault.CARRIER_LOST), Hold.LAST),
+        # The last node gives it up to another holder, and offers it now and then.
+        (DEAD, MASTER, LAST, Hold.LAST),
+        (DEAD, MASTER, replace(LAST, since=NOW - 30.0), Hold.FAULT),
+        (DEAD, BACKUP, LAST, Hold.FAULT),
+        (DEAD, SILENCE, LAST, Hold.LAST),
+        (NodeFacts(), MASTER, LAST, Hold.ABLE),
+        # A drained node serves as well as any: it does not interrupt its clients for an offer.
+        (NodeFacts(), replace(MASTER, drained=True), replace(LAST, since=NOW - 300.0), Hold.LAST),
+    ],
+)
+def test_the_last_node_keeps_the_address(node: NodeFacts, router: RouterFacts, before: Decision, hold: Hold) -> None:
+    found = decide(node, router, before, NOW, LIMITS)
+    assert found.hold is hold
+    assert (Alarm.LAST_ONE in found.alarms) is (hold is Hold.LAST)
 
 
 _AGES = st.sampled_from([0.0, 0.05, 0.2, 0.3, 0.5, 0.7, 60.0, math.inf])
@@ -247,8 +194,8 @@ _RIVALS = st.builds(
     st.sampled_from([0, 240, 250]),
     st.sampled_from([0, 240, 250]),
 )
-_INSTANCES = st.builds(
-    InstanceFacts,
+_ROUTERS = st.builds(
+    RouterFacts,
     st.just("vip-51"),
     st.just(245),
     st.sampled_from(Role),
@@ -260,8 +207,10 @@ _INSTANCES = st.builds(
     st.booleans(),
     st.lists(_RIVALS, max_size=2).map(tuple),
 )
-_STANCES = st.builds(Stance, st.sampled_from(Hold), st.sampled_from([0.0, 60.0, 99.5]))
-_SHARED = st.frozensets(st.sampled_from(Shared))
+_BEFORE = st.builds(Decision, st.sampled_from(Hold), st.sampled_from([0.0, 60.0, 99.5]))
+_SHARED = st.frozensets(
+    st.sampled_from([Alarm.DAEMON_SILENT, Alarm.HAPROXY_FULL, Alarm.GATEWAY_SILENT, Alarm.LEARNED_ROUTE_LOST])
+)
 _HARD = st.sampled_from(
     [
         {"haproxy_alive": False},
@@ -287,32 +236,28 @@ _COMMON = st.fixed_dictionaries(
 """Gateway and peers silent while something comes in; haproxy full, so that it takes no request: the same everywhere."""
 
 
-@given(_HARD, st.booleans(), _SHARED, _INSTANCES)
+@given(_HARD, st.booleans(), _SHARED, _ROUTERS)
 def test_law_hard_local_faults_give_fault(
-    hard: dict[str, Any], keepalived: bool, shared: frozenset[Shared], instance: InstanceFacts
+    hard: dict[str, Any], keepalived: bool, shared: frozenset[Alarm], router: RouterFacts
 ) -> None:
     node = NodeFacts(keepalived_alive=keepalived, shared=shared, **hard)
-    assert decide(node, RouterFacts(instance), ABLE, NOW, LIMITS).stance.hold is Hold.FAULT
+    assert decide(node, router, ABLE, NOW, LIMITS).hold is Hold.FAULT
 
 
-@given(_COMMON, _INSTANCES, _STANCES)
-def test_law_shared_causes_never_give_fault(common: dict[str, Any], instance: InstanceFacts, before: Stance) -> None:
+@given(_COMMON, _ROUTERS, _BEFORE)
+def test_law_shared_causes_never_give_fault(common: dict[str, Any], router: RouterFacts, before: Decision) -> None:
     node = NodeFacts(**common)
-    calm = replace(instance, rivals=tuple(one for one in instance.rivals if not one.peer))
-    found = decide(node, RouterFacts(calm), before, NOW, LIMITS)
-    assert found.stance.hold is Hold.ABLE
+    calm = replace(router, rivals=tuple(one for one in router.rivals if not one.peer))
+    found = decide(node, calm, before, NOW, LIMITS)
+    assert found.hold is Hold.ABLE
     assert node.shared <= found.alarms
 
 
-@given(st.booleans(), _SHARED, _INSTANCES, _STANCES, _HARD)
+@given(st.booleans(), _SHARED, _ROUTERS, _BEFORE, _HARD)
 def test_law_what_is_shared_changes_nothing_but_the_alarms(
-    keepalived: bool,
-    shared: frozenset[Shared],
-    instance: InstanceFacts,
-    before: Stance,
-    hard: dict[str, Any],
+    keepalived: bool, shared: frozenset[Alarm], router: RouterFacts, before: Decision, hard: dict[str, Any]
 ) -> None:
     node = NodeFacts(keepalived_alive=keepalived, **hard)
-    without = decide(node, RouterFacts(instance), before, NOW, LIMITS)
-    with_it = decide(replace(node, shared=shared), RouterFacts(instance), before, NOW, LIMITS)
+    without = decide(node, router, before, NOW, LIMITS)
+    with_it = decide(replace(node, shared=shared), router, before, NOW, LIMITS)
     assert with_it == replace(without, alarms=without.alarms | shared)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd import keepalived
-from pyconfd.vip.files import boot_seconds
+from pyconfd.vip.output import boot_seconds
 from tests.vip.bed import missing
 
 FOLDER = keepalived.directory()

@@ -28,8 +28,8 @@ def settings(**changed: Any) -> VipSettings:
 
 def test_priorities_follow_the_order_and_one_election_is_for_both_families() -> None:
     seen = {node.name: topology(settings(), node.name) for node in NODES}
-    assert [[one.priority for one in found.instances] for found in seen.values()] == [[250], [245], [240]]
-    (second,) = seen["lb2"].instances
+    assert [found.routers[0].priority for found in seen.values()] == [250, 245, 240]
+    (second,) = seen["lb2"].routers
     assert (second.name, second.family, second.source) == ("vip-51", 4, "192.0.2.12")
     assert [(peer.name, peer.address, peer.priority) for peer in second.peers] == [
         ("lb1", "192.0.2.11", 250),
@@ -50,13 +50,13 @@ def test_a_router_is_elected_in_a_family_of_its_own_that_all_nodes_have(
     addresses: tuple[str, ...], own: tuple[str, ...], family: int
 ) -> None:
     nodes = (NODES[0], NodeSettings("lb2", own))
-    (one,) = topology(settings(addresses=addresses, nodes=nodes), "lb2").instances
+    (one,) = topology(settings(addresses=addresses, nodes=nodes), "lb2").routers
     assert (one.family, set(one.bare)) == (family, {text.partition("/")[0] for text in addresses})
 
 
 def test_a_preferred_node_comes_first_and_the_others_keep_their_order() -> None:
     routers = (RouterSettings(52, ("192.0.2.20/32",), "lb3"),)
-    priorities = [topology(settings(routers=routers), node.name).routers[1].instance.priority for node in NODES]
+    priorities = [topology(settings(routers=routers), node.name).routers[1].priority for node in NODES]
     assert priorities == [245, 240, 250]
 
 

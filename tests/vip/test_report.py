@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyconfd.vip.policy import Alarm, Shared
-from pyconfd.vip.words import described, line
+from pyconfd.vip.policy import Alarm
+from pyconfd.vip.report import described, line
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_one_line_says_who_has_it_and_what_is_wrong(changes: dict[str, object], 
     assert line({"routers": [router], "troubles": trouble}) == f"{told}; trouble with heartbeat: no space left"
 
 
-@pytest.mark.parametrize("alarm", [*Alarm, *Shared])
+@pytest.mark.parametrize("alarm", Alarm)
 def test_each_alarm_is_a_sentence(alarm: str) -> None:
     router = {
         "id": 51, "hold": "able", "faults": [], "since": 0.0, "drained": None, "alarms": [alarm], "instances": [],
