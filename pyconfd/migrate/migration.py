@@ -8,11 +8,9 @@ from dataclasses import replace
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
 from pyconfd.errors import ConfigurationError
+from pyconfd.gotemplate import GoTemplateError
 from pyconfd.migrate import keepalived
-from pyconfd.migrate.gotemplate.expressions import text_literal
-from pyconfd.migrate.gotemplate.lexer import GoTemplateError
-from pyconfd.migrate.gotemplate.translate import translate
-from pyconfd.migrate.gotemplate.types import KUBE2LB
+from pyconfd.migrate.go_to_jinja import translate, untranslated
 from pyconfd.migrate.haproxy_text import begins_with_section, is_haproxy, upgrade
 from pyconfd.migrate.invocations import read
 from pyconfd.migrate.manifests import UnreadableManifestError, read_manifests
@@ -208,12 +206,11 @@ def _from_go(name: str, text: str, findings: Findings) -> str:
             message = f"{found[0]}: the container's start script put a value here; write the value, then migrate again"
             findings.add(text.count("\n", 0, found.start()) + 1, Effect.LEFT, message)
     try:
-        translated = translate(text, KUBE2LB, name)
+        translated = translate(text, name)
     except GoTemplateError as error:
-        message = f"column {error.column}: Go would refuse this template: {error.message}"
-        findings.add(error.line, Effect.LEFT, message)
+        findings.add(error.line, Effect.LEFT, f"this template cannot be read: {error.message}")
         kept = text.replace("#}", "# }")
-        return f"{{{{ go.untranslated({text_literal(f'{name} line {error.line} {message}')}) }}}}\n{{#\n{kept}\n#}}\n"
+        return f"{{{{ {untranslated(f'{name} {error}')} }}}}\n{{#\n{kept}\n#}}\n"
     for remark in translated.remarks:
         findings.add(remark.line, Effect.LEFT if remark.is_problem else Effect.NOTED, remark.message)
     findings.add(0, Effect.TRANSLATED, f"{translated.actions} actions of Go are Jinja now")

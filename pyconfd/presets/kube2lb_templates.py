@@ -1,192 +1,81 @@
-"""The small part of Go's template language that server names are made with, compiled to functions. Pure.
+"""Go templates that make server names, compiled to functions. Pure.
 
-Text, fields, ``if``, ``else if``, ``else`` and ``end``, pipelines, parentheses, literals, comments, trims of white
-space, and the functions of :data:`_FUNCTIONS`. Nothing else is understood: no variables, no loops, no definitions.
-Source: Go, package text/template.
+Text, the fields of a scope, ``if`` with ``else if`` and ``else``, pipelines and the functions of :data:`_FUNCTIONS`;
+no variables, no loops, no definitions.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from pyconfd.gotemplate import Action, Branch, Call, Comment, Dot, Field, Literal, Node, Text, Value, parse
 
 Scope = Mapping[str, Callable[[object], object]]
 """The known fields, such as ``.Service.Name``, each with how it is read from what the template is given."""
 
 Evaluate = Callable[[object], object]
 
-_Part = str | Evaluate
-"""Text as it is, or what makes it."""
-
-_ACTION = re.compile(
-    r"""\{\{(?P<before>-(?=\s))?\s*(?P<body>/\*.*?\*/|(?:"(?:[^"\\]|\\.)*"|`[^`]*`|[^"`])*?)\s*(?P<after>(?<=\s)-)?\}\}""",
-    re.DOTALL,
-)
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<mark>[|()])|(?:(?P<string>"(?:[^"\\\n]|\\["\\])*"|`[^`]*`)|(?P<number>-?[0-9]{1,9})"""
-    r"""|(?P<field>\$?(?:\.[A-Za-z]\w*)+)|(?P<word>[A-Za-z]\w*))(?=[\s|()]|$))""",
-    re.ASCII,
-)
-_VERB = re.compile(r"%(.?)", re.DOTALL)
-_MOST_NESTED = 50
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-
 
 def compile_template(text: str, scope: Scope, check_text: Callable[[str], object]) -> Callable[[object], str]:
     """Return what makes the text of a template from the value that ``scope`` reads.
 
     ``check_text`` is called with each piece of text between actions, and raises ValueError where it may not stand.
-    What is given raises ValueError where a function cannot work on its values.
+    What is returned raises ValueError where a function cannot work on its values.
 
     Raises:
         ValueError: the template is none, or has something that is not understood; the message says what.
     """
-    reader = _Reader(_split(text), scope, check_text)
-    body = reader.body(0)
-    if reader.rest:
-        raise ValueError(f"{{{{ {reader.rest[0].text} }}}} without an if")
-    return lambda given: _joined(body, given)
+    template = parse(text)
+    if template.defined:
+        raise ValueError("define is not known in a server-name template")
+    return _compiled(template.nodes, scope, check_text)
 
 
-def _split(text: str) -> list[_Token]:
-    """Cut into text and actions; trims are done, comments are gone."""
-    found: list[_Token] = []
-    position, trim = 0, False
-    for action in _ACTION.finditer(text):
-        literal = text[position : action.start()]
-        literal = literal.rstrip() if action["before"] else literal
-        found.append(_Token("text", literal.lstrip() if trim else literal))
-        if not action["body"].startswith("/*"):
-            found.append(_Token("action", action["body"]))
-        position, trim = action.end(), bool(action["after"])
-    found.append(_Token("text", text[position:].lstrip() if trim else text[position:]))
-    return [token for token in found if token.text or token.kind == "action"]
+def _compiled(nodes: Sequence[Node], scope: Scope, check_text: Callable[[str], object]) -> Callable[[object], str]:
+    parts: list[str | Evaluate] = []
+    for node in nodes:
+        match node:
+            case Text(value=text):
+                check_text(text)
+                parts.append(text)
+            case Comment():
+                pass
+            case Action(declared=None, value=value):
+                parts.append(_evaluate(value, scope))
+            case Branch(keyword="if", declared=(), value=value):
+                then = _compiled(node.body, scope, check_text)
+                otherwise = _compiled(node.otherwise or (), scope, check_text)
+                parts.append(_choice(_evaluate(value, scope), then, otherwise))
+            case _:
+                source = getattr(node, "source", "define")
+                raise ValueError(f"{source} is not known here; of Go's actions there are fields, functions and if")
+    return lambda given: "".join([part if isinstance(part, str) else _printed(part(given)) for part in parts])
 
 
-class _Reader:
-    """Reads the tokens from the first on; :attr:`rest` is what is left."""
-
-    def __init__(self, tokens: list[_Token], scope: Scope, check_text: Callable[[str], object]) -> None:
-        self.rest = tokens
-        self._scope = scope
-        self._check_text = check_text
-
-    def body(self, depth: int) -> list[_Part]:
-        """Read until the end, or until an ``else`` or ``end`` that belongs to an outer ``if``."""
-        if depth > _MOST_NESTED:
-            raise ValueError("the template is nested too deeply")
-        parts: list[_Part] = []
-        while self.rest:
-            token = self.rest[0]
-            if token.kind == "text":
-                self._check_text(token.text)
-                parts.append(token.text)
-            elif re.match(r"(?:else|end)\b", token.text):
-                return parts
-            elif re.match(r"if\b", token.text):
-                del self.rest[0]
-                parts.append(self._condition(token.text.removeprefix("if"), depth))
-                continue
-            else:
-                parts.append(_Pipeline(token.text, self._scope).evaluate)
-            del self.rest[0]
-        return parts
-
-    def _condition(self, text: str, depth: int) -> Evaluate:
-        condition, then = _Pipeline(text, self._scope).evaluate, self.body(depth + 1)
-        word = self.rest.pop(0).text if self.rest else ""
-        otherwise: list[_Part] = []
-        if re.match(r"else\s+if\b", word):
-            otherwise = [self._condition(re.sub(r"^else\s+if", "", word), depth + 1)]
-        else:
-            if word == "else":
-                otherwise = self.body(depth + 1)
-                word = self.rest.pop(0).text if self.rest else ""
-            if word != "end":
-                raise ValueError(f"{{{{ {word} }}}} where end was expected" if word else "an if without its end")
-        return lambda given: _joined(then if condition(given) else otherwise, given)
+def _choice(condition: Evaluate, then: Evaluate, otherwise: Evaluate) -> Evaluate:
+    return lambda given: then(given) if condition(given) else otherwise(given)
 
 
-class _Pipeline:
-    """One action, compiled."""
-
-    def __init__(self, text: str, scope: Scope) -> None:
-        self._scope = scope
-        self._text = text.strip()
-        self._tokens = self._tokenized()
-        self.evaluate = self._pipeline(0)
-        if self._tokens:
-            raise self._unknown(self._tokens[0].text)
-
-    def _unknown(self, what: str) -> ValueError:
-        shown = f"{{{{ {self._text} }}}}"
-        return ValueError(
-            f"{what or shown} is not known here; there is: {', '.join(self._scope)}, if, {', '.join(_FUNCTIONS)}"
-        )
-
-    def _tokenized(self) -> list[_Token]:
-        tokens, position = [], 0
-        while position < len(self._text):
-            found = _TOKEN.match(self._text, position)
-            if not found or not found.lastgroup:
-                raise self._unknown("")
-            tokens.append(_Token(found.lastgroup, found[found.lastgroup]))
-            position = found.end()
-        return tokens
-
-    def _pipeline(self, depth: int) -> Evaluate:
-        value = self._command(depth, None)
-        while self._tokens and self._tokens[0].text == "|" and self._tokens[0].kind == "mark":
-            del self._tokens[0]
-            value = self._command(depth, value)
-        return value
-
-    def _command(self, depth: int, piped: Evaluate | None) -> Evaluate:
-        """Read an operand, or a function with its arguments; what is piped in is its last one."""
-        if self._tokens and self._tokens[0].kind == "word" and self._tokens[0].text in _FUNCTIONS:
-            function = _FUNCTIONS[self._tokens.pop(0).text]
-            arguments = []
-            while self._tokens and (self._tokens[0].kind != "mark" or self._tokens[0].text == "("):
-                arguments.append(self._operand(depth))
-            arguments += [piped] if piped else []
+def _evaluate(value: Value, scope: Scope) -> Evaluate:
+    match value:
+        case Literal(value=constant):
+            return lambda _given: constant
+        case Call(function=name, arguments=operands) if function := _FUNCTIONS.get(name):
+            arguments = [_evaluate(operand, scope) for operand in operands]
             return lambda given: function([argument(given) for argument in arguments])
-        if piped:
-            raise self._unknown("")
-        return self._operand(depth)
-
-    def _operand(self, depth: int) -> Evaluate:
-        if not self._tokens or depth > _MOST_NESTED:
-            raise self._unknown("")
-        token = self._tokens.pop(0)
-        match token.kind:
-            case "string":
-                inner = token.text[1:-1]
-                return _constant(re.sub(r"\\(.)", r"\1", inner) if token.text[0] == '"' else inner)
-            case "number":
-                return _constant(int(token.text))
-            case "field" if (field := token.text.removeprefix("$")) in self._scope:
-                return self._scope[field]
-            case "mark" if token.text == "(":
-                value = self._pipeline(depth + 1)
-                if not self._tokens or self._tokens.pop(0).text != ")":
-                    raise self._unknown("")
-                return value
-            case "word" if token.text in {"true", "false"}:
-                return _constant(token.text == "true")
-        raise self._unknown(token.text)
+        case Call(function=name):
+            pass
+        case _:
+            name = _path(value)
+            if name in scope:
+                return scope[name]
+    raise ValueError(f"{name} is not known here; there is: {', '.join(scope)}, if, {', '.join(_FUNCTIONS)}")
 
 
-def _constant(value: object) -> Evaluate:
-    return lambda _: value
-
-
-def _joined(parts: Sequence[_Part], given: object) -> str:
-    return "".join([part if isinstance(part, str) else _printed(part(given)) for part in parts])
+def _path(value: Value) -> str:
+    if isinstance(value, Field):
+        return f"{_path(value.base)}.{value.name}"
+    return "" if isinstance(value, Dot) else "a field of this"
 
 
 def _printed(value: object) -> str:
@@ -219,7 +108,7 @@ def _print_formatted(values: Sequence[object]) -> str:
             raise ValueError(f"printf knows %s for texts, %d for numbers and %v, not %{found[1]} for {_printed(value)}")
         return _printed(value)
 
-    text = _VERB.sub(verb, values[0])
+    text = re.sub(r"%(.?)", verb, values[0], flags=re.DOTALL)
     if rest:
         raise ValueError("printf has more values than verbs")
     return text

@@ -18,7 +18,6 @@ from pyconfd.render.each import EACH, EachTag
 from pyconfd.render.entries import MapMemory
 from pyconfd.render.fallback import Fallback, Taken, Way, take
 from pyconfd.render.fragment import REFUSED, TEMPLATE_FAULTS, CompiledFragment, DirectScope, RenderedFragment
-from pyconfd.render.go_values import GO
 from pyconfd.render.invalid import InvalidValueError, shown
 from pyconfd.render.plain import is_code
 from pyconfd.render.servers import servers
@@ -255,7 +254,6 @@ def _environment(fragments: FragmentSet, options: RenderOptions) -> Environment:
     environment.filters.update(FILTERS)
     environment.globals.update(FUNCTIONS)
     environment.globals["has_defaults"] = _named_defaults(fragments).__contains__
-    environment.globals["go"] = GO
     del environment.filters["random"]
     del environment.globals["lipsum"]
     return environment

@@ -6,23 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jinja2 import Environment
 
-from pyconfd.migrate.gotemplate.lexer import GoTemplateError
-from pyconfd.migrate.gotemplate.translate import translate
-from pyconfd.migrate.gotemplate.types import KUBE2LB, PLAIN
+from pyconfd.gotemplate import GoTemplateError, parse
+from pyconfd.migrate.go_to_jinja import translate
+from pyconfd.migrate.migration import migrate
+from pyconfd.migrate.report import Effect, InputFile, System
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.render.engine import RenderOptions, _environment
-from pyconfd.render.invalid import InvalidValueError
 from tests.migrate.kube2lb_values import kube2lb_names
 
 DATA = Path(__file__).parents[1] / "data" / "go-templates"
-PLAIN_CASES = sorted(path.stem for path in (DATA / "plain").glob("*.tpl"))
-KUBE2LB_CASES = sorted(path.stem for path in (DATA / "kube2lb").glob("*.tpl"))
-
-
-def read(path: Path) -> str:
-    return path.read_bytes().decode()
+TEMPLATES = {path.stem: path.read_bytes().decode() for path in sorted((DATA / "kube2lb").glob("*.tpl"))}
+FORMS: list[tuple[str, str]] = json.loads((DATA / "forms.json").read_bytes())
+CASES = [(text, (DATA / "kube2lb" / f"{name}.expected").read_bytes().decode()) for name, text in TEMPLATES.items()]
 
 
 @cache
@@ -35,18 +34,7 @@ def rendered(source: str, names: dict[str, Any], *, trim_blocks: bool = True) ->
 
 
 def test_the_corpus_is_there() -> None:
-    assert len(PLAIN_CASES) + len(KUBE2LB_CASES) >= 90
-
-
-@pytest.mark.parametrize("trim_blocks", [True, False])
-@pytest.mark.parametrize("case", PLAIN_CASES)
-def test_a_template_of_plain_data_gives_the_bytes_that_go_gave(case: str, *, trim_blocks: bool) -> None:
-    own = DATA / "plain" / f"{case}.json"
-    data = json.loads(read(own if own.exists() else DATA / "data.json"))
-    translated = translate(read(DATA / "plain" / f"{case}.tpl"), PLAIN, case)
-    assert not [remark for remark in translated.remarks if remark.is_problem]
-    result = rendered(translated.text, {"data": data}, trim_blocks=trim_blocks)
-    assert result == read(DATA / "plain" / f"{case}.expected"), translated.text
+    assert (len(TEMPLATES), len(FORMS)) >= (16, 80)
 
 
 def test_go_and_the_preset_see_the_same_cluster() -> None:
@@ -69,39 +57,136 @@ def test_go_and_the_preset_see_the_same_cluster() -> None:
         for service in names["services"]
     ]
     seen = {"Domain": names["domain"], "Nodes": names["nodes"], "Ports": [port(item) for item in names["ports"]]}
-    assert seen | {"Services": services} == json.loads(read(DATA / "cluster.json"))
+    assert seen | {"Services": services} == json.loads((DATA / "cluster.json").read_bytes())
 
 
 @pytest.mark.parametrize("trim_blocks", [True, False])
-@pytest.mark.parametrize("case", KUBE2LB_CASES)
-def test_a_template_of_kube2lb_gives_the_bytes_that_go_gave(case: str, *, trim_blocks: bool) -> None:
-    translated = translate(read(DATA / "kube2lb" / f"{case}.tpl"), KUBE2LB, case)
+@pytest.mark.parametrize(("text", "expected"), [*CASES, *FORMS])
+def test_a_template_renders_the_bytes_that_go_gave(text: str, expected: str, *, trim_blocks: bool) -> None:
+    translated = translate(text, "form")
     assert translated.remarks == ()
-    result = rendered(translated.text, kube2lb_names(), trim_blocks=trim_blocks)
-    assert result == read(DATA / "kube2lb" / f"{case}.expected"), translated.text
+    assert rendered(translated.text, kube2lb_names(), trim_blocks=trim_blocks) == expected, translated.text
 
 
-FORMS: list[tuple[str, str | None]] = json.loads(read(DATA / "forms.json"))
+REFUSED = {
+    "{{ . }}": "name the field",
+    "{{ print $ }}": "name the field",
+    '{{ "x" | .Domain }}': "behind | stands a function",
+    '{{ printf "%q" .Domain }}': "only %s",
+    '{{ printf "%#v" .Domain }}': "only %s",
+    '{{ printf "%9v" .Nodes }}': "of a list",
+    '{{ printf "%s" .Services }}': "of a list",
+    '{{ printf "%d" .Domain }}': "of a string",
+    '{{ printf "%s" }}': "more verbs",
+    '{{ printf "a" 1 }}': "more values",
+    "{{ printf .Domain 1 }}": "in quotes",
+    "{{ println 1 }}": "write print",
+    "{{ html .Domain }}": "HTML",
+    "{{ slice .Nodes 1 }}": "write a range",
+    "{{ len 5 }}": "len of number",
+    "{{ index .Domain 0 }}": "index of string",
+    "{{ frobnicate 1 }}": "no function",
+    "{{ EscapeNod 1 }}": "did you mean EscapeNode?",
+    "{{ .Servics }}": "did you mean .Services?",
+    "{{ .Services.Name }}": "is a list",
+    "{{ eq .Domain 1 }}": "two texts",
+    "{{ eq .Nodes .Nodes }}": "two texts",
+    "{{ range .Domain }}{{ end }}": "over lists only",
+    "{{ range 3 }}{{ end }}": "over lists only",
+    '{{ template "x" . }}': "no template",
+    "{{ $x := index .Services 0 }}{{ $x = index (index .Services 0).Endpoints 0 }}{{ $x.Name }}": "another type",
+    "{{ range $x := .Nodes }}{{ $x = 1 }}{{ end }}": "declares by itself",
+    "{{ range $x := (index .Services 0).External }}{{ else }}{{ $x }}{{ end }}": "declare it outside",
+    "{{ or (index .Services 0) (index .Ports 0) }}": "several types",
+    '{{ define "x" }}{{ . }}{{ end }}{{ template "x" 1 }}{{ template "x" .Domain }}': "two types",
+}
+UNREADABLE = {
+    "{{ range .Nodes }}{{ break }}{{ end }}": "put an {{ if }}",
+    "{{ range .Nodes }}{{ continue }}{{ end }}": "put an {{ if }}",
+    '{{ block "x" . }}{{ end }}': "write {{ define }}",
+    "{{ eq .Domain nil }}": "empty value",
+    "{{ range $x = .Nodes }}{{ end }}": "write :=",
+    "{{ $x }}": "not declared",
+    "{{ 1.5 }}": "whole numbers",
+    "{{ 0x1f }}": "whole numbers",
+    "{{ 'a' }}": 'write it as a string, "x"',
+    r'{{ "\x41" }}': "write the character",
+    "{{ .Domain": "not closed",
+    "{{ /* x }}": "not closed",
+    "{{ if .Domain }}": "without its {{ end }}",
+    "{{ with .Domain }}{{ else with .Domain }}{{ end }}": "in else",
+    "{{ end }}": "without an if",
+    "{{ }}": "in an action",
+    "{{ (.Domain }}": "in parentheses",
+    "{{ .Domain .Nodes }}": "takes no arguments",
+    "{{ if .Domain }}" * 61: "nested too deeply",
+}
 
 
-def test_no_form_prints_another_text_than_go_or_stops() -> None:
-    names, wrong, equal = kube2lb_names(), [], 0
-    for text, expected in FORMS:
-        if expected is None:
+@pytest.mark.parametrize(("text", "advice"), [*REFUSED.items(), *UNREADABLE.items()])
+def test_what_is_not_translated_is_named_with_line_and_advice(text: str, advice: str) -> None:
+    migration = migrate(System.KUBE2LB, [InputFile("haproxy.tpl", f"# a line\n{text}\n")])
+    found = migration.of(Effect.LEFT)
+    assert found
+    assert {each.line for each in found} <= {2, 3}
+    assert advice in found[0].message
+    with pytest.raises(Exception, match="not_translated"):
+        rendered(migration.outputs[0].text, kube2lb_names())
+
+
+def test_the_rest_of_a_template_is_translated() -> None:
+    translated = translate("{{ .Domain }}{{ html 1 }}{{ range .Nodes }}{{ . }}{{ println 1 }}{{ end }}", "x.tpl")
+    assert [remark.is_problem for remark in translated.remarks] == [True, True]
+    assert "{{ domain }}" in translated.text
+    assert "{% for node in nodes %}{{ node }}" in translated.text
+
+
+_TOKENS = (
+    "{{ }} {{- -}} if else end range with define template block . .X .Services .Name $ $x := = | ( ) , `r` 1 -2 true eq"
+    " and len printf index ServerNames foo /* */ $y text 's'"
+)
+TOKENS = [*_TOKENS.split(" "), '"s"', " ", "\n"]
+TEXTS = st.text(alphabet=st.sampled_from(list("{}-. \n$xi|()\"'`,:=01/*+%#\\é\x00")) | st.characters(), max_size=60)
+
+
+@given(TEXTS | TEXTS.map("{{".__add__) | st.lists(st.sampled_from(TOKENS), max_size=40).map(" ".join))
+@settings(max_examples=500, deadline=None)
+def test_any_text_is_translated_or_refused_with_a_line(text: str) -> None:
+    try:
+        translated = translate(text, "any.tpl")
+    except GoTemplateError as error:
+        line = error.line
+    else:
+        environment().parse(translated.text)
+        line = 1
+    assert 1 <= line <= text.count("\n") + 1
+
+
+TAGS = st.sampled_from(['"x"', "/* c */", "if true", "end", "$v := 1", "3"])
+RAW = st.text(alphabet="ab {}%#-\n\t\"'", max_size=6).filter(lambda text: "{{" not in text)
+
+
+@given(st.lists(st.tuples(RAW, TAGS, st.booleans(), st.booleans()), max_size=6), RAW, st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_trim_markers_take_the_blanks_that_go_takes(
+    parts: list[tuple[str, str, bool, bool]], last: str, trim_blocks: bool
+) -> None:
+    source, expected, depth, trims = "", "", 0, False
+    for raw, drawn, left, right in [*parts, (last, "", False, False)]:
+        tag = "3" if drawn == "end" and not depth else drawn
+        text = raw.lstrip(" \t\r\n") if trims else raw
+        expected += text.rstrip(" \t\r\n") if left and tag else text
+        if not tag:
+            source += raw
             continue
-        try:
-            translated = translate(text, KUBE2LB, "form")
-        except GoTemplateError as error:
-            wrong.append((text, expected, str(error)))
-            continue
-        if any(remark.is_problem for remark in translated.remarks):
-            continue
-        try:
-            result = rendered(translated.text, names)[:100]
-        except InvalidValueError as error:
-            result = str(error)
-        equal += result == expected
-        if result != expected:
-            wrong.append((text, expected, result))
-    assert wrong == []
-    assert equal > 200
+        depth += (tag == "if true") - (tag == "end")
+        expected += {'"x"': "x", "3": "3"}.get(tag, "")
+        source += f"{raw}{{{{{'- ' if left else ' '}{tag}{' -' if right else ' '}}}}}"
+        trims = right
+    source += "{{ end }}" * depth
+    if "{{{" in source:
+        with pytest.raises(GoTemplateError):
+            parse(source)
+        return
+    result = rendered(translate(source, "x").text, {}, trim_blocks=trim_blocks)
+    assert result == expected

@@ -17,7 +17,6 @@ from pyconfd.model.rendering import FragmentSet
 from pyconfd.render import cluster_templates, engine
 from pyconfd.render.cluster_templates import Fault, render
 from pyconfd.render.fragment import TEMPLATE_FAULTS
-from pyconfd.render.go_values import GO
 
 SECRET = "hunter2-of-another-tenant"
 OUT_OF_REACH = [SECRET]
@@ -156,15 +155,6 @@ def test_functions_reach_no_code(kind: str, name: str, path: str) -> None:
         for arguments in ([subject], [[subject]], [subject, path], [[subject], path]):
             found = result_of(partial(function, *arguments))
             assert [each for each in escaped(found) if each is not subject] == []
-
-
-@given(subject=st.sampled_from(SUBJECTS), path=paths)
-@settings(max_examples=100, deadline=None)
-def test_a_field_of_go_is_no_code(subject: Callable[[], Any], path: str) -> None:
-    value = subject()
-    for name in path.split("."):
-        value = result_of(partial(GO.field, value, name))
-    assert escaped(value) == [] or value is subject
 
 
 EXPRESSIONS = (

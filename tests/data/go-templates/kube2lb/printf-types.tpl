@@ -1,1 +1,1 @@
-{{ range .Services }}{{ printf "%v|%s|%d|%v|%q" .Name .Port .NodePort .NodePort .Name }} {{ printf "%v" .External }}{{ end }}
+{{ range .Services }}{{ printf "%v|%s|%d|%v|%t" .Name .Port .NodePort .NodePort true }} {{ printf "%v" .External }}{{ end }}

@@ -1,1 +1,1 @@
-{{ $services := .Services }}{{ $ports := .Ports }}{{ range $services := $services }}{{ $services.Name }}{{ end }}{{ range $ports }}{{ .Port }}{{ end }}{{ with .Nodes }}{{ index . 1 }}{{ end }}{{ $nodes := slice .Nodes 1 }}{{ $nodes }}{{ $.Domain }}
+{{ $services := .Services }}{{ $ports := .Ports }}{{ range $services := $services }}{{ $services.Name }}{{ end }}{{ range $ports }}{{ .Port }}{{ end }}{{ with .Nodes }}{{ index . 1 }}{{ end }}{{ $nodes := .Nodes }}{{ $nodes }}{{ $.Domain }}

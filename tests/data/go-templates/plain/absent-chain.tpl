@@ -1,1 +1,0 @@
-{{ .absent.deeper.still }} {{ if .absent.x }}a{{ else }}b{{ end }} {{ print "c" | }}

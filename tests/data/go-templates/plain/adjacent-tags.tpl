@@ -1,1 +1,0 @@
-{{ .name }}{{ .n }}{{ if .yes }}{{ end }}{{ range .words }}{{ end }}{{ with .name }}{{ end }}{{/* c */}}{{ .name }}

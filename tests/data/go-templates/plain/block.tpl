@@ -1,1 +1,0 @@
-{{ block "title" .name }}Title: {{ . }}{{ end }} {{ template "title" "again" }}

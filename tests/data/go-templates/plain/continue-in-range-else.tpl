@@ -1,1 +1,0 @@
-{{ range .numbers }}{{ range $.none }}{{ else }}{{ if . }}{{ continue }}{{ end }}{{ end }}{{ . }}{{ end }}

@@ -1,4 +1,0 @@
-{{ template "later" .name }}
-{{- define "later" -}}
-  later {{ . }}
-{{- end -}}

@@ -1,1 +1,0 @@
-{{ define "x" }}{{ range .tags }}{{ . }}{{ $.name }} {{ end }}{{ end }}{{ range .people }}{{ template "x" . }}{{ end }}

@@ -1,1 +1,0 @@
-{{ define "greet" }}Hello {{ .name }}!{{ end }}{{ range .people }}{{ template "greet" . }} {{ end }}{{ template "greet" .  }}

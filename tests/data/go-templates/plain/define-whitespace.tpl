@@ -1,7 +1,0 @@
-a
-{{ define "x" }}
-  body
-{{ end }}
-b
-{{ template "x" }}
-c

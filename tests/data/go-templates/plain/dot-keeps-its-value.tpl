@@ -1,1 +1,0 @@
-{{ range $x := .words }}{{ $x = 1 }}{{ . }}{{ $x }}{{ end }} {{ with $y := .name }}{{ $y = 2 }}{{ . }}{{ $y }}{{ end }} {{ $z := .name }}{{ with $z }}{{ $z = 3 }}{{ . }}{{ $z }}{{ end }} {{ $l := .none }}{{ range $w := $l }}{{ else }}{{ $l = 4 }}{{ $w }}{{ $l }}{{ end }} {{ if $z = .n }}{{ $z }}{{ end }}{{ with $z = .name }}{{ $z = 5 }}{{ . }}{{ $z }}{{ end }}

@@ -1,1 +1,0 @@
-{{ if $x := .empty }}a{{ else if $y := .name }}{{ $y }}[{{ $x }}]{{ else }}c{{ end }}

@@ -1,1 +1,0 @@
-if range end {{ "if" }} {%- not jinja -%} {{- "x" -}} %} #} }}

@@ -1,1 +1,0 @@
-{{ if .yes }}{{ if .no }}a{{ else }}{{ if .one }}b{{ end }}{{ end }}{{ end }}

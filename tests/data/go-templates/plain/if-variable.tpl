@@ -1,1 +1,0 @@
-{{ if $x := .name }}{{ $x }}{{ end }}{{ if $y := .empty }}{{ $y }}{{ else }}[{{ $y }}]{{ end }}

@@ -1,1 +1,0 @@
-{{ len .words }} {{ len .name }} {{ len .unicode }} {{ len .map }} {{ len .empty }} {{ .none | len }}

@@ -1,5 +1,0 @@
-{{ printf
-  "%s %d"
-  .name
-  .n
-}}

@@ -1,9 +1,0 @@
-{{- range .words -}}
-  {{- if eq . "a" -}}
-   a
-  {{- else }}
-   not {{ . -}}
-  {{ end -}}
-{{- end -}}
-
- end

@@ -1,1 +1,0 @@
-{{ if not .nothing }}empty{{ end }} {{ or .nothing "default" }} {{ and .nothing 1 | printf "%v" }}

@@ -1,1 +1,0 @@
-{{ .yes }} {{ .no }} {{ true }} {{ false }}

@@ -1,1 +1,0 @@
-{{ .pi }} {{ .million }} {{ .tiny }}

@@ -1,1 +1,0 @@
-{{ .words }} {{ .numbers }} {{ .mixed }} {{ .none }} {{ .nested }}

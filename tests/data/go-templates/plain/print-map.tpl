@@ -1,1 +1,0 @@
-{{ .map }} {{ .emptymap }} {{ .people }}

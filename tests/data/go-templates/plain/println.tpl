@@ -1,1 +1,0 @@
-{{ println "a" 1 true }}{{ println }}{{ println .words }}x

@@ -1,6 +1,0 @@
-{{ range .numbers }}
-{{- if eq . 1 }}
-{{ continue }}
-{{ end }}
-{{ . }}
-{{- end }}

@@ -1,1 +1,0 @@
-{{ range .numbers }}{{ if eq . 1 }}{{ break }}{{ end }}{{ . }}{{ end }}|{{ range .numbers }}{{ if eq . 1 }}{{ continue }}{{ end }}{{ . }}{{ end }}

@@ -1,1 +1,0 @@
-{{ range .people }}{{ .name }} of {{ $.name }}; {{ end }}

@@ -1,1 +1,0 @@
-{{ range .words }}{{ range $.numbers }}{{ end }}{{ if . }}{{ break }}{{ end }}{{ else }}never{{ end }}|{{ range $i, $w := .words }}{{ continue }}{{ else }}never{{ end }}|{{ range .none }}{{ break }}{{ else }}none{{ end }}|{{ range $k, $v := .emptymap }}{{ continue }}{{ else }}{{ $v }}{{ end }}

@@ -1,1 +1,0 @@
-{{ range $i, $w := .words }}{{ $i }}={{ $w }} {{ end }}

@@ -1,1 +1,0 @@
-{{ range .map }}{{ . }} {{ end }}|{{ range $k, $v := .map }}{{ $k }}:{{ $v }} {{ end }}

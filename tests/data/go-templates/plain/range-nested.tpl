@@ -1,1 +1,0 @@
-{{ range $i, $outer := .nested }}{{ $i }}({{ range $j, $inner := $outer }}{{ $i }}.{{ $j }}={{ $inner }} {{ else }}empty{{ end }}){{ end }}

@@ -1,1 +1,0 @@
-{{ $x := "top" }}{{ range $x := .words }}{{ $x }}{{ range $x := $.numbers }}{{ $x }}{{ end }}{{ $x }} {{ end }}{{ $x }}

@@ -1,2 +1,0 @@
-just text
-with { braces } and $vars %% # hash

@@ -1,1 +1,0 @@
-{{ $last := "none" }}{{ range .words }}{{ $last = . }}{{ end }}{{ $last }}

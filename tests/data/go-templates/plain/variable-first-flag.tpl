@@ -1,1 +1,0 @@
-{{ $first := true }}{{ range .words }}{{ if $first }}{{ $first = false }}{{ else }}, {{ end }}{{ . }}{{ end }} {{ $first }}

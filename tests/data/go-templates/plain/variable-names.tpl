@@ -1,1 +1,0 @@
-{{ $loop := 1 }}{{ $in := 2 }}{{ $None := 3 }}{{ $camelCase := 4 }}{{ $HTTPPort := 5 }}{{ $ünï := 6 }}{{ $_x := 7 }}{{ $data := 8 }}{{ $loop }}{{ $in }}{{ $None }}{{ $camelCase }}{{ $HTTPPort }}{{ $ünï }}{{ $_x }}{{ $data }}{{ .name }}

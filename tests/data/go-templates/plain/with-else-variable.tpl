@@ -1,1 +1,0 @@
-{{ with $x := .empty }}a{{ else }}[{{ $x }}]{{ .name }}{{ end }}

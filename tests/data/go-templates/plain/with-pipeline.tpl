@@ -1,1 +1,0 @@
-{{ with printf "%s-%d" .name .n }}{{ . }} {{ len . }}{{ end }}
