@@ -10,14 +10,14 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.model.status import EventCounts
 from pyconfd.settings import Settings
-from pyconfd.sources.kubernetes.events import Culprit, EventWriter
+from pyconfd.sources.kubernetes.events import EventWriter, RefusedObject
 from pyconfd.status.redaction import public_refusal
 
 _FIELD_OF = {kind: resource.field for resource, kind in KIND_OF.items()}
 
 
 class _Teller(Protocol):
-    def start(self, culprits: Callable[[], Sequence[Culprit]]) -> None: ...
+    def start(self, culprits: Callable[[], Sequence[RefusedObject]]) -> None: ...
 
     def problems(self) -> tuple[Problem, ...]: ...
 
@@ -27,7 +27,7 @@ class _Teller(Protocol):
 class _Nobody:
     """Events are off."""
 
-    def start(self, culprits: Callable[[], Sequence[Culprit]]) -> None:
+    def start(self, culprits: Callable[[], Sequence[RefusedObject]]) -> None:
         """Look at nothing."""
 
     def problems(self) -> tuple[Problem, ...]:
@@ -48,11 +48,11 @@ def told_in_the_cluster(settings: Settings, parts: ExitStack) -> _Teller:
     return writer
 
 
-def culprits(seen: Seen | None) -> list[Culprit]:
+def culprits(seen: Seen | None) -> list[RefusedObject]:
     """Return the refused objects of the last reconciliation as anybody may see them."""
     if seen is None:
         return []
-    return [Culprit(public_refusal(each), _uid(each.ref, seen.snapshot)) for each in seen.refused]
+    return [RefusedObject(public_refusal(each), _uid(each.ref, seen.snapshot)) for each in seen.refused]
 
 
 def _uid(ref: ObjectRef, snapshot: Snapshot) -> str:

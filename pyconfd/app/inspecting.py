@@ -26,6 +26,7 @@ from pyconfd.model.status import CredentialState, Renewal
 from pyconfd.printable import clean
 from pyconfd.settings import Settings
 from pyconfd.sources.kubernetes import preflight as kubernetes
+from pyconfd.sources.kubernetes.resources import reads
 from pyconfd.status.durations import short
 from pyconfd.status.listen import bind, parse_listen
 from pyconfd.status.logging import configure
@@ -172,7 +173,7 @@ def _accepted(what: str) -> Finding:
 def _cluster(settings: Settings, now: float) -> Iterator[Finding]:
     """Ask each API server, and look at what is shown to them."""
     try:
-        wanted = kubernetes.reads(settings.kubernetes, wiring.resources(settings), wiring.named(settings))
+        wanted = reads(settings.kubernetes, wiring.resources(settings), wiring.named(settings))
         found, credentials = kubernetes.look(settings.kubernetes, wanted, events=settings.events.enabled)
     except PyconfdError as error:
         yield from findings_of(Level.FAILURE, "kubernetes", error.problems)

@@ -25,7 +25,7 @@ from pyconfd.model.rendering import OutputFile, Piece, Rendering
 from pyconfd.model.snapshot import Resource
 from pyconfd.settings import Settings, TotalLoss
 from pyconfd.sources.file import write_snapshot
-from pyconfd.sources.kubernetes.rbac import manifest
+from pyconfd.sources.kubernetes.resources import manifest
 from pyconfd.status.logging import configure
 from pyconfd.system.files import exists
 from pyconfd.system.secrecy import redacted, without_secrets

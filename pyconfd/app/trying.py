@@ -26,7 +26,7 @@ from pyconfd.model.rendering import FRAGMENT_SUFFIXES
 from pyconfd.model.status import Phase
 from pyconfd.render.engine import Renderer
 from pyconfd.settings import Resolved, Settings, SingleTargetSettings, Source
-from pyconfd.sources.followed_files import FollowedFiles
+from pyconfd.sources.file import FollowedFiles
 from pyconfd.status.change_text import line_of
 from pyconfd.status.changes import ChangeLog
 from pyconfd.status.logging import configure

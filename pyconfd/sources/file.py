@@ -2,6 +2,8 @@
 
 import re
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +18,7 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Pod, Secret
 from pyconfd.model.secrets import names_secret
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Resource, Snapshot
+from pyconfd.model.status import SourceHealth
 
 # Objects are decoded by the same rules wherever they come from.
 from pyconfd.sources.kubernetes.decode import DROPPED_ANNOTATIONS, forget_annotations, key_of, refusal_of, with_whole
@@ -24,6 +27,10 @@ from pyconfd.sources.kubernetes.resources import API_VERSION_OF, CLUSTER_SCOPED
 from pyconfd.system.secrecy import redacted
 
 STDIN = "-"
+EVERY_S = 0.3
+_SETTLING_S = 0.05
+_FRESH_NS = 50_000_000
+_STOP_TIMEOUT_S = 10.0
 REDACTED = "REDACTED"
 _MAY_BE_SECRET = (
     "args", "command", "env", "envFrom", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe",
@@ -253,3 +260,96 @@ def _place_of(place: str, error: yaml.YAMLError) -> str:
 
 def _reason_of(error: yaml.YAMLError) -> str:
     return f"neither YAML nor JSON: {shown(getattr(error, 'problem', None) or str(error), 200)}"
+
+
+_Marks = tuple[tuple[int, int, int] | None, ...]
+
+
+class FollowedFiles:
+    """A source that reads files again whenever they change.
+
+    What cannot be read after an edit changes nothing, and is reported by :meth:`problems`.
+
+    Raises:
+        ConfigurationError: the files cannot be read at the start.
+    """
+
+    def __init__(self, paths: tuple[str, ...], *, every_s: float = EVERY_S) -> None:
+        self._paths = paths
+        self._every_s = every_s
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._problems: tuple[Problem, ...] = ()
+        self._marks = self._stat()
+        self._read = read_snapshot(paths)
+        if any(mark is not None and time.time_ns() - mark[1] < _FRESH_NS for mark in self._marks):
+            # It may be written once more within the same tick of its file system's clock, which no mark would show.
+            self._marks = ()
+
+    def start(self, notify: Callable[[], None]) -> None:
+        """Begin to watch; ``notify`` is called whenever the content changed."""
+        notify()
+        self._thread = threading.Thread(target=self._follow, args=(notify,), name="followed-files", daemon=True)
+        self._thread.start()
+
+    def _follow(self, notify: Callable[[], None]) -> None:
+        while not self._stopping.wait(self._every_s):
+            marks = self._stat()
+            if marks == self._marks:
+                continue
+            time.sleep(_SETTLING_S)
+            if self._stat() != marks:
+                continue  # it is being written
+            self._marks = marks
+            try:
+                read = read_snapshot(self._paths)
+            except ConfigurationError as error:
+                self._problems = error.problems
+                log.warning("snapshot.rejected", problem=str(error))
+                continue
+            self._problems = ()
+            if read != self._read:
+                self._read = read
+                notify()
+
+    def _stat(self) -> _Marks:
+        return tuple(_mark(path) for path in self._paths)
+
+    def snapshot(self) -> Snapshot:
+        """Return the last content that could be read; the same object until it changes."""
+        return self._read[0]
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Return the objects that could not be decoded."""
+        return self._read[1]
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return why the files as they are now are not used."""
+        return self._problems
+
+    def health(self) -> SourceHealth:
+        """Return that all is read."""
+        return SourceHealth(synced=True, last_sync_at=time.time(), note=f"reads {', '.join(self._paths)}")
+
+    def relist(self) -> None:
+        """Do nothing: the files are checked all the time."""
+
+    def relisted(self) -> bool:
+        """Return True: nothing is awaited."""
+        return True
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_TIMEOUT_S)
+
+
+def _mark(path: str) -> tuple[int, int, int] | None:
+    if path == STDIN:
+        return None
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,4 +1,4 @@
-"""Puts facts about this host into every Snapshot; a change of them is an event like any other of the cluster."""
+"""Adds the facts about this host to every Snapshot; a change of them is an event like any other of the cluster."""
 
 import threading
 from collections.abc import Callable
@@ -15,50 +15,34 @@ from pyconfd.model.status import SourceHealth
 log = structlog.get_logger(__name__)
 
 EVERY_S = 1.0
-_PATIENCE_S = 10.0
+_STOP_TIMEOUT_S = 10.0
 
 
-class ClusterSource(Protocol):
-    """What reads the cluster."""
+class _ClusterSource(Protocol):
+    def start(self, notify: Callable[[], None]) -> None: ...
 
-    def start(self, notify: Callable[[], None]) -> None:
-        """Begin to read."""
-        ...
+    def snapshot(self) -> Snapshot | None: ...
 
-    def snapshot(self) -> Snapshot | None:
-        """Return the newest Snapshot; the same one until it changes."""
-        ...
+    def refusals(self) -> tuple[Refusal, ...]: ...
 
-    def refusals(self) -> tuple[Refusal, ...]:
-        """Return the objects that could not be decoded."""
-        ...
+    def health(self) -> SourceHealth: ...
 
-    def health(self) -> SourceHealth:
-        """Return how the reads do."""
-        ...
+    def relist(self) -> None: ...
 
-    def relist(self) -> None:
-        """Ask for full lists soon."""
-        ...
+    def relisted(self) -> bool: ...
 
-    def relisted(self) -> bool:
-        """Return whether every resource was listed in full since the last :meth:`relist`."""
-        ...
-
-    def stop(self) -> None:
-        """End all threads."""
-        ...
+    def stop(self) -> None: ...
 
 
 class HostAwareSource:
-    """A source whose Snapshots tell of the host; looks at it every ``every_s``.
+    """A source whose Snapshots hold the facts about the host, which are read every ``every_s``.
 
-    ``restored`` puts what this host knows in place of what the cluster denies.
+    ``restored`` replaces what the cluster denies by what this host has stored.
     """
 
     def __init__(
         self,
-        source: ClusterSource,
+        source: _ClusterSource,
         facts: Callable[[], HostFacts],
         *,
         restored: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
@@ -119,4 +103,4 @@ class HostAwareSource:
         self._stopping.set()
         self._source.stop()
         if self._thread is not None:
-            self._thread.join(_PATIENCE_S)
+            self._thread.join(_STOP_TIMEOUT_S)

@@ -8,7 +8,7 @@ import pytest
 
 from pyconfd.errors import ConfigurationError
 from pyconfd.model.snapshot import Key
-from pyconfd.sources.followed_files import FollowedFiles
+from pyconfd.sources.file import FollowedFiles
 from tests.world.haproxy import wait_until
 
 SERVICE = "kind: Service\napiVersion: v1\nmetadata: {name: NAME, namespace: demo}\n"

@@ -53,7 +53,6 @@ def test_a_target_that_hangs_or_fails_keeps_no_other_waiting(tmp_path: Path, run
     (tmp_path / "over").touch()
     wait_until(lambda: targets.states()[0].phase is TargetPhase.FAILED, "the hanging one failed")
     wait_until(lambda: targets.states()[1].phase is TargetPhase.REJECTED, "the broken one is refused")
-    assert "the check refuses it" in targets.states()[1].problems[0]
 
 
 def test_a_failed_target_is_tried_again_without_an_event(tmp_path: Path, running: list[Targets]) -> None:

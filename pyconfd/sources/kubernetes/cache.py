@@ -1,4 +1,4 @@
-"""The records of one resource, brought up to date by lists and events."""
+"""The store behind one reflector: its objects as of the last list and the events since."""
 
 from collections.abc import Iterable, Mapping
 from typing import assert_never
@@ -7,24 +7,14 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject, EndpointSlice, Pod
 from pyconfd.model.layered import Layered, with_values
 from pyconfd.model.snapshot import Departures, Key
-from pyconfd.sources.kubernetes.decode import (
-    Bookmark,
-    Deleted,
-    Event,
-    Unknown,
-    Unreadable,
-    Upserted,
-    WatchError,
-    key_of,
-    same_content,
-)
+from pyconfd.sources.kubernetes.decode import Bookmark, Deleted, Event, Unreadable, Upserted, key_of, same_content
 
 
 class Cache:
-    """What one list and its events amount to.
+    """The objects of one resource by key; not thread-safe.
 
-    ``version`` grows with each change that somebody could see: an object that came again with nothing new but its
-    resourceVersion is no change, and the record that is already there stays.
+    ``version`` grows with each visible change: an object that came again with nothing new but its resourceVersion is
+    none (kubelets write their nodes every few seconds), and the record that is already there stays.
     """
 
     def __init__(self) -> None:
@@ -34,14 +24,14 @@ class Cache:
         self._refusals: dict[Key | None, Refusal] = {}
         self._view: Mapping[Key, AnyObject] = Layered({})
         self._replaced: dict[Key, AnyObject] | None = None
-        """What was replaced since the view was given; None where keys came or went too."""
+        """What was replaced since the last view; None where keys came or went too."""
         self._view_version = 0
 
     def __len__(self) -> int:
         return len(self._records)
 
     def replace(self, items: Iterable[AnyObject], refusals: Iterable[Refusal]) -> bool:
-        """Take over a whole list and tell whether anything changed; what is not in it is deleted."""
+        """Take over a whole list and return whether anything changed; what is not in it is deleted."""
         records: dict[Key, AnyObject] = {}
         changed = False
         for item in items:
@@ -61,7 +51,7 @@ class Cache:
         return changed
 
     def apply(self, event: Event) -> bool:
-        """Take over one event and tell whether anything changed."""
+        """Take over one event and return whether anything changed."""
         match event:
             case Upserted(record):
                 changed = self._upsert(record)
@@ -72,7 +62,7 @@ class Cache:
                 dropped = key is not None and self._drop(key)
                 changed = dropped or self._refusals.get(key) != refusal
                 self._refusals[key] = refusal
-            case Bookmark() | WatchError() | Unknown():
+            case Bookmark():
                 changed = False
             case _:
                 assert_never(event)

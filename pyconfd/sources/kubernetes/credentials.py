@@ -1,54 +1,225 @@
-"""From the settings to what a connection needs, read again when a file changes."""
+"""Which API servers there are and how to log in: from the settings, a kubeconfig, or the pod's service account.
 
+:func:`find_origin` chooses one of the three, :class:`Credentials` loads what it names and loads it again when a file
+changes. The library ``kubernetes`` reads kubeconfigs and runs their plugins; TLS contexts are made here, so that a
+rotation that is half done is noticed before the former credentials are given up.
+"""
+
+import base64
+import binascii
 import grp
 import hashlib
 import os
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
+import msgspec
 import structlog
 import urllib3
 import yaml
+from cryptography import x509
 from kubernetes import config
 from kubernetes.client import Configuration
-from kubernetes.config import ConfigException, incluster_config
+from kubernetes.config import ConfigException, incluster_config, kube_config
 
-from pyconfd.errors import first_line
+from pyconfd.errors import ConfigurationError, Problem, first_line
 from pyconfd.model.status import CredentialState
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.certificates import Validity, certificate_validity, token_validity
 from pyconfd.sources.kubernetes.clock import Clock
 from pyconfd.sources.kubernetes.failures import ApiError, Failure, shown
-from pyconfd.sources.kubernetes.origin import SERVICE_ACCOUNT_DIR, OriginKind, find_origin
 from pyconfd.system.secrecy import hide
 
 DEFAULT_CA_FILE = "/etc/pyconfd/ca.pem"
+SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Source: the Kubernetes manual, "Accessing the Kubernetes API from a Pod"."""
 RENEW_EVERY_S = 30.0
 """A plugin is not run more often than this because a server said 401."""
 RENEW_BEFORE_S = 60.0
-"""A client certificate from a plugin is fetched anew this long before it expires."""
+"""The plugin that made a client certificate is run again this long before the certificate expires."""
 _MAX_FILE_BYTES = 4 << 20
 
 log = structlog.get_logger(__name__)
 
 
+class OriginKind(StrEnum):
+    """The three ways to know an API server."""
+
+    SETTINGS = "settings"
+    KUBECONFIG = "kubeconfig"
+    IN_CLUSTER = "in_cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which servers, and from where their credentials are.
+
+    ``files`` are read for the credentials although no loaded configuration names them; ``exec_command`` is the plugin
+    of the kubeconfig's user, or "". ``overridden``: the settings name other servers than the kubeconfig, so its
+    ``tls-server-name`` does not fit.
+    """
+
+    kind: OriginKind
+    urls: tuple[str, ...]
+    kubeconfig: str = ""
+    context: str | None = None
+    files: tuple[str, ...] = ()
+    exec_command: str = ""
+    overridden: bool = False
+
+
+def find_origin(settings: KubernetesSettings, environ: Mapping[str, str], service_account_dir: str) -> Origin:
+    """Choose where servers and credentials come from; no plugin is run and no request sent.
+
+    Raises:
+        ConfigurationError: there is nothing to choose from, or it is not usable.
+    """
+    if settings.ssl_key and not settings.ssl_cert:
+        raise ConfigurationError(
+            Problem("kubernetes.ssl_key", "a key without a certificate", "set kubernetes.ssl_cert as well")
+        )
+    if settings.in_cluster and settings.kubeconfig:
+        raise ConfigurationError(
+            Problem("kubernetes", "kubeconfig and in_cluster exclude each other", "take one of them out")
+        )
+    urls = api_server_urls(settings.api_servers)
+    if settings.in_cluster:
+        return _in_cluster(urls, environ, service_account_dir)
+    if settings.kubeconfig:
+        return _from_kubeconfig(settings, settings.kubeconfig, urls)
+    if urls:
+        return Origin(OriginKind.SETTINGS, urls)
+    if environ.get("KUBECONFIG"):
+        return _from_kubeconfig(settings, environ["KUBECONFIG"], urls)
+    default = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
+    if default.is_file():
+        return _from_kubeconfig(settings, str(default), urls)
+    if Path(service_account_dir, "token").is_file():
+        return _in_cluster(urls, environ, service_account_dir)
+    raise ConfigurationError(
+        Problem(
+            "kubernetes",
+            "no API server is known: no kubernetes.api_servers, no kubeconfig, and this is not a pod",
+            'set kubernetes.api_servers = ["https://host:6443"] or kubernetes.kubeconfig = "/path" in pyconfd.toml',
+        )
+    )
+
+
+def api_server_urls(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the URLs without blanks around them, trailing slashes and repetitions, in their order.
+
+    Raises:
+        ConfigurationError: with every address that is none.
+    """
+    urls: dict[str, None] = {}
+    problems: list[Problem] = []
+    for text in texts:
+        url = text.strip().rstrip("/")
+        if fault := _url_fault(url):
+            remedy = "write it like https://10.0.0.1:6443; several are separated by commas"
+            problems.append(Problem("kubernetes.api_servers", f"{shown(text)!r}: {fault}", remedy))
+        else:
+            urls[url] = None
+    if problems:
+        raise ConfigurationError(*problems)
+    return tuple(urls)
+
+
+def _url_fault(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        return str(error)
+    faults = {
+        "an address is empty": not url,
+        "an address holds no blanks and no control characters": not url.isprintable() or " " in url,
+        "it begins neither with https:// nor with http://": parts.scheme not in {"http", "https"},
+        "the host name or the port is missing": not parts.hostname or port == 0,
+        "a name and a password do not belong in the address (a kubeconfig holds them)": parts.username is not None
+        or parts.password is not None,
+        "it has a query or a fragment": bool(parts.query or parts.fragment),
+    }
+    return next((fault for fault, is_true in faults.items() if is_true), "")
+
+
+def _in_cluster(urls: tuple[str, ...], environ: Mapping[str, str], service_account_dir: str) -> Origin:
+    host = environ.get(incluster_config.SERVICE_HOST_ENV_NAME, "")
+    port = environ.get(incluster_config.SERVICE_PORT_ENV_NAME, "")
+    if not urls and not (host and port):
+        raise ConfigurationError(
+            Problem(
+                "kubernetes.in_cluster",
+                "the environment does not say where the API server is (KUBERNETES_SERVICE_HOST and _PORT)",
+                "this only works in a pod; elsewhere set kubernetes.api_servers or kubernetes.kubeconfig",
+            )
+        )
+    files = tuple(str(Path(service_account_dir, name)) for name in ("token", "ca.crt"))
+    own = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return Origin(OriginKind.IN_CLUSTER, urls or api_server_urls([own]), files=files)
+
+
+def _from_kubeconfig(settings: KubernetesSettings, path: str, urls: tuple[str, ...]) -> Origin:
+    place, remedy = f"kubeconfig {path}", "kubectl config view shows what is in it"
+    try:
+        merge: Any = kube_config.KubeConfigMerger
+        merger = merge(path)
+        if merger.config is None:
+            raise ConfigurationError(Problem(place, "there is no such file", "look at kubernetes.kubeconfig"))
+        node = merger.config
+        context = node["contexts"].get_with_name(settings.context or node["current-context"])["context"]
+        cluster = node["clusters"].get_with_name(context["cluster"])["cluster"]
+        user = None
+        if context.safe_get("user") and node.safe_get("users"):
+            found = node["users"].get_with_name(context["user"], safe=True)
+            user = found["user"] if found else None
+        files, exec_command = list(merger.paths), ""
+        if user is not None and user.safe_get("tokenFile"):
+            base = Path(user.path).parent if user.path else Path()
+            files.append(os.path.normpath(base / str(user["tokenFile"])))
+        if user is not None and user.safe_get("exec"):
+            exec_command = str(user["exec"].safe_get("command") or "")
+        return Origin(
+            OriginKind.KUBECONFIG,
+            urls or api_server_urls([str(cluster["server"])]),
+            kubeconfig=path,
+            context=settings.context or None,
+            files=tuple(files),
+            exec_command=exec_command,
+            overridden=bool(urls),
+        )
+    except (ConfigException, yaml.YAMLError, OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(Problem(place, str(error), remedy)) from None
+    except (AttributeError, KeyError, TypeError) as error:
+        # What the library raises for a file that has another shape than a kubeconfig.
+        message = f"this is not a kubeconfig ({type(error).__name__}: {error})"
+        raise ConfigurationError(Problem(place, message, remedy)) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a connection to one server needs; ``authorization`` gives the header's value for now, or ""."""
+    """What a connection to one server needs."""
 
     url: str
     configuration: Configuration
     ssl_context: ssl.SSLContext | None
-    authorization: Callable[[], str]
+    credentials: "Credentials"
+
+    def authorization(self) -> str:
+        """Return the header's value for now, or ""; raises ApiError of kind CREDENTIALS."""
+        return self.credentials.authorization()
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
+    """``fingerprint`` is each file's digest; connections have to be made again when ``tls_digest`` changes."""
+
     configuration: Configuration
     verify: bool
     ssl_context: ssl.SSLContext | None
@@ -80,7 +251,6 @@ class Credentials:
         self._clock = clock
         self._environ = os.environ if environ is None else environ
         self._default_ca_file = default_ca_file
-        self._service_account_dir = service_account_dir
         self._origin = find_origin(settings, self._environ, service_account_dir)
         self._lock = threading.RLock()
         self._loaded: _Loaded | None = None
@@ -88,18 +258,12 @@ class Credentials:
         self._problem = ""
         self._token = ""
         self._renewed_s = -RENEW_EVERY_S
-        self._insecure_said = False
+        self._insecure_logged = False
 
     @property
     def urls(self) -> tuple[str, ...]:
         """The API servers in their order."""
         return self._origin.urls
-
-    @property
-    def tls_digest(self) -> str:
-        """What changes when connections have to be made anew; "" before anything was loaded."""
-        loaded = self._loaded
-        return loaded.tls_digest if loaded else ""
 
     def states(self) -> tuple[CredentialState, ...]:
         """Return each certificate and token with its expiry; never waits for a plugin that is running."""
@@ -114,41 +278,43 @@ class Credentials:
             ApiError: of kind CREDENTIALS: a file is missing, unreadable, or does not fit the others.
         """
         with self._lock:
-            # Files are looked at again each time; a plugin may ask somebody who counts.
+            # Files are looked at each time; a plugin may send requests of its own, so it is run less often.
             if self._loaded is None and (not self._problem or not self._origin.exec_command or self._may_renew()):
                 self._load()
             loaded = self._loaded
             if loaded is None:
                 raise ApiError(Failure.CREDENTIALS, "credentials", self._problem)
-            return Access(
-                url,
-                self._configuration_for(url, loaded),
-                loaded.ssl_context if url.startswith("https:") else None,
-                self._authorization,
-            )
+            context = loaded.ssl_context if url.startswith("https:") else None
+            return Access(url, self._configuration_for(url, loaded), context, self)
+
+    def authorization(self) -> str:
+        """Return the Authorization header for now, or ""; raises ApiError of kind CREDENTIALS."""
+        with self._lock:
+            if self._settings.token_file:
+                # Read for each request: a rotated token counts at once, and one that vanished stays in use.
+                try:
+                    self._token = _read_token(self._settings.token_file)
+                except ApiError:
+                    if not self._token:
+                        raise
+                return f"Bearer {self._token}"
+            return self._header_of(self._loaded.configuration) if self._loaded is not None else ""
 
     def refresh(self) -> bool:
-        """Read the files again if their content changed; tell whether connections have to be made anew."""
+        """Load again if the content of a file changed; return whether connections have to be made again."""
         with self._lock:
             loaded = self._loaded
             if loaded is None:
                 return False
-            current = _fingerprint(loaded.fingerprint)
             due = loaded.renew_at and self._clock.time() >= loaded.renew_at
-            if (current == self._tried and not due) or (due and not self._may_renew()):
-                return False
-            before = loaded.tls_digest
-            self._load()
-            return self.tls_digest != before
+            if due:
+                return self._may_renew() and self._load()
+            return _fingerprint(loaded.fingerprint) != self._tried and self._load()
 
     def renew(self) -> bool:
-        """Read everything again because a server did not accept it; tell whether connections have to be made anew."""
+        """Load again after a 401, not too often; return whether connections have to be made again."""
         with self._lock:
-            if not self._may_renew():
-                return False
-            before = self.tls_digest
-            self._load()
-            return self.tls_digest != before
+            return self._may_renew() and self._load()
 
     def _may_renew(self) -> bool:
         now_s = self._clock.monotonic()
@@ -157,51 +323,57 @@ class Credentials:
         self._renewed_s = now_s
         return True
 
-    def _load(self) -> None:
-        # Taken before anything is read: what changes meanwhile is seen by the next refresh.
-        tried = _fingerprint(self._loaded.fingerprint) if self._loaded is not None else {}
+    def _load(self) -> bool:
+        former = self._loaded
+        # Taken before anything is read: what changes meanwhile is noticed by the next refresh.
+        tried = _fingerprint(former.fingerprint) if former is not None else {}
         try:
             loaded = self._read()
         except ApiError as failure:
             problem = first_line(failure.problems)
             if problem != self._problem:
-                log.warning("credentials.refused", problem=problem, kept=self._loaded is not None)
-            self._problem = problem
-            self._tried = tried
-            return
-        if self._loaded is not None and loaded.fingerprint != self._loaded.fingerprint:
-            log.info("credentials.changed", files=sorted(_changed(self._loaded.fingerprint, loaded.fingerprint)))
-        self._problem = ""
-        self._loaded = loaded
-        self._tried = loaded.fingerprint
+                log.warning("credentials.rejected", problem=problem, kept=former is not None)
+            self._problem, self._tried = problem, tried
+            return False
+        if former is not None and loaded.fingerprint != former.fingerprint:
+            old, new = former.fingerprint, loaded.fingerprint
+            changed = {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
+            log.info("credentials.changed", files=sorted(changed))
+        self._problem, self._loaded, self._tried = "", loaded, loaded.fingerprint
+        return loaded.tls_digest != (former.tls_digest if former is not None else "")
 
     def _read(self) -> _Loaded:
         settings, origin = self._settings, self._origin
-        configuration = self._configuration()
+        configuration = self._read_configuration()
         verify, ca_file = self._trust(configuration)
         cert_file = settings.ssl_cert or configuration.cert_file or ""
         key_file = settings.ssl_key or ("" if settings.ssl_cert else configuration.key_file or "")
         watched = [*origin.files, settings.token_file, cert_file, key_file, ca_file]
         if origin.kind is OriginKind.SETTINGS and not settings.ssl_ca:
             watched.append(self._default_ca_file)
-        fingerprint = _fingerprint(dict.fromkeys(filter(None, watched), ""))
+        fingerprint = _fingerprint(filter(None, watched))
         context = None
         if any(url.startswith("https:") for url in origin.urls):
             context = _ssl_context(verify=verify, ca_file=ca_file, cert_file=cert_file, key_file=key_file)
-            self._say_insecure(verify=verify)
-        states, certificate_end = self._expiries(configuration, cert_file, ca_file if verify else "")
+            if not verify:
+                self._log_insecure()
+        states: list[CredentialState] = []
+        renew_at = 0.0
+        if cert_file:
+            validity = self._certificate(cert_file)
+            renew_at = validity.ends - RENEW_BEFORE_S if origin.exec_command else 0.0
+            states.append(_state(f"client certificate {cert_file}", validity))
+        if verify and ca_file:
+            states.append(_state(f"CA certificate {ca_file}", self._certificate(ca_file)))
+        if settings.token_file:
+            token = _read_token(settings.token_file)
+            states.append(_state(f"token {settings.token_file}", token_validity(token)))
+        elif header := self._header_of(configuration):
+            states.append(_state("token", token_validity(header.partition(" ")[2])))
         tls = [f"{verify}", *(f"{path}={fingerprint[path]}" for path in (ca_file, cert_file, key_file) if path)]
-        return _Loaded(
-            configuration,
-            verify,
-            context,
-            fingerprint,
-            " ".join(tls),
-            states,
-            certificate_end - RENEW_BEFORE_S if origin.exec_command and certificate_end else 0.0,
-        )
+        return _Loaded(configuration, verify, context, fingerprint, " ".join(tls), tuple(states), renew_at)
 
-    def _configuration(self) -> Configuration:
+    def _read_configuration(self) -> Configuration:
         origin = self._origin
         # An empty proxy keeps the library from looking at the environment; a kubeconfig's proxy-url still counts.
         configuration = Configuration(host=origin.urls[0], proxy="", no_proxy="")
@@ -211,6 +383,7 @@ class Credentials:
                 load(origin.kubeconfig, origin.context, configuration, persist_config=False)
             elif origin.kind is OriginKind.IN_CLUSTER:
                 token_file, ca_file = origin.files
+                # The loader wants both variables, also where the settings name the servers.
                 where = {
                     incluster_config.SERVICE_HOST_ENV_NAME: "unused",
                     incluster_config.SERVICE_PORT_ENV_NAME: "443",
@@ -221,19 +394,18 @@ class Credentials:
         except (ConfigException, OSError, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ApiError(Failure.CREDENTIALS, str(origin.kind), shown(str(error), 300)) from None
         if origin.exec_command and not configuration.api_key and not configuration.cert_file:
+            # The library logs why and goes on without credentials.
             message = f"the plugin {shown(origin.exec_command)} gave no credentials; run it by hand to see why"
             raise ApiError(Failure.CREDENTIALS, str(origin.kind), message)
         return configuration
 
     def _configuration_for(self, url: str, loaded: _Loaded) -> Configuration:
-        of_kubeconfig = loaded.configuration.proxy or None
-        from_environment = not of_kubeconfig and not self._settings.ignore_proxy_env
-        configuration = (
-            Configuration(host=url)
-            if from_environment
-            else Configuration(host=url, proxy=of_kubeconfig or "", no_proxy="")
-        )
-        # The library sets a kubeconfig's values anew with each token, so what overrides them is not left to it.
+        proxy = loaded.configuration.proxy or ""
+        if proxy or self._settings.ignore_proxy_env:
+            configuration = Configuration(host=url, proxy=proxy, no_proxy="")
+        else:
+            configuration = Configuration(host=url)
+        # The library sets a kubeconfig's values again with each token, so what overrides them is not left to it.
         configuration.verify_ssl = loaded.verify
         configuration.tls_server_name = None if self._origin.overridden else loaded.configuration.tls_server_name
         return configuration
@@ -251,33 +423,15 @@ class Credentials:
             return True, self._default_ca_file if Path(self._default_ca_file).exists() else ""
         return True, configuration.ssl_ca_cert or ""
 
-    def _say_insecure(self, *, verify: bool) -> None:
-        if verify:
-            return
+    def _log_insecure(self) -> None:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        if not self._insecure_said:
-            self._insecure_said = True
+        if not self._insecure_logged:
+            self._insecure_logged = True
             log.warning("api_server.verification_disabled", servers=self.urls)
-
-    def _authorization(self) -> str:
-        with self._lock:
-            if self._settings.token_file:
-                return f"Bearer {self._token_or_former()}"
-            if self._loaded is None:
-                return ""
-            return self._header_of(self._loaded.configuration)
-
-    def _token_or_former(self) -> str:
-        # Read for each request: a token that was rotated counts at once.
-        try:
-            self._token = _token_of(self._settings.token_file)
-        except ApiError:
-            if not self._token:
-                raise
-        return self._token
 
     def _header_of(self, configuration: Configuration) -> str:
         try:
+            # Runs the plugin again where its token has expired, and reads a service account's token again.
             settings: Mapping[str, Any] = configuration.auth_settings()
         except (ConfigException, OSError, ValueError) as error:
             raise ApiError(Failure.CREDENTIALS, str(self._origin.kind), shown(str(error), 300)) from None
@@ -288,43 +442,71 @@ class Credentials:
         hide((token,))
         return f"{scheme.capitalize()} {token}" if value else ""
 
-    def _expiries(
-        self, configuration: Configuration, cert_file: str, ca_file: str
-    ) -> tuple[tuple[CredentialState, ...], float]:
-        states: list[CredentialState] = []
-        certificate_end = 0.0
-        if cert_file:
-            validity = self._validity_of(cert_file)
-            certificate_end = validity.ends
-            states.append(_state(f"client certificate {cert_file}", validity))
-        if ca_file:
-            states.append(_state(f"CA certificate {ca_file}", self._validity_of(ca_file)))
-        if self._settings.token_file:
-            token = _token_of(self._settings.token_file)
-            states.append(_state(f"token {self._settings.token_file}", token_validity(token)))
-        elif header := self._header_of(configuration):
-            states.append(_state("token", token_validity(header.partition(" ")[2])))
-        return tuple(states), certificate_end
-
-    def _validity_of(self, path: str) -> Validity:
+    def _certificate(self, path: str) -> "Validity":
         try:
-            return certificate_validity(_content(path), self._clock.time())
+            return certificate_validity(_read_file(path), self._clock.time())
         except ValueError as error:
             raise ApiError(Failure.CREDENTIALS, path, f"no certificate can be read: {shown(str(error))}") from None
+
+
+class Validity(NamedTuple):
+    """From when to when something is valid, in seconds since the epoch; 0.0 where it does not say."""
+
+    starts: float = 0.0
+    ends: float = 0.0
+
+
+class _TokenClaims(msgspec.Struct):
+    exp: float = 0.0
+    iat: float = 0.0
+    nbf: float = 0.0
+
+
+def certificate_validity(pem: bytes, now_s: float) -> Validity:
+    """Return the validity of the first certificate to expire that is still valid; if none is, of the last one.
+
+    A CA file may keep an expired certificate beside its successor; a client's file begins with its own.
+
+    Raises:
+        ValueError: there is no certificate in it.
+    """
+    found = sorted(
+        (
+            Validity(each.not_valid_before_utc.timestamp(), each.not_valid_after_utc.timestamp())
+            for each in x509.load_pem_x509_certificates(pem)
+        ),
+        key=lambda each: each.ends,
+    )
+    return next((each for each in found if each.ends > now_s), found[-1])
+
+
+def token_validity(token: str) -> Validity:
+    """Return from when (``iat`` or ``nbf``) to when (``exp``) a JSON Web Token is valid; for other tokens nothing.
+
+    Nothing is verified: that is the API server's business.
+    """
+    parts = token.split(".")
+    if len(parts) != 3:
+        return Validity()
+    try:
+        text = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
+        claims = msgspec.json.decode(text, type=_TokenClaims)
+    except (binascii.Error, ValueError, RecursionError):
+        return Validity()
+    return Validity(claims.iat or claims.nbf, claims.exp)
 
 
 def _state(name: str, validity: Validity) -> CredentialState:
     return CredentialState(name, validity.ends, issued_at=validity.starts)
 
 
-def _content(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     try:
         with Path(path).open("rb") as file:
             return file.read(_MAX_FILE_BYTES)
     except OSError as error:
-        raise ApiError(
-            Failure.CREDENTIALS, path, f"cannot be read: {error.strerror}; {_file_remedy(path, error)}"
-        ) from None
+        message = f"cannot be read: {error.strerror}; {_file_remedy(path, error)}"
+        raise ApiError(Failure.CREDENTIALS, path, message) from None
 
 
 def _file_remedy(path: str, error: OSError) -> str:
@@ -339,22 +521,17 @@ def _file_remedy(path: str, error: OSError) -> str:
     return "the user of pyconfd has to read it"
 
 
-def _fingerprint(paths: Mapping[str, str]) -> dict[str, str]:
-    prints: dict[str, str] = {}
-    for path in paths:
-        try:
-            prints[path] = hashlib.sha256(_content(path)).hexdigest()
-        except ApiError:
-            prints[path] = ""
-    return prints
+def _fingerprint(paths: Iterable[str]) -> dict[str, str]:
+    """Return the digest of each file's content; "" where it cannot be read."""
+    digests = dict.fromkeys(paths, "")
+    for path in digests:
+        with suppress(ApiError):
+            digests[path] = hashlib.sha256(_read_file(path)).hexdigest()
+    return digests
 
 
-def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> set[str]:
-    return {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
-
-
-def _token_of(path: str) -> str:
-    token = _content(path).decode("utf-8", "replace").strip()
+def _read_token(path: str) -> str:
+    token = _read_file(path).decode("utf-8", "replace").strip()
     if not _is_token(token):
         message = "the file holds no token (one word of printable ASCII)" if token else "the file is empty"
         raise ApiError(Failure.CREDENTIALS, path, message)
@@ -367,21 +544,21 @@ def _is_token(text: str) -> bool:
 
 
 def _ssl_context(*, verify: bool, ca_file: str, cert_file: str, key_file: str) -> ssl.SSLContext:
-    """Load all files now, so that a file which vanishes later does not matter before it is needed anew."""
+    """Load all files now, so that a file which vanishes later does not matter before the next change."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif ca_file:
         try:
-            context.load_verify_locations(cadata=_content(ca_file).decode("ascii", "ignore"))
+            context.load_verify_locations(cadata=_read_file(ca_file).decode("ascii", "ignore"))
         except (ssl.SSLError, ValueError) as error:
             raise ApiError(Failure.CREDENTIALS, ca_file, f"not a CA certificate in PEM form: {error}") from None
     else:
         context.load_default_certs()
     if cert_file:
         for path in filter(None, (cert_file, key_file)):
-            _content(path)
+            _read_file(path)  # OpenSSL's own error names no file
         try:
             # An encrypted key must not ask for its password on a terminal.
             context.load_cert_chain(cert_file, key_file or None, password=lambda: "")

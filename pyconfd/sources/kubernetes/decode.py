@@ -1,4 +1,7 @@
-"""Bytes of the API to records: whole lists in one call, object by object where one of them is bad."""
+"""Decode what the API server sent: a whole list in one call, object by object where one of them is bad.
+
+An object that does not have the shape of its kind is refused, and the others are used.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,12 +9,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import msgspec
+import structlog
 
-from pyconfd.errors import Problem, TransientError
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Pod, WholeObject
 from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Resource
-from pyconfd.sources.kubernetes.failures import shown
+from pyconfd.sources.kubernetes.failures import ApiError, BrokenWatchError, Failure, failure_of_status, shown
 from pyconfd.sources.kubernetes.resources import CLUSTER_SCOPED
 
 DROPPED_ANNOTATIONS = (
@@ -19,7 +22,9 @@ DROPPED_ANNOTATIONS = (
     "endpoints.kubernetes.io/last-change-trigger-time",
     "control-plane.alpha.kubernetes.io/leader",
 )
-"""Annotations that nobody reads here: a whole copy of the object, and two that change every few seconds."""
+"""Annotations that are not used: a whole copy of the object, and two that change every few seconds."""
+
+log = structlog.get_logger(__name__)
 
 _BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -39,6 +44,11 @@ class Upserted:
 
     record: AnyObject
 
+    @property
+    def resource_version(self) -> str:
+        """The version of the object, and of the watch up to here."""
+        return self.record.metadata.resource_version
+
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
@@ -50,18 +60,9 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Nothing changed up to this resourceVersion."""
+    """Nothing changed up to this resourceVersion; "" for an event type of a later API, which says nothing here."""
 
     resource_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class WatchError:
-    """An ERROR event: the watch is over."""
-
-    code: int
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,7 @@ class Unreadable:
     resource_version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """An event type of a later API; it says nothing to this version."""
-
-    type: str
-
-
-Event = Upserted | Deleted | Bookmark | WatchError | Unreadable | Unknown
+Event = Upserted | Deleted | Bookmark | Unreadable
 
 
 class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
@@ -119,9 +113,8 @@ class _WholePod(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     status: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Status(msgspec.Struct, gc=False):
+class _ErrorStatus(msgspec.Struct, gc=False):
     code: int = 0
-    reason: str | None = None
     message: str | None = None
 
 
@@ -142,7 +135,7 @@ _RAW_EVENT = msgspec.json.Decoder(_RawEvent)
 _ONLY_METADATA = msgspec.json.Decoder(_OnlyMetadata)
 _WHOLE_POD = msgspec.json.Decoder(_WholePod)
 _ANNOTATIONS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_STATUS = msgspec.json.Decoder(_Status)
+_STATUS = msgspec.json.Decoder(_ErrorStatus)
 
 
 def key_of(record: AnyObject) -> Key:
@@ -154,8 +147,8 @@ def decode_list(resource: Resource, body: bytes, cluster: str = "") -> ListPage:
     """Decode one page of a list.
 
     Raises:
-        TransientError: this is not a whole list of that kind (cut off, HTML, a Status object ...); an answer that
-            cannot be read is never an empty list.
+        ApiError: this is not a whole list of that kind (cut off, HTML, a Status object ...); an answer that cannot be
+            read is never an empty list.
     """
     items: tuple[AnyObject, ...]
     refusals: tuple[Refusal, ...] = ()
@@ -185,23 +178,29 @@ def decode_event(resource: Resource, line: bytes, cluster: str = "") -> Event:
     """Decode one line of a watch.
 
     Raises:
-        TransientError: the line is not a watch event.
+        BrokenWatchError: it is an ERROR event, or no event.
     """
     try:
         event = _RAW_EVENT.decode(line)
         if event.type == "ERROR":
             status = _STATUS.decode(event.object)
-            return WatchError(status.code, shown(status.reason or ""), shown(status.message or "", 300))
+            message = f"ERROR {status.code}: {shown(status.message or '', 300)}"
+            raise BrokenWatchError(failure_of_status(status.code), f"watch of {resource}", message)
         if event.type == "BOOKMARK":
             return Bookmark(_ONLY_METADATA.decode(event.object).metadata.resource_version)
     except _BAD_JSON as error:
         message = f"the watch sent what is not an event ({shown(str(error))}): {shown(line)}"
-        raise TransientError(Problem(f"watch of {resource}", message)) from None
+        raise BrokenWatchError(Failure.BAD_ANSWER, f"watch of {resource}", message) from None
     if event.type == "DELETED":
-        return _deletion(resource, event.object, cluster)
+        # Only the name counts: an object that could not be read can still be deleted.
+        key, resource_version = _name_of(event.object)
+        if key is None:
+            return Unreadable(_nameless(resource, cluster), None, resource_version)
+        return Deleted(key, resource_version)
     if event.type in {"ADDED", "MODIFIED"}:
         return _upsertion(resource, event.object, cluster)
-    return Unknown(shown(event.type))
+    log.debug("watch_event.ignored", resource=resource.value, type=shown(event.type))
+    return Bookmark("")
 
 
 def _upsertion(resource: Resource, raw: msgspec.Raw, cluster: str) -> Event:
@@ -215,16 +214,8 @@ def _upsertion(resource: Resource, raw: msgspec.Raw, cluster: str) -> Event:
     return Upserted(record)
 
 
-def _deletion(resource: Resource, raw: msgspec.Raw, cluster: str) -> Event:
-    # Only the name counts: an object that could not be read can still be deleted.
-    key, resource_version = _name_of(raw)
-    if key is None:
-        return Unreadable(_nameless(resource, cluster), None, resource_version)
-    return Deleted(key, resource_version)
-
-
 def forget_annotations(record: AnyObject) -> None:
-    """Drop the annotations that nobody reads from a record that is not published yet."""
+    """Drop the annotations that are not used from a record that no other thread sees yet."""
     annotations = record.metadata.annotations
     if not annotations:
         return
@@ -280,7 +271,7 @@ def _decode_object(resource: Resource, raw: msgspec.Raw) -> AnyObject:
 
 
 def with_whole(pod: Pod, json: bytes) -> Pod:
-    """Return the pod together with its whole object: ``json`` without what nobody reads and what is large.
+    """Return the pod together with its whole object: ``json`` without what is large and not used.
 
     Raises:
         msgspec.DecodeError: ``metadata``, ``spec`` or ``status`` are no objects.
@@ -318,6 +309,6 @@ def _unreadable(resource: Resource, raw: msgspec.Raw, cluster: str, detail: str)
     return Unreadable(refusal_of(resource, key, cluster, detail), key, resource_version)
 
 
-def _not_a_list(resource: Resource, body: bytes, why: str) -> TransientError:
+def _not_a_list(resource: Resource, body: bytes, why: str) -> ApiError:
     message = f"the answer is not a whole list of {resource} ({shown(why)}): {len(body)} bytes, {shown(body)}"
-    return TransientError(Problem(f"list of {resource}", message))
+    return ApiError(Failure.BAD_ANSWER, f"list of {resource}", message)

@@ -1,7 +1,7 @@
-"""Kubernetes Events on refused objects, so that who may look at the cluster only learns why something is not served.
+"""Kubernetes Events on refused objects, for users of the cluster who cannot see the balancer.
 
-They are written by a thread of their own from what it is shown when it looks: nobody waits for it, and nothing
-collects meanwhile. An Event that could not be written is counted, and tried again when the API server is well.
+A thread of its own writes them, from the objects that are refused when it looks: the loop never waits for it, and no
+queue grows meanwhile. An Event that could not be written is counted, and tried again when the API server is well.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.snapshot import KIND_OF
 from pyconfd.model.status import EventCounts
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.api_servers import ApiServers
-from pyconfd.sources.kubernetes.clock import Clock, SystemClock
+from pyconfd.sources.kubernetes.client import ApiServers
+from pyconfd.sources.kubernetes.clock import Clock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF
@@ -34,7 +34,7 @@ MOST_AT_ONCE = 20
 """A mistake in a thousand objects must not become a flood: the rest follows at the next looks."""
 
 RETRY_S = 60.0
-"""How long what could not be written stands back: one namespace that is being deleted must not silence all others."""
+"""How long what could not be written waits: one namespace that is being deleted must not block all others."""
 
 MOST_NOTE_BYTES = 1024
 """Source: ``NoteLengthLimit`` in Kubernetes' pkg/apis/core/validation/events.go."""
@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Culprit:
+class RefusedObject:
     """A refused object; ``uid`` is "" where it is not known, ``refusal`` holds no secrets."""
 
     refusal: Refusal
@@ -63,39 +63,39 @@ class Culprit:
 
     @property
     def can_be_named(self) -> bool:
-        """Whether its name and namespace are such as the API would take: they become part of a path."""
-        names = [self.refusal.ref.name, *([self.refusal.ref.namespace] if self.refusal.ref.namespace else [])]
-        return all(_NAME.fullmatch(name) for name in names)
+        """Whether its name and namespace are valid for the API: they become part of a path."""
+        ref = self.refusal.ref
+        return bool(_NAME.fullmatch(ref.name)) and (not ref.namespace or bool(_NAME.fullmatch(ref.namespace)))
 
 
-class Told:
-    """Which causes were told when, so that each is told at most once in ``every_s``."""
+class ReportedCauses:
+    """When each cause was reported, so that each is reported at most once in ``every_s``."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._at: dict[object, float] = {}
 
-    def due(self, culprits: Sequence[Culprit], now: float) -> list[Culprit]:
-        """Return those that may be told ``now`` (seconds since the epoch), a few at a time; forget what is long ago."""
-        # A clock that was set back must not silence anything for longer than the interval.
+    def due(self, refused: Sequence[RefusedObject], now: float) -> list[RefusedObject]:
+        """Return those to be reported ``now`` (seconds since the epoch), a few at a time; forget what is long ago."""
+        # A clock that was set back must not suppress anything for longer than the interval.
         self._at = {cause: at for cause, at in self._at.items() if 0 <= now - at < self._every_s}
-        due = {each.cause: each for each in culprits if each.cause not in self._at and each.can_be_named}
+        due = {each.cause: each for each in refused if each.cause not in self._at and each.can_be_named}
         return list(due.values())[:MOST_AT_ONCE]
 
-    def tell(self, culprit: Culprit, now: float) -> None:
-        """Note that a cause was told."""
-        self._at[culprit.cause] = now
+    def reported(self, refused: RefusedObject, now: float) -> None:
+        """Record that a cause was reported."""
+        self._at[refused.cause] = now
 
-    def postpone(self, culprit: Culprit, now: float) -> None:
-        """Note that a cause could not be told: others come first for a while."""
-        self._at[culprit.cause] = now - max(0.0, self._every_s - RETRY_S)
+    def postpone(self, refused: RefusedObject, now: float) -> None:
+        """Record that a cause could not be reported: others come first for a while."""
+        self._at[refused.cause] = now - max(0.0, self._every_s - RETRY_S)
 
 
-def event_of(culprit: Culprit, now: float, *, instance: str, every_s: float) -> tuple[str, dict[str, Any]]:
+def event_of(refused: RefusedObject, now: float, *, instance: str, every_s: float) -> tuple[str, dict[str, Any]]:
     """Return the namespace and the Event; one name for an interval, so that a restart repeats nothing."""
-    refusal, ref = culprit.refusal, culprit.refusal.ref
+    refusal, ref = refused.refusal, refused.refusal.ref
     namespace = ref.namespace or _NO_NAMESPACE
-    mark = repr((culprit.cause, instance, int(now // every_s)))
+    mark = repr((refused.cause, instance, int(now // every_s)))
     field = " ".join(part for part in (refusal.field, refusal.value) if part)
     note = ": ".join(part for part in ("not served as it asks", field, refusal.detail) if part)
     at = datetime.fromtimestamp(now, UTC)
@@ -104,7 +104,7 @@ def event_of(culprit: Culprit, now: float, *, instance: str, every_s: float) -> 
         "kind": ref.kind,
         "namespace": ref.namespace,
         "name": ref.name,
-        "uid": culprit.uid,
+        "uid": refused.uid,
     }
     return namespace, {
         "apiVersion": "v1",
@@ -137,7 +137,7 @@ def _shortened(note: str) -> str:
 class EventWriter:
     """Writes from a thread of its own between :meth:`start` and :meth:`stop`.
 
-    ``culprits`` gives what is refused now; it is called in that thread, and may read only what never changes.
+    ``refused`` returns what is refused now; it is called in that thread, and may read only what never changes.
 
     Raises:
         ConfigurationError: from the constructor: no API server is known.
@@ -152,11 +152,11 @@ class EventWriter:
         credentials: Credentials | None = None,
         instance: str = "",
     ) -> None:
-        self._clock = clock or SystemClock()
+        self._clock = clock or Clock()
         limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, 10.0))
         self._servers = ApiServers(limited, credentials or Credentials(settings, self._clock), self._clock)
         self._every_s = every_s
-        self._told = Told(every_s)
+        self._causes = ReportedCauses(every_s)
         self._instance = (instance or socket.gethostname())[:128]
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -164,9 +164,9 @@ class EventWriter:
         self.written_total = 0
         self.failures_total = 0
 
-    def start(self, culprits: Callable[[], Sequence[Culprit]]) -> None:
-        """Begin to look at what is refused."""
-        self._thread = threading.Thread(target=self._run, args=(culprits,), name="events", daemon=True)
+    def start(self, refused: Callable[[], Sequence[RefusedObject]]) -> None:
+        """Begin to write."""
+        self._thread = threading.Thread(target=self._run, args=(refused,), name="events", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -184,44 +184,44 @@ class EventWriter:
         """Return how many were written, and how many could not be."""
         return EventCounts(self.written_total, self.failures_total)
 
-    def _run(self, culprits: Callable[[], Sequence[Culprit]]) -> None:
+    def _run(self, refused: Callable[[], Sequence[RefusedObject]]) -> None:
         while not self._clock.wait(self._stopping, LOOK_EVERY_S):
             self._servers.tend()
-            self._look(culprits())
+            self._write_due(refused())
 
-    def _look(self, culprits: Sequence[Culprit]) -> None:
+    def _write_due(self, refused: Sequence[RefusedObject]) -> None:
         now = self._clock.time()
-        for culprit in self._told.due(culprits, now):
+        for each in self._causes.due(refused, now):
             if self._stopping.is_set():
                 return
             try:
-                self._write(culprit, now)
+                self._write(each, now)
             except TransientError as error:
                 self.failures_total += 1
                 former, self._problems = self._problems, _as_problems(error)
                 if self._problems != former:
                     log.warning("event.failed", problem=self._problems[0].message, remedy=self._problems[0].remedy)
-                self._told.postpone(culprit, now)
-                return  # most often the next one would fail of the same
-            self._told.tell(culprit, now)
+                self._causes.postpone(each, now)
+                return  # most often the next one would fail in the same way
+            self._causes.reported(each, now)
             self._problems = ()
 
-    def _write(self, culprit: Culprit, now: float) -> None:
-        namespace, event = event_of(culprit, now, instance=self._instance, every_s=self._every_s)
-        lease = self._servers.lease()
+    def _write(self, refused: RefusedObject, now: float) -> None:
+        namespace, event = event_of(refused, now, instance=self._instance, every_s=self._every_s)
+        connection = self._servers.connection()
         try:
-            lease.connection.create(f"/api/v1/namespaces/{namespace}/events", msgspec.json.encode(event))
+            connection.create(f"/api/v1/namespaces/{namespace}/events", msgspec.json.encode(event))
         except ApiError as error:
-            if error.status == _CONFLICT:  # a pyconfd before this one wrote it
+            if error.status == _CONFLICT:  # written before a restart
                 return
             if error.status in {_NOT_FOUND, _NOT_ACCEPTED}:
-                # A name or namespace that is none, or that went meanwhile: trying again would not help.
+                # The name or namespace is not valid, or was deleted meanwhile: a retry would not help.
                 self.failures_total += 1
-                log.info("event.refused", object=str(culprit.refusal.ref), problem=error.problems[0].message)
+                log.info("event.refused", object=str(refused.refusal.ref), problem=error.problems[0].message)
                 return
-            self._servers.failed(lease, error)
+            self._servers.failed(connection, error)
             raise
-        self._servers.succeeded(lease)
+        self._servers.succeeded(connection)
         self.written_total += 1
 
 

@@ -1,12 +1,9 @@
-"""What can go wrong between pyconfd and an API server, as values that the policy decides on."""
+"""What can go wrong between pyconfd and an API server, as values that decisions are made on."""
 
-import string
 from enum import StrEnum
 
 from pyconfd.errors import Problem, TransientError
-
-_SHOWN_CHARACTERS = 80
-_PLAIN = frozenset(string.ascii_letters + string.digits + string.punctuation + " ")
+from pyconfd.printable import escaped
 
 
 class Failure(StrEnum):
@@ -40,10 +37,11 @@ NEXT_SERVER = frozenset(
 )
 """The failures after which another API server may do better; the others would be the same everywhere."""
 
-DENIED = frozenset({Failure.UNAUTHORIZED, Failure.FORBIDDEN})
-
 NOT_READABLE = frozenset({Failure.FORBIDDEN, Failure.NOT_FOUND})
-"""Answers that a resource cannot be read, and that stay the same until a person changes something."""
+"""The resource cannot be read until an operator changes something."""
+
+NEED_OPERATOR = NOT_READABLE | {Failure.UNAUTHORIZED, Failure.CREDENTIALS}
+"""Failures that an operator has to mend; a command that runs once does not wait for that."""
 
 _OF_STATUS = {
     401: Failure.UNAUTHORIZED,
@@ -83,8 +81,12 @@ class ApiError(TransientError):
         super().__init__(Problem(place, message, _CLOCK if out_of_time else _REMEDIES.get(kind, "")))
 
 
+class BrokenWatchError(ApiError):
+    """The stream of a watch cannot be continued from where it is: it sent an ERROR event, or what is no event."""
+
+
 def failure_of_status(status: int) -> Failure:
-    """Return what an HTTP status (or the code of a Status object) that is no success means."""
+    """Return the failure that an HTTP status, or the code of a Status object, stands for."""
     if status in _OF_STATUS:
         return _OF_STATUS[status]
     if 500 <= status <= 599:
@@ -92,10 +94,8 @@ def failure_of_status(status: int) -> Failure:
     return Failure.REFUSED if 400 <= status <= 499 else Failure.BAD_ANSWER
 
 
-def shown(text: bytes | str, limit: int = _SHOWN_CHARACTERS) -> str:
-    """Return the beginning of a stranger's text on one line, with everything but printable ASCII escaped."""
+def shown(text: bytes | str, limit: int = 80) -> str:
+    """Return the beginning of a text of unknown origin on one line, with what cannot be printed escaped."""
     if isinstance(text, bytes):
         text = text[: limit * 4].decode("utf-8", "backslashreplace")
-    begin = text[:limit]
-    plain = "".join(c if c in _PLAIN else c.encode("unicode_escape", "backslashreplace").decode() for c in begin)
-    return plain + ("..." if len(text) > limit else "")
+    return escaped(text[:limit]) + ("..." if len(text) > limit else "")

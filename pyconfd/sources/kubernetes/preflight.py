@@ -1,8 +1,8 @@
-"""Looks at each API server before anything runs: does it answer, may everything be listed and watched there."""
+"""Checks each API server before the start: whether it answers, and whether everything can be listed and watched."""
 
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -10,16 +10,14 @@ from pyconfd.errors import Problem, PyconfdError, TransientError
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.preflight import Finding, Level
-from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.clock import Clock, SystemClock
+from pyconfd.sources.kubernetes.client import Connection
+from pyconfd.sources.kubernetes.clock import Clock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.decode import decode_list
-from pyconfd.sources.kubernetes.events import Culprit, event_of
+from pyconfd.sources.kubernetes.events import RefusedObject, event_of
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure
-from pyconfd.sources.kubernetes.resources import path_of
-from pyconfd.sources.kubernetes.source import reads_of
-from pyconfd.sources.kubernetes.transport import Connection
+from pyconfd.sources.kubernetes.resources import Read
 
 TOTAL_S = 60.0
 """How long all servers together may take; they are asked at the same time."""
@@ -31,32 +29,6 @@ MOST_SKEW_S = 60.0
 _WATCH_S = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """One list and watch that the daemon will keep."""
-
-    resource: Resource
-    path: str
-    params: Mapping[str, str]
-
-    @property
-    def what(self) -> str:
-        """Name it for a person."""
-        _, inside, rest = self.path.partition("/namespaces/")
-        name = self.params.get("fieldSelector", "").removeprefix("metadata.name=")
-        place = f" of namespace {rest.partition('/')[0]}" if inside else ""
-        return f"{self.resource}{place}" + (f" named {name}" if name and "=" not in name else "")
-
-
-def reads(settings: KubernetesSettings, resources: Collection[Resource], named: Collection[Named]) -> tuple[Read, ...]:
-    """Return everything that is to be listed and watched."""
-    return tuple(
-        Read(resource, path_of(resource, scope.namespace), params)
-        for resource in Resource
-        for scope, params in reads_of(resource, resources, settings.secret_namespaces, named)
-    )
-
-
 def look(
     settings: KubernetesSettings,
     wanted: Sequence[Read],
@@ -66,34 +38,34 @@ def look(
     total_s: float = TOTAL_S,
     events: bool = False,
 ) -> tuple[tuple[Finding, ...], Credentials]:
-    """Ask every API server; give what was found, in the order of the settings, and the credentials that were used.
+    """Ask every API server; return what was found, in the order of the settings, and the credentials that were used.
 
     ``events``: whether Events are to be created.
 
     Raises:
         ConfigurationError: no API server is known.
     """
-    ticking = clock or SystemClock()
-    known = credentials or Credentials(settings, ticking)
+    clock = clock or Clock()
+    known = credentials or Credentials(settings, clock)
     asked: tuple[Read | None, ...] = (*wanted, *([None] if events else []))
     limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, READ_TIMEOUT_S))
     answers: dict[str, list[Finding]] = {url: [] for url in known.urls}
     threads = [
-        threading.Thread(target=_ask, args=(url, limited, known, asked, ticking, answers[url]), daemon=True)
+        threading.Thread(target=_ask, args=(url, limited, known, asked, clock, answers[url]), daemon=True)
         for url in known.urls
     ]
-    ends_s = ticking.monotonic() + total_s
+    ends_s = clock.monotonic() + total_s
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(max(0.0, ends_s - ticking.monotonic()))
-    told: list[Finding] = []
+        thread.join(max(0.0, ends_s - clock.monotonic()))
+    findings: list[Finding] = []
     for thread, (url, found) in zip(threads, answers.items(), strict=True):
-        told += list(found)
+        findings += list(found)
         if thread.is_alive():
             problem = Problem(url, f"not done within {total_s:g} s", "is the server overloaded, or a plugin hanging?")
-            told.append(Finding.of(Level.FAILURE, "kubernetes", problem))
-    return tuple(told), known
+            findings.append(Finding.of(Level.FAILURE, "kubernetes", problem))
+    return tuple(findings), known
 
 
 def _ask(  # noqa: PLR0917 - the arguments of a thread
@@ -104,14 +76,9 @@ def _ask(  # noqa: PLR0917 - the arguments of a thread
     clock: Clock,
     found: list[Finding],
 ) -> None:
-    """Ask one server; ``found`` grows with each answer, so that what came before a time-out is told."""
+    """Ask one server; ``found`` grows with each answer, so that what came before a time-out is reported."""
     try:
-        connection = Connection(
-            credentials.access(url),
-            connect_timeout_s=settings.connect_timeout_s,
-            read_timeout_s=settings.read_timeout_s,
-            clock=clock,
-        )
+        connection = Connection(credentials.access(url), settings, clock)
     except PyconfdError as error:
         found += [Finding.of(Level.FAILURE, "kubernetes", replace(each, place=url)) for each in error.problems]
         return
@@ -131,12 +98,12 @@ def _answers(connection: Connection, url: str, wanted: Sequence[Read | None], cl
     yield from _clock(connection, url, clock)
     for read in wanted:
         try:
-            yield _may_read(connection, url, read) if read is not None else _may_tell(connection, url, clock)
+            yield _may_read(connection, url, read) if read is not None else _may_create_events(connection, url, clock)
         except TransientError as error:
-            what = read.what if read is not None else "events"
+            what = read or "events"
             yield Finding.of(Level.FAILURE, "permissions", replace(error.problems[0], place=f"{url} {what}"))
             if isinstance(error, ApiError) and error.kind in NEXT_SERVER:
-                return  # the others would wait for the same
+                return  # the others would time out in the same way
 
 
 def _clock(connection: Connection, url: str, clock: Clock) -> Iterator[Finding]:
@@ -162,7 +129,7 @@ def _may_read(connection: Connection, url: str, read: Read) -> Finding:
     """
     missing, listed = [], None
     try:
-        listed = decode_list(read.resource, connection.list_page(read.path, {**read.params, "limit": 1}))
+        listed = decode_list(read.scope.resource, connection.list_page(read.path, {**read.params, "limit": 1}))
     except ApiError as error:
         missing += [_denied(error, "list")]
     version = listed.resource_version if listed is not None else "0"
@@ -180,22 +147,22 @@ def _may_read(connection: Connection, url: str, read: Read) -> Finding:
         missing += [_denied(error, "watch")]
     if missing:
         verbs = " and ".join(missing)
-        message = f"this account may not {verbs} {read.what}"
+        message = f"this account may not {verbs} {read}"
         return Finding(
             Level.FAILURE,
             "permissions",
-            f"{url} {read.what}",
+            f"{url} {read}",
             message,
             f"add the verb {verbs}: pyconfd rbac prints all",
         )
-    return Finding.ok("permissions", f"{url} {read.what}", "can be listed and watched")
+    return Finding.ok("permissions", f"{url} {read}", "can be listed and watched")
 
 
-def _may_tell(connection: Connection, url: str, clock: Clock) -> Finding:
+def _may_create_events(connection: Connection, url: str, clock: Clock) -> Finding:
     """Create an Event without keeping it; raises ApiError."""
     what = f"{url} events"
-    nobody = Refusal(ObjectRef("Namespace", "", "default"), "", "", RefusalReason.INCOMPLETE, "only a trial")
-    namespace, event = event_of(Culprit(nobody), clock.time(), instance="preflight", every_s=1.0)
+    trial = Refusal(ObjectRef("Namespace", "", "default"), "", "", RefusalReason.INCOMPLETE, "only a trial")
+    namespace, event = event_of(RefusedObject(trial), clock.time(), instance="preflight", every_s=1.0)
     try:
         body = msgspec.json.encode(event)
         connection.create(f"/api/v1/namespaces/{namespace}/events", body, {"dryRun": "All"})

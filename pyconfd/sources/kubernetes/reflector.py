@@ -1,156 +1,254 @@
-"""Keeps the cache of one resource equal to the cluster, by list and watch or by listing again and again."""
+"""Keeps the cache of one resource equal to the cluster, by list and watch or by listing again and again.
+
+As client-go's Reflector, with what that leaves to the server: a watch that is silent, ends at once or sends nonsense
+never becomes a busy loop, and never a cache that stands still unnoticed. :class:`ListWatchPolicy` decides what follows
+each list and watch; :class:`Reflector` does it, in a thread of its own.
+"""
 
 import math
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from enum import IntEnum
-from typing import assert_never
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from random import Random
+from typing import NamedTuple
 
 import structlog
 
-from pyconfd.errors import TransientError, first_line
+from pyconfd.errors import first_line
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject
-from pyconfd.model.snapshot import Departures, Key, Named, Resource
+from pyconfd.model.snapshot import Departures, Key, Resource
 from pyconfd.model.status import ResourceState
-from pyconfd.sources.kubernetes.api_servers import ApiServers, Lease
+from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.cache import Cache
+from pyconfd.sources.kubernetes.client import MAX_LIST_BYTES, ApiServers, Connection, SilenceError
 from pyconfd.sources.kubernetes.clock import Clock
-from pyconfd.sources.kubernetes.cycle import (
-    LASTING_WATCH_S,
-    Cycle,
-    Failed,
-    Interrupted,
-    List,
-    Listed,
-    Outcome,
-    Pause,
-    Watch,
-    WatchEnded,
-    WatchSilent,
-)
-from pyconfd.sources.kubernetes.decode import (
-    Bookmark,
-    Deleted,
-    Event,
-    ListPage,
-    Unknown,
-    Unreadable,
-    Upserted,
-    WatchError,
-    decode_event,
-    decode_list,
-)
-from pyconfd.sources.kubernetes.failures import NEXT_SERVER, NOT_READABLE, ApiError, Failure, failure_of_status
-from pyconfd.sources.kubernetes.transport import MAX_LIST_BYTES, SilenceError
+from pyconfd.sources.kubernetes.decode import Bookmark, Event, ListPage, decode_event, decode_list
+from pyconfd.sources.kubernetes.failures import NEXT_SERVER, NOT_READABLE, ApiError, BrokenWatchError, Failure
+from pyconfd.sources.kubernetes.resources import Read
+from pyconfd.system.backoff import Backoff
 
-log = structlog.get_logger(__name__)
-
+BACKOFF_FIRST_S = 1.0
+BACKOFF_LAST_S = 30.0
+CREDENTIALS_MAX_S = 5.0
+"""Whether a file is there costs no request, and the operator who has just put it there is waiting."""
+RETRY_AFTER_MAX_S = 300.0
+"""A server that asks for more is asked again after this time all the same."""
+WATCH_MIN_S = 240.0
+WATCH_MAX_S = 480.0
+"""The server is asked to end each watch after a random time between the two: many balancers come back spread out."""
+LASTING_WATCH_S = 5.0
+"""A watch that ends sooner than this is a failure, whatever it brought, else it would be a busy loop."""
+SILENCES_BEFORE_LIST = 2
+SHORT_WATCHES_BEFORE_LIST = 4
 WHOLE_LIST_S = 600.0
 """How long all pages of a list may take together; API servers let continue tokens expire after 5 to 10 minutes."""
 
+log = structlog.get_logger(__name__)
+
+
+class Action(Enum):
+    """What a reflector can do next."""
+
+    LIST = "list"
+    LIST_UNPAGED = "list_unpaged"
+    WATCH = "watch"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An action after a pause; with ``until_back`` the pause ends when an API server answers another reflector."""
+
+    action: Action
+    delay_s: float = 0.0
+    until_back: bool = False
+
+
+class ListWatchPolicy:
+    """What follows from each end of a list or a watch. Pure: it neither waits nor sends."""
+
+    def __init__(self, settings: KubernetesSettings, *, servers: int, jitter: Random) -> None:
+        self._mode = settings.mode
+        self._interval_s = settings.interval_s
+        self._servers = servers
+        self._list_backoff = Backoff(first_s=BACKOFF_FIRST_S, last_s=BACKOFF_LAST_S, jitter=jitter)
+        self._watch_backoff = Backoff(first_s=BACKOFF_FIRST_S, last_s=BACKOFF_LAST_S, jitter=jitter)
+        self._list_failures = self._watch_failures = self._silences = 0
+
+    def listed(self) -> Step:
+        """Return what follows a whole list."""
+        self._list_failures = 0
+        self._list_backoff.reset()
+        return Step(Action.WATCH) if self._mode is ReadMode.WATCH else Step(Action.LIST, self._interval_s)
+
+    def list_failed(self, failure: ApiError, *, moved: bool, unpaged: bool = False) -> Step:
+        """Return what follows a list that failed; ``moved``: another API server is in use now."""
+        if failure.kind is Failure.EXPIRED and not unpaged:
+            return Step(Action.LIST_UNPAGED)  # the continue token expired: pages would come too late again
+        self._list_failures += 1
+        delay_s = self._list_backoff.delay_s()
+        if moved and self._list_failures % self._servers:
+            return Step(Action.LIST)  # each server once before the first pause
+        if failure.kind is Failure.CREDENTIALS:
+            delay_s = min(delay_s, CREDENTIALS_MAX_S)
+        return _after_pause(Action.LIST, delay_s, failure)
+
+    def watch_ended(self, *, progress: bool, lasted_s: float) -> Step:
+        """Return what follows a watch that the server ended; ``progress``: an event or a bookmark had come."""
+        if progress:
+            self._silences = 0
+        if lasted_s >= LASTING_WATCH_S:
+            self._watch_works()
+            return Step(Action.WATCH)
+        delay_s = self._watch_fails(lasted_s)
+        relist = not progress and self._watch_failures >= SHORT_WATCHES_BEFORE_LIST
+        return Step(Action.LIST if relist else Action.WATCH, delay_s)
+
+    def watch_silent(self, *, progress: bool) -> Step:
+        """Return what follows a watch that sent nothing for the read time limit."""
+        self._watch_works()
+        # Silence is normal: connect again, and list no more than needed. But a resourceVersion from the future (etcd
+        # was restored from a backup) is answered by silence for ever, and only a list helps.
+        self._silences = 0 if progress else self._silences + 1
+        if self._silences >= SILENCES_BEFORE_LIST:
+            self._silences = 0
+            return Step(Action.LIST)
+        return Step(Action.WATCH)
+
+    def watch_failed(self, failure: ApiError, *, moved: bool, lasted_s: float = 0.0) -> Step:
+        """Return what follows a watch that failed after ``lasted_s``."""
+        delay_s = self._watch_fails(lasted_s)
+        if failure.kind is Failure.FORBIDDEN and not moved:
+            # Listing is allowed: poll, and try the watch again after each list.
+            return Step(Action.LIST, self._interval_s)
+        expired_first = failure.kind is Failure.EXPIRED and self._watch_failures == 1
+        if expired_first or (moved and self._watch_failures % self._servers):
+            return Step(Action.LIST)
+        # Another server may be older than the resourceVersion, and a broken stream may have lost events.
+        relist = moved or isinstance(failure, BrokenWatchError)
+        relist = relist or failure.kind in {Failure.EXPIRED, Failure.NOT_FOUND, Failure.REFUSED}
+        return _after_pause(Action.LIST if relist else Action.WATCH, delay_s, failure)
+
+    def _watch_works(self) -> None:
+        self._watch_failures = 0
+        self._watch_backoff.reset()
+
+    def _watch_fails(self, lasted_s: float) -> float:
+        if lasted_s >= LASTING_WATCH_S:
+            self._watch_works()
+        self._watch_failures += 1
+        return self._watch_backoff.delay_s()
+
+
+def _after_pause(action: Action, delay_s: float, failure: ApiError) -> Step:
+    if failure.retry_after_s is not None:
+        return Step(action, max(delay_s, min(failure.retry_after_s, RETRY_AFTER_MAX_S)))
+    return Step(action, delay_s, until_back=failure.kind in NEXT_SERVER)
+
 
 class _Stage(IntEnum):
-    """How far the last attempt came before it failed; only what comes farther proves that all is well again."""
+    """How far an attempt came before it failed; only one that comes farther proves that all is well again."""
 
     LIST = 1
     WATCH = 2
     STREAM = 3
 
 
+class _Problem(NamedTuple):
+    kind: Failure
+    stage: _Stage
+    message: str
+
+
 class Reflector:
-    """One resource, in one namespace or in all; :meth:`run` is the body of a thread."""
+    """The list and watch of one :class:`Read`; :meth:`run` is the body of a thread.
+
+    ``on_change`` is called when the cache, or what is known of it, has changed; ``on_recovered`` when the API server
+    answers again after a failure of the server.
+    """
 
     def __init__(
         self,
-        scope: Named,
-        *,
-        path: str,
-        params: Mapping[str, str],
-        essential: bool = True,
-        cluster: str,
+        read: Read,
+        settings: KubernetesSettings,
         servers: ApiServers,
-        cycle: Cycle,
         clock: Clock,
+        *,
+        jitter: Random,
         on_change: Callable[[], None],
         on_recovered: Callable[[], None],
     ) -> None:
-        self.scope = scope
-        self.resource = scope.resource
-        self.essential = essential
+        self.read = read
+        self.synced = False
+        """Whether the whole list has come at least once."""
+        self.denied: Failure | None = None
+        """Why it cannot be read (FORBIDDEN or NOT_FOUND) until an operator changes something; None where it can."""
+        self.last_sync_at = 0.0
+        """When a server last confirmed the cache, in seconds since the epoch."""
+        self.events_total = 0
         self.bug: BaseException | None = None
-        self._path = path
-        self._params = dict(params)
-        self._cluster = cluster
+        """What :meth:`run` died of."""
+        self._settings = settings
         self._servers = servers
-        self._cycle = cycle
         self._clock = clock
+        self._jitter = jitter
         self._on_change = on_change
         self._on_recovered = on_recovered
+        self._policy = ListWatchPolicy(settings, servers=len(servers), jitter=jitter)
+        self._next = Step(Action.LIST)
         self._lock = threading.Lock()
+        self._cache = Cache()
+        self._resource_version = ""
+        self._listed_at: int | None = None
+        """The API server of the last list: resourceVersions of one are not continued at another."""
+        self._problem: _Problem | None = None
         self._wake = threading.Event()
         self._stopping = False
-        self._relist_wanted = False
         self._server_back = False
-        self._relists_asked = self._relists_done = 0
-        self._listed_at: int | None = None
-        self._cache = Cache()
-        self._synced = False
-        self._denied: Failure | None = None
-        self._last_sync_at = 0.0
-        self._problem = ""
-        self._problem_kind: Failure | None = None
-        self._problem_stage = _Stage.LIST
+        self._relists_wanted = self._relists_begun = self._relists_done = 0
         self._progress = False
         self._watch_began_s = math.inf
-        """When the watch was opened."""
-        self.events_total = 0
-
-    @property
-    def synced(self) -> bool:
-        """Whether the whole list has come at least once."""
-        return self._synced
-
-    @property
-    def denied(self) -> Failure | None:
-        """Why it cannot be read (FORBIDDEN or NOT_FOUND) until a person changes something; None where it can."""
-        return self._denied
 
     @property
     def settled(self) -> bool:
         """Whether nothing more is to be waited for: all of it is known, or it is denied and others go on without it."""
-        return self._synced or (self._denied is not None and not self.essential)
-
-    @property
-    def last_sync_at(self) -> float:
-        """When a server last confirmed the cache, in seconds since the epoch."""
-        return self._last_sync_at
+        return self.synced or (self.denied is not None and not self.read.essential)
 
     @property
     def problem_kind(self) -> Failure | None:
         """The kind of the problem at present, or None."""
-        return self._problem_kind
+        return self._problem.kind if self._problem is not None else None
+
+    @property
+    def departures(self) -> Departures:
+        """The addresses that are about to leave, or left, on purpose."""
+        return self._cache.departures
+
+    @property
+    def relisted(self) -> bool:
+        """Whether a whole list that began after the last :meth:`relist` has come, or none can come that matters."""
+        others_go_on = self.denied is not None and not self.read.essential
+        if others_go_on and (self.synced or self.read.scope.resource is Resource.SECRETS):
+            return True
+        return self._relists_done == self._relists_wanted
 
     def view(self) -> tuple[int, Mapping[Key, AnyObject]]:
         """Return the version of the cache and an immutable view of it."""
         with self._lock:
             return self._cache.version, self._cache.view()
 
-    @property
-    def departures(self) -> Departures:
-        """What is about to leave, and left, on purpose."""
-        return self._cache.departures
-
     def refusals(self) -> tuple[Refusal, ...]:
-        """Return the objects that could not be read."""
+        """Return the objects that could not be decoded."""
         with self._lock:
             return self._cache.refusals()
 
     def state(self) -> ResourceState:
         """Return what the status shows."""
+        problem = self._problem.message if self._problem is not None else ""
         with self._lock:
-            return ResourceState(self.resource, self._synced, len(self._cache), self._last_sync_at, self._problem)
+            return ResourceState(self.read.scope.resource, self.synced, len(self._cache), self.last_sync_at, problem)
 
     def stop(self) -> None:
         """Let :meth:`run` end; requests in flight are cut off by closing the API servers."""
@@ -159,212 +257,187 @@ class Reflector:
 
     def relist(self) -> None:
         """List again soon; a request in flight has to be interrupted as well."""
-        self._relists_asked += 1
-        self._relist_wanted = True
+        self._relists_wanted += 1
         self._wake.set()
 
     def server_is_back(self) -> None:
-        """Try again at once, where this one waits for a server that failed: another one had an answer."""
+        """Try again at once, where this one waits for a server that failed: it has answered another reflector."""
         self._server_back = True
         self._wake.set()
-
-    @property
-    def relisted(self) -> bool:
-        """Whether a whole list that began after the last :meth:`relist` has come, or none can come that matters."""
-        stays = self._denied is not None and not self.essential and (self._synced or self.resource is Resource.SECRETS)
-        return stays or self._relists_done == self._relists_asked
 
     def run(self) -> None:
         """Reflect until :meth:`stop`."""
         try:
             while not self._stopping:
-                self._once()
+                self.step()
         finally:
-            # Whoever asks for a snapshot must learn of a bug here, instead of serving a cache that stands still.
+            # KubernetesSource.snapshot() raises it: without this thread the cache would stand still unnoticed.
             self.bug = sys.exception()
             if self.bug is not None:
                 self._on_change()
 
-    def _once(self) -> None:
-        step = self._cycle.step
-        match step:
-            case Pause():
-                self._pause(step)
-                self._cycle.passed()
-            case List(limit):
-                self._cycle.after(self._list(limit))
-            case Watch():
-                self._cycle.after(self._watch(step))
-            case _:
-                assert_never(step)
+    def step(self) -> None:
+        """Wait for the next action, and do it."""
+        step = self._next
+        self._pause(step)
+        if self._stopping:
+            return
+        self._next = self._watch() if step.action is Action.WATCH else self._list(step.action)
 
-    def _pause(self, step: Pause) -> None:
+    def _pause(self, step: Step) -> None:
         ends_s = self._clock.monotonic() + step.delay_s
-        while not (self._stopping or self._relist_wanted or (step.until_back and self._server_back)):
+        while not (self._stopping or self._relist_pending or (step.until_back and self._server_back)):
             left_s = ends_s - self._clock.monotonic()
             if left_s <= 0.0 or not self._clock.wait(self._wake, left_s):
                 return
             self._wake.clear()
 
-    def _list(self, limit: int) -> Outcome:
-        self._relist_wanted = self._server_back = False
-        asked = self._relists_asked
-        lease = None
+    @property
+    def _relist_pending(self) -> bool:
+        return self._relists_begun != self._relists_wanted
+
+    def _list(self, action: Action) -> Step:
+        self._relists_begun = self._relists_wanted
+        self._server_back = False
+        connection = None
         try:
-            lease = self._servers.lease()
-            pages = self._pages(lease, limit)
-        except TransientError as error:
-            return self._failed(lease, error)
-        self._listed_at = lease.index
-        self._servers.succeeded(lease)
+            connection = self._servers.connection()
+            pages = self._pages(connection, 0 if action is Action.LIST_UNPAGED else self._settings.page_size)
+        except ApiError as failure:
+            return self._failed(action, connection, failure)
+        self._listed_at = connection.index
+        self._resource_version = pages[0].resource_version
+        self._servers.succeeded(connection)
         with self._lock:
             changed = self._cache.replace(
                 (item for page in pages for item in page.items),
                 (refusal for page in pages for refusal in page.refusals),
             )
-            first, readable = not self._synced, self._denied is not None
-            self._synced = True
-            self._denied = None
-            self._relists_done = asked
-            self._last_sync_at = self._clock.time()
+            first, was_denied = not self.synced, self.denied is not None
+            self.synced, self.denied = True, None
+            self.last_sync_at = self._clock.time()
             objects = len(self._cache)
-        self._came_through(_Stage.LIST)
+        self._relists_done = self._relists_begun
+        self._succeeded(_Stage.LIST)
         if first:
-            log.info("resource.synced", resource=self.resource.value, path=self._path, objects=objects)
-        if first or changed or readable:
+            log.info("resource.synced", resource=self.read.scope.resource.value, path=self.read.path, objects=objects)
+        if first or changed or was_denied:
             self._on_change()
-        return Listed(pages[0].resource_version)
+        return self._policy.listed()
 
-    def _pages(self, lease: Lease, limit: int) -> list[ListPage]:
+    def _pages(self, connection: Connection, limit: int) -> list[ListPage]:
         pages: list[ListPage] = []
         token, tokens, total_bytes = "", set[str](), 0
         ends_s = self._clock.monotonic() + WHOLE_LIST_S
         while True:
-            params: dict[str, str | int] = dict(self._params)
+            params: dict[str, str | int] = dict(self.read.params)
             if limit:
                 params["limit"] = limit
             if token:
                 params["continue"] = token
-            body = lease.connection.list_page(self._path, params)
-            page = decode_list(self.resource, body, self._cluster)
+            body = connection.list_page(self.read.path, params)
+            page = decode_list(self.read.scope.resource, body, self._settings.cluster)
             pages.append(page)
             if not page.continue_token:
                 return pages
             total_bytes += len(body)
             if page.continue_token in tokens:
-                raise ApiError(Failure.BAD_ANSWER, self._path, "the list has no end: a continue token came twice")
+                message = "the list has no end: a continue token came twice"
+                raise ApiError(Failure.BAD_ANSWER, self.read.path, message)
             if total_bytes > MAX_LIST_BYTES or self._clock.monotonic() > ends_s:
                 message = f"the list does not end: {len(pages)} pages, {total_bytes} bytes until now"
-                raise ApiError(Failure.BAD_ANSWER, self._path, message)
+                raise ApiError(Failure.BAD_ANSWER, self.read.path, message)
             token = page.continue_token
             tokens.add(token)
 
-    def _watch(self, step: Watch) -> Outcome:
+    def _watch(self) -> Step:
         self._watch_began_s = math.inf
         self._progress = self._server_back = False
-        lease = None
+        connection = None
         try:
-            lease = self._servers.lease()
-            if self._relist_wanted or lease.index != self._listed_at:
-                return Interrupted(relist=True)
+            connection = self._servers.connection()
+            if self._relist_pending or connection.index != self._listed_at:
+                return Step(Action.LIST)
             params: dict[str, str | int] = {
-                **self._params,
+                **self.read.params,
                 "watch": 1,
                 "allowWatchBookmarks": "true",
-                "resourceVersion": step.resource_version,
-                "timeoutSeconds": step.timeout_s,
+                "resourceVersion": self._resource_version,
+                "timeoutSeconds": round(self._jitter.uniform(WATCH_MIN_S, WATCH_MAX_S)),
             }
-            with lease.connection.watch(self._path, params) as arrivals:
+            with connection.watch(self.read.path, params) as arrivals:
                 self._watch_began_s = self._clock.monotonic()
-                self._servers.succeeded(lease)
-                self._came_through(_Stage.WATCH)
+                self._servers.succeeded(connection)
+                self._succeeded(_Stage.WATCH)
                 for lines in arrivals:
                     for line in lines:
-                        self._take(decode_event(self.resource, line, self._cluster))
-                    self._servers.succeeded(lease)
+                        self._take(decode_event(self.read.scope.resource, line, self._settings.cluster))
+                    self._servers.succeeded(connection)
         except SilenceError:
-            return WatchSilent(self._progress)
-        except TransientError as error:
-            return self._failed(lease, error)
-        self._lasted()
-        return WatchEnded(self._progress, self._clock.monotonic() - self._watch_began_s)
+            return self._policy.watch_silent(progress=self._progress)
+        except ApiError as failure:
+            return self._failed(Action.WATCH, connection, failure)
+        self._check_lasting()
+        return self._policy.watch_ended(progress=self._progress, lasted_s=self._watched_s)
+
+    @property
+    def _watched_s(self) -> float:
+        return self._clock.monotonic() - self._watch_began_s
 
     def _take(self, event: Event) -> None:
-        if isinstance(event, WatchError):
-            raise _BrokenWatchError(failure_of_status(event.code), self._path, f"ERROR {event.code}: {event.message}")
         self._progress = True
-        self._lasted()
-        if not isinstance(event, Bookmark | Unknown):
+        self._check_lasting()
+        if not isinstance(event, Bookmark):
             self.events_total += 1
         with self._lock:
             changed = self._cache.apply(event)
-            self._last_sync_at = self._clock.time()
-        match event:
-            case Upserted(record):
-                self._cycle.advance(record.metadata.resource_version)
-            case Bookmark(resource_version) | Deleted(_, resource_version) | Unreadable(_, _, resource_version):
-                self._cycle.advance(resource_version)
-            case Unknown(type_):
-                log.debug("watch_event.ignored", resource=self.resource.value, type=type_)
-            case _:
-                assert_never(event)
+            self.last_sync_at = self._clock.time()
+        self._resource_version = event.resource_version or self._resource_version
         if changed:
             self._on_change()
 
-    def _failed(self, lease: Lease | None, error: TransientError) -> Outcome:
-        failure = error if isinstance(error, ApiError) else _broken(self._path, error)
+    def _failed(self, action: Action, connection: Connection | None, failure: ApiError) -> Step:
+        is_watch = action is Action.WATCH
         if failure.kind is Failure.INTERRUPTED:
-            moved = self._servers.current != self._listed_at
-            return Interrupted(relist=self._relist_wanted or moved)
-        moved = self._servers.failed(lease, failure) if lease is not None else False
-        is_watch = isinstance(self._cycle.step, Watch)
-        lasted_s = self._clock.monotonic() - self._watch_began_s if is_watch else 0.0
-        broken = isinstance(failure, _BrokenWatchError)
-        if failure.kind is not Failure.EXPIRED:
-            stage = (_Stage.STREAM if broken else _Stage.WATCH) if is_watch else _Stage.LIST
-            self._show_problem(failure, stage)
-        return Failed(failure.kind, failure.retry_after_s, moved=moved, broken=broken, lasted_s=lasted_s)
+            relist = self._relist_pending or self._servers.current != self._listed_at
+            return Step(Action.WATCH if is_watch and not relist else Action.LIST)
+        moved = self._servers.failed(connection, failure) if connection is not None else False
+        lasted_s = self._watched_s
+        if failure.kind is not Failure.EXPIRED:  # the server compacted its history: no problem, but a reason to list
+            broken = isinstance(failure, BrokenWatchError)
+            self._record_problem(failure, (_Stage.STREAM if broken else _Stage.WATCH) if is_watch else _Stage.LIST)
+        if is_watch:
+            return self._policy.watch_failed(failure, moved=moved, lasted_s=lasted_s)
+        return self._policy.list_failed(failure, moved=moved, unpaged=action is Action.LIST_UNPAGED)
 
-    def _show_problem(self, failure: ApiError, stage: _Stage) -> None:
+    def _record_problem(self, failure: ApiError, stage: _Stage) -> None:
         message = first_line(failure.problems)
-        self._problem_stage = stage
         if stage is not _Stage.LIST and failure.kind is Failure.FORBIDDEN:
+            # Without this, a cache that is only polled would look healthy.
             message = f"watching is denied, so changes come late, by listing again and again: {message}"
-        news = failure.kind is not self._problem_kind
-        self._problem_kind = failure.kind
-        denied = failure.kind if stage is _Stage.LIST and failure.kind in NOT_READABLE else self._denied
-        is_new, self._denied = denied is not self._denied, denied
-        with self._lock:
-            self._problem = message
-        if is_new and not self.essential:
-            self._on_change()
-        if news:
-            # What concerns the whole server was said with its name, once for all resources.
-            say = log.debug if failure.kind in NEXT_SERVER else log.warning
-            say("resource.failed", resource=self.resource.value, kind=failure.kind.value, error=message)
+        is_news = failure.kind is not self.problem_kind
+        self._problem = _Problem(failure.kind, stage, message)
+        if stage is _Stage.LIST and failure.kind in NOT_READABLE and failure.kind is not self.denied:
+            self.denied = failure.kind
+            if not self.read.essential:
+                self._on_change()
+        if is_news:
+            # Failures of the whole server are logged once for all resources, with its name.
+            write = log.debug if failure.kind in NEXT_SERVER else log.warning
+            resource = self.read.scope.resource.value
+            write("resource.failed", resource=resource, kind=failure.kind.value, error=message)
 
-    def _lasted(self) -> None:
-        # A stream that breaks after each first event is not well, nor are the others to be woken by it.
-        if self._clock.monotonic() - self._watch_began_s >= LASTING_WATCH_S:
-            self._came_through(_Stage.STREAM)
+    def _check_lasting(self) -> None:
+        # A stream that breaks after each first event is not well, and must not wake the other reflectors.
+        if self._watched_s >= LASTING_WATCH_S:
+            self._succeeded(_Stage.STREAM)
 
-    def _came_through(self, stage: _Stage) -> None:
-        if self._problem_kind is None or stage < self._problem_stage:
+    def _succeeded(self, stage: _Stage) -> None:
+        if self._problem is None or stage < self._problem.stage:
             return
-        of_the_server = self._problem_kind in NEXT_SERVER
-        say = log.debug if of_the_server else log.info
-        self._problem_kind = None
-        with self._lock:
-            self._problem = ""
-        say("resource.recovered", resource=self.resource.value)
+        of_the_server = self._problem.kind in NEXT_SERVER
+        self._problem = None
+        write = log.debug if of_the_server else log.info
+        write("resource.recovered", resource=self.read.scope.resource.value)
         if of_the_server:
             self._on_recovered()
-
-
-class _BrokenWatchError(ApiError):
-    """The stream itself said or showed that it cannot be continued from where it is."""
-
-
-def _broken(path: str, error: TransientError) -> ApiError:
-    problem = error.problems[0]
-    return _BrokenWatchError(Failure.BAD_ANSWER, f"{problem.place} {path}", problem.message)

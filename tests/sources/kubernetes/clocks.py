@@ -3,10 +3,12 @@
 import threading
 import time
 
+from pyconfd.sources.kubernetes.clock import Clock
+
 SPEED = 50.0
 
 
-class ScaledClock:
+class ScaledClock(Clock):
     """Time that runs ``speed`` times as fast, pauses included."""
 
     def __init__(self, speed: float = SPEED) -> None:
@@ -15,14 +17,11 @@ class ScaledClock:
     def monotonic(self) -> float:
         return time.monotonic() * self._speed
 
-    def time(self) -> float:
-        return time.time()
-
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         return event.wait(timeout_s / self._speed)
 
 
-class StandingClock:
+class StandingClock(Clock):
     """Time that only moves when it is told to; whoever waits has waited at once."""
 
     def __init__(self, now_s: float = 1_000.0, epoch_s: float = 1_800_000_000.0) -> None:
@@ -40,7 +39,7 @@ class StandingClock:
         return event.is_set()
 
 
-class PatientClock:
+class PatientClock(Clock):
     """Time at which nobody wakes by himself, but the threads of one name, when they may go on.
 
     Who waits to end (the one thread that belongs to no resource) waits as ever.
@@ -50,12 +49,6 @@ class PatientClock:
         self.waiting: set[str] = set()
         self.goes_on = threading.Event()
         self._name = name
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def time(self) -> float:
-        return time.time()
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         name = threading.current_thread().name

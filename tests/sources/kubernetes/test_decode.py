@@ -15,15 +15,14 @@ from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import (
     Bookmark,
     Deleted,
-    Unknown,
     Unreadable,
     Upserted,
-    WatchError,
     decode_event,
     decode_list,
     key_of,
     same_content,
 )
+from pyconfd.sources.kubernetes.failures import BrokenWatchError, Failure
 
 TRANSCRIPTS = Path(__file__).parents[2] / "data" / "kubernetes-transcripts"
 
@@ -115,15 +114,19 @@ def test_serving_and_terminating_endpoints_are_seen_as_such() -> None:
     assert (False, True, True) in seen
 
 
-def test_error_events_of_a_real_server() -> None:
-    (expired,) = lines("watch-410-too-old")
-    assert decode_event(Resource.ENDPOINTSLICES, expired) == WatchError(
-        410, "Expired", "too old resource version: 5 (514)"
-    )
-    (refused,) = lines("watch-initial-events-refused")
-    event = decode_event(Resource.ENDPOINTSLICES, refused)
-    assert isinstance(event, WatchError)
-    assert event.code == 500
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("watch-410-too-old", Failure.EXPIRED, "ERROR 410: too old resource version: 5 (514)"),
+        ("watch-initial-events-refused", Failure.SERVER_ERROR, "ERROR 500"),
+    ],
+)
+def test_error_events_of_a_real_server(name: str, kind: Failure, words: str) -> None:
+    (line,) = lines(name)
+    with pytest.raises(BrokenWatchError) as caught:
+        decode_event(Resource.ENDPOINTSLICES, line)
+    assert caught.value.kind is kind
+    assert words in caught.value.problems[0].message
 
 
 @pytest.mark.parametrize("name", ["error-401-bad-token", "error-403-no-rbac", "error-404", "list-nodes"])
@@ -215,7 +218,7 @@ def test_events() -> None:
     bad = decode_event(Resource.SERVICES, event("MODIFIED", service("a", ports=7)))
     assert isinstance(bad, Unreadable)
     assert (bad.key, bad.resource_version) == (Key("demo", "a"), "4")
-    assert decode_event(Resource.SERVICES, event("LATER", {})) == Unknown("LATER")
+    assert decode_event(Resource.SERVICES, event("LATER", {})) == Bookmark("")
     for line in (b"", b"{", b"[]", b'{"type":"ADDED"}', b'{"object":{}}', event("BOOKMARK", {}), event("ERROR", [])):
         with pytest.raises(TransientError, match="not an event"):
             decode_event(Resource.SERVICES, line)

@@ -5,8 +5,9 @@ import pytest
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.snapshot import Key, Named, Resource
 from pyconfd.model.status import SourceHealth
-from pyconfd.sources.kubernetes.rbac import right_to_read
-from pyconfd.sources.kubernetes.source import KubernetesSource, is_essential
+from pyconfd.settings import KubernetesSettings
+from pyconfd.sources.kubernetes.resources import reads, right_to_read
+from pyconfd.sources.kubernetes.source import KubernetesSource
 from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, shop
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
@@ -81,7 +82,7 @@ def test_without_an_essential_right_nothing_is_followed(resource: str, server: A
     eventually(lambda: _problems(source))
     assert "nothing of the cluster can be followed" in _problems(source)[resource]
     assert source.snapshot() is None
-    assert source.is_hopeless()
+    assert source.needs_operator()
 
 
 def test_a_failure_that_may_pass_is_waited_for(server: ApiServer, start: Start) -> None:
@@ -103,12 +104,18 @@ def test_a_denied_resource_that_fails_otherwise_later_is_still_denied(server: Ap
     assert source.snapshot() is not None
 
 
-def test_pods_are_essential_where_everything_is_made_of_them() -> None:
-    pods, keys = Named(Resource.PODS, "", ""), Named(Resource.SECRETS, "lb", "keys")
-    assert is_essential(pods, [Resource.PODS])
-    assert is_essential(keys, [Resource.PODS])
-    assert not is_essential(pods, [*ALL, Resource.PODS])
-    assert not is_essential(Named(Resource.SECRETS, "tls", ""), [Resource.PODS, Resource.SECRETS])
+@pytest.mark.parametrize(
+    ("resources", "essential"),
+    [
+        ([Resource.PODS, Resource.SECRETS], {"pods", "secrets lb/keys"}),
+        (WITH_SECRETS, {"services", "endpointslices"}),
+        ([*WITH_SECRETS, Resource.PODS], {"services", "endpointslices"}),
+    ],
+)
+def test_pods_are_essential_where_everything_is_made_of_them(resources: list[Resource], essential: set[str]) -> None:
+    settings = KubernetesSettings(secret_namespaces=("tls",))
+    wanted = reads(settings, resources, [Named(Resource.SECRETS, "lb", "keys")])
+    assert {str(read) for read in wanted if read.essential} == essential
 
 
 def test_401_for_everything_is_one_problem(server: ApiServer, start: Start) -> None:

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.settings import KubernetesSettings
+from pyconfd.sources.kubernetes.clock import Clock
 from pyconfd.sources.kubernetes.events import (
     MOST_AT_ONCE,
     MOST_NOTE_BYTES,
     RETRY_S,
-    Culprit,
     EventWriter,
-    Told,
+    RefusedObject,
+    ReportedCauses,
     event_of,
 )
-from pyconfd.sources.kubernetes.rbac import manifest
+from pyconfd.sources.kubernetes.resources import manifest
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.event_rules import validate_event
@@ -33,7 +34,7 @@ HOUR = 3600.0
 NOW = 1_800_000_000.0
 
 
-class FakeClock:
+class FakeClock(Clock):
     """Time that a test lets pass; each wait hands over to the test."""
 
     def __init__(self) -> None:
@@ -64,10 +65,10 @@ class FakeClock:
         self._go.release(100)
 
 
-def culprit(name: str = "web", detail: str = "it is wrong", **more: Any) -> Culprit:
+def culprit(name: str = "web", detail: str = "it is wrong", **more: Any) -> RefusedObject:
     ref = ObjectRef(more.get("kind", "Service"), more.get("namespace", "shop"), name)
     reason = more.get("reason", RefusalReason.INVALID_VALUE)
-    return Culprit(Refusal(ref, more.get("field", "annotation proto"), "sm tp", reason, detail), "u-1")
+    return RefusedObject(Refusal(ref, more.get("field", "annotation proto"), "sm tp", reason, detail), "u-1")
 
 
 def test_an_event_names_the_object_and_says_why() -> None:
@@ -83,7 +84,7 @@ def test_an_event_names_the_object_and_says_why() -> None:
     assert (event["type"], event["reason"], event["action"]) == ("Warning", "InvalidValue", "Refused")
     assert event["message"] == "not served as it asks: annotation proto sm tp: it is wrong"
     validate_event(event)
-    whole = Culprit(Refusal(ObjectRef("Service", "shop", "web"), "", "", RefusalReason.BAD_TEMPLATE, "why"))
+    whole = RefusedObject(Refusal(ObjectRef("Service", "shop", "web"), "", "", RefusalReason.BAD_TEMPLATE, "why"))
     assert event_of(whole, NOW, instance="lb1", every_s=HOUR)[1]["message"] == "not served as it asks: why"
 
 
@@ -104,7 +105,7 @@ def test_whatever_is_refused_the_event_is_one_that_the_api_takes(
 
 
 def test_the_name_is_the_same_within_an_hour_and_for_one_balancer_and_cause_only() -> None:
-    def name(told: Culprit, now: float, instance: str = "lb1") -> str:
+    def name(told: RefusedObject, now: float, instance: str = "lb1") -> str:
         return str(event_of(told, now, instance=instance, every_s=HOUR)[1]["metadata"]["name"])
 
     begin = HOUR * 500_000
@@ -121,22 +122,22 @@ def test_the_name_is_the_same_within_an_hour_and_for_one_balancer_and_cause_only
 
 @given(st.lists(st.tuples(st.floats(0, 2000), st.integers(0, 3)), max_size=60))
 def test_each_cause_is_told_at_most_once_an_hour(steps: list[tuple[float, int]]) -> None:
-    told, now, at = Told(HOUR), NOW, dict[int, list[float]]()
+    told, now, at = ReportedCauses(HOUR), NOW, dict[int, list[float]]()
     for pause, number in steps:
         now += pause
         for due in told.due([culprit(f"web-{number}")], now):
-            told.tell(due, now)
+            told.reported(due, now)
             at.setdefault(number, []).append(now)
     for times in at.values():
         assert all(later - earlier >= HOUR for earlier, later in pairwise(times))
 
 
 def test_a_flood_is_told_in_parts_and_names_that_are_none_never() -> None:
-    told = Told(HOUR)
+    told = ReportedCauses(HOUR)
     many = [culprit(f"web-{number}") for number in range(MOST_AT_ONCE + 5)] + [culprit("../x"), culprit("A b")]
     first = told.due(many, NOW)
     for each in first:
-        told.tell(each, NOW)
+        told.reported(each, NOW)
     second = told.due(many, NOW + 5)
     assert (len(first), len(second)) == (MOST_AT_ONCE, 5)
 
@@ -150,7 +151,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def writer(server: ApiServer, clock: FakeClock, culprits: Callable[[], list[Culprit]]) -> EventWriter:
+def writer(server: ApiServer, clock: FakeClock, culprits: Callable[[], list[RefusedObject]]) -> EventWriter:
     made = EventWriter(KubernetesSettings(api_servers=(server.url,)), every_s=HOUR, clock=clock, instance="lb1")
     made.start(culprits)
     return made

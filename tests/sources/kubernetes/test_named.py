@@ -13,7 +13,7 @@ from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.file import read_snapshot, write_snapshot
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import Unreadable, Upserted, decode_event, decode_list
-from pyconfd.sources.kubernetes.rbac import manifest
+from pyconfd.sources.kubernetes.resources import manifest
 from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
 from tests.presets.pods import pod_json
 from tests.sources.kubernetes.clocks import ScaledClock

@@ -8,13 +8,14 @@ from pyconfd.errors import ConfigurationError
 from pyconfd.model.preflight import Level
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.clock import SystemClock
-from pyconfd.sources.kubernetes.preflight import look, reads
+from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.preflight import look
+from pyconfd.sources.kubernetes.resources import reads
 from tests.world.apiserver import ApiServer
 from tests.world.faults import Fault, FaultKind
 
 
-class WrongClock(SystemClock):
+class WrongClock(Clock):
     """A machine whose time of day is off."""
 
     def __init__(self, off_s: float) -> None:
@@ -39,10 +40,10 @@ def test_all_that_the_source_reads_is_asked_for_as_the_source_asks() -> None:
     named = {Named(Resource.CONFIGMAPS, "lb", "services")}
     settings = KubernetesSettings(secret_namespaces=("web",))
     wanted = reads(settings, {Resource.SERVICES, Resource.SECRETS}, named)
-    assert [each.what for each in wanted] == [
+    assert [str(each) for each in wanted] == [
         "services",
         "secrets of namespace web",
-        "configmaps of namespace lb named services",
+        "configmaps lb/services",
     ]
     with ApiServer() as server:
         found, _ = look(KubernetesSettings(api_servers=(server.url,)), wanted)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pyconfd.model.snapshot import Resource
-from pyconfd.sources.kubernetes.rbac import manifest
+from pyconfd.sources.kubernetes.resources import manifest
 
 
 def documents(text: str) -> dict[tuple[str, str], dict[str, object]]:

@@ -5,15 +5,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
 
 import pytest
 
 from pyconfd.model.snapshot import Named, Resource
-from pyconfd.settings import KubernetesSettings, ReadMode
-from pyconfd.sources.kubernetes.api_servers import ApiServers
+from pyconfd.settings import KubernetesSettings
+from pyconfd.sources.kubernetes.client import ApiServers
 from pyconfd.sources.kubernetes.credentials import Credentials
-from pyconfd.sources.kubernetes.cycle import LASTING_WATCH_S, Cycle
-from pyconfd.sources.kubernetes.reflector import Reflector
+from pyconfd.sources.kubernetes.reflector import LASTING_WATCH_S, Reflector
+from pyconfd.sources.kubernetes.resources import Read
 from tests.sources.kubernetes.clocks import StandingClock
 
 BOOKMARK = {"type": "BOOKMARK", "object": {"kind": "Node", "metadata": {"resourceVersion": "9"}}}
@@ -78,21 +79,11 @@ def _reflectors(server: Server, clock: StandingClock, count: int, *, lasts_s: fl
         for reflector in made:
             reflector.server_is_back()
 
-    for _ in range(count):
-        cycle = Cycle(mode=ReadMode.WATCH, interval_s=30, page_size=500, servers=1, uniform=lambda low, _: low)
-        made.append(
-            Reflector(
-                Named(Resource.NODES, "", ""),
-                path="/api/v1/nodes",
-                params={},
-                cluster="",
-                servers=servers,
-                cycle=cycle,
-                clock=clock,
-                on_change=changed,
-                on_recovered=recovered,
-            )
-        )
+    read = Read(Named(Resource.NODES, "", ""), {})
+    made += [
+        Reflector(read, settings, servers, clock, jitter=Random(1), on_change=changed, on_recovered=recovered)
+        for _ in range(count)
+    ]
     return made
 
 
@@ -112,7 +103,7 @@ def test_a_watch_that_breaks_after_its_first_event_backs_off(lines: list[object]
         reflectors, ends_s = _reflectors(server, clock, count), clock.now_s + PERIOD_S
         while clock.now_s < ends_s and server.requests <= most:
             for reflector in reflectors:
-                reflector._once()
+                reflector.step()
         assert server.requests <= most
         assert clock.now_s >= ends_s
 
@@ -123,6 +114,6 @@ def test_a_watch_that_lasted_is_opened_again_at_once() -> None:
         (reflector,) = _reflectors(server, clock, 1, lasts_s=LASTING_WATCH_S)
         began_s = clock.now_s
         for _ in range(11):
-            reflector._once()
+            reflector.step()
         assert server.requests == 11
         assert clock.now_s - began_s == 11 * LASTING_WATCH_S, "nothing but the list and the watches took time"
