@@ -123,7 +123,7 @@ def cluster_world(
             log.warning("fragments.order_differs", note=note)
         if note := wiring.option_note(settings, found):
             log.warning("fragments.option_missing", note=note)
-    tenants = Tenants(settings.state_dir, settings.claims.reserve_s, chosen.tenures if chosen else dict)
+    tenants = Tenants(settings.state_dir, settings.claims.reserve_s)
     return World(
         source=source,
         balancer=balancer,

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pyconfd.app.pinned import begin_pin
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.bases import BasisStore
 from pyconfd.haproxy.difference import Difference, difference
@@ -166,7 +165,7 @@ def rollback(
     past.bases.read(entry.basis)
     pin = Pin(secrets.token_hex(4), entry.number, entry.basis, clock(), reason)
     running = read_report(settings).running
-    begin_pin(pins, past.store, pin)
+    pins.begin(pin)
     try:
         past.bases.read(entry.basis)  # pyconfd may have removed it, not knowing yet that it is needed
     except PyconfdError:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 
 from pyconfd.daemon.pinning import Pinning, Surroundings
 from pyconfd.daemon.ports import RolloutPort
@@ -12,7 +11,6 @@ from pyconfd.haproxy.bases import BasisStore
 from pyconfd.haproxy.generations import GenerationStore
 from pyconfd.haproxy.pin import PinFile
 from pyconfd.haproxy.traffic import TrafficWatch
-from pyconfd.model.pin import Pin
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.settings import Settings
 from pyconfd.settings.basis import kept, with_kept
@@ -42,17 +40,8 @@ def pinning(
         taking=lambda basis: kept(with_kept(own, basis.settings)),
         begin_anew=begin_anew,
         needed=GenerationStore(own.state_dir, own.apply.keep_generations).bases,
-        owners=PinFile(own.state_dir).owners,
     )
     return Pinning(around)
-
-
-def begin_pin(pins: PinFile, store: GenerationStore, pin: Pin) -> None:
-    """Pin, with the claims of the newest generation of that basis that is not newer; raises TransientError."""
-    of_basis = (each for each in store.entries() if each.number <= pin.generation and each.basis == pin.basis)
-    found = next(of_basis, None)
-    claims = store.owners.read(found.claims) if found is not None else b""
-    pins.begin(replace(pin, claims=found.claims if found is not None and claims else ""), claims)
 
 
 def rollout_port(settings: Settings, balancer: Balancer, parts: ExitStack) -> RolloutPort:

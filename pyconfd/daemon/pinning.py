@@ -13,7 +13,6 @@ from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.basis import Basis
 from pyconfd.model.pin import Pin, PinStatus
 from pyconfd.model.rendering import FragmentSet
-from pyconfd.model.tenure import Owners, Tenure, Tenures
 
 log = structlog.get_logger(__name__)
 
@@ -39,8 +38,7 @@ class Surroundings:
 
     ``read`` gives the fragments on disk; ``on_disk`` and ``in_force`` are the settings of the files, and those that
     this run was begun with; ``taking`` gives the latter for a basis, or raises RejectedInput. ``begin_anew`` has the
-    run end and another one begin; ``needed`` gives the digests of the bases that generations were made of; ``owners``
-    gives who had which name when what is pinned was made, or raises RejectedInput.
+    run end and another one begin; ``needed`` gives the digests of the bases that generations were made of.
     """
 
     read: Callable[[], FragmentSet]
@@ -51,7 +49,6 @@ class Surroundings:
     taking: Callable[[Basis], Kept]
     begin_anew: Callable[[], None]
     needed: Callable[[], Collection[str]]
-    owners: Callable[[Pin], Mapping[str, Owners]]
 
 
 class Pinning:
@@ -64,7 +61,6 @@ class Pinning:
         self._waiting: tuple[FragmentSet, tuple[str, ...]] | None = None
         self._unkept: Basis | None = None
         self._status: PinStatus | None = None
-        self._tenures: Mapping[str, Tenures] = {}
 
     def read(self) -> FragmentSet:
         """Return the fragments to render with; raises what says why they cannot be had."""
@@ -72,7 +68,6 @@ class Pinning:
         former, self._pin = self._pin, pin
         if pin != former:
             self._basis = self._waiting = None
-            self._tenures = self._tenures_of(pin)
             log.warning("fragments.pinned" if pin else "fragments.unpinned", generation=(pin or former).generation)  # type: ignore[union-attr]
         self._status = PinStatus(pin) if pin else None
         if pin is None:
@@ -96,23 +91,6 @@ class Pinning:
         # With former settings the same fragments are not the same.
         serves = status.serves and basis is not None and serving == basis.fragments
         return replace(status, serves=serves, refused=refused and not serves)
-
-    def tenures(self) -> Mapping[str, Tenures]:
-        """Return the names that go to the namespaces which had them, where an object of these asks for them now."""
-        return self._tenures
-
-    def _tenures_of(self, pin: Pin | None) -> Mapping[str, Tenures]:
-        if pin is None or pin.broken:
-            return {}
-        try:
-            found = self._around.owners(pin)
-        except RejectedInput as error:
-            log.warning("pinned_claims.unknown", problem=error.problems[0].message, place=error.problems[0].place)
-            return {}
-        return {
-            preset: {name: Tenure(owner.namespace, owner.since, 0.0) for name, owner in mine.items()}
-            for preset, mine in found.items()
-        }
 
     def keep(self, found: FragmentSet) -> str:
         """Keep what is rendered with for a rollback; give its digest. That it cannot be written stops nobody."""

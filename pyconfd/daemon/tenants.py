@@ -1,6 +1,6 @@
 """Remembers across restarts who had which name: ``owners.json`` in the state directory."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import msgspec
 from pyconfd.daemon.arbitration import Remembered
 from pyconfd.errors import Problem
 from pyconfd.haproxy.owners import OwnerRow
-from pyconfd.model.tenure import NO_TENURES, Name, Tenancy, Tenure, Tenures
+from pyconfd.model.tenure import Name, Tenancy, Tenure
 from pyconfd.system.state_file import StateFile
 
 FILE_NAME = "owners.json"
@@ -34,18 +34,9 @@ class _Document(msgspec.Struct):
 
 
 class Tenants:
-    """What the loop remembers; ``keep_s`` is how long a name stays with the namespace of an owner that is gone.
+    """What the loop remembers; ``keep_s`` is how long a name stays with the namespace of an owner that is gone."""
 
-    ``pinned`` gives the names that are a namespace's for as long as a former generation is pinned; they are not
-    remembered.
-    """
-
-    def __init__(
-        self, state_dir: str = "", keep_s: float = 0.0, pinned: Callable[[], Mapping[str, Tenures]] = dict
-    ) -> None:
-        self._pinned = pinned
-        self._asked_with: Mapping[str, Tenures] = {}
-        self._with_pinned: tuple[Tenancy, Mapping[str, Tenures], Tenancy] | None = None
+    def __init__(self, state_dir: str = "", keep_s: float = 0.0) -> None:
         self._file = StateFile(Path(state_dir, FILE_NAME), _Document, effect=_EFFECT) if state_dir else None
         self._keep_s = keep_s
         self._tenancy = _tenancy_of(self._file.load() if self._file else None)
@@ -53,30 +44,16 @@ class Tenants:
 
     def at(self, now: float) -> Remembered:
         """Return what is remembered at ``now``, in seconds since the epoch."""
-        pinned, own = self._pinned(), self._tenancy
-        self._asked_with = pinned
-        if not pinned:
-            return Remembered(own, now, self._keep_s)
-        if self._with_pinned is None or self._with_pinned[0] is not own or self._with_pinned[1] is not pinned:
-            presets = {*pinned, *own.tenures}
-            both = {each: {**own.tenures.get(each, NO_TENURES), **pinned.get(each, NO_TENURES)} for each in presets}
-            self._with_pinned = own, pinned, Tenancy(own.owners, both)
-        return Remembered(self._with_pinned[2], now, self._keep_s)
+        return Remembered(self._tenancy, now, self._keep_s)
 
     def keep(self, tenancy: Tenancy) -> None:
         """Remember this; :meth:`flush` writes it."""
-        pinned, own = self._pinned(), self._tenancy
-        if pinned:
-            known = {
-                preset: _without(mine, pinned.get(preset, NO_TENURES), own.tenures.get(preset, NO_TENURES))
-                for preset, mine in tenancy.tenures.items()
-            }
-            tenancy = Tenancy(tenancy.owners, {preset: mine for preset, mine in known.items() if mine})
-        self._tenancy = tenancy if not _same(tenancy, own) else own
+        if not _same(tenancy, self._tenancy):
+            self._tenancy = tenancy
 
     def is_due(self, now: float) -> bool:
-        """Return whether a reservation has ended, or other names are pinned than before."""
-        return self._tenancy.is_due(now) or self._pinned() != self._asked_with
+        """Return whether a reservation has ended."""
+        return self._tenancy.is_due(now)
 
     def flush(self) -> None:
         """Write what changed since the last time."""
@@ -88,13 +65,6 @@ class Tenants:
     def problems(self) -> tuple[Problem, ...]:
         """Return why the last writing failed."""
         return () if self._file is None or self._file.problem is None else (self._file.problem,)
-
-
-def _without(mine: Tenures, pinned: Tenures, own: Tenures) -> Tenures:
-    """Return the tenures but for those that are there only because they are pinned; ``own`` itself where it is that."""
-    kept = {name: tenure for name, tenure in mine.items() if name in own or pinned.get(name) != tenure}
-    found = {name: own[name] if pinned.get(name) == tenure else tenure for name, tenure in kept.items()}
-    return own if found == own else found
 
 
 def _same(old: Tenancy, new: Tenancy) -> bool:

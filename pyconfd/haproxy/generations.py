@@ -6,7 +6,7 @@ empty file ``ran-well`` beside them says that this structure ran for a while wit
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -15,14 +15,13 @@ from typing import Any
 
 import structlog
 
-from pyconfd.errors import Problem, RejectedInput, TransientError
+from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy import retention
 from pyconfd.haproxy.owners import OwnersStore, decoded
 from pyconfd.haproxy.structure import structure_of
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Generation, Stored
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
-from pyconfd.model.tenure import Owners
 from pyconfd.system.files import (
     flush_directory,
     problem_of,
@@ -129,17 +128,12 @@ class GenerationStore:
         path = self._path(number)
         try:
             stored, claims = _read(path)
-            return Stored(stored.generation, replace(stored.rendering, owners=self._owners(claims)))
+            return Stored(stored.generation, replace(stored.rendering, owners=decoded(self.owners.read(claims))))
         except (OSError, ValueError, KeyError, TypeError) as error:
             if path.name not in self._skipped and path.exists():
                 self._skipped.add(path.name)
                 log.warning("generation.skipped", number=number, path=str(path), error=str(error))
             return None
-
-    def _owners(self, claims: str) -> Mapping[str, Owners]:
-        with suppress(RejectedInput):
-            return decoded(self.owners.read(claims) or b"[]")
-        return {}
 
     def history(self) -> tuple[Generation, ...]:
         """Return the readable generations, newest first."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from pyconfd.errors import Problem, RejectedInput, TransientError
+from pyconfd.errors import TransientError
 from pyconfd.model.tenure import Name, Owner, Owners
 from pyconfd.system.files import flush_directory, problem_of, remove_tree, temporary_beside, write_new
 
@@ -101,16 +101,9 @@ def encoded(owners: Mapping[str, Owners]) -> bytes:
 
 
 def decoded(data: bytes) -> Mapping[str, Owners]:
-    """Return what :func:`encoded` gave.
-
-    Raises:
-        RejectedInput: it is not that.
-    """
-    try:
-        rows = msgspec.json.decode(data, type=list[OwnerRow])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise RejectedInput(Problem("claims", f"are damaged: {error}", "pin again: pyconfd rollback N")) from error
+    """Return what :func:`encoded` gave; nothing where it is something else."""
     found: dict[str, dict[Name, Owner]] = {}
-    for row in rows:
-        found.setdefault(row.preset, {})[row.holds] = row.owner
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        for row in msgspec.json.decode(data, type=list[OwnerRow]):
+            found.setdefault(row.preset, {})[row.holds] = row.owner
     return found

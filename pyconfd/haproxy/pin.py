@@ -1,19 +1,14 @@
 """Which generation's fragments and settings are pinned: ``pin.json`` in the state directory; it outlives restarts."""
 
-from collections.abc import Mapping
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 
-from pyconfd.errors import Problem, RejectedInput, TransientError
-from pyconfd.haproxy.owners import decoded
+from pyconfd.errors import TransientError
 from pyconfd.model.pin import Pin
-from pyconfd.model.tenure import Owners
-from pyconfd.system.files import AS_ROOT, replace_shared, unlink_shared
+from pyconfd.system.files import AS_ROOT
 from pyconfd.system.state_file import StateFile
 
 FILE_NAME = "pin.json"
-CLAIMS_FILE = "pinned-claims.json"
 
 
 class PinFile:
@@ -21,7 +16,6 @@ class PinFile:
 
     def __init__(self, state_dir: str) -> None:
         self._file = StateFile(Path(state_dir) / FILE_NAME, Pin, forbidden=AS_ROOT)
-        self._claims = Path(state_dir) / CLAIMS_FILE
 
     def read(self) -> Pin | None:
         """Return the pin, None for none.
@@ -33,29 +27,12 @@ class PinFile:
         except TransientError as error:
             return self._broken(f"{error.problems[0].place} {error.problems[0].message}")
 
-    def owners(self, pin: Pin) -> Mapping[str, Owners]:
-        """Return who had which name when what is pinned was made, by preset.
-
-        Raises:
-            RejectedInput: that is not known any more.
-        """
-        if not pin.claims:
-            return {}
-        with suppress(OSError):
-            data = self._claims.read_bytes()
-            if sha256(data).hexdigest() == pin.claims:
-                return decoded(data)
-        problem = Problem(str(self._claims), "is missing or damaged", "pin again: pyconfd rollback N")
-        raise RejectedInput(problem)
-
-    def begin(self, pin: Pin, claims: bytes = b"") -> None:
-        """Pin; ``claims`` are those with the digest of the pin.
+    def begin(self, pin: Pin) -> None:
+        """Pin.
 
         Raises:
             TransientError: the file cannot be written; what was pinned is pinned still.
         """
-        if claims:
-            replace_shared(str(self._claims), claims, forbidden=AS_ROOT)
         self._file.write(pin)
 
     def end(self) -> None:
@@ -65,8 +42,6 @@ class PinFile:
             TransientError: the file cannot be removed.
         """
         self._file.remove()
-        with suppress(OSError):  # without the pin nobody reads it
-            unlink_shared(self._claims)
 
     def _broken(self, why: str) -> Pin:
         since = 0.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """``basis`` is the digest of what is pinned, ``claims`` that of who had which name, "" where that is not known.
+    """``basis`` is the digest of what is pinned.
 
     ``id`` tells two pins to the same generation apart.
     ``since`` is seconds since the epoch. ``broken`` says why what is pinned cannot be known, "" where it can.
@@ -17,7 +17,6 @@ class Pin:
     since: float
     reason: str = ""
     broken: str = ""
-    claims: str = ""
 
 
 @dataclass(frozen=True, slots=True)

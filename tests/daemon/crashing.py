@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from pyconfd import wiring
-from pyconfd.app.pinned import begin_pin, pinned_settings, pinning, rollout_port
+from pyconfd.app.pinned import pinned_settings, pinning, rollout_port
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World
@@ -70,7 +70,7 @@ class Run:
             former_fragments=chosen.former,
             pinned=lambda serving, refused: chosen.status(serving, refused=refused),
             rollout=rollout_port(settings, self.balancer, self.parts),
-            tenants=Tenants(settings.state_dir, settings.claims.reserve_s, chosen.tenures),
+            tenants=Tenants(settings.state_dir, settings.claims.reserve_s),
         )
         loop = LoopSettings(settings.apply, settings.presets.use, "0", 1, history=settings.history)
         self.daemon = Daemon(world, loop)
@@ -107,7 +107,7 @@ def act(request: dict[str, Any]) -> None:
     arm(request["die_before"])
     pins = PinFile(request["state_dir"])
     if request["do"] == "pin":
-        begin_pin(pins, run.balancer.store, Pin("one", request["generation"], request["basis"], 1.0))
+        pins.begin(Pin("one", request["generation"], request["basis"], 1.0))
     elif request["do"] == "unpin":
         pins.end()
     run.settle()

@@ -66,7 +66,6 @@ class Stage:
         if pin is not None:
             assert pin.broken == ""
             bases.read(pin.basis)
-            assert PinFile(self.bench.state_dir).owners(pin)
 
 
 @pytest.mark.parametrize("what", ["fragments", "settings"])

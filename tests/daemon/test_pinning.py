@@ -1,7 +1,6 @@
 """Which fragments are rendered with: those on disk, or those that are pinned."""
 
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.basis import Basis
 from pyconfd.model.pin import Pin
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.model.tenure import Name, Owner, Owners, Tenure
 
 AWAY = TransientError(Problem("/etc/pyconfd", "does not exist"))
 
@@ -22,8 +20,6 @@ def fragments(text: str) -> FragmentSet:
 
 class Desk:
     """A pinning with everything around it in memory."""
-
-    owners: Mapping[str, Owners] = MappingProxyType({})
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self.disk: FragmentSet | PyconfdError = fragments("new")
@@ -46,7 +42,6 @@ class Desk:
             lambda basis: basis.settings,
             self._begin_anew,
             lambda: self.needed,
-            lambda _: self.owners,
         )
         return Pinning(around)
 
@@ -172,16 +167,3 @@ def test_a_full_disk_is_shown_until_what_could_not_be_kept_is() -> None:
     desk.full = False
     assert desk.pinning.problems() == ()
     assert set(desk.kept) == {digest}
-
-
-def test_names_go_to_the_namespaces_that_had_them_while_something_is_pinned() -> None:
-    desk = Desk()
-    desk.owners = {"domains": {Name("", "shop.example.com"): Owner("Service", "a", "shop", "2024")}}
-    desk.pinning.read()
-    assert desk.pinning.tenures() == {}
-    desk.pins("old")
-    desk.pinning.read()
-    assert desk.pinning.tenures() == {"domains": {Name("", "shop.example.com"): Tenure("a", "2024", 0.0)}}
-    desk.pin = None
-    desk.pinning.read()
-    assert desk.pinning.tenures() == {}

@@ -238,7 +238,7 @@ class Place:
             served_before=chosen.served,
             hold_memory=HeldObjects(own.state_dir),
             rollout=rollout_port(own, self.balancer, self.parts),
-            tenants=Tenants(own.state_dir, own.claims.reserve_s, chosen.tenures),
+            tenants=Tenants(own.state_dir, own.claims.reserve_s),
         )
         rules = Rules(window_s=LONG_S, persist_s=LONG_S)
         self.daemon = Daemon(world, LoopSettings(own.apply, own.presets.use, "0", 1, rules, own.history))
