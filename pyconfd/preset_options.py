@@ -14,12 +14,13 @@ from pyconfd.model.listener import NOBODY, Listener
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FileKind
 from pyconfd.model.secrets import names_secret
-from pyconfd.presets.claiming import ClaimOptions
+from pyconfd.presets.claiming import ClaimOptions, Rule
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
 from pyconfd.presets.places import network
 from pyconfd.presets.reading import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.settings import BackendTarget, Settings
-from pyconfd.settings.claims import port_ranges
+from pyconfd.settings.presets import RuleSettings
+from pyconfd.settings.values import port_ranges
 from pyconfd.status.listen import parse_listen
 from pyconfd.system.secrecy import hide
 
@@ -62,7 +63,12 @@ def _claim_options(settings: Settings) -> ClaimOptions:
     # Whoever holds an address at present: each node refuses the same endpoints.
     of_nodes = (each for node in vip.nodes for each in node.addresses)
     addresses = frozenset((*own.own_addresses, *vip.floating, *of_nodes))
-    return ClaimOptions(own.rules, tuple(map(network, own.allow_endpoints)), addresses)
+    return ClaimOptions(tuple(map(_rule, own.rules)), tuple(map(network, own.allow_endpoints)), addresses)
+
+
+def _rule(rule: RuleSettings) -> Rule:
+    ports = None if rule.ports is None else port_ranges(rule.ports)
+    return Rule(rule.namespaces, rule.domains, rule.protocols, ports, tuple(map(network, rule.addresses)))
 
 
 def _status_page(settings: Settings) -> Iterator[Listener]:

@@ -12,7 +12,6 @@ from pyconfd import wiring
 from pyconfd.app.trial import Trial, expected_files, text_of
 from pyconfd.errors import ConfigurationError, Problem, PyconfdError
 from pyconfd.settings import Resolved, Settings, Source, TargetSettings, overlaid, resolve_again
-from pyconfd.settings.kinds import PathText
 from pyconfd.settings.table import TABLE
 from pyconfd.status.logging import configure
 from pyconfd.testing.cases import FOLDER, TEST_SUFFIX, Case, read_cases
@@ -175,10 +174,9 @@ def _rooted(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for section, table in document.items():
         if isinstance(table, Mapping):
-            rows = ((key, value, TABLE.get(f"{section}.{key}")) for key, value in table.items())
             result[section] = {
-                key: rooted(value) if row is not None and isinstance(row.kind, PathText) else value
-                for key, value, row in rows
+                key: rooted(value) if (path := f"{section}.{key}") in TABLE and TABLE[path].is_path else value
+                for key, value in table.items()
             }
         elif section == "targets" and isinstance(table, list):
             result[section] = [

@@ -221,7 +221,7 @@ def _asked(argv: list[str], environ: dict[str, str]) -> CommandResult:
 def _environment(resolved: Resolved) -> dict[str, str]:
     """Return the environment in which another pyconfd has the same settings: flags as variables."""
     given = {
-        TABLE[path].env: text if isinstance(text, str) else TABLE[path].kind.joiner.join(map(str, text))
+        TABLE[path].env: text if isinstance(text, str) else TABLE[path].joined(text)
         for path, text in resolved.flags.items()
         if path in TABLE and isinstance(text, str | list | tuple) and text
     }

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from pyconfd.settings.sources import ReadText, read_text
+from pyconfd.settings.resolve import read_text
 
 if TYPE_CHECKING:  # these take a third of the time that --version needs
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # these take a third of the time that --version needs
     )
     from pyconfd.model.plan import ServerState
     from pyconfd.settings import Resolved, Settings
+    from pyconfd.settings.checks import ReadText
     from pyconfd.testing.report import Result
 
 

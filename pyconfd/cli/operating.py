@@ -12,7 +12,8 @@ from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.cli.program import CONTEXT_SETTINGS, SettingsCommand, teach
 from pyconfd.model.plan import ServerState
-from pyconfd.settings.kinds import NotAcceptedError, Seconds
+from pyconfd.settings.setting import NotAcceptedError, accept
+from pyconfd.settings.values import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +36,10 @@ class _Duration(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds."""
         try:
-            return Seconds().parse(value)
+            seconds: float = accept(Duration, value)
         except NotAcceptedError as error:
             self.fail(str(error), param, ctx)
+        return seconds
 
 
 _for = click.option(

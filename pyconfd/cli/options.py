@@ -7,35 +7,36 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from pyconfd.settings.kinds import FALSE_WORDS, TRUE_WORDS, Boolean, Kind, PathText
-from pyconfd.settings.table import CONFIG_ENV, CONFIG_FLAG, DEFAULT_CONFIG, SECTIONS, TABLE, Row, rows_of
+from pyconfd.settings.setting import FALSE_WORDS, TRUE_WORDS, Setting
+from pyconfd.settings.table import CONFIG_ENV, CONFIG_FLAG, DEFAULT_CONFIG, SECTIONS, TABLE, settings_in
 
 _CONFIG_PARAMETER = "config"
 
 
-def _parameter(row: Row) -> str:
-    return row.path.replace(".", "__")
+def _parameter(setting: Setting) -> str:
+    return setting.path.replace(".", "__")
 
 
-def _complete(kind: Kind, incomplete: str) -> list[CompletionItem]:
-    """Offer the words of a kind, or leave paths to the shell."""
-    if isinstance(kind, PathText):
-        return [CompletionItem(incomplete, type="dir" if kind.directory else "file")]
-    return [CompletionItem(word) for word in kind.words if word.lower().startswith(incomplete.lower())]
+def _complete(setting: Setting, incomplete: str) -> list[CompletionItem]:
+    """Offer the words of a setting, or leave paths to the shell."""
+    if setting.is_path:
+        return [CompletionItem(incomplete, type=setting.form.path)]
+    return [CompletionItem(word) for word in setting.words if word.lower().startswith(incomplete.lower())]
 
 
-def _option(row: Row) -> click.Option:
+def _option(setting: Setting) -> click.Option:
     def complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return _complete(row.kind, incomplete)
+        return _complete(setting, incomplete)
 
-    default = row.text(row.default).strip("()") if row.kind.text(row.default) else row.empty
+    default = setting.text(setting.default)
+    default = default if setting.plain_text(setting.default) else setting.empty
     return click.Option(
-        [_parameter(row), *row.flags],
-        metavar=row.kind.metavar,
-        multiple=row.kind.repeatable,
+        [_parameter(setting), *setting.flags],
+        metavar=setting.metavar,
+        multiple=setting.is_repeatable,
         default=None,
         shell_complete=complete,
-        help=f"{row.about[0].upper()}{row.about[1:]}. [{', '.join(row.envs)}; default: {default}]",
+        help=f"{setting.about[0].upper()}{setting.about[1:]}. [{', '.join(setting.envs)}; default: {default}]",
     )
 
 
@@ -46,16 +47,16 @@ CONFIG_OPTION = click.Option(
     help=f"TOML file with settings. [{CONFIG_ENV}; default: {DEFAULT_CONFIG} if it exists]",
 )
 
-OPTIONS: Mapping[str, click.Option] = {row.path: _option(row) for row in TABLE.values()}
+OPTIONS: Mapping[str, click.Option] = {path: _option(setting) for path, setting in TABLE.items()}
 """The option of each setting by its path; options have no state, so all commands share them."""
 
-COMMON: tuple[str, ...] = tuple(row.path for row in TABLE.values() if row.old_env)
+COMMON: tuple[str, ...] = tuple(path for path, setting in TABLE.items() if setting.old_env)
 """The settings that the help of the whole program shows: those that python-confd had."""
 
-_SINGLE_DASH = frozenset(flag[1:] for row in TABLE.values() for flag in row.flags) | {"-version"}
+_SINGLE_DASH = frozenset(flag[1:] for setting in TABLE.values() for flag in setting.flags) | {"-version"}
 _KUBE2LB_OUTPUT = TABLE["target.output"].flags[0]
 
-_BOOLEAN_FLAGS = frozenset(flag for row in TABLE.values() if isinstance(row.kind, Boolean) for flag in row.flags)
+_BOOLEAN_FLAGS = frozenset(flag for setting in TABLE.values() if setting.is_boolean for flag in setting.flags)
 
 
 def with_values_for_booleans(arguments: Iterable[str]) -> list[str]:
@@ -96,10 +97,10 @@ def flags_of(ctx: click.Context) -> dict[str, Any]:
     for parameters in (ctx.find_root().params, ctx.params):
         if parameters.get(_CONFIG_PARAMETER) is not None:
             flags["config"] = parameters[_CONFIG_PARAMETER]
-        for row in TABLE.values():
-            value = parameters.get(_parameter(row))
+        for path, setting in TABLE.items():
+            value = parameters.get(_parameter(setting))
             if value is not None and value != ():
-                flags[row.path] = value
+                flags[path] = value
     return flags
 
 
@@ -107,4 +108,4 @@ def option_groups() -> Iterator[tuple[str, list[click.Option]]]:
     """Return a heading and the options of each section."""
     for section, about in SECTIONS.items():
         heading = f"{section}: {about}" if section else about.capitalize()
-        yield heading, [OPTIONS[row.path] for row in rows_of(section)]
+        yield heading, [OPTIONS[setting.path] for setting in settings_in(section)]

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from pyconfd.guard import Rules
 from pyconfd.settings import ApplySettings, HistorySettings
-from pyconfd.settings.history import UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,4 +15,4 @@ class LoopSettings:
     version: str
     pid: int
     guard: Rules = field(default_factory=Rules)
-    history: HistorySettings = UNCHANGED
+    history: HistorySettings = field(default_factory=HistorySettings)

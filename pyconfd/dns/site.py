@@ -91,7 +91,7 @@ def spec_of(own: NameSettings, may_be_in: tuple[str, ...] = ()) -> Spec:
         own.owner,
         Mode(own.mode),
         own.ttl_s,
-        int(own.weight) if own.weight else None,
+        own.weight,
         own.health_check_id,
         own.min_records,
         own.zone_id,

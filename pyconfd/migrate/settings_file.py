@@ -19,7 +19,7 @@ from pyconfd.migrate.options import (
     option_for_variable,
 )
 from pyconfd.migrate.report import PRESETS, Effect, Finding, Findings, Setting, System
-from pyconfd.settings.kinds import NotAcceptedError
+from pyconfd.settings.setting import NotAcceptedError
 from pyconfd.settings.table import TABLE
 
 Value = str | float | bool | tuple[str, ...]
@@ -156,7 +156,7 @@ class SettingsCollector:
             return None
         try:
             value = _parsed(option.form, given.value)
-            TABLE[path].kind.parse(list(value) if isinstance(value, tuple) else value)
+            TABLE[path].accept(list(value) if isinstance(value, tuple) else value)
         except (NotAcceptedError, ValueError) as error:
             findings.add(given.line, Effect.LEFT, f"{given.name}={given.value}: {error}")
             return None
@@ -184,7 +184,7 @@ class SettingsCollector:
         if not path or not value:
             return
         try:
-            TABLE[path].kind.parse(value)
+            TABLE[path].accept(value)
         except NotAcceptedError as error:
             findings.add(given.line, Effect.LEFT, f"{path} = {_toml(value)}: {error}{_OTHER_OWNER.get(path, '')}")
             return

@@ -1,32 +1,40 @@
-"""One typed tree of settings: flag > environment > file > default; all that is known of them stands in the tree."""
+"""Settings: flag > environment > file > default, checked at once, documented from their declarations.
 
-from pyconfd.settings.apply import ApplySettings, TotalLoss
-from pyconfd.settings.claims import ClaimSettings
-from pyconfd.settings.dns import DnsSettings, name_of, names_of
-from pyconfd.settings.dns_names import AddressSource, NameSettings, dns_name
-from pyconfd.settings.etcd import EtcdSettings
-from pyconfd.settings.events import EventSettings
-from pyconfd.settings.guard import GuardSettings
-from pyconfd.settings.history import HistorySettings
-from pyconfd.settings.kube2lb import Kube2lbSettings, SingleTargetSettings
-from pyconfd.settings.resolve import Resolved, overlaid, resolve, resolve_again
-from pyconfd.settings.sources import Origin, Source
-from pyconfd.settings.targets import TargetSettings
-from pyconfd.settings.tree import (
+``setting.py`` says how one is declared, ``values.py`` has the types, ``sections.py`` the tree (with ``presets.py``,
+``targets.py``, ``dns.py`` and ``vip.py``), ``table.py`` all settings by path, ``resolve.py`` the sources and their
+order, ``checks.py`` what must hold between settings, ``show.py`` the list, the file and the reference for people.
+"""
+
+from pyconfd.settings.checks import Origin, Source
+from pyconfd.settings.dns import AddressSource, DnsSettings, NameSettings, name_of, names_of
+from pyconfd.settings.presets import (
     BackendTarget,
-    Enabled,
-    HaproxySettings,
+    ClaimSettings,
+    Kube2lbSettings,
     KubefiguratorSettings,
+    PresetSettings,
+)
+from pyconfd.settings.resolve import Resolved, overlaid, resolve, resolve_again
+from pyconfd.settings.sections import (
+    ApplySettings,
+    Enabled,
+    EtcdSettings,
+    EventSettings,
+    GuardSettings,
+    HaproxySettings,
+    HistorySettings,
     KubernetesSettings,
     LogSettings,
-    PresetSettings,
     ReadMode,
     ReloadMethod,
     Settings,
     StatusSettings,
     TemplateSettings,
+    TotalLoss,
     UndefinedMode,
 )
+from pyconfd.settings.targets import SingleTargetSettings, TargetSettings
+from pyconfd.settings.values import dns_name
 
 __all__ = [
     "AddressSource",

@@ -2,45 +2,43 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from pyconfd.errors import Problem, RejectedInput
+from pyconfd.errors import ConfigurationError, Problem, RejectedInput
 from pyconfd.model.secrets import names_secret
-from pyconfd.settings.kinds import PathText
-from pyconfd.settings.table import rows_of, value_of
-from pyconfd.settings.tree import Settings
+from pyconfd.settings.resolve import overlaid
+from pyconfd.settings.sections import Settings
+from pyconfd.settings.table import settings_in, value_of
 
 _SECTIONS = ("presets", "kubefigurator", "kube2lb", "configmap", "hosts")
 _TEMPLATES = ("undefined", "trim_blocks", "vars")
 
 
 def kept(settings: Settings) -> dict[str, Any]:
-    """Return the settings that decide what fragments render to, by section and name, as plain data without secrets."""
-    found = {name: _plain(getattr(settings, name)) for name in _SECTIONS}
+    """Return the settings that decide what fragments render to, as the TOML file has them, without secrets."""
     templates = _plain(settings.templates)
+    found = {name: _plain(getattr(settings, name)) for name in _SECTIONS}
     return {**found, "templates": {name: _without_secrets(templates[name]) for name in _TEMPLATES}}
 
 
 def with_kept(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Return ``settings`` with those that :func:`kept` gave once; values whose names say that they are secret stay.
+    """Return ``settings`` with those that :func:`kept` returned once; variables with secret names stay as they are.
 
     Raises:
         RejectedInput: they are not what these settings take.
     """
+    secrets = _secrets(_plain(settings.templates)["vars"])
     try:
-        sections = {
-            name: msgspec.convert({**_plain(getattr(settings, name)), **values.get(name, {})}, _type(settings, name))
-            for name in _SECTIONS
-        }
-        present, former = _plain(settings.templates), dict(values.get("templates", {}))
-        former["vars"] = _merged(former.get("vars", {}), _secrets(present["vars"]))
-        templates = msgspec.convert({**present, **former}, _type(settings, "templates"))
-    except (msgspec.MsgspecError, AttributeError, TypeError, ValueError) as error:
+        templates = dict(values.get("templates", {}))
+        templates["vars"] = _merged(templates.get("vars", {}), secrets)
+        bare = replace(settings, templates=replace(settings.templates, vars=MappingProxyType({})))
+        return overlaid(bare, {**values, "templates": templates}, "the generation's settings")
+    except (ConfigurationError, AttributeError, TypeError, ValueError) as error:
         problem = Problem("settings", f"those of that generation cannot be used any more: {error}")
         raise RejectedInput(problem) from error
-    return replace(settings, templates=templates, **sections)
 
 
 def secret_values(settings: Settings) -> tuple[str, ...]:
@@ -50,8 +48,8 @@ def secret_values(settings: Settings) -> tuple[str, ...]:
 
 def credential_files(settings: Settings) -> frozenset[str]:
     """Return the files that hold the credentials for API servers and etcd; no template may read them."""
-    rows = (*rows_of("kubernetes"), *rows_of("etcd"))
-    return frozenset(path for row in rows if isinstance(row.kind, PathText) and (path := value_of(settings, row)))
+    paths = (each for section in ("kubernetes", "etcd") for each in settings_in(section) if each.is_path)
+    return frozenset(path for each in paths if (path := value_of(settings, each)))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -67,10 +65,6 @@ def _plain(section: object) -> dict[str, Any]:
     return found
 
 
-def _type(settings: Settings, name: str) -> Any:
-    return type(getattr(settings, name))
-
-
 def _without_secrets(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
@@ -78,12 +72,14 @@ def _without_secrets(value: Any) -> Any:
 
 
 def _secrets(value: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: held if names_secret(name) else _secrets_below(held) for name, held in value.items()}
-    return {name: held for name, held in found.items() if held is not None}
-
-
-def _secrets_below(value: Any) -> dict[str, Any] | None:
-    return (_secrets(value) or None) if isinstance(value, Mapping) else None
+    """Return what has a secret name, with the tables around it."""
+    found = {}
+    for name, held in value.items():
+        if names_secret(name):
+            found[name] = held
+        elif isinstance(held, Mapping) and (below := _secrets(held)):
+            found[name] = below
+    return found
 
 
 def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

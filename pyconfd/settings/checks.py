@@ -1,162 +1,179 @@
 """What must hold between settings, and what is worth saying about a combination that works."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
-from pyconfd.errors import Problem
-from pyconfd.settings.dns import DnsSettings
-from pyconfd.settings.dns_checks import unsafe_dns
-from pyconfd.settings.kinds import PathText
-from pyconfd.settings.sources import Origin, ReadText, Source
-from pyconfd.settings.table import TABLE, rows_of
-from pyconfd.settings.tree import Enabled, ReadMode, ReloadMethod
+from pyconfd.settings.dns import unsafe_dns
+from pyconfd.settings.sections import Enabled, ReadMode, ReloadMethod, Settings
+from pyconfd.settings.table import TABLE, value_of
+
+ReadText = Callable[[str], str]
+"""Returns the text of a file; raises OSError, or ValueError where it is not UTF-8."""
 
 _MANY_CERTIFICATES = 8
 """More than any client certificate brings as its chain: a bundle of authorities."""
+_NEEDED = MappingProxyType(
+    {"presets.use": "domains", "presets.node_address_types": "InternalIP", "etcd.endpoints": "http://127.0.0.1:2379"}
+)
+"""Lists that must not be empty, and what is usual in them."""
+_PAIRS = (("etcd.cert", "etcd.key"), ("etcd.user", "etcd.password_file"))
+_BOUNDS = (("apply.quiet_s", "apply.cap_s"), ("apply.retry_min_s", "apply.retry_max_s"))
+_UNIQUE = (
+    ("targets", "name"),
+    ("targets", "output"),
+    ("vip.nodes", "name"),
+    ("vip.nodes", "addresses"),
+    ("vip.routers", "virtual_router_id"),
+)
+
+
+class Source(StrEnum):
+    """The kinds of places that values come from, weakest first."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
 
 
 @dataclass(frozen=True, slots=True)
-class _Sound:
-    """The values that are fine by themselves, and where they come from."""
+class Origin:
+    """Where a value comes from; ``place`` is what to look for: a flag, a variable, a file with section and key."""
 
-    values: Mapping[str, Any]
-    origins: Mapping[str, Origin]
+    source: Source
+    place: str = "default"
 
-    def get(self, *paths: str) -> tuple[Any, ...] | None:
-        """Return the values of settings, None if one of them is not fine."""
-        return tuple(self.values[path] for path in paths) if all(path in self.values for path in paths) else None
-
-    def is_given(self, path: str) -> bool:
-        return self.origins[path].source is not Source.DEFAULT
-
-    def problem(self, path: str, message: str, remedy: str) -> Problem:
-        return Problem(self.origins[path].place if self.is_given(path) else path, message, remedy)
+    def __str__(self) -> str:
+        return self.place
 
 
-def contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin], read: ReadText) -> Iterator[Problem]:
-    """Return what is wrong between settings that are each fine; ``values`` lacks those that are not."""
-    sound = _Sound(values, origins)
-    yield from _reversed_bounds(sound)
-    yield from _half_a_client_certificate(sound, read)
-    yield from _half_an_etcd_credential(sound)
-    if sound.get("kubernetes.in_cluster") == (True,) and (sound.get("kubernetes.kubeconfig") or ("",))[0]:
-        yield sound.problem("kubernetes.kubeconfig", "kubeconfig and in_cluster exclude each other", "leave one out")
-    if sound.get("haproxy.reload_method", "haproxy.reload_cmd") == (ReloadMethod.COMMAND, ()):
-        message = "the reload method is command, and there is no command"
-        yield sound.problem("haproxy.reload_method", message, _set("haproxy.reload_cmd"))
-    yield from _half_a_target(sound)
-    yield from _unsafe_dns(sound)
-    if "hosts" in (sound.get("presets.use") or ((),))[0] and sound.get("hosts.master", "hosts.selector") == ("", ()):
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Settings that are each fine and do not go together; the problem is told at the first of ``paths``."""
+
+    paths: tuple[str, ...]
+    message: str
+    remedy: str
+
+
+def contradictions(settings: Settings, given: AbstractSet[str], read: ReadText) -> Iterator[Contradiction]:
+    """Find what is wrong between settings; ``given`` are the paths of those that have no default."""
+    for low, high in _BOUNDS:
+        least, most = _value(settings, low), _value(settings, high)
+        if most < least:
+            message = f"{high} ({most:g} s) is below {low} ({least:g} s)"
+            paths = (high, low) if high in given else (low, high)
+            yield Contradiction(paths, message, f"raise {high} or lower {low}")
+    yield from _credentials(settings, read)
+    if settings.haproxy.reload_method is ReloadMethod.COMMAND and not settings.haproxy.reload_cmd:
+        paths = ("haproxy.reload_method", "haproxy.reload_cmd")
+        yield Contradiction(paths, "the reload method is command, and there is no command", _set("haproxy.reload_cmd"))
+    if "hosts" in settings.presets.use and not (settings.hosts.master or settings.hosts.selector):
         message = "the preset hosts does not know which pods are its targets"
-        yield sound.problem("hosts.master", message, f"{_set('hosts.master')}, or hosts.selector")
-    for path, usual in (("presets.use", "domains"), ("presets.node_address_types", "InternalIP")):
-        if sound.get(path) == ((),):
-            yield sound.problem(path, "at least one is needed", f"the usual one is {usual}")
+        remedy = f"{_set('hosts.master')}, or hosts.selector"
+        yield Contradiction(("hosts.master", "hosts.selector", "presets.use"), message, remedy)
+    for path, usual in _NEEDED.items():
+        if not _value(settings, path):
+            yield Contradiction((path,), "at least one is needed", f"the usual one is {usual}")
+    yield from _tables(settings)
+    yield from _targets(settings)
+    yield from _dns(settings)
 
 
-def _half_a_target(sound: _Sound) -> Iterator[Problem]:
-    """``[target]`` needs three of its settings; two targets must not write one file."""
-    needed = ("target.template", "target.output", "target.notify")
-    given = sound.get(*needed)
-    if given and any(given) and not all(given):
-        missing = [path for path, value in zip(needed, given, strict=True) if not value]
-        yield sound.problem(missing[0], f"is needed where {_other(needed, missing)} is given", _set(missing[0]))
-    outputs = [("haproxy.conf", value) for value in sound.get("haproxy.conf") or ()]
-    outputs += [("target.output", value) for value in sound.get("target.output") or () if value]
-    outputs += [("targets", target.output) for targets in sound.get("targets") or () for target in targets]
-    haproxy_off = (sound.get("haproxy.enabled") or (Enabled.AUTO,))[0] is not Enabled.YES
-    seen: set[str] = set()
-    for path, output in outputs[1:] if haproxy_off and given and given[0] else outputs:
-        if output in seen:
-            yield sound.problem(path, f"{output} is written by somebody else already", "give each an output of its own")
-        seen.add(output)
-
-
-def _other(needed: tuple[str, ...], missing: list[str]) -> str:
-    return next(path for path in needed if path not in missing)
-
-
-def _reversed_bounds(sound: _Sound) -> Iterator[Problem]:
-    for low, high in (("apply.quiet_s", "apply.cap_s"), ("apply.retry_min_s", "apply.retry_max_s")):
-        bounds = sound.get(low, high)
-        if bounds and bounds[1] < bounds[0]:
-            message = f"{high} ({bounds[1]:g} s) is below {low} ({bounds[0]:g} s)"
-            yield sound.problem(high if sound.is_given(high) else low, message, f"raise {high} or lower {low}")
-
-
-def _half_a_client_certificate(sound: _Sound, read: ReadText) -> Iterator[Problem]:
-    key, certificate = sound.get("kubernetes.ssl_key", "kubernetes.ssl_cert") or ("", "")
-    if key and not certificate:
-        yield sound.problem("kubernetes.ssl_key", "a client key without its certificate", _set("kubernetes.ssl_cert"))
-    if certificate and not key and _holds_key(certificate, read) is False:
+def _credentials(settings: Settings, read: ReadText) -> Iterator[Contradiction]:
+    kubernetes = settings.kubernetes
+    certificate = ("kubernetes.ssl_key", "kubernetes.ssl_cert")
+    if kubernetes.ssl_key and not kubernetes.ssl_cert:
+        yield Contradiction(certificate, "a client key without its certificate", _set("kubernetes.ssl_cert"))
+    if kubernetes.ssl_cert and not kubernetes.ssl_key and _holds_key(kubernetes.ssl_cert, read) is False:
         remedy = f"{_set('kubernetes.ssl_key')}, or put the key into the same file"
-        yield sound.problem("kubernetes.ssl_cert", "a client certificate without its key", remedy)
+        yield Contradiction(certificate[::-1], "a client certificate without its key", remedy)
+    for one, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
+        if _value(settings, one) and not _value(settings, other):
+            yield Contradiction((one, other), f"{one} without {other}", _set(other))
+    if kubernetes.in_cluster and kubernetes.kubeconfig:
+        paths = ("kubernetes.kubeconfig", "kubernetes.in_cluster")
+        yield Contradiction(paths, "kubeconfig and in_cluster exclude each other", "leave one out")
 
 
-def _half_an_etcd_credential(sound: _Sound) -> Iterator[Problem]:
-    pairs = (("etcd.cert", "etcd.key"), ("etcd.user", "etcd.password_file"))
-    for one, other in (*pairs, *((other, one) for one, other in pairs)):
-        values = sound.get(one, other)
-        if values and values[0] and not values[1]:
-            yield sound.problem(one, f"{one} without {other}", _set(other))
-    if sound.get("etcd.endpoints") == ((),):
-        yield sound.problem("etcd.endpoints", "at least one is needed", "the usual one is http://127.0.0.1:2379")
+def _tables(settings: Settings) -> Iterator[Contradiction]:
+    for path, key in _UNIQUE:
+        found = [getattr(table, key) for table in _value(settings, path)]
+        if double := next((value for value in found if found.count(value) > 1), None):
+            yield Contradiction((path,), f"{double} is the {key} of two tables", f"give each a {key} of its own")
 
 
-def _unsafe_dns(sound: _Sound) -> Iterator[Problem]:
-    values: dict[str, Any] = {row.key: sound.values.get(row.path) for row in rows_of("dns")}
-    if None in values.values():
-        return  # what is wrong by itself is told first
-    for path, message, mends in unsafe_dns(DnsSettings(**values)):
+def _targets(settings: Settings) -> Iterator[Contradiction]:
+    """``[target]`` needs three of its settings; two targets must not write one file."""
+    target = settings.target
+    needed = {"target.template": target.template, "target.output": target.output, "target.notify": target.notify}
+    missing = [path for path, value in needed.items() if not value]
+    if missing and len(missing) < len(needed):
+        other = next(path for path in needed if path not in missing)
+        paths = (missing[0], *(path for path in needed if path != missing[0]))
+        yield Contradiction(paths, f"is needed where {other} is given", _set(missing[0]))
+    outputs = [("target.output", target.output)] if target.output else []
+    outputs += [("targets", each.output) for each in settings.targets]
+    if settings.haproxy.enabled is Enabled.YES or not target.template:
+        outputs.insert(0, ("haproxy.conf", settings.haproxy.conf))
+    first: dict[str, str] = {}
+    for path, output in outputs:
+        if output in first and first[output] != path:
+            message = f"{output} is written by {first[output]} already"
+            yield Contradiction((path, first[output]), message, "give each an output of its own")
+        first.setdefault(output, path)
+
+
+def _dns(settings: Settings) -> Iterator[Contradiction]:
+    others = tuple(path for path, setting in TABLE.items() if setting.section == "dns")
+    for path, message, mends in unsafe_dns(settings.dns):
         remedy = _set(mends) if mends in TABLE else mends
         if mends == "dns.reaper":
             remedy += ", or dns.health_check_id (mode multivalue), or accept it: dns.accept_dead_nodes"
-        yield sound.problem(path, message, remedy)
+        yield Contradiction((path, *others), message, remedy)
 
 
-def remarks(values: Mapping[str, Any], origins: Mapping[str, Origin], read: ReadText) -> Iterator[str]:
+def remarks(settings: Settings, origins: Mapping[str, Origin], read: ReadText) -> Iterator[str]:
     """Return one sentence for each thing that works and may still not be what was meant."""
-    if values["kubernetes.ssl_ca"] is False:
+    kubernetes, etcd, dns = settings.kubernetes, settings.etcd, settings.dns
+    if kubernetes.ssl_ca is False:
         yield f"{origins['kubernetes.ssl_ca']}: the API servers' certificates are not verified; anybody may answer"
-    plain = [url for url in values["etcd.endpoints"] if url.startswith("http://") and "//127." not in url]
-    if values["etcd.user"] and plain:
+    plain = [url for url in etcd.endpoints if url.startswith("http://") and "//127." not in url]
+    if etcd.user and plain:
         yield f"{origins['etcd.endpoints']}: the password for etcd goes to {plain[0]} in clear text; use https"
     interval = origins["kubernetes.interval_s"]
-    if interval.source is not Source.DEFAULT and values["kubernetes.mode"] is ReadMode.WATCH:
+    if interval.source is not Source.DEFAULT and kubernetes.mode is ReadMode.WATCH:
         yield (
             f"{interval}: has no effect, since changes are watched as they happen;"
             f" to poll instead, set {TABLE['kubernetes.mode'].env}=poll"
         )
-    yield from _relative_paths(values, origins)
-    named = any(values[f"dns.{key}"] for key in ("names", "records", "annotation_suffixes"))
-    if named and not values["dns.frontends"]:
-        yield "dns.frontends: none is named, so a node counts as serving as soon as haproxy answers on its socket"
-    certificate = origins["kubernetes.ssl_cert"]
-    if certificate.place == "environment SSL_CERT_FILE":
-        why = _no_client_certificate(values["kubernetes.ssl_cert"], read)
-        if why:
-            yield (
-                f"{certificate}: used as the client certificate, as python-confd did, but {why};"
-                " OpenSSL reads a CA bundle from the same variable; prefer PYCONFD_SSL_CERT"
-            )
-
-
-def _relative_paths(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> Iterator[str]:
-    """Tell of paths in the file that mean another place for each directory that somebody stands in."""
-    for path, row in TABLE.items():
-        value = values[path]
-        is_path = isinstance(row.kind, PathText) and isinstance(value, str) and value and value[0] not in "/@~"
-        if is_path and origins[path].source is Source.FILE:
+    for path, setting in TABLE.items():
+        value = value_of(settings, setting)
+        if setting.is_path and value and value[0] not in "/@~" and origins[path].source is Source.FILE:
             yield (
                 f"{origins[path]}: {value} is relative, so it depends on where pyconfd is started (by systemd: in /);"
                 " write the whole path"
             )
+    if (dns.names or dns.records or dns.annotation_suffixes) and not dns.frontends:
+        yield "dns.frontends: none is named, so a node counts as serving as soon as haproxy answers on its socket"
+    certificate = origins["kubernetes.ssl_cert"]
+    if certificate.place == "environment SSL_CERT_FILE" and (why := _no_certificate(kubernetes.ssl_cert, read)):
+        yield (
+            f"{certificate}: used as the client certificate, as python-confd did, but {why};"
+            " OpenSSL reads a CA bundle from the same variable; prefer PYCONFD_SSL_CERT"
+        )
+
+
+def _value(settings: Settings, path: str) -> Any:
+    return value_of(settings, TABLE[path])
 
 
 def _set(path: str) -> str:
-    row = TABLE[path]
-    return f"set {row.flags[0]} or {row.env}"
+    return f"set {TABLE[path].flags[0]} or {TABLE[path].env}"
 
 
 def _holds_key(path: str, read: ReadText) -> bool | None:
@@ -172,7 +189,7 @@ def holds_key(path: str, read: ReadText) -> bool:
     return _holds_key(path, read) is True
 
 
-def _no_client_certificate(path: str, read: ReadText) -> str:
+def _no_certificate(path: str, read: ReadText) -> str:
     """Return why a file does not look like a client certificate; "" where it does."""
     try:
         count = read(path).count("-----BEGIN CERTIFICATE-----")

@@ -1,211 +1,173 @@
-"""The section of ``pyconfd dns``: names in Route 53 that follow the nodes that can serve."""
+"""``[dns]``: names in Route 53 that follow the nodes that can serve, and what these names need."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from typing import Annotated
-from urllib.parse import urlsplit
 
-from pyconfd.presets.values import host_name
-from pyconfd.settings.dns_names import (
-    ID,
-    INTERFACE,
-    MIN_RECORDS,
-    MODE,
-    NODE,
-    OWNER,
-    RECORDS,
-    SOURCE,
-    TTL_S,
-    V4,
-    V6,
-    AddressSource,
-    NameSettings,
-    OwnAddress,
-    RecordSettings,
-    Weight,
-    dns_name,
+from msgspec import Meta
+
+from pyconfd.settings.setting import YEAR_S, Form, setting
+from pyconfd.settings.values import (
+    Address,
+    Address4,
+    Address6,
+    DnsName,
+    Duration,
+    DurationOrZero,
+    Frontend,
+    Suffix,
+    whole,
+    words,
 )
-from pyconfd.settings.kinds import Boolean, Count, Listing, NotAcceptedError, Seconds, Text
-from pyconfd.settings.setting import Setting
 
 
-def frontend(text: str) -> str:
-    """Return the address of a frontend of this node, ``http://HOST:PORT/PATH`` or ``tcp://HOST:PORT``.
+class AddressSource(StrEnum):
+    """Where a node's own address comes from; FIXED is ``address`` and ``address6``."""
 
-    Raises:
-        NotAcceptedError: it is none.
-    """
-    try:
-        parts = urlsplit(text)
-        good = parts.scheme in {"http", "tcp"} and bool(parts.hostname) and "@" not in text
-        good = good and (parts.scheme == "http" or parts.port is not None)
-    except ValueError:
-        good = False
-    if not good:
-        raise NotAcceptedError("http://HOST:PORT/PATH or tcp://HOST:PORT", text)
-    return text
+    FIXED = "fixed"
+    IMDS_PUBLIC = "imds-public"
+    IMDS_PRIVATE = "imds-private"
+    INTERFACE = "interface"
 
 
-def _suffix(text: str) -> str:
-    try:
-        return host_name(text.removeprefix("*.").removeprefix("."))
-    except ValueError:
-        raise NotAcceptedError("a domain like example.com, which allows what is below it too", text) from None
+# With the longest name of a node a SetIdentifier stays below Route 53's 128 characters.
+_Owner = Annotated[
+    str,
+    whole(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,38}[A-Za-z0-9])?", "a name of up to 40 letters, digits, '.', '_' and '-'"),
+]
+_NodeName = Annotated[str, whole(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", "a name")]
+_Id = Annotated[str, Form("ID"), whole(r"[A-Za-z0-9-]{1,64}", "an id")]
+_Mode = Annotated[str, words("multivalue", "shared", "vip")]
+_Ttl = Annotated[int, Meta(ge=1, le=86400)]
+_Weight = Annotated[int, Meta(ge=0, le=255)]
+_MinRecords = Annotated[int, Meta(ge=1, le=100)]
+_Interface = Annotated[str, whole(r"[A-Za-z0-9_.@:-]{1,15}", "an interface")]
+
+
+@dataclass(frozen=True, slots=True)
+class NameSettings:
+    """One name with all that is kept of it; the fields mean what those of ``[dns]`` mean."""
+
+    name: str
+    owner: str
+    zone_id: str
+    private: bool
+    mode: str
+    ttl_s: int
+    weight: int | None
+    health_check_id: str
+    min_records: int
+    vip: str
+    address_source: AddressSource
+    address: str
+    address6: str
+    interface: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """One table ``[[dns.records]]``; None is what ``[dns]`` says."""
+
+    name: DnsName
+    owner: _Owner | None = None
+    zone_id: _Id | None = None
+    private: bool | None = None
+    mode: _Mode | None = None
+    ttl_s: _Ttl | None = None
+    weight: _Weight | None = None
+    health_check_id: _Id | None = None
+    min_records: _MinRecords | None = None
+    vip: Address | None = None
+    address_source: AddressSource | None = None
+    address: Address4 | None = None
+    address6: Address6 | None = None
+    interface: _Interface | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DnsSettings:
     """``[dns]``: which names, with what records, from when on; without names there is nothing to do."""
 
-    names: Annotated[
-        tuple[str, ...],
-        Setting(
-            "names that point at this node while it can serve", Listing(dns_name, metavar="NAME,..."), empty="none"
-        ),
-    ] = ()
-    records: Annotated[
-        tuple[RecordSettings, ...],
-        Setting(
-            "names that are kept otherwise than dns.names, each a table [[dns.records]] with name and, of the settings"
-            " below, maybe owner, zone_id, private, mode, ttl_s, weight, health_check_id, min_records, vip,"
-            " address_source, address, address6 and interface",
-            RECORDS,
-            empty="none",
-        ),
-    ] = ()
-    annotation_suffixes: Annotated[
-        tuple[str, ...],
-        Setting(
-            "domains below which the names of the annotation haproxy.unity3d.com/route53 (preset hosts) are published"
-            " too",
-            Listing(_suffix, metavar="DOMAIN,..."),
-            empty="the annotation is not looked at",
-        ),
-    ] = ()
-    annotation_zones: Annotated[
-        tuple[str, ...],
-        Setting(
-            "hosted zones in which names of the annotation may be",
-            Listing(ID.parse, metavar="ID,..."),
-            empty="any that has them",
-        ),
-    ] = ()
-    annotation_names: Annotated[int, Setting("most names that the annotation may add", Count(1, 1000))] = 20
-    annotation_grace_s: Annotated[
-        float,
-        Setting(
-            "how long a name must be gone from the annotation, all being well with the cluster, before this node"
-            " withdraws from it",
-            Seconds(above=False),
-        ),
-    ] = 3600.0
-    in_daemon: Annotated[
-        bool,
-        Setting(
-            "pyconfd run and consume keep the names too, in a process of its own; false: pyconfd-dns.service does",
-            Boolean(),
-        ),
-    ] = False
-    owner: Annotated[
-        str,
-        Setting(
-            "whose records these are: the same on all nodes of one set, another for each other set",
-            OWNER,
-        ),
-    ] = "pyconfd"
-    node: Annotated[str, Setting("name of this node among those of its owner", NODE, empty="the host name")] = ""
-    zone_id: Annotated[
-        str,
-        Setting("hosted zone of all names", ID, empty="for each name the zone with the longest name that it is in"),
-    ] = ""
-    private: Annotated[bool, Setting("look for the zone among private ones rather than public ones", Boolean())] = False
-    mode: Annotated[
-        str,
-        Setting(
-            "multivalue: a record for each node; shared: one record with all addresses; vip: one record with the"
-            " address of the node that holds dns.vip",
-            MODE,
-        ),
-    ] = "multivalue"
-    ttl_s: Annotated[int, Setting("how long an answer may be kept, in seconds", TTL_S)] = 60
-    weight: Annotated[
-        str,
-        Setting("weight of this node's records, 0 to 255; all nodes or none have one", Weight(), empty="none"),
-    ] = ""
-    health_check_id: Annotated[
-        str, Setting("Route 53 health check that takes this node's records out when it is dead", ID, empty="none")
-    ] = ""
-    address_source: Annotated[AddressSource, Setting("where this node's own address comes from", SOURCE)] = (
-        AddressSource.FIXED
+    names: tuple[DnsName, ...] = setting((), "names that point at this node while it can serve", empty="none")
+    records: tuple[RecordSettings, ...] = setting(
+        (),
+        "names that are kept otherwise than dns.names, each a table [[dns.records]] with name and, of the settings"
+        " below, maybe owner, zone_id, private, mode, ttl_s, weight, health_check_id, min_records, vip,"
+        " address_source, address, address6 and interface",
+        empty="none",
     )
-    address: Annotated[
-        str,
-        Setting(
-            "IPv4 address of this node, for address_source fixed",
-            V4,
-            empty="none",
-        ),
-    ] = ""
-    address6: Annotated[
-        str,
-        Setting(
-            "IPv6 address of this node, for address_source fixed",
-            V6,
-            empty="none",
-        ),
-    ] = ""
-    interface: Annotated[
-        str,
-        Setting(
-            "network interface, for address_source interface",
-            INTERFACE,
-            empty="none",
-        ),
-    ] = ""
-    vip: Annotated[
-        str,
-        Setting("floating address; only its holder is active", OwnAddress(), empty="none"),
-    ] = ""
-    frontends: Annotated[
-        tuple[str, ...],
-        Setting(
-            "frontends of this node that must answer: http://127.0.0.1:80/ (any status) or tcp://127.0.0.1:443",
-            Listing(frontend, metavar="URL,..."),
-            empty="none",
-        ),
-    ] = ()
-    min_records: Annotated[
-        int, Setting("never withdraw where fewer records of other nodes would be left", MIN_RECORDS)
-    ] = 1
-    rise: Annotated[int, Setting("good looks in a row after which this node joins", Count(1, 100))] = 2
-    fall: Annotated[int, Setting("bad looks in a row after which this node withdraws", Count(1, 100))] = 3
-    look_s: Annotated[float, Setting("time between two looks at this node", Seconds(least=0.1, above=False))] = 1.0
-    hold_s: Annotated[float, Setting("who withdrew stays out for so long", Seconds(least=0, above=False))] = 60.0
-    joins_an_hour: Annotated[
-        int, Setting("most times an hour that this node joins again; to withdraw is not limited", Count(1, 1000))
-    ] = 6
-    interval_s: Annotated[
-        float, Setting("how often the records are read where nothing happens", Seconds(least=1, above=False))
-    ] = 60.0
-    nodes: Annotated[
-        int, Setting("nodes that are expected to share the account's 5 requests a second", Count(1, 200))
-    ] = 4
-    reaper: Annotated[bool, Setting("take out nodes that neither answer on the network nor in Route 53", Boolean())] = (
-        False
+    annotation_suffixes: tuple[Suffix, ...] = setting(
+        (),
+        "domains below which the names of the annotation haproxy.unity3d.com/route53 (preset hosts) are published too",
+        empty="the annotation is not looked at",
     )
-    reap_after_s: Annotated[
-        float,
-        Setting("how long each of these two must last", Seconds(least=10, above=False)),
-    ] = 300.0
-    reap_port: Annotated[int, Setting("port at which other nodes are asked, for the reaper", Count(1, 65535))] = 80
-    accept_dead_nodes: Annotated[
-        bool,
-        Setting("a node that crashed stays in the answer until somebody runs pyconfd dns forget", Boolean()),
-    ] = False
-    endpoint_url: Annotated[
-        str,
-        Setting("another implementation of Route 53", Text("an http(s) URL", r"https?://[^@\s]+"), empty="AWS"),
-    ] = ""
-    timeout_s: Annotated[float, Setting("longest wait for an answer of Route 53", Seconds())] = 10.0
+    annotation_zones: tuple[_Id, ...] = setting(
+        (), "hosted zones in which names of the annotation may be", empty="any that has them"
+    )
+    annotation_names: Annotated[int, Meta(ge=1, le=1000)] = setting(20, "most names that the annotation may add")
+    annotation_grace_s: DurationOrZero = setting(
+        3600.0,
+        "how long a name must be gone from the annotation, all being well with the cluster, before this node"
+        " withdraws from it",
+    )
+    in_daemon: bool = setting(
+        False, "pyconfd run and consume keep the names too, in a process of its own; false: pyconfd-dns.service does"
+    )
+    owner: _Owner = setting(
+        "pyconfd", "whose records these are: the same on all nodes of one set, another for each other set"
+    )
+    node: _NodeName = setting("", "name of this node among those of its owner", empty="the host name")
+    zone_id: _Id = setting(
+        "", "hosted zone of all names", empty="for each name the zone with the longest name that it is in"
+    )
+    private: bool = setting(False, "look for the zone among private ones rather than public ones")
+    mode: _Mode = setting(
+        "multivalue",
+        "multivalue: a record for each node; shared: one record with all addresses; vip: one record with the"
+        " address of the node that holds dns.vip",
+    )
+    ttl_s: _Ttl = setting(60, "how long an answer may be kept, in seconds")
+    weight: _Weight | None = setting(
+        None, "weight of this node's records, 0 to 255; all nodes or none have one", empty="none"
+    )
+    health_check_id: _Id = setting(
+        "", "Route 53 health check that takes this node's records out when it is dead", empty="none"
+    )
+    address_source: AddressSource = setting(AddressSource.FIXED, "where this node's own address comes from")
+    address: Address4 = setting("", "IPv4 address of this node, for address_source fixed", empty="none")
+    address6: Address6 = setting("", "IPv6 address of this node, for address_source fixed", empty="none")
+    interface: _Interface = setting("", "network interface, for address_source interface", empty="none")
+    vip: Address = setting("", "floating address; only its holder is active", empty="none")
+    frontends: tuple[Frontend, ...] = setting(
+        (),
+        "frontends of this node that must answer: http://127.0.0.1:80/ (any status) or tcp://127.0.0.1:443",
+        empty="none",
+    )
+    min_records: _MinRecords = setting(1, "never withdraw where fewer records of other nodes would be left")
+    rise: Annotated[int, Meta(ge=1, le=100)] = setting(2, "good looks in a row after which this node joins")
+    fall: Annotated[int, Meta(ge=1, le=100)] = setting(3, "bad looks in a row after which this node withdraws")
+    look_s: Annotated[float, Meta(ge=0.1, le=YEAR_S)] = setting(1.0, "time between two looks at this node")
+    hold_s: DurationOrZero = setting(60.0, "who withdrew stays out for so long")
+    joins_an_hour: Annotated[int, Meta(ge=1, le=1000)] = setting(
+        6, "most times an hour that this node joins again; to withdraw is not limited"
+    )
+    interval_s: Annotated[float, Meta(ge=1, le=YEAR_S)] = setting(
+        60.0, "how often the records are read where nothing happens"
+    )
+    nodes: Annotated[int, Meta(ge=1, le=200)] = setting(
+        4, "nodes that are expected to share the account's 5 requests a second"
+    )
+    reaper: bool = setting(False, "take out nodes that neither answer on the network nor in Route 53")
+    reap_after_s: Annotated[float, Meta(ge=10, le=YEAR_S)] = setting(300.0, "how long each of these two must last")
+    reap_port: Annotated[int, Meta(ge=1, le=65535)] = setting(80, "port at which other nodes are asked, for the reaper")
+    accept_dead_nodes: bool = setting(
+        False, "a node that crashed stays in the answer until somebody runs pyconfd dns forget"
+    )
+    endpoint_url: Annotated[str, whole(r"https?://[^@\s]+", "an http(s) URL")] = setting(
+        "", "another implementation of Route 53", empty="AWS"
+    )
+    timeout_s: Duration = setting(10.0, "longest wait for an answer of Route 53")
 
 
 _OWN = tuple(field.name for field in fields(NameSettings) if field.name != "name")
@@ -222,7 +184,56 @@ def names_of(dns: DnsSettings) -> tuple[NameSettings, ...]:
 
 
 def _of_table(dns: DnsSettings, record: RecordSettings) -> NameSettings:
-    own = {key: getattr(record, key) for key in _OWN}
-    return NameSettings(
-        record.name, **{key: getattr(dns, key) if value is None else value for key, value in own.items()}
-    )
+    given = {key: value for key in _OWN if (value := getattr(record, key)) is not None}
+    return replace(name_of(dns, record.name), **given)
+
+
+_LOOKS_AT_LEAST = 3
+_NEEDED = {
+    AddressSource.FIXED: ("address", "address6"),
+    AddressSource.INTERFACE: ("interface",),
+}
+_Finding = tuple[str, str, str]
+"""The path of the setting, what is wrong, and the path of the setting that mends it or what to do."""
+
+
+def unsafe_dns(dns: DnsSettings) -> Iterator[_Finding]:
+    """Find what the settings lack for their names; without names nothing is asked for."""
+    names = names_of(dns)
+    seen: set[tuple[str, bool]] = set()
+    for name in names:
+        if (name.name, name.private) in seen:
+            kind = "private" if name.private else "public"
+            message = f"{name.name} is there twice, both times {kind}"
+            yield "dns.records", message, "name it once in dns.names or [[dns.records]]"
+        seen.add((name.name, name.private))
+    of_annotation = (name_of(dns, ""),) if dns.annotation_suffixes else ()
+    told: set[_Finding] = set()
+    for name in (*names, *of_annotation):
+        own = name.name and name.name not in dns.names
+        for path, message, remedy in _of_name(dns, name):
+            finding = ("dns.records", f"{name.name}: {message}", remedy) if own else (path, message, remedy)
+            if finding not in told:
+                told.add(finding)
+                yield finding
+    if (names or of_annotation) and dns.reaper and dns.reap_after_s < _LOOKS_AT_LEAST * dns.interval_s:
+        message = f"a node that lives needs longer than {dns.reap_after_s:g} s to say so: it reads each"
+        yield "dns.reap_after_s", f"{message} {dns.interval_s:g} s", "give three times dns.interval_s at least"
+
+
+def _of_name(dns: DnsSettings, name: NameSettings) -> Iterator[_Finding]:
+    needed = _NEEDED.get(name.address_source, ())
+    if needed and not any(getattr(name, key) for key in needed):
+        message = f"the source is {name.address_source}, and there is none"
+        yield "dns.address_source", message, f"dns.{needed[0]}"
+    if name.mode == "vip" and not name.vip:
+        yield "dns.mode", "mode vip, and no floating address", "dns.vip"
+    alone = name.mode in {"shared", "vip"}
+    for key in ("weight", "health_check_id"):
+        if alone and getattr(name, key) not in {"", None}:
+            message = f"one record for all nodes (mode {name.mode}) has none"
+            yield f"dns.{key}", message, "leave it out, or multivalue"
+    checked = name.mode == "multivalue" and name.health_check_id
+    if name.mode in {"multivalue", "shared"} and not (checked or dns.reaper or dns.accept_dead_nodes):
+        message = f"mode {name.mode} without a health check and without the reaper would answer a crashed node for ever"
+        yield "dns.mode", message, "dns.reaper"

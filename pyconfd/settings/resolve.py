@@ -1,33 +1,40 @@
-"""Flag > environment > file > default: many sources in, one tree out, and where each value came from."""
+"""Flag > environment > file > default: read each source, keep the strongest value, list every problem at once."""
 
-from collections.abc import Mapping
+import difflib
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pyconfd import __version__
 from pyconfd.errors import ConfigurationError, Problem
-from pyconfd.settings.checks import contradictions, holds_key, remarks
-from pyconfd.settings.kinds import PathText
-from pyconfd.settings.sources import (
-    DEFAULT,
-    Candidate,
-    Findings,
-    Origin,
-    ReadText,
-    Source,
-    config_path,
-    from_environment,
-    from_file,
-    from_flags,
-    load_file,
-    read_text,
+from pyconfd.settings.checks import Origin, ReadText, Source, contradictions, holds_key, remarks
+from pyconfd.settings.sections import VERSION_FORM, Settings
+from pyconfd.settings.setting import ENV_PREFIX, NotAcceptedError, Setting, shown
+from pyconfd.settings.table import (
+    CONFIG_ENV,
+    CONFIG_FLAG,
+    DEFAULT_CONFIG,
+    SECTIONS,
+    SPELLINGS,
+    TABLE,
+    build,
+    folded,
+    settings_in,
+    values_of,
 )
-from pyconfd.settings.table import CONFIG_ENV, ENV_PREFIX, TABLE, build, value_of
-from pyconfd.settings.tree import Settings
-from pyconfd.settings.versions import is_newer
 
-_NO_NAMES: Mapping[str, str] = MappingProxyType({})
+DEFAULT = Origin(Source.DEFAULT)
+_BYTE_ORDER_MARK = "\ufeff"
+_SERVICE_LINK = re.compile(r"PYCONFD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+"""What Kubernetes puts into every pod of a namespace that has a Service named ``pyconfd`` or ``pyconfd-...``."""
+_MAY_BE_EMPTY = "status.listen"
+"""An empty variable counts as not set, but this one switches the page off."""
+_ALL = "`pyconfd settings` lists all settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +51,134 @@ class Resolved:
     notes: tuple[str, ...] = ()
     config: str = ""
     config_found: bool = False
-    flags: Mapping[str, object] = field(default_factory=lambda: _NO_NAMES, repr=False)
-    environ: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES, repr=False)
+    flags: Mapping[str, object] = field(default_factory=dict, repr=False)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A value that a source gives to a setting."""
+
+    setting: Setting
+    origin: Origin
+    value: Any
+
+
+class Sources:
+    """What the sources give, weakest first, and what is wrong with it."""
+
+    def __init__(self) -> None:
+        self.candidates: list[Candidate] = []
+        self.problems: list[Problem] = []
+        self.unknown: list[Problem] = []
+        """Those of ``problems`` that say that a name is no setting."""
+        self.wrong: set[str] = set()
+        """The paths of settings with a value that they do not take."""
+
+    def add_document(self, path: str, document: Mapping[str, object]) -> None:
+        """Add what a TOML document sets."""
+        for name, value in document.items():
+            if name in TABLE:
+                self._add(TABLE[name], Origin(Source.FILE, f"{path}: {name}"), value)
+            elif not name or name not in SECTIONS:
+                known = [*filter(None, SECTIONS), *(each.key for each in settings_in(""))]
+                self._add_unknown(f"{path}: {_key(name)}", _meant(name, known, ""))
+            elif not isinstance(value, Mapping):
+                remedy = f"begin the section with [{name}] on a line of its own"
+                self.problems.append(Problem(f"{path}: {name}", f"expected a table, got {shown(value)}", remedy))
+            else:
+                self._add_section(path, name, value)
+
+    def _add_section(self, path: str, section: str, table: Mapping[str, object]) -> None:
+        for key, value in table.items():
+            place = f"{path}: [{section}] {_key(key)}"
+            if setting := TABLE.get(f"{section}.{key}"):
+                self._add(setting, Origin(Source.FILE, place), value)
+            else:
+                self._add_unknown(place, _meant(key, [each.key for each in settings_in(section)], section))
+
+    def add_environment(self, environ: Mapping[str, str]) -> None:
+        """Add what the environment sets, the stronger name of a setting last."""
+        for setting in TABLE.values():
+            for name in reversed(setting.envs):
+                text = environ.get(name, "").strip()
+                if text or (name in environ and setting.path == _MAY_BE_EMPTY):
+                    self._add(setting, Origin(Source.ENVIRONMENT, f"environment {name}"), text)
+        known = {setting.env for setting in TABLE.values()} | {CONFIG_ENV}
+        for name in sorted(environ):
+            if name.startswith(ENV_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name):
+                self._add_unknown(f"environment {shown(name)[1:-1]}", _meant_variable(name, known))
+
+    def add_flags(self, flags: Mapping[str, object]) -> None:
+        """Add what the command line sets: by path, text or (repeated) several texts."""
+        for setting in TABLE.values():
+            given = flags.get(setting.path)
+            texts = (given,) if isinstance(given, str) else given
+            if not isinstance(texts, Sequence) or not texts:
+                continue
+            origin = Origin(Source.FLAG, setting.flags[0])
+            if setting.path != "templates.vars":
+                self._add(setting, origin, setting.joined(texts))
+                continue
+            for text in map(str, texts):
+                # The shell has taken the quotes off, so the value is taken as it is.
+                name, sign, value = text.partition("=")
+                if sign and name.isidentifier():
+                    self._add(setting, origin, {name: value})
+                else:
+                    self.wrong.add(setting.path)
+                    message = f"expected NAME=VALUE, the name of letters, digits and _, got {shown(name)}"
+                    self.problems.append(Problem(origin.place, message))
+
+    def _add_unknown(self, place: str, remedy: str) -> None:
+        self.unknown.append(Problem(place, "is not a setting", remedy))
+        self.problems.append(self.unknown[-1])
+
+    def _add(self, setting: Setting, origin: Origin, value: object) -> None:
+        try:
+            self.candidates.append(Candidate(setting, origin, setting.accept(value)))
+        except NotAcceptedError as error:
+            self.wrong.add(setting.path)
+            words = {word.lower(): word for word in setting.words}
+            close = difflib.get_close_matches(value.lower(), words, n=1) if isinstance(value, str) else ()
+            remedy = f"did you mean {words[close[0]]}?" if close else ""
+            self.problems.append(Problem(origin.place, str(error), remedy))
+
+    def strongest(self, weakest: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Origin]]:
+        """Return the value and the origin of each setting; where no source has one, that of ``weakest``.
+
+        Variables are merged.
+        """
+        values, origins = dict(weakest), dict.fromkeys(TABLE, DEFAULT)
+        for each in self.candidates:
+            path, value = each.setting.path, each.value
+            values[path] = MappingProxyType({**values[path], **value}) if isinstance(value, Mapping) else value
+            origins[path] = each.origin
+        return values, origins
+
+    def checked(self, values: Mapping[str, Any], origins: Mapping[str, Origin], read: ReadText) -> Settings:
+        """Return the tree.
+
+        Raises:
+            ConfigurationError: with every problem of the sources, and between settings whose values are fine.
+        """
+        settings = build(values)
+        given = {path for path, origin in origins.items() if origin.source is not Source.DEFAULT}
+        ignored = self.unknown if is_newer(settings.settings_version) else ()
+        problems = [problem for problem in self.problems if problem not in ignored]
+        for found in contradictions(settings, given, read):
+            if self.wrong.isdisjoint(found.paths):
+                path = found.paths[0]
+                place = origins[path].place if path in given else path
+                problems.append(Problem(place, found.message, found.remedy))
+        if problems:
+            raise ConfigurationError(*problems)
+        return settings
+
+
+def read_text(path: str) -> str:
+    """Return the text of a file."""
+    return Path(path).read_text(encoding="utf-8")
 
 
 def resolve(flags: Mapping[str, object], environ: Mapping[str, str], read: ReadText = read_text) -> Resolved:
@@ -56,37 +189,41 @@ def resolve(flags: Mapping[str, object], environ: Mapping[str, str], read: ReadT
     Raises:
         ConfigurationError: with every problem of all sources.
     """
-    found = Findings()
+    sources = Sources()
     path, named_by = config_path(flags, environ)
-    document = load_file(path, named_by, read, found)
-    candidates = [
-        *from_file(path, document or {}, found),
-        *from_environment(environ, found),
-        *from_flags(flags, found),
-    ]
-    notes = _differing_names(candidates)
-    candidates = _without_openssl_variable(candidates, read, notes)
-    values, origins = _strongest(candidates)
-    notes += _without_unknown(found, values["settings_version"])
+    document = _load(path, named_by, read, sources.problems)
+    sources.add_document(path, document or {})
+    sources.add_environment(environ)
+    sources.add_flags(flags)
+    notes = [*_differing_names(sources.candidates), *_drop_openssl_variable(sources.candidates, read)]
+    values, origins = sources.strongest(values_of(Settings()))
     home = environ.get("HOME", "").rstrip("/")
-    values = {name: _at_home(name, value, home) for name, value in values.items()}
-    sound = {name: value for name, value in values.items() if name not in found.paths}
-    problems = [*found.problems, *contradictions(sound, origins, read)]
-    if problems:
-        raise ConfigurationError(*problems)
+    for setting in TABLE.values():
+        value = values[setting.path]
+        if setting.is_path and home and isinstance(value, str) and value.startswith("~/"):
+            values[setting.path] = home + value[1:]  # systemd and TOML leave it as it is
+    settings = sources.checked(values, origins, read)
+    notes += [
+        f"{problem.place}: ignored, pyconfd {__version__} does not know it;"
+        f" the settings are written for {settings.settings_version}"
+        for problem in sources.unknown
+    ]
+    names = {name for setting in TABLE.values() for name in setting.envs} | {CONFIG_ENV, "HOME"}
     return Resolved(
-        settings=build(values),
+        settings=settings,
         origins=MappingProxyType(origins),
-        notes=(*notes, *remarks(values, origins, read)),
+        notes=(*notes, *remarks(settings, origins, read)),
         config=path,
         config_found=document is not None,
         flags=MappingProxyType(dict(flags)),
-        environ=MappingProxyType(_relevant(environ)),
+        environ=MappingProxyType(
+            {name: text for name, text in environ.items() if name in names or name.startswith(ENV_PREFIX)}
+        ),
     )
 
 
 def resolve_again(former: Resolved, read: ReadText = read_text) -> Resolved:
-    """Resolve anew with the same flags and environment; the file may have changed.
+    """Resolve with the same flags and environment; the file may have changed.
 
     Raises:
         ConfigurationError: with every problem, or since the file has gone, which an editor that puts another in its
@@ -94,12 +231,9 @@ def resolve_again(former: Resolved, read: ReadText = read_text) -> Resolved:
     """
     again = resolve(former.flags, former.environ, read)
     if former.config_found and not again.config_found:
-        raise ConfigurationError(_gone(former.config))
+        remedy = "put it back; to go on without it: systemctl restart pyconfd"
+        raise ConfigurationError(Problem(former.config, "is not there any more", remedy))
     return again
-
-
-def _gone(path: str) -> Problem:
-    return Problem(path, "is not there any more", "put it back; to go on without it: systemctl restart pyconfd")
 
 
 def overlaid(settings: Settings, document: Mapping[str, object], place: str) -> Settings:
@@ -108,90 +242,118 @@ def overlaid(settings: Settings, document: Mapping[str, object], place: str) -> 
     Raises:
         ConfigurationError: with every problem.
     """
-    found = Findings()
-    candidates = list(from_file(place, document, found))
-    values = {path: value_of(settings, row) for path, row in TABLE.items()}
-    given, origins = _strongest(candidates, values)
-    _without_unknown(found, given["settings_version"])
-    sound = {name: value for name, value in given.items() if name not in found.paths}
-    problems = [*found.problems, *contradictions(sound, origins, read_text)]
-    if problems:
-        raise ConfigurationError(*problems)
-    return build(given)
+    sources = Sources()
+    sources.add_document(place, document)
+    return sources.checked(*sources.strongest(values_of(settings)), read_text)
 
 
-def _without_unknown(found: Findings, version: str) -> list[str]:
-    """Take the unknown names out of the problems where ``version`` is a newer one; give what to say of each.
-
-    Only names: a value that a known setting does not take stays a problem, since nobody knows what to do instead.
-    """
-    if not is_newer(version):
-        return []
-    found.problems[:] = [problem for problem in found.problems if problem not in found.unknown]
-    return [
-        f"{problem.place}: ignored, pyconfd {__version__} does not know it; the settings are written for {version}"
-        for problem in found.unknown
-    ]
+def is_newer(version: str, than: str = __version__) -> bool:
+    """Return whether one version comes after another; "" is this one."""
+    return bool(version) and _order(version) > _order(than)
 
 
-def _differing_names(candidates: list[Candidate]) -> list[str]:
-    """Return where a setting has different values under its two environment names."""
-    by_path: dict[str, list[Candidate]] = {}
-    for candidate in candidates:
-        if candidate.env:
-            by_path.setdefault(candidate.row.path, []).append(candidate)
-    return [
-        f"environment {both[1].env} and {both[0].env} differ; {both[1].env} counts"
-        for both in by_path.values()
-        if len(both) == len(("old", "new")) and both[0].value != both[1].value
-    ]
+def _order(version: str) -> tuple[int, int, int, str, int]:
+    found = re.fullmatch(VERSION_FORM, version)
+    if found is None:
+        raise ValueError(version)
+    major, minor, patch, stage, number = found.groups()
+    # A release comes after its candidates.
+    return int(major), int(minor), int(patch), stage or "released", int(number or 0)
 
 
-def _without_openssl_variable(candidates: list[Candidate], read: ReadText, notes: list[str]) -> list[Candidate]:
-    """Drop SSL_CERT_FILE where it is OpenSSL's variable rather than python-confd's.
+def config_path(flags: Mapping[str, object], environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the path of the TOML file and what named it: "" for the default path, which may be absent."""
+    flag = flags.get("config")
+    if isinstance(flag, str) and flag.strip():
+        return flag.strip(), CONFIG_FLAG
+    named = environ.get(CONFIG_ENV, "").strip()
+    return (named, f"environment {CONFIG_ENV}") if named else (DEFAULT_CONFIG, "")
+
+
+def _load(path: str, named_by: str, read: ReadText, problems: list[Problem]) -> Mapping[str, object] | None:
+    """Return the tables of the TOML file; None where there is none, or where it cannot be read (a problem then)."""
+    try:
+        text = read(path)
+        if text.startswith(_BYTE_ORDER_MARK):
+            message = "begins with a byte order mark, as editors of Windows write it"
+            problems.append(Problem(path, message, "save it without"))
+            return None
+        return tomllib.loads(text)
+    except FileNotFoundError:
+        if Path(path).is_symlink():
+            leads = shown(str(Path(path).readlink()))
+            problems.append(Problem(path, f"is a link to {leads}, which is not there", "mend the link"))
+        elif named_by:
+            problems.append(Problem(named_by, f"there is no file {shown(path)}", "write it, or name another one"))
+    except OSError as error:
+        remedy = f"each user of pyconfd reads it: chmod 0644 {path}" if isinstance(error, PermissionError) else ""
+        problems.append(Problem(path, f"cannot be read: {error.strerror or error}", remedy))
+    except UnicodeDecodeError as error:
+        problems.append(Problem(path, f"is not UTF-8 (byte {error.start})", "save it as UTF-8"))
+    except (ValueError, RecursionError) as error:
+        where = re.search(r"\(at (.*)\)$", str(error))
+        place = f"{path}: {where[1]}" if where else path
+        what = str(error).removesuffix(f" {where[0]}" if where else "")
+        problems.append(Problem(place, f"is not TOML: {what}", "texts need quotes, and each key stands once"))
+    return None
+
+
+def _differing_names(candidates: list[Candidate]) -> Iterator[str]:
+    """Tell where a setting has different values under its two names in the environment."""
+    for old, new in itertools.pairwise(candidates):
+        both = old.origin.source is new.origin.source is Source.ENVIRONMENT
+        if both and old.setting is new.setting and old.value != new.value:
+            setting = new.setting
+            yield f"environment {setting.env} and {setting.old_env} differ; {setting.env} counts"
+
+
+def _drop_openssl_variable(candidates: list[Candidate], read: ReadText) -> list[str]:
+    """Drop SSL_CERT_FILE where it is OpenSSL's variable rather than python-confd's; return what to say of it.
 
     It counts when a key belongs to it: one from the flags or the environment, one in the file's settings that has no
     certificate there, or one in the very file. Otherwise it points OpenSSL to a CA bundle, as many systems do.
     """
-    keys = [item for item in candidates if item.row.path == "kubernetes.ssl_key" and item.value]
-    others = [item for item in candidates if item.row.path == "kubernetes.ssl_cert" and item.env != "SSL_CERT_FILE"]
-    near_key = any(item.origin.source is not Source.FILE for item in keys)
-    kept = []
-    for item in candidates:
-        openssl = item.env == "SSL_CERT_FILE" and not near_key and not (keys and not others)
-        if not openssl or holds_key(item.value, read):
-            kept.append(item)
-        elif not any(other.origin.source is not Source.FILE for other in others):
-            notes.append(
-                "environment SSL_CERT_FILE: not used as the client certificate, since no key comes with it"
-                " (OpenSSL reads a CA bundle from the same variable); if it is one, set SSL_KEY_FILE too"
-            )
-    return kept
+    certificates = [each for each in candidates if each.setting.path == "kubernetes.ssl_cert"]
+    ours = next((each for each in certificates if each.origin.place == "environment SSL_CERT_FILE"), None)
+    if ours is None:
+        return []
+    others = [each.origin.source for each in certificates if each is not ours]
+    keys = [each.origin.source for each in candidates if each.setting.path == "kubernetes.ssl_key" and each.value]
+    if set(keys) - {Source.FILE} or (keys and not others) or holds_key(ours.value, read):
+        return []
+    candidates.remove(ours)
+    if set(others) - {Source.FILE}:
+        return []
+    note = (
+        "environment SSL_CERT_FILE: not used as the client certificate, since no key comes with it"
+        " (OpenSSL reads a CA bundle from the same variable); if it is one, set SSL_KEY_FILE too"
+    )
+    return [note]
 
 
-def _strongest(
-    candidates: list[Candidate], weakest: Mapping[str, Any] | None = None
-) -> tuple[dict[str, Any], dict[str, Origin]]:
-    """Return the value of each setting from its strongest source, weakest first in ``candidates``; vars are merged.
-
-    ``weakest`` is what holds where none gives a value, else the defaults.
-    """
-    values = {path: row.default for path, row in TABLE.items()} if weakest is None else dict(weakest)
-    origins = dict.fromkeys(TABLE, DEFAULT)
-    for item in candidates:
-        path = item.row.path
-        merged = isinstance(item.value, Mapping)
-        values[path] = MappingProxyType({**values[path], **item.value}) if merged else item.value
-        origins[path] = item.origin
-    return values, origins
+def _key(name: str) -> str:
+    """Return a key of a file for a message."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name) else shown(name)
 
 
-def _at_home(path: str, value: Any, home: str) -> Any:
-    """Expand ``~/`` at the start of a path: systemd and TOML leave it as it is."""
-    is_path = isinstance(TABLE[path].kind, PathText) and isinstance(value, str)
-    return home + value[1:] if is_path and home and value.startswith("~/") else value
+def _meant(name: str, siblings: list[str], section: str) -> str:
+    """Return the remedy for an unknown key: the setting that was most likely meant."""
+    path = SPELLINGS.get(folded(f"{section}_{name}")) or SPELLINGS.get(folded(name))
+    if path is None and (close := difflib.get_close_matches(name.lower(), siblings, n=1, cutoff=0.6)):
+        return f"did you mean {close[0]}?"
+    if path is None and (far := difflib.get_close_matches(folded(name), list(SPELLINGS), n=1, cutoff=0.75)):
+        path = SPELLINGS[far[0]]
+    if path is None:
+        return _ALL
+    meant = TABLE[path]
+    if meant.section == section:
+        return f"did you mean {meant.key}?"
+    return f"did you mean {meant.key} in {f'[{meant.section}]' if meant.section else 'the top of the file'}?"
 
 
-def _relevant(environ: Mapping[str, str]) -> dict[str, str]:
-    names = {name for row in TABLE.values() for name in row.envs} | {CONFIG_ENV, "HOME"}
-    return {name: text for name, text in environ.items() if name in names or name.startswith(ENV_PREFIX)}
+def _meant_variable(name: str, known: set[str]) -> str:
+    path = SPELLINGS.get(folded(name.removeprefix(ENV_PREFIX)))
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    if path or close:
+        return f"did you mean {TABLE[path].env if path else close[0]}?"
+    return f"{_ALL}; names that start with PYCONFD_ are reserved for them"

@@ -1,23 +1,441 @@
-"""What is known of one setting beside its type and default."""
+"""How a setting is declared, and how a value of one is read and shown.
 
-from dataclasses import dataclass
+A setting is a field of a section, which is a frozen dataclass::
 
-from pyconfd.settings.kinds import Kind
+    page_size: Annotated[int, Meta(ge=1, le=100_000)] = setting(500, "objects asked for in one page of a list")
+
+Everything follows from that line: its key in TOML and its type from the field, its flag, its variable and its entry in
+the reference from :func:`setting`, the values that it takes from the type. The types are those of ``values.py``: plain
+Python types with the bounds and patterns of msgspec (``Meta``, whose ``description`` says what is expected), and a
+:class:`Form` where a value is written in a way that the type does not tell.
+"""
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from datetime import date, time
+from enum import StrEnum
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
+FALSE_WORDS = frozenset({"false", "no", "off", "0"})
+YEAR_S = 365 * 86400
+ENV_PREFIX = "PYCONFD_"
+
+_LONGEST_SHOWN = 60
+_UNITS_S = MappingProxyType({"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0})
+_AMOUNT = re.compile(r"([-+]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}))\s*([a-z]*)", re.ASCII)
+_INT64 = 2**63
+_Value = TypeVar("_Value")
+
+
+class NotAcceptedError(ValueError):
+    """A value is not one of its type; the text says what was expected and what was given."""
+
+    def __init__(self, expected: str, given: object = None, *, words: str = "") -> None:
+        """``words`` describes a given value that must not be repeated, since it may hold a secret."""
+        super().__init__(f"expected {expected}, got {words or shown(given)}")
+
+
+def shown(value: object) -> str:
+    """Return a value in a few words for a message; text over several lines may be a key, so it is never repeated."""
+    if isinstance(value, str):
+        if "\n" in value or "PRIVATE KEY" in value:
+            return f"text of {len(value)} characters over several lines"
+        short = value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "..."
+        return ascii(short) if _unprintable(short) else f'"{short}"'
+    if isinstance(value, Mapping | list | tuple):
+        return "a table" if isinstance(value, Mapping) else "an array"
+    if isinstance(value, int) and abs(value) >= _INT64:
+        return "a very large number"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _unprintable(text: str) -> bool:
+    """Return whether text has a control character or a half of a surrogate pair (bytes that were not UTF-8)."""
+    return any(ord(char) < 32 or ord(char) == 127 or 0xD800 <= ord(char) <= 0xDFFF for char in text)
+
+
+def one_line(value: object, expected: str) -> str:
+    """Return a value that is text on one line.
+
+    Raises:
+        NotAcceptedError: it is something else.
+    """
+    if not isinstance(value, str) or _unprintable(value):
+        raise NotAcceptedError(expected, value)
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How a value is written, where its type alone does not say it; a part of the type, in ``Annotated``."""
+
+    metavar: str
+    """What stands for the value in help."""
+    read: Callable[[Any], Any] | None = None
+    """Returns the value for what was given (for a ``str``: the text, never empty), or raises NotAcceptedError; a
+    ValueError of a text means that it is not what the ``description`` of its type says."""
+    text: Callable[[Any], str] | None = None
+    """Returns a value as text that ``read`` takes."""
+    words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The only words, each by the spellings in lower case that stand for it."""
+    separator: str = ""
+    """What separates items in text; "" is a comma or a space."""
+    path: str = ""
+    """"file" or "dir" for a path; a leading ``~/`` is expanded when settings are resolved."""
+
+
+_PLAIN = Form("")
+
+
+def _parts(kind: Any) -> tuple[Any, Form, Meta]:
+    """Return the bare type, its form and what msgspec checks; ``X | None`` counts as X."""
+    base, *notes = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+    if get_origin(base) in {Union, UnionType} and type(None) in get_args(base):
+        return _parts(next(each for each in get_args(base) if each is not type(None)))
+    form = next((note for note in reversed(notes) if isinstance(note, Form)), _PLAIN)
+    meta = next((note for note in reversed(notes) if isinstance(note, Meta)), Meta())
+    base = get_origin(base) or base
+    if isinstance(base, type) and issubclass(base, StrEnum):
+        words = {each.value.lower(): each for each in base}
+        return StrEnum, Form("|".join(base), words=words), meta
+    return base, form, meta
+
+
+def accept(kind: Any, value: object, *, may_be_empty: bool = False) -> Any:
+    """Return a value of a type for text (a flag, the environment) or for what TOML gave.
+
+    Raises:
+        NotAcceptedError: the value is none of this type.
+    """
+    base, form, meta = _parts(kind)
+    if value == "" and may_be_empty and type(None) in get_args(kind):
+        return None
+    if form.words:
+        return _word(form.words, value)
+    if base is str:
+        text = one_line(value, meta.description or "text on one line")
+        return text if not text and may_be_empty and not meta.min_length else _text(kind, text)
+    if form.read:
+        return form.read(value)
+    return _READERS[base](kind, value)
+
+
+def _text(kind: Any, text: str) -> str:
+    _, form, meta = _parts(kind)
+    expected = meta.description or "text on one line"
+    if not text:
+        raise NotAcceptedError(expected, text)
+    _checked(kind, text, text, expected)
+    try:
+        return str(form.read(text)) if form.read else text
+    except NotAcceptedError:
+        raise
+    except ValueError:
+        raise NotAcceptedError(expected, text) from None
+
+
+def _checked(kind: Any, value: object, given: object, expected: str) -> Any:
+    """Return the value as msgspec takes it, within the bounds and the pattern of its type."""
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError:
+        raise NotAcceptedError(expected, given) from None
+
+
+def _word(words: Mapping[str, str], value: object) -> str:
+    if isinstance(value, str) and value.lower() in words:
+        return words[value.lower()]
+    raise NotAcceptedError(f"one of {', '.join(dict.fromkeys(words.values()))}", value)
+
+
+def _boolean(_kind: Any, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in TRUE_WORDS | FALSE_WORDS:
+        return value.lower() in TRUE_WORDS
+    raise NotAcceptedError("true or false (yes/no, on/off, 1/0)", value)
+
+
+def _number(kind: Any, value: object) -> int:
+    meta = _parts(kind)[2]
+    number: int = _checked(kind, value, value, f"a whole number from {meta.ge} to {meta.le}")
+    return number
+
+
+def _duration(kind: Any, value: object) -> float:
+    """Return seconds: a number, or text with a unit."""
+    seconds = math.nan
+    if isinstance(value, str) and (match := _AMOUNT.fullmatch(value.strip().lower())):
+        seconds = float(match[1]) * _UNITS_S.get(match[2], math.nan)
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _INT64:
+        seconds = float(value)
+    meta = _parts(kind)[2]
+    bound = f"of at least {meta.ge}" if meta.gt is None else f"above {meta.gt}"
+    most = "a year" if meta.le == YEAR_S else str(meta.le)
+    expected = f"seconds {bound} and at most {most} (30, 0.5, or with a unit: 500ms, 30s, 5m)"
+    _checked(kind, seconds, value, expected)
+    return seconds
+
+
+def _item_of(kind: Any) -> Any:
+    """Return the type of the items of ``tuple[X, ...]``."""
+    if get_origin(kind) is tuple:
+        return get_args(kind)[0]
+    return _item_of(next(each for each in get_args(kind) if each is not type(None)))
+
+
+def _items(kind: Any, value: object) -> tuple[Any, ...]:
+    item, form = _item_of(kind), _parts(kind)[1]
+    if is_dataclass(item):
+        return tuple(_table(item, table, number) for number, table in enumerate(_tables(value), 1))
+    parts = re.split(form.separator or r"[,\s]+", value) if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise NotAcceptedError("an array of texts", value)
+    texts = [_item_text(part) for part in parts]
+    return tuple(dict.fromkeys(accept(item, text) for text in texts if text))
+
+
+def _item_text(part: object) -> str:
+    if type(part) is int and abs(part) < _INT64:
+        return str(part)
+    return one_line(part, "an array of texts").strip()
+
+
+def _tables(value: object) -> list[Mapping[Any, Any]]:
+    """Return tables of TOML, or those of a JSON array."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise NotAcceptedError("a JSON array of tables", value) from None
+    if not isinstance(value, list | tuple) or not all(isinstance(table, Mapping) for table in value):
+        raise NotAcceptedError("tables, each beginning with its name in [[ ]]", value)
+    return list(value)
+
+
+def _table(made: Any, table: Mapping[Any, Any], number: int) -> Any:
+    """Return the dataclass of a table, the ``number``-th of its setting; what has no default is needed."""
+    known = {each.name: each for each in fields(made)}
+    if unknown := sorted(str(key) for key in table.keys() - known.keys()):
+        raise NotAcceptedError(f"the keys {', '.join(known)} in table {number}", unknown[0])
+    needed = [name for name, each in known.items() if each.default is MISSING]
+    if missing := [name for name in needed if not table.get(name)]:
+        raise NotAcceptedError(f"{missing[0]} in table {number}", words="none")
+    values = {}
+    for name, value in table.items():
+        try:
+            values[name] = accept(known[name].type, value, may_be_empty=name not in needed)
+        except NotAcceptedError as error:
+            raise NotAcceptedError(f"a good {name} in table {number} ({error})", value) from None
+    return made(**values)
+
+
+def _variables(_kind: Any, value: object) -> Mapping[str, Any]:
+    """Return the operator's own values: a table in TOML; the pairs of ``a=1 b='two words'`` as text."""
+    if isinstance(value, Mapping):
+        _check_plain(value)
+        return MappingProxyType(dict(value))
+    if not isinstance(value, str):
+        raise NotAcceptedError("a table", value)
+    try:
+        pairs = [word.partition("=") for word in shlex.split(value)]
+    except ValueError as error:
+        raise NotAcceptedError(f"NAME=VALUE with its quotes closed ({error})", words="a value that is not") from None
+    for name, sign, text in pairs:
+        if not (name.isidentifier() and sign) or _unprintable(text):
+            raise NotAcceptedError("NAME=VALUE, the name of letters, digits and _", name)
+    return MappingProxyType({name: text for name, _, text in pairs})
+
+
+def _check_plain(value: object) -> None:
+    """Refuse what templates and JSON cannot take: numbers beyond 64 bits and unknown types."""
+    match value:
+        case bool() | float() | str() | date() | time():
+            return
+        case int() if -_INT64 <= value < _INT64:
+            return
+        case Mapping():
+            for each in value.values():
+                _check_plain(each)
+        case list() | tuple():
+            for each in value:
+                _check_plain(each)
+        case _:
+            raise NotAcceptedError("texts, numbers of up to 64 bits, booleans, dates, arrays and tables", value)
+
+
+_READERS: Mapping[Any, Callable[[Any, object], Any]] = MappingProxyType(
+    {bool: _boolean, int: _number, float: _duration, tuple: _items, Mapping: _variables}
+)
+"""How a value of a type is read that has no form of its own."""
+
+
+def text_of(kind: Any, value: Any) -> str:
+    """Return a value as a person would write it; "" for an empty one. Of variables the names: values may be secrets."""
+    form = _parts(kind)[1]
+    if form.text:
+        return form.text(value)
+    if isinstance(value, Mapping):
+        return ", ".join(sorted(value))
+    if isinstance(value, tuple):
+        return f"{form.separator or ','} ".join(_title(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _title(item: Any) -> str:
+    """Return what names an item: of a table the value of its first key."""
+    first = getattr(item, fields(item)[0].name) if is_dataclass(item) else item
+    return " ".join(first) if isinstance(first, tuple) else str(first)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is known of one field of the tree, put into its annotation.
+    """All that is known of one setting.
 
-    ``name`` replaces SECTION_FIELD in the flag and in ``PYCONFD_...``; only the options of python-confd have one.
-    ``old_env`` is the environment name that python-confd read; ``short`` a further flag, ``also`` those of the other
-    predecessors; ``empty`` says what an empty value stands for.
+    ``flags`` has the preferred one first; ``old_env`` is python-confd's variable, or ""; ``empty`` says what an empty
+    value stands for, and is "" where a value is needed.
     """
 
+    section: str
+    key: str
+    kind: Any
+    default: Any
     about: str
-    kind: Kind
-    name: str = ""
-    old_env: str = ""
-    short: str = ""
-    empty: str = ""
-    also: tuple[str, ...] = ()
+    flags: tuple[str, ...]
+    env: str
+    old_env: str
+    empty: str
+
+    @property
+    def path(self) -> str:
+        """Return ``section.key``, or ``key`` alone at the top of the file."""
+        return f"{self.section}.{self.key}".lstrip(".")
+
+    @property
+    def envs(self) -> tuple[str, ...]:
+        """Return the names of the environment, the stronger first."""
+        return (self.env, self.old_env) if self.old_env else (self.env,)
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of the value: "s" for durations, else ""."""
+        return "s" if self.key.endswith("_s") else ""
+
+    @property
+    def form(self) -> Form:
+        """Return how the value is written."""
+        return _parts(self.kind)[1]
+
+    @property
+    def is_path(self) -> bool:
+        """Return whether the value is the path of a file or a directory."""
+        return bool(self.form.path)
+
+    @property
+    def is_boolean(self) -> bool:
+        """Return whether the flag may stand without a value."""
+        return _parts(self.kind)[0] is bool
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Return whether the flag may be given several times; the values then belong together."""
+        base, form, _ = _parts(self.kind)
+        return base is Mapping or (base is tuple and not form.read and not is_dataclass(_item_of(self.kind)))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the values, where they are a few words."""
+        return ("true", "false") if self.is_boolean else tuple(dict.fromkeys(self.form.words.values()))
+
+    @property
+    def metavar(self) -> str:
+        """Return what stands for the value in help."""
+        base, form, _ = _parts(self.kind)
+        if form.metavar:
+            return form.metavar
+        if base is tuple:
+            item = _item_of(self.kind)
+            inner = _parts(item)[1].metavar
+            return "JSON" if is_dataclass(item) else f"{inner},..." if inner else "LIST"
+        return {bool: "BOOL", int: "NUMBER", float: "SECONDS", str: "TEXT"}.get(base, "NAME=VALUE")
+
+    def accept(self, value: object) -> Any:
+        """Return the value for text or for what TOML gave.
+
+        Raises:
+            NotAcceptedError: this setting does not take it.
+        """
+        return accept(self.kind, value, may_be_empty=bool(self.empty))
+
+    def joined(self, texts: Iterable[object]) -> str:
+        """Return the values of a flag that was given several times as one text."""
+        return (self.form.separator or " ").join(map(str, texts)).strip()
+
+    def text(self, value: Any) -> str:
+        """Return a value for people: with its unit, and an empty one by what it stands for."""
+        text = self.plain_text(value)
+        return f"{text} {self.unit}".rstrip() if text else f"({self.empty or 'empty'})"
+
+    def plain_text(self, value: Any) -> str:
+        """Return a value as a person would write it; "" for what ``empty`` describes: 0 may be a value, or none."""
+        is_empty = not value if self.default else value == self.default
+        return "" if self.empty and is_empty else text_of(self.kind, value)
+
+
+def setting(
+    default: _Value,
+    about: str,
+    *,
+    empty: str = "",
+    name: str = "",
+    old_env: str = "",
+    short: str = "",
+    also: tuple[str, ...] = (),
+) -> _Value:
+    """Declare a setting: its default, and what it is for.
+
+    ``empty`` says what an empty value stands for; without it a value is needed. ``name`` replaces SECTION_KEY in the
+    flag and in ``PYCONFD_...``, for the options of python-confd; ``old_env`` is the variable that python-confd read;
+    ``short`` a further flag, ``also`` those of the other predecessors.
+    """
+    known = {"about": about, "empty": empty, "name": name, "old_env": old_env, "short": short, "also": also}
+    if isinstance(default, Mapping):
+        return field(default_factory=lambda: default, metadata=known)
+    return field(default=default, metadata=known)
+
+
+def section(made: type[_Value], about: str) -> _Value:
+    """Declare a section: the dataclass of its settings, and what it is about."""
+    return field(default_factory=made, metadata={"about": about})
+
+
+def settings_of(owner: Any, name: str) -> Iterator[Setting]:
+    """Yield the settings that the dataclass of a section declares."""
+    for each in fields(owner):
+        known = each.metadata
+        if "empty" not in known:
+            continue
+        named = known["name"] or f"{name}_{each.name}".lstrip("_")
+        flag = "--" + named.replace("_", "-")
+        yield Setting(
+            section=name,
+            key=each.name,
+            kind=each.type,
+            default=each.default if each.default_factory is MISSING else each.default_factory(),
+            about=known["about"],
+            flags=(*filter(None, (known["short"],)), flag, *known["also"]),
+            env=ENV_PREFIX + named.upper(),
+            old_env=known["old_env"],
+            empty=known["empty"],
+        )

@@ -4,24 +4,22 @@ The operator's own values (``templates.vars``) may hold secrets: their names are
 """
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from pyconfd import __version__
-from pyconfd.presets.claiming import Rule
-from pyconfd.settings.claims import Rules, rule_table
-from pyconfd.settings.kinds import Variables
-from pyconfd.settings.resolve import Resolved
-from pyconfd.settings.sources import DEFAULT, Origin, Source
-from pyconfd.settings.table import CONFIG_ENV, CONFIG_FLAG, DEFAULT_CONFIG, SECTIONS, TABLE, Row, rows_of, value_of
-from pyconfd.settings.tables import Tables
-from pyconfd.settings.tree import Settings
+from pyconfd.settings.checks import Origin, Source
+from pyconfd.settings.resolve import DEFAULT, Resolved
+from pyconfd.settings.sections import Settings
+from pyconfd.settings.setting import Setting
+from pyconfd.settings.table import CONFIG_ENV, CONFIG_FLAG, DEFAULT_CONFIG, SECTIONS, TABLE, settings_in, value_of
 
 _VALUE_WIDTH = 44
 
 
-def _plain(text: str) -> str:
+def _undecorated(text: str) -> str:
     return text
 
 
@@ -31,18 +29,19 @@ def defaults() -> Resolved:
 
 
 def as_text(
-    resolved: Resolved, title: Callable[[str], str] = _plain, changed: Callable[[str], str] = _plain
+    resolved: Resolved, title: Callable[[str], str] = _undecorated, changed: Callable[[str], str] = _undecorated
 ) -> Iterator[str]:
     """Return the list line by line, grouped by section: key, value, origin.
 
     ``title`` and ``changed`` decorate the section lines and the lines whose value is no default.
     """
-    width = max(len(row.key) for row in TABLE.values())
+    width = max(len(setting.key) for setting in TABLE.values())
     for section, about in SECTIONS.items():
         yield f"{title(f'[{section}]' if section else '(top of the file)')}  {about}"
-        for row in rows_of(section):
-            origin = resolved.origins[row.path]
-            line = f"  {row.key:<{width}}  {_shown(resolved.settings, row):<{_VALUE_WIDTH}}  {origin}"
+        for setting in settings_in(section):
+            origin = resolved.origins[setting.path]
+            text = setting.text(value_of(resolved.settings, setting))
+            line = f"  {setting.key:<{width}}  {text:<{_VALUE_WIDTH}}  {origin}"
             yield line if origin.source is Source.DEFAULT else changed(line)
         yield ""
     if resolved.config:
@@ -51,45 +50,40 @@ def as_text(
     yield "order: flag, environment, file, default; the first one that is given counts"
 
 
-def _shown(settings: Settings, row: Row) -> str:
-    return row.text(value_of(settings, row))
-
-
 def as_json(resolved: Resolved) -> str:
     """Return one JSON object: ``config``, ``settings`` (by path: value, unit, source, place), ``notes``."""
-    rows = {
-        row.path: _json_row(row, value_of(resolved.settings, row), resolved.origins[row.path]) for row in TABLE.values()
+    settings = {
+        path: {
+            "value": _plain(value_of(resolved.settings, setting)),
+            "unit": setting.unit,
+            "source": resolved.origins[path].source.value,
+            "place": resolved.origins[path].place,
+        }
+        for path, setting in TABLE.items()
     }
     config = {"path": resolved.config, "found": resolved.config_found}
-    return json.dumps({"config": config, "settings": rows, "notes": list(resolved.notes)}, indent=2)
+    return json.dumps({"config": config, "settings": settings, "notes": list(resolved.notes)}, indent=2)
 
 
-def _json_row(row: Row, value: Any, origin: Origin) -> dict[str, object]:
-    if isinstance(row.kind, Variables):
-        value = dict.fromkeys(sorted(value), "(not shown)")
-    if isinstance(row.kind, Tables):
-        value = [asdict(item) for item in value]
-    if isinstance(row.kind, Rules):
-        value = [rule_table(rule) for rule in value]
-    return {"value": value, "unit": row.unit, "source": origin.source.value, "place": origin.place}
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; a table lacks what it does not set."""
+    if isinstance(value, Mapping):
+        return dict.fromkeys(sorted(value), "(not shown)")
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    plain = msgspec.to_builtins(value)
+    return {key: held for key, held in plain.items() if held is not None} if isinstance(plain, dict) else plain
 
 
-def toml_value(value: object) -> str:
-    """Return a value of the tree (no table) in TOML."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return json.dumps(str(value), ensure_ascii=False)
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            table = rule_table(value) if isinstance(value, Rule) else asdict(value)
-            given = (f"{key} = {toml_value(item)}" for key, item in table.items() if item is not None)
-            return f"{{ {', '.join(given)} }}"
-        case tuple() | list():
-            return f"[{', '.join(toml_value(item) for item in value)}]"
-        case float():
-            return repr(int(value)) if value.is_integer() else repr(value)
-    return repr(value)
+def toml_value(value: Any) -> str:
+    """Return a plain value in TOML."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {toml_value(held)}' for key, held in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() else repr(value)
+    return json.dumps("" if value is None else value, ensure_ascii=False)
 
 
 def as_toml(resolved: Resolved) -> Iterator[str]:
@@ -101,21 +95,22 @@ def as_toml(resolved: Resolved) -> Iterator[str]:
         if section:
             yield f"# {SECTIONS[section]}"
             yield f"[{section}]"
-        for row in rows_of(section):
-            yield from _toml_row(row, value_of(resolved.settings, row), resolved.origins[row.path])
+        for setting in settings_in(section):
+            yield from _toml_lines(setting, value_of(resolved.settings, setting), resolved.origins[setting.path])
 
 
-def _toml_row(row: Row, value: Any, origin: Origin) -> Iterator[str]:
-    unit = ", in seconds" if row.unit else ""
-    words = f" ({', '.join(row.kind.words)})" if row.kind.words else ""
-    yield f"# {row.about}{words}{unit}" + (f"; empty: {row.empty}" if row.empty else "")
-    if isinstance(row.kind, Variables):
-        names = row.kind.text(value)
-        yield f"# {row.key} = {{ NAME = VALUE }}" + (f"  # values are not shown: {names}" if names else "")
+def _toml_lines(setting: Setting, value: Any, origin: Origin) -> Iterator[str]:
+    unit = ", in seconds" if setting.unit else ""
+    words = f" ({', '.join(setting.words)})" if setting.words else ""
+    yield f"# {setting.about}{words}{unit}" + (f"; empty: {setting.empty}" if setting.empty else "")
+    if isinstance(value, Mapping):
+        names = ", ".join(sorted(value))
+        yield f"# {setting.key} = {{ NAME = VALUE }}" + (f"  # values are not shown: {names}" if names else "")
+    elif setting.path == "settings_version":
+        yield f"{setting.key} = {toml_value(value or __version__)}"
     else:
-        written = value or __version__ if row.path == "settings_version" else value
-        is_set = origin.source is not Source.DEFAULT or row.path == "settings_version"
-        yield ("" if is_set else "# ") + f"{row.key} = {toml_value(written)}"
+        is_set = origin.source is not Source.DEFAULT
+        yield ("" if is_set else "# ") + f"{setting.key} = {toml_value(_plain(value))}"
 
 
 _PREFACE = f"""\
@@ -156,20 +151,18 @@ def as_markdown() -> Iterator[str]:
         yield f"## `[{section}]`: {about}" if section else f"## Top of the file: {about}"
         yield ""
         yield from _TABLE_HEAD
-        for row in rows_of(section):
-            choices = () if isinstance(row.default, bool) else row.kind.words
+        for setting in settings_in(section):
+            choices = () if setting.is_boolean else setting.words
             words = f" ({', '.join(f'`{word}`' for word in choices)})" if choices else ""
-            meaning = f"{row.about[0].upper()}{row.about[1:]}.{words}".replace("|", "\\|")
-            yield f"| `{row.path}` | {_markdown_default(row)} | {meaning} | {_other_names(row)} |"
+            meaning = f"{setting.about[0].upper()}{setting.about[1:]}.{words}".replace("|", "\\|")
+            text = setting.plain_text(setting.default)
+            default = f"`{text}`{' seconds' if setting.unit else ''}" if text else f"empty: {setting.empty}"
+            yield f"| `{setting.path}` | {default} | {meaning} | {_other_names(setting)} |"
 
 
-def _other_names(row: Row) -> str:
+def _other_names(setting: Setting) -> str:
     """Return the names that do not follow from the path, and whether the flag may be repeated."""
-    derived = {f"--{row.path.replace('.', '-').replace('_', '-')}", f"PYCONFD_{row.path.replace('.', '_').upper()}"}
-    others = [name for name in (*row.flags, row.env, row.old_env) if name and name not in derived]
-    return ", ".join((*(f"`{name}`" for name in others), *(["repeatable"] if row.kind.repeatable else [])))
-
-
-def _markdown_default(row: Row) -> str:
-    text = row.kind.text(row.default)
-    return f"`{text}`{' seconds' if row.unit else ''}" if text else f"empty: {row.empty}"
+    flag = f"--{setting.path.replace('.', '-').replace('_', '-')}"
+    derived = {flag, f"PYCONFD_{setting.path.replace('.', '_').upper()}"}
+    others = [name for name in (*setting.flags, setting.env, setting.old_env) if name and name not in derived]
+    return ", ".join((*(f"`{name}`" for name in others), *(["repeatable"] if setting.is_repeatable else [])))

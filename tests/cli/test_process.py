@@ -90,7 +90,7 @@ def test_a_full_disk_is_said_in_one_line() -> None:
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["settings", "--defaults"]])
 def test_what_needs_no_cluster_loads_no_library_for_it(arguments: list[str]) -> None:
-    heavy = ("pyconfd.app", "kubernetes", "jinja2", "msgspec", "structlog", "urllib3", "boto3")
+    heavy = ("pyconfd.app", "kubernetes", "jinja2", "structlog", "urllib3", "boto3")
     script = (
         "import sys\nfrom pyconfd.cli.main import main\n"
         f"sys.argv = ['pyconfd', *{arguments!r}]\n"

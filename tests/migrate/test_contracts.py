@@ -13,8 +13,7 @@ import pytest
 from pyconfd.migrate.migration import migrate
 from pyconfd.migrate.options import ANNOTATIONS, COMMANDS, OPTIONS, PROGRAMS
 from pyconfd.migrate.report import Effect, InputFile, System
-from pyconfd.settings import Origin, Settings
-from pyconfd.settings.sources import Source
+from pyconfd.settings import Origin, Settings, Source
 from pyconfd.settings.table import TABLE, value_of
 from tests.cli.application import FakeApp, invoke
 
@@ -44,7 +43,7 @@ def started(*arguments: str, **environ: str) -> tuple[Settings, dict[str, Origin
 
 def is_taken(settings: Settings, origins: dict[str, Origin], entry: Entry, source: Source) -> bool:
     row = TABLE[entry["works"]]
-    expected = row.kind.parse(entry["value"])
+    expected = row.accept(entry["value"])
     if isinstance(expected, str) and expected.startswith("~/"):
         expected = f"/root{expected[1:]}"
     return bool(value_of(settings, row) == expected and origins[row.path].source is source)

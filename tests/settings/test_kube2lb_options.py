@@ -64,7 +64,7 @@ timeout_s = "30s"
     [
         ({"PYCONFD_TARGET_TEMPLATE": "/t"}, "is needed where target.template is given"),
         ({"PYCONFD_TARGET_NOTIFY": "http://x"}, "command:SHELL"),
-        ({"PYCONFD_TARGETS": "[{}]"}, "name in target 1"),
+        ({"PYCONFD_TARGETS": "[{}]"}, "name in table 1"),
         ({"PYCONFD_TARGETS": '[{"name": "a", "x": 1}]'}, "the keys name, template"),
         ({"PYCONFD_TARGETS": "x"}, "a JSON array"),
         (
@@ -79,7 +79,7 @@ timeout_s = "30s"
                 "PYCONFD_TARGETS": '[{"name": "a", "template": "/t", "output": "/o", "notify": "debug:"}]',
                 "PYCONFD_HAPROXY_CONF": "/o",
             },
-            "written by somebody else",
+            "written by haproxy.conf already",
         ),
         ({"PYCONFD_KUBE2LB_SERVER_NAME_TEMPLATES": "{{ .Service.Secret }}"}, "not known here"),
         ({"PYCONFD_KUBE2LB_DEFAULT_LB_IP": "a"}, "an IP address"),

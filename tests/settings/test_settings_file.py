@@ -7,8 +7,8 @@ import pytest
 from pyconfd import __version__
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.settings import ReloadMethod, Settings, Source, resolve, resolve_again
+from pyconfd.settings.resolve import is_newer
 from pyconfd.settings.show import as_toml
-from pyconfd.settings.versions import is_newer
 
 PATH = "/etc/pyconfd/pyconfd.toml"
 

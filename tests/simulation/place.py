@@ -27,8 +27,14 @@ from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.context import Refusal
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import SourceHealth
-from pyconfd.settings import ApplySettings, HistorySettings, ReloadMethod, Settings, TemplateSettings
-from pyconfd.settings.claims import ClaimSettings
+from pyconfd.settings import (
+    ApplySettings,
+    ClaimSettings,
+    HistorySettings,
+    ReloadMethod,
+    Settings,
+    TemplateSettings,
+)
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import Unreadable, Upserted, decode_event

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import TransientError
-from pyconfd.settings.kinds import NotAcceptedError
+from pyconfd.settings.setting import NotAcceptedError
 from pyconfd.settings.targets import (
     CommandNotifier,
     DebugNotifier,
