@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pyconfd import app, fragments, wiring
-from pyconfd.app.holds import Holds
+from pyconfd import fragments, wiring
+from pyconfd.app.service import Holds
+from pyconfd.cli.commands.rbac import permissions
 from pyconfd.errors import RejectedInput, TransientError
 from pyconfd.fragments import of_presets
 from pyconfd.model.listener import Listener
@@ -198,7 +199,7 @@ class TestPresetOptions:
 
 
 def test_permissions_are_those_of_the_chosen_presets() -> None:
-    text = app.rbac(KUBEFIGURATOR)
+    text = permissions(KUBEFIGURATOR)
     roles = [each for each in yaml.safe_load_all(text) if each["kind"] == "ClusterRole"]
     named = {name for role in roles for rule in role["rules"] for name in rule["resources"]}
 

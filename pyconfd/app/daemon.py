@@ -3,37 +3,47 @@
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import structlog
 
 from pyconfd import __version__, wiring
-from pyconfd.app.events import culprits, told_in_the_cluster
 from pyconfd.app.explaining import explainer
-from pyconfd.app.names import with_names
-from pyconfd.app.pinned import pinned_settings, pinning, rollout_port
-from pyconfd.app.serving import Surroundings, guard_rules, serve
+from pyconfd.app.service import Surroundings, guard_rules, serve, with_dns
 from pyconfd.daemon.held_objects import HeldObjects
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
+from pyconfd.daemon.memory import Seen
 from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.pinning import Pinning
+from pyconfd.daemon.pinning import Surroundings as PinningSurroundings
 from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, Source, World
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.adoption import adopted
 from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.bases import BasisStore
+from pyconfd.haproxy.generations import GenerationStore
+from pyconfd.haproxy.pin import PinFile
+from pyconfd.haproxy.traffic import TrafficWatch
+from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FragmentSet
+from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.preset_options import base_options
 from pyconfd.sandbox.background import AcceptedTemplates, BackgroundTemplates
 from pyconfd.settings import Resolved, Settings
+from pyconfd.settings.basis import kept, with_kept
 from pyconfd.sources.fragments import SettledFragments
+from pyconfd.sources.kubernetes.events import EventWriter, RefusedObject
 from pyconfd.status.changes import ChangeLog
+from pyconfd.status.redaction import public_refusal
 from pyconfd.targets.worker import Targets
 
 log = structlog.get_logger(__name__)
+
+_FIELD_OF = {kind: resource.field for resource, kind in KIND_OF.items()}
 
 _SETTLING_S = 0.05
 """Far longer than an editor needs between truncating a file and writing it, far shorter than anybody notices."""
@@ -41,7 +51,7 @@ _SETTLING_S = 0.05
 
 def run(settings: Resolved) -> int:
     """Run the daemon until it is asked to stop; SIGHUP begins anew with the settings as they are then."""
-    return serve(settings, with_names(_daemon, settings))
+    return serve(settings, with_dns(_daemon, settings))
 
 
 def _daemon(own: Settings, around: Surroundings) -> Daemon:
@@ -66,16 +76,19 @@ def cluster_loop(
 
     The fragments are those on disk, or what is ``chosen`` where former ones may be pinned.
     """
-    events = told_in_the_cluster(settings, around.parts)
     templates = wiring.background_templates(settings)
     world = cluster_world(settings, around, source, balancer, targets, chosen=chosen, templates=templates)
     if chosen is not None:
         world = _with_pins(world, settings, around, balancer, chosen)
-    problems = world.other_problems
-    world = replace(world, other_problems=lambda: (*problems(), *events.problems()), object_events=events.counts)
+    events = EventWriter(settings.kubernetes, every_s=settings.events.every_s) if settings.events.enabled else None
+    if events is not None:
+        around.parts.callback(events.stop)
+        problems = world.other_problems
+        world = replace(world, other_problems=lambda: (*problems(), *events.problems()), object_events=events.counts)
     daemon = loop_in(world, settings)
     around.page.explain = explainer(settings, daemon)
-    events.start(lambda: culprits(daemon.memory.seen))
+    if events is not None:
+        events.start(lambda: culprits(daemon.memory.seen))
     return daemon
 
 
@@ -152,3 +165,53 @@ def cluster_world(
 
 def _fragments_reader(settings: Settings) -> Callable[[], FragmentSet]:
     return SettledFragments(lambda: wiring.fragments(settings), lambda: time.sleep(_SETTLING_S)).read
+
+
+def pinned_settings(settings: Settings) -> Settings:
+    """Return the settings with those that are pinned; where these cannot be had, the loop says why."""
+    pin = PinFile(settings.state_dir).read()
+    if pin is not None and not pin.broken:
+        with suppress(PyconfdError):
+            return with_kept(settings, BasisStore(settings.state_dir).read(pin.basis).settings)
+    return settings
+
+
+def pinning(
+    own: Settings, in_force: Settings, read: Callable[[], FragmentSet], begin_anew: Callable[[], None]
+) -> Pinning:
+    """Return what chooses the fragments; ``own`` are the settings of the files, ``in_force`` those of this run."""
+    bases = BasisStore(own.state_dir)
+    bases.clean()
+    around = PinningSurroundings(
+        read=read,
+        pin=PinFile(own.state_dir).read,
+        bases=bases,
+        on_disk=kept(own),
+        in_force=kept(in_force),
+        taking=lambda basis: kept(with_kept(own, basis.settings)),
+        begin_anew=begin_anew,
+        needed=GenerationStore(own.state_dir, own.apply.keep_generations).bases,
+    )
+    return Pinning(around)
+
+
+def rollout_port(settings: Settings, balancer: Balancer, parts: ExitStack) -> RolloutPort:
+    """Return what the rollout monitor reads and marks; ``parts`` stops the thread that reads HAProxy's counters."""
+    watch = TrafficWatch(lambda: balancer.sockets)
+    if settings.history.rollout_monitor_s:
+        parts.callback(watch.stop)
+        watch.start()
+    return RolloutPort(watch.newest, balancer.store.mark_ran_well)
+
+
+def culprits(seen: Seen | None) -> list[RefusedObject]:
+    """Return the refused objects of the last reconciliation as anybody may see them."""
+    if seen is None:
+        return []
+    return [RefusedObject(public_refusal(each), _uid(each.ref, seen.snapshot)) for each in seen.refused]
+
+
+def _uid(ref: ObjectRef, snapshot: Snapshot) -> str:
+    records = getattr(snapshot, _FIELD_OF.get(ref.kind, ""), {})
+    found = records.get(Key(ref.namespace, ref.name))
+    return found.metadata.uid if found is not None else ""

@@ -1,11 +1,9 @@
-"""``pyconfd explain``: what became of an object, asked from the daemon, or found out without one."""
+"""Explanations: those that the daemon gives, and how a command gets one from it or without it."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 from urllib.parse import parse_qs, urlencode
 
 import msgspec
@@ -19,12 +17,11 @@ from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.explain.evidence import Evidence
 from pyconfd.explain.queries import explain as answer
 from pyconfd.explain.queries import explain_refused
-from pyconfd.explain.text import render
 from pyconfd.guard import kept_back
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.model.changes import Change
 from pyconfd.model.context import Context, RefusalReason
-from pyconfd.model.explanation import Ambiguous, Explanation, Standing, Unknown
+from pyconfd.model.explanation import Explanation, Standing, Unknown
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.preset_options import base_options
@@ -34,7 +31,6 @@ from pyconfd.status.changes import ChangeReader
 from pyconfd.status.durations import short
 from pyconfd.status.health import STALE_AFTER_S, sync_age_s
 from pyconfd.status.listen import parse_listen
-from pyconfd.status.logging import configure
 from pyconfd.status.redaction import HIDDEN, public_value, redacted
 from pyconfd.status.report import get
 
@@ -44,36 +40,12 @@ ANSWER_TIMEOUT_S = 30.0
 _WORTH_TELLING_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """An explanation for a person and for a program; ``found`` is False where there was not one thing to explain."""
-
-    text: str
-    values: Mapping[str, Any]
-    found: bool
-
-
-def explain(settings: Settings, query: str, snapshot_files: tuple[str, ...] = ()) -> Explained:
-    """Explain ``query``; "" is everything that is refused.
-
-    The running daemon is asked; where none answers, or files are named, everything is read anew.
+def ask_daemon(settings: Settings, query: str) -> Explanation | TransientError:
+    """Ask the daemon; "" is everything that is refused. Return why it does not answer where it does not.
 
     Raises:
-        RejectedInput: the fragments cannot be rendered, or what answers is no daemon that could explain.
-        TransientError: neither a daemon nor the cluster answers.
+        RejectedInput: what answers is no daemon that could explain.
     """
-    found = None if snapshot_files else _asked(settings, query)
-    if not isinstance(found, Explanation):
-        found = _without_daemon(settings, query, snapshot_files, found)
-    return Explained(
-        render(found, colour=sys.stdout.isatty()),
-        msgspec.to_builtins(found),
-        not isinstance(found.answer, Ambiguous | Unknown),
-    )
-
-
-def _asked(settings: Settings, query: str) -> Explanation | TransientError:
-    """Ask the daemon; give why it does not answer where it does not."""
     if not settings.status.listen:
         return TransientError(Problem("status.listen", "the status page is switched off, so no daemon can be asked"))
     parameters = urlencode({"q": query} if query else {"refused": "yes"})
@@ -169,11 +141,15 @@ def _of_daemon(settings: Settings, daemon: Daemon, status: Status, seen: Seen, s
     )
 
 
-def _without_daemon(
+def explain_without_daemon(
     settings: Settings, query: str, snapshot_files: tuple[str, ...], why: TransientError | None
 ) -> Explanation:
-    """Read, render and compare with what is installed, as the daemon would begin to."""
-    configure("WARNING", "text")  # standard output is for the answer
+    """Read, render and compare with what is installed, as the daemon would begin to.
+
+    Raises:
+        RejectedInput: the fragments cannot be rendered.
+        TransientError: the cluster does not answer either.
+    """
     served = wiring.serves_haproxy(settings)
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir) if served else None
     here = balancer if balancer is not None and not snapshot_files else None

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from pyconfd import __version__, fragments, wiring
 from pyconfd.app.daemon import cluster_world, loop_in
-from pyconfd.app.holds import Holds
-from pyconfd.app.serving import Surroundings
+from pyconfd.app.service import Holds, Surroundings
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.runner import EXIT_OK, run_until_stopped
 from pyconfd.daemon.signals import Signals

@@ -7,11 +7,11 @@ are in a second, and the daemon writes each once.
 import contextlib
 import errno
 import os
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from typing import Self
 
 import msgspec
@@ -96,14 +96,10 @@ def _shortened(text: str) -> str:
 
 
 class ChangeReader:
-    """Follows what a :class:`ChangeLog` writes; it may begin before the daemon, and outlives its restarts.
+    """Follows what a :class:`ChangeLog` writes; it may begin before the daemon, and outlives its restarts."""
 
-    ``pause`` waits for so many seconds between two looks.
-    """
-
-    def __init__(self, runtime_dir: str | Path, *, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, runtime_dir: str | Path) -> None:
         self._path = Path(runtime_dir) / FILE_NAME
-        self._pause = pause
         self._file: int | None = None
         self._rest = b""
 
@@ -146,7 +142,7 @@ class ChangeReader:
             found = self._new()
             yield from found
             if not found:
-                self._pause(POLL_S)
+                sleep(POLL_S)
 
     def _new(self) -> tuple[Change, ...]:
         """Return what was written since the last call; a file that was put aside is read to its end first."""

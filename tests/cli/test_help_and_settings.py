@@ -5,32 +5,30 @@ import tomllib
 from pathlib import Path
 
 import click
-import pytest
-from click.testing import CliRunner
 
 from pyconfd import __version__
-from pyconfd.cli.application import Outside
 from pyconfd.cli.main import cli
 from pyconfd.settings import show
 from pyconfd.settings.table import TABLE
-from tests.cli.application import FakeApp, invoke
+from tests.cli.invoking import invoke
 
 
-def test_settings_show_value_and_origin_by_section() -> None:
-    files = {"/c.toml": "[haproxy]\nconf = '/x/haproxy.cfg'\n[templates]\nvars = { stats = 'hunter2' }"}
-    result = invoke("--config", "/c.toml", "settings", "--interval", "15", files=files, LOGLEVEL="debug")
+def test_settings_show_value_and_origin_by_section(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text("[haproxy]\nconf = '/x/haproxy.cfg'\n[templates]\nvars = { stats = 'hunter2' }")
+    result = invoke("--config", str(config), "settings", "--interval", "15", LOGLEVEL="debug")
     assert result.exit_code == 0
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert "[haproxy] what is written where, how it is checked and loaded" in lines
-    assert "conf /x/haproxy.cfg /c.toml: [haproxy] conf" in lines
+    assert f"conf /x/haproxy.cfg {config}: [haproxy] conf" in lines
     assert "interval_s 15 s --interval" in lines
     assert "level DEBUG environment LOGLEVEL" in lines
     assert "mode watch default" in lines
-    assert "vars stats /c.toml: [templates] vars" in lines
-    assert "file: /c.toml" in lines
+    assert f"vars stats {config}: [templates] vars" in lines
+    assert f"file: {config}" in lines
     assert "note: --interval: has no effect" in result.stderr
     for output in (("--json"), ("--toml",)):
-        assert "hunter2" not in invoke("--config", "/c.toml", "settings", *output, files=files).output
+        assert "hunter2" not in invoke("--config", str(config), "settings", *output).output
 
 
 def test_settings_as_json_and_toml() -> None:
@@ -58,16 +56,6 @@ def test_the_reference_in_docs_is_current() -> None:
     assert committed.read_text() == "\n".join(show.as_markdown()) + "\n"
 
 
-def test_each_command_teaches() -> None:
-    for name, command in cli.commands.items():
-        text = invoke(name, "--help").stdout
-        assert "Examples:" in text, name
-        assert "Exit codes:" in text, name
-        assert f"pyconfd {name}" in text, name
-        assert command.get_short_help_str()
-    assert "  2  something would change" in invoke("plan", "-h").stdout
-
-
 def test_the_help_of_run_has_every_option_in_its_section() -> None:
     text = invoke("run", "--help").stdout
     assert all(flag in text for row in TABLE.values() for flag in row.flags)
@@ -82,12 +70,9 @@ def test_the_help_of_run_has_every_option_in_its_section() -> None:
     assert places == sorted(places)
 
 
-def test_help_and_version_do_not_need_good_settings_or_the_application() -> None:
-    def no_app() -> FakeApp:
-        raise AssertionError("loaded")
-
+def test_help_and_version_do_not_need_good_settings() -> None:
     for arguments in (["--help"], ["--version"], ["plan", "--help"], ["completion", "zsh"]):
-        result = CliRunner().invoke(cli, arguments, obj=Outside(no_app, {"LOGLEVEL": "wrong"}, lambda _: "x"))
+        result = invoke(*arguments, LOGLEVEL="wrong")
         assert result.exit_code == 0, arguments
         assert "pyconfd" in result.stdout
 
@@ -103,20 +88,3 @@ def test_completion_offers_words_and_leaves_paths_to_the_shell() -> None:
     assert offered("--haproxy-conf", "/e") == [("/e", "file")]
     assert offered("--template-dir", "/e") == [("/e", "dir")]
     assert offered("--config", "/e") == [("/e", "file")]
-
-
-REPORTS = [
-    ("check",), ("plan",), ("status",), ("explain",), ("preflight",), ("history",), ("diff",), ("watch",),
-    ("server", "list"), ("vip", "status"), ("dns", "plan"), ("dns", "status"), ("settings",), ("upgrade-check",),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("command", REPORTS, ids=" ".join)
-def test_every_report_has_json(command: tuple[str, ...]) -> None:
-    assert "--json" in invoke(*command, "--help").stdout
-
-
-def test_the_check_for_programs() -> None:
-    found = json.loads(invoke("check", "--json").stdout)
-    assert (found["haproxy"], found["quarantined"]) == ("2.6.12", [])
-    assert [(each["object"], each["reason"]) for each in found["refused"]] == [("Service demo/shop", "invalid_value")]

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.cli.migrate import SYSTEMS
-from pyconfd.migrate.report import System
-from tests.cli.application import invoke
+from tests.cli.invoking import invoke
 
 
 @pytest.fixture
@@ -14,10 +12,6 @@ def template(tmp_path: Path) -> Path:
     path = tmp_path / "web.tpl"
     path.write_text("{{ range .Services }}{{ .Name }} {{ end }}\n")
     return path
-
-
-def test_the_systems_are_those_that_can_be_migrated() -> None:
-    assert list(SYSTEMS) == [system.value for system in System]
 
 
 def test_one_file_is_printed_alone_and_reported_on_standard_error(template: Path) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pyconfd.cli.main import PLACES
+
 
 def pyconfd(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     clean = {"PATH": os.environ["PATH"], "PYCONFD_CONFIG": "", **environ}
@@ -90,7 +92,7 @@ def test_a_full_disk_is_said_in_one_line() -> None:
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["settings", "--defaults"]])
 def test_what_needs_no_cluster_loads_no_library_for_it(arguments: list[str]) -> None:
-    heavy = ("pyconfd.app", "kubernetes", "jinja2", "structlog", "urllib3", "boto3")
+    heavy = ("pyconfd.app", "pyconfd.daemon", "kubernetes", "jinja2", "structlog", "urllib3", "boto3")
     script = (
         "import sys\nfrom pyconfd.cli.main import main\n"
         f"sys.argv = ['pyconfd', *{arguments!r}]\n"
@@ -112,4 +114,34 @@ def test_completion_completes() -> None:
     done = pyconfd(_PYCONFD_COMPLETE="bash_complete", COMP_WORDS="pyconfd plan --js", COMP_CWORD="2")
     assert "plain,--json" in done.stdout
     commands = pyconfd(_PYCONFD_COMPLETE="bash_complete", COMP_WORDS="pyconfd re", COMP_CWORD="1")
-    assert commands.stdout.split() == ["plain,render", "plain,record", "plain,resume", "plain,reload"]
+    assert set(commands.stdout.split()) == {"plain,render", "plain,record", "plain,resume", "plain,reload"}
+
+
+@pytest.mark.parametrize(
+    ("command", "needs"),
+    [
+        ("status", set()),
+        ("watch", set()),
+        ("server", set()),
+        ("history", set()),
+        ("test", {"jinja2", "cryptography"}),
+        ("vip", {"jinja2"}),
+    ],
+)
+def test_a_command_does_not_wait_for_libraries_that_it_has_no_use_for(command: str, needs: set[str]) -> None:
+    code = f"""
+import gc, sys
+from pyconfd.cli.main import PLACES, load
+load(PLACES[{command!r}])
+assert gc.isenabled()
+heavy = ("jinja2", "kubernetes", "cryptography", "etcd3gw", "pyroute2", "boto3")
+print(*(each for each in heavy if each in sys.modules))"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    assert set(found.stdout.split()) == needs
+
+
+@pytest.mark.parametrize("place", sorted(set(PLACES.values())))
+def test_each_command_can_be_the_first_that_is_imported(place: str) -> None:
+    """The end-to-end tests start pyconfd with all of them imported: tests/world/forked.py."""
+    code = f"from pyconfd.cli.main import load\nload({place!r})"
+    subprocess.run([sys.executable, "-c", code], timeout=100, check=True)

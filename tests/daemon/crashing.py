@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from pyconfd import wiring
-from pyconfd.app.pinned import pinned_settings, pinning, rollout_port
+from pyconfd.app.daemon import pinned_settings, pinning, rollout_port
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.cli.migrate import SYSTEMS
 from pyconfd.haproxy.removed import find_in_lines
+from pyconfd.migrate.report import System
 from pyconfd.model.preset import PresetName
 from pyconfd.settings.table import TABLE
-from tests.cli.application import invoke
+from tests.cli.invoking import invoke
 from tests.docs.examples import ROOT
 
 PAGE = (ROOT / "docs" / "migrating" / "python-confd.md").read_text(encoding="utf-8")
@@ -63,13 +63,13 @@ FILES = {
 
 def test_the_index_has_a_row_for_each_preset_and_predecessor() -> None:
     assert {row[0] for row in ROWS} == {name.value for name in PresetName}
-    assert {row[1] for row in ROWS} == set(SYSTEMS)
+    assert {row[1] for row in ROWS} == set(System)
     for preset, system, demo, migrated, _, page in ROWS:
         assert (demo or "domains", migrated, page) == (preset, system, system)
         assert preset == "domains" or (ROOT / "tests" / "demo" / f"{preset}.py").exists()
 
 
-@pytest.mark.parametrize("page", SYSTEMS)
+@pytest.mark.parametrize("page", [system.value for system in System])
 def test_a_page_names_its_command(page: str) -> None:
     assert f"pyconfd migrate {page} " in (ROOT / "docs" / "migrating" / f"{page}.md").read_text(encoding="utf-8")
 
@@ -84,5 +84,5 @@ def test_a_migration_that_the_index_shows_is_complete(system: str, files: str, t
 
 
 def test_every_system_has_a_command_in_the_index() -> None:
-    assert {system for system, _files in COMMANDS} == set(SYSTEMS)
+    assert {system for system, _files in COMMANDS} == set(System)
     assert len(COMMANDS) >= 9

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pyconfd import app, fragments
-from pyconfd.app import consumer
+from pyconfd import fragments
+from pyconfd.cli.commands import etcd as commands
 from pyconfd.daemon.consumer_ports import ConsumerWorld
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.runner import run_until_stopped
@@ -32,6 +32,8 @@ from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Status
 from pyconfd.settings import ApplySettings, HaproxySettings, Settings, resolve
+from pyconfd.status import document
+from pyconfd.status.report import read_report
 from pyconfd.wiring import SystemClock
 from tests.world.apiserver import ApiServer
 from tests.world.backends import Backends
@@ -118,9 +120,9 @@ class LightConsumer:
         self.balancer = balancer or FakeBalancer()
         self.notifier = FakeNotifier()
         self.allowed: set[str] = set()
-        self.taken = Memory(str(folder), consumer.CONSUMED, self.settings.etcd.path)
+        self.taken = Memory(str(folder), commands.CONSUMED, self.settings.etcd.path)
         world = ConsumerWorld(
-            source=consumer.publications(self.settings),
+            source=commands.publications(self.settings),
             balancer=self.balancer,
             notifier=self.notifier,
             clock=SystemClock(),
@@ -282,7 +284,8 @@ class Stage:
     def status(self, config: Path) -> dict[str, Any]:
         """Give what ``pyconfd status`` says; asked again and again, so without a process for each time."""
         settings = resolve({"config": str(config)}, {}).settings
-        return dict(app.status(settings).status or {})
+        known = read_report(settings).status
+        return dict(json.loads(document.encode(known))) if known is not None else {}
 
     def log(self, config: Path) -> str:
         """Give the last lines that a process logged."""

@@ -19,7 +19,7 @@ from pyconfd.preset_options import base_options
 from pyconfd.presets import registry
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.file import read_snapshot
-from tests.cli.application import FakeApp, invoke
+from tests.cli.invoking import daemon_settings
 from tests.fragments.shipped import HAPROXY
 
 ROOT = Path(__file__).parents[2]
@@ -30,11 +30,9 @@ UPDATE = "PYCONFD_UPDATE_GOLDEN" in os.environ
 
 
 def render(folder: Path) -> tuple[str, tuple[Refusal, ...]]:
-    app = FakeApp()
-    assert invoke("--preset", "kube2lb", *(folder / "flags.txt").read_text().splitlines(), app=app).exit_code == 0
-    assert app.resolved is not None
+    resolved = daemon_settings("--preset", "kube2lb", *(folder / "flags.txt").read_text().splitlines())
     snapshot, unreadable = read_snapshot([str(folder / "snapshot.yaml")])
-    context = registry.translate(snapshot, ("kube2lb",), base_options(app.resolved.settings))
+    context = registry.translate(snapshot, ("kube2lb",), base_options(resolved.settings))
     fragments = FragmentSet((Fragment("haproxy.tmpl", template(folder)),))
     rendered = Renderer(fragments, RenderOptions("/files")).render(context, curdate="")
     return rendered.rendering.text, (*unreadable, *context.refused)

@@ -15,7 +15,7 @@ from pyconfd.migrate.options import ANNOTATIONS, COMMANDS, OPTIONS, PROGRAMS
 from pyconfd.migrate.report import Effect, InputFile, System
 from pyconfd.settings import Origin, Settings, Source
 from pyconfd.settings.table import TABLE, value_of
-from tests.cli.application import FakeApp, invoke
+from tests.cli.invoking import daemon_settings
 
 CONTRACTS = tomllib.loads((Path(__file__).parents[1] / "data" / "predecessors.toml").read_text(encoding="utf-8"))
 Entry = dict[str, Any]
@@ -34,11 +34,8 @@ WORKING_VARIABLES = [(name, entry) for _system, name, entry in VARIABLES if "wor
 
 
 def started(*arguments: str, **environ: str) -> tuple[Settings, dict[str, Origin]]:
-    app = FakeApp()
-    result = invoke(*arguments, app=app, **(environ | {"HOME": "/root"}))  # type: ignore[arg-type]
-    assert result.exit_code == 0, result.output
-    assert app.resolved is not None
-    return app.resolved.settings, dict(app.resolved.origins)
+    resolved = daemon_settings(*arguments, **(environ | {"HOME": "/root"}))
+    return resolved.settings, dict(resolved.origins)
 
 
 def is_taken(settings: Settings, origins: dict[str, Origin], entry: Entry, source: Source) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pyconfd import fragments, wiring
-from pyconfd.app.pinned import pinning, rollout_port
+from pyconfd.app.daemon import pinning, rollout_port
 from pyconfd.daemon.held_objects import HeldObjects
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings

@@ -51,26 +51,29 @@ def test_recording_writes_nothing_until_the_tick(tmp_path: Path) -> None:
     assert (tmp_path / "run" / FILE_NAME).stat().st_mode & 0o777 == 0o640
 
 
-def test_a_reader_sees_what_was_and_what_comes(tmp_path: Path) -> None:
+def test_a_reader_sees_what_was_and_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = ChangeLog(tmp_path)
     written(log, 1, 2)
     pauses = Pauses(lambda: None, lambda: written(log, 3), lambda: written(log, 4, 5))
-    with ChangeReader(tmp_path, pause=pauses) as reader:
+    monkeypatch.setattr("pyconfd.status.changes.sleep", pauses)
+    with ChangeReader(tmp_path) as reader:
         assert numbers(reader.known()) == [1, 2]
         assert numbers(islice(reader.following(), 3)) == [3, 4, 5]
 
 
-def test_a_reader_may_begin_before_the_daemon(tmp_path: Path) -> None:
+def test_a_reader_may_begin_before_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = ChangeLog(tmp_path / "run")
-    with ChangeReader(tmp_path / "run", pause=Pauses(lambda: None, lambda: written(log, 1))) as reader:
+    monkeypatch.setattr("pyconfd.status.changes.sleep", Pauses(lambda: None, lambda: written(log, 1)))
+    with ChangeReader(tmp_path / "run") as reader:
         assert reader.known() == ()
         assert numbers(islice(reader.following(), 1)) == [1]
 
 
-def test_a_file_that_grows_is_put_aside_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_file_that_grows_is_put_aside_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = ChangeLog(tmp_path, max_bytes=1_000)
     steps = [(lambda number=number: written(log, number)) for number in range(1, 101)]
-    with ChangeReader(tmp_path, pause=Pauses(*steps)) as reader:
+    monkeypatch.setattr("pyconfd.status.changes.sleep", Pauses(*steps))
+    with ChangeReader(tmp_path) as reader:
         assert numbers(islice(reader.following(), 100)) == list(range(1, 101))
         assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2_500
         known = numbers(reader.known())
@@ -78,7 +81,7 @@ def test_a_file_that_grows_is_put_aside_and_nothing_is_lost(tmp_path: Path) -> N
         assert len(known) > 5
 
 
-def test_a_new_runtime_directory_is_followed(tmp_path: Path) -> None:
+def test_a_new_runtime_directory_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = ChangeLog(tmp_path)
     written(first, 1)
 
@@ -87,16 +90,18 @@ def test_a_new_runtime_directory_is_followed(tmp_path: Path) -> None:
         (tmp_path / FILE_NAME).unlink()
 
     steps = (restarted, lambda: None, lambda: written(ChangeLog(tmp_path), 3))
-    with ChangeReader(tmp_path, pause=Pauses(*steps)) as reader:
+    monkeypatch.setattr("pyconfd.status.changes.sleep", Pauses(*steps))
+    with ChangeReader(tmp_path) as reader:
         assert numbers(islice(reader.following(), 3)) == [1, 2, 3]
 
 
-def test_half_a_line_is_not_read_and_a_torn_one_left_out(tmp_path: Path) -> None:
+def test_half_a_line_is_not_read_and_a_torn_one_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / FILE_NAME
     written(ChangeLog(tmp_path), 1)
     with path.open("ab") as file:
         file.write(b'{"at": 1, "gener')
-    with ChangeReader(tmp_path, pause=Pauses(lambda: written(ChangeLog(tmp_path), 2))) as reader:
+    monkeypatch.setattr("pyconfd.status.changes.sleep", Pauses(lambda: written(ChangeLog(tmp_path), 2)))
+    with ChangeReader(tmp_path) as reader:
         assert numbers(reader.known()) == [1]
         assert numbers(islice(reader.following(), 1)) == [2]
 
@@ -142,7 +147,7 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
         reader.known()
 
 
-def test_writer_and_reader_at_once(tmp_path: Path) -> None:
+def test_writer_and_reader_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     total = 2_000
     log = ChangeLog(tmp_path, max_bytes=150_000)
 
@@ -152,7 +157,8 @@ def test_writer_and_reader_at_once(tmp_path: Path) -> None:
             os.sched_yield()
 
     writing = threading.Thread(target=write)
-    with ChangeReader(tmp_path, pause=lambda _: writing.join(0.001)) as reader:
+    monkeypatch.setattr("pyconfd.status.changes.sleep", lambda _: writing.join(0.001))
+    with ChangeReader(tmp_path) as reader:
         writing.start()
         assert numbers(islice(reader.following(), total)) == list(range(total))
     writing.join(LIMIT_S)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyconfd.app.floating import vip_config
+from pyconfd.cli.commands.vip import vip_config
 from pyconfd.haproxy.master_socket import ask as tell
 from pyconfd.settings import resolve
 from pyconfd.vip.control import ask

@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 
 from pyconfd.cli.main import cli
 from pyconfd.vip.report import metrics
-from tests.cli.application import FakeApp, invoke
 from tests.vip.bed import Bed, Node, missing, wait_for
 from tests.vip.network import LIMIT_S
 
@@ -96,13 +95,3 @@ def test_metrics_are_written_and_documented() -> None:
         names = set(re.findall(r"^(pyconfd_vip_\w+)", metrics(holder.status()), re.MULTILINE))
     documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
     assert names == set(re.findall(r"`(pyconfd_vip_\w+)", documented))
-
-
-def test_orders_reach_the_application_with_their_router_and_reason() -> None:
-    app = FakeApp()
-    assert invoke("vip", "drain", "--router", "52", "--reason", "disk", app=app).stdout == "drain done\n"
-    assert invoke("vip", "failover", app=app).exit_code == 0
-    assert [(name, arguments) for name, _, arguments in app.calls] == [
-        ("vip_order", ("drain", 52, "disk")),
-        ("vip_order", ("failover", None, "")),
-    ]

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyconfd import app
-from pyconfd.cli.main import main
+import pyconfd
+from pyconfd.cli.main import PLACES, load, main
 
 _MOST_BYTES = 1 << 17
 _STREAMS = 3
@@ -102,14 +102,14 @@ def become(job: Job) -> None:
     os.environ.clear()
     os.environ.update(job.environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = [str(Path(app.__file__).parents[1] / "__main__.py"), *job.arguments]
+    sys.argv = [str(Path(pyconfd.__file__).parent / "__main__.py"), *job.arguments]
     main()
 
 
 def run() -> None:
     """Import everything that a command may need, and serve the socket that is the standard input."""
-    for name in app.__all__:
-        getattr(app, name)
+    for place in PLACES.values():
+        load(place)
     gc.collect()
     gc.freeze()
     assert threading.active_count() == 1

@@ -1,0 +1,335 @@
+"""Keep a loop running as a service: signals, new settings, the status page, and all parts closed at the end."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from pyconfd import __version__
+from pyconfd.daemon.runner import EXIT_OK, Loop, run_until_stopped
+from pyconfd.daemon.signals import Signals
+from pyconfd.errors import Problem, PyconfdError, TransientError
+from pyconfd.guard import Rules
+from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
+from pyconfd.settings.table import CONFIG_FLAG, TABLE
+from pyconfd.status.logging import configure
+from pyconfd.status.page import StatusPage
+from pyconfd.status.report import StatusFile
+from pyconfd.status.server import StatusServer
+from pyconfd.system.files import replace_shared
+from pyconfd.system.notify import SystemdNotifier
+from pyconfd.wiring import SystemClock
+
+log = structlog.get_logger(__name__)
+
+
+class _Balancer(Protocol):
+    def startup(self) -> tuple[Problem, ...]: ...
+
+    def close(self) -> None: ...
+
+
+_SomeBalancer = TypeVar("_SomeBalancer", bound=_Balancer)
+
+
+class Holds:
+    """What operators let through: one empty file for each hold, named by its id."""
+
+    def __init__(self, runtime_dir: str) -> None:
+        self._folder = Path(runtime_dir) / "allowed"
+
+    def prepare(self) -> None:
+        """Make the folder, so that it is the daemon's own: what root puts there can then be seen and forgotten."""
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o770, parents=True, exist_ok=True)
+
+    def allow(self, hold_id: str) -> None:
+        """Let this hold through; raises OSError."""
+        # Others of the group may write there: no link of theirs is followed by a root who allows something.
+        os.close(os.open(self._folder / hold_id, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640))
+
+    def allowed(self) -> frozenset[str]:
+        """Return the holds that were let through."""
+        try:
+            return frozenset(entry.name for entry in self._folder.iterdir())
+        except OSError:
+            return frozenset()
+
+    def forget(self) -> None:
+        """Take all permissions back: each is for one change."""
+        for hold_id in self.allowed():
+            with suppress(OSError):
+                (self._folder / hold_id).unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every loop has around it, whatever it does; ``parts`` are closed after it.
+
+    ``begin_anew`` ends the loop and begins another one with the same settings.
+    ``refused`` is what was wrong with newer settings, so that these are still in force. ``watched`` say what is wrong
+    with parts that live beside the loop.
+    """
+
+    notifier: SystemdNotifier
+    clock: SystemClock
+    holds: Holds
+    status_file: StatusFile
+    page: StatusPage
+    parts: ExitStack
+    begin_anew: Callable[[], None] = lambda: None
+    refused: tuple[Problem, ...] = ()
+    watched: list[Callable[[], tuple[Problem, ...]]] = field(default_factory=list)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return what is wrong here; asked each second."""
+        watched = (problem for problems in self.watched for problem in problems())
+        return (*self.refused, *self.page.problems(), *watched)
+
+    def open(self, balancer: _SomeBalancer) -> _SomeBalancer:
+        """Take the balancer into use until the loop has ended, and say what is in its way.
+
+        Raises:
+            TransientError: another pyconfd uses the state directory, or it cannot be written.
+        """
+        self.parts.callback(balancer.close)
+        warn("setup.problem", balancer.startup())
+        return balancer
+
+
+Build = Callable[[Settings, Surroundings], Loop]
+"""Makes a loop; raises ConfigurationError where the settings are of no use, TransientError where it cannot be yet."""
+
+
+def serve(resolved: Resolved, build: Build) -> int:
+    """Run a loop until a signal ends it; SIGHUP begins again with the settings as they are then."""
+    notifier = SystemdNotifier()
+    with Signals() as signals:
+        parts = _Parts(build, notifier, signals)
+        instance = _Instance(resolved, parts)
+        while (code := instance.run()) == EXIT_OK:
+            if signals.asks_for_new_settings():
+                notifier.reloading("reading the settings again")
+                begun = time.monotonic()
+                instance = _renewed(instance.resolved, parts)
+                verdict = SettingsVerdict(os.getpid(), begun, instance.refused)
+                _keep_verdict(instance.resolved.settings, verdict)
+            elif signals.asks_to_begin_anew():
+                instance = _Instance(instance.resolved, parts)
+            else:
+                break
+        notifier.stopping()
+        log.info("daemon.stopped", pid=os.getpid(), code=code)
+        notifier.close()
+    return code
+
+
+def warn(event: str, problems: tuple[Problem, ...]) -> None:
+    """Log problems that stop nothing."""
+    for problem in problems:
+        log.warning(event, place=problem.place, problem=problem.message, remedy=problem.remedy)
+
+
+def guard_rules(settings: Settings) -> Rules:
+    """Return what the guard obeys."""
+    own = settings.guard
+    return Rules(
+        total=settings.apply.total_loss is TotalLoss.HOLD,
+        share=own.share_percent / 100,
+        least=own.least,
+        window_s=own.window_s,
+        persist_s=own.persist_s,
+    )
+
+
+VERDICT_FILE = "settings-read.json"
+"""The verdict is left in the runtime directory: a broken file of settings may name no page to ask."""
+
+
+class SettingsVerdict(msgspec.Struct, frozen=True):
+    """What process ``pid`` made of its settings when it began to read them at ``begun`` (``time.monotonic()``)."""
+
+    pid: int
+    begun: float
+    problems: tuple[Problem, ...] = ()
+
+
+def _keep_verdict(settings: Settings, verdict: SettingsVerdict) -> None:
+    """Write the verdict for ``pyconfd reload``; never raise: the settings are in force all the same."""
+    try:
+        replace_shared(str(Path(settings.runtime_dir) / VERDICT_FILE), msgspec.json.encode(verdict))
+    except (OSError, TransientError) as error:
+        log.warning("settings.verdict_not_written", error=str(error))
+
+
+def read_verdict(settings: Settings) -> SettingsVerdict | None:
+    """Return the last verdict, None before the first."""
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode((Path(settings.runtime_dir) / VERDICT_FILE).read_bytes(), type=SettingsVerdict)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What outlives the loops."""
+
+    build: Build
+    notifier: SystemdNotifier
+    signals: Signals
+
+
+def _renewed(former: Resolved, parts: _Parts) -> "_Instance":
+    """Begin anew with the settings as they are now; with the former ones where those cannot be used."""
+    try:
+        return _Instance(resolve_again(former), parts)
+    except PyconfdError as error:
+        refused = tuple(_not_in_force(problem) for problem in error.problems)
+        for problem in error.problems:
+            log.error("settings.refused", place=problem.place, problem=problem.message, remedy=problem.remedy)  # noqa: TRY400 - the message says all
+    return _Instance(former, parts, refused)
+
+
+def _not_in_force(problem: Problem) -> Problem:
+    """Say of a problem of newer settings what it means for those who look at the status later."""
+    return replace(problem, message=f"{problem.message}; the former settings are still in force")
+
+
+class _Instance:
+    """One loop with its parts. Where one cannot be had, nothing is left behind; raises what ``build`` raises."""
+
+    def __init__(self, resolved: Resolved, parts: _Parts, refused: tuple[Problem, ...] = ()) -> None:
+        settings = resolved.settings
+        self.resolved, self.refused = resolved, refused
+        self._signals = parts.signals
+        configure(settings.log.level, settings.log.format)
+        config = resolved.config if resolved.config_found else "none"
+        log.info("daemon.started", version=__version__, pid=os.getpid(), config=config)
+        for note in resolved.notes:
+            log.warning("settings.noted", note=note)
+        with ExitStack() as stack:
+            holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
+            page = StatusPage()
+            around = Surroundings(
+                parts.notifier, SystemClock(), holds, status_file, page, stack, parts.signals.begin_anew, refused
+            )
+            self._loop = parts.build(settings, around)
+            holds.prepare()
+            stack.callback(page.stop)
+            if settings.status.listen:
+                page.serve(StatusServer(settings.status.listen, self._loop.status, explain=page.explain))
+            self._parts = stack.pop_all()
+
+    def run(self) -> int:
+        """Run until a signal comes; give the exit status, and all parts back."""
+        with self._parts:
+            self._signals.stop_with(self._loop.mailbox)
+            return run_until_stopped(self._loop)
+
+
+# DNS beside a daemon, by setting: a process of its own, so that its failures never touch the loop.
+
+DNS_FIRST_PAUSE_S = 1.0
+DNS_LONGEST_PAUSE_S = 60.0
+_DNS_STEADY_S = 60.0
+"""A process that ran for so long is started again at once when it ends."""
+_DNS_STOPPING_S = 2.0
+"""Its requests may hang for longer: then it is killed, for the daemon must not wait, and each change is whole or not at
+all."""
+
+
+def with_dns(build: Build, resolved: Resolved) -> Build:
+    """Return what makes a loop and, where the settings say so, the process that keeps the names beside it."""
+
+    def both(settings: Settings, around: Surroundings) -> Loop:
+        loop = build(settings, around)
+        if settings.dns.in_daemon:
+            process = DnsProcess(_arguments(resolved.flags))
+            around.parts.callback(process.stop)
+            around.watched.append(process.problems)
+            process.start()
+        return loop
+
+    return both
+
+
+def _arguments(flags: Mapping[str, object]) -> list[str]:
+    """Return the flags of this process again: the environment and the file are read by the other one itself."""
+    found = []
+    for path, value in flags.items():
+        flags_of = (CONFIG_FLAG,) if path == "config" else TABLE[path].flags
+        flag = next(flag for flag in flags_of if flag.startswith("--"))
+        texts = value if isinstance(value, list | tuple) else [value]
+        found += [f"{flag}={text}" for text in texts]
+    return found
+
+
+class DnsProcess:
+    """``pyconfd dns run`` as a child that is started again whenever it ends; it ends when this process does."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self._argv = [sys.executable, "-m", "pyconfd", "dns", "run", *arguments, "--child-of", str(os.getpid())]
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._problem: Problem | None = None
+        self._thread = threading.Thread(target=self._run, name="dns", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Say that it ended by itself, until it has run for a while again."""
+        return (self._problem,) if self._problem else ()
+
+    def stop(self) -> None:
+        """End it, which changes no record."""
+        self._stopping.set()
+        with self._lock:
+            if self._process is not None and self._process.poll() is None:
+                self._process.terminate()
+        if self._thread.is_alive():
+            self._thread.join(_DNS_STOPPING_S)
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _run(self) -> None:
+        pause_s = DNS_FIRST_PAUSE_S
+        while not self._stopping.is_set():
+            steady = self._ran_steadily()
+            if self._stopping.is_set():
+                return
+            pause_s = DNS_FIRST_PAUSE_S if steady else pause_s
+            log.error("dns.ended", problem=str(self._problem), again_in_s=pause_s)
+            self._stopping.wait(pause_s)
+            pause_s = min(2 * pause_s, DNS_LONGEST_PAUSE_S)
+
+    def _ran_steadily(self) -> bool:
+        """Run it once; tell whether it lasted."""
+        try:
+            with self._lock:
+                if self._stopping.is_set():
+                    return True
+                self._process = process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL)
+        except OSError as error:
+            self._problem = Problem("dns", f"its process cannot be started: {error.strerror}")
+            return False
+        steady = False
+        try:
+            code = process.wait(_DNS_STEADY_S)
+        except subprocess.TimeoutExpired:
+            steady, self._problem = True, None
+            code = process.wait()
+        remedy = "the log says why; records stay as they are meanwhile"
+        self._problem = Problem("dns", f"the process that keeps the names ended with {code}", remedy)
+        return steady

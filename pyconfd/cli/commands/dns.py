@@ -1,0 +1,279 @@
+"""``pyconfd dns``: names in Route 53 that follow the nodes that can serve. It needs nothing of the daemon."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from pyconfd.cli.command import CommandContext, command, command_group, json_option
+from pyconfd.cli.exits import Exit
+from pyconfd.cli.output import print_json, print_text
+from pyconfd.dns import commands, service
+from pyconfd.dns.commands import Planned
+from pyconfd.errors import RejectedInput, TransientError
+
+_EXITS = {
+    Exit.OK: "done, or there was nothing to do",
+    Exit.FAILED: "something of somebody else is in the way, or a last record stays",
+    Exit.TEMPORARY: "Route 53 or the source of this node's address does not answer",
+}
+
+
+dns = command_group(
+    "dns",
+    "Have names in Route 53 point at exactly the nodes that can serve. Never the last record is taken out, never a"
+    " record of somebody else is touched. The settings are in [dns]; docs/route53.md says what AWS needs.",
+    examples={
+        "pyconfd dns plan": "what would be changed now",
+        "pyconfd dns status": "whose records are there",
+        "pyconfd dns withdraw --wait": "before this node is stopped",
+    },
+    exits=_EXITS,
+)
+
+
+@command(
+    "run",
+    "Look at this node, and keep its names in step until it is asked to stop, which changes nothing. SIGHUP reads"
+    " the settings again.",
+    examples={"pyconfd dns run": "what pyconfd-dns.service runs"},
+    exits={
+        Exit.OK: "it was asked to stop",
+        Exit.TEMPORARY: "another process keeps the names of this node",
+        Exit.BUG: "a bug; systemd starts it again",
+    },
+    group=dns,
+    short="Keep the names in step until asked to stop.",
+)
+@click.option("--child-of", type=int, default=0, hidden=True)
+def run(context: CommandContext, child_of: int) -> int:
+    """Run the service; for the daemon that starts it, until that is gone."""
+    return service.run(context.resolve(), child_of=child_of)
+
+
+@command(
+    "plan",
+    "Print what the service would change now, name by name.",
+    examples={"pyconfd dns plan": "", "pyconfd dns plan --json": "for programs"},
+    exits={
+        Exit.OK: "the same",
+        Exit.CHANGES: "it differs",
+        Exit.FAILED: "a name is blocked, or Route 53 does not answer",
+    },
+    group=dns,
+    short="Print what would be changed; change nothing.",
+)
+@json_option
+def plan(context: CommandContext, *, as_json: bool) -> int:
+    """Print the plan."""
+    found = commands.plan_names(context.settings())
+    _print(found, as_json=as_json)
+    try:
+        _demand(found)
+    except TransientError as error:  # 1 is an error here, whatever may help
+        raise RejectedInput(*error.problems) from error
+    states = {item.state for item in found}
+    if "blocked" in states:
+        return Exit.FAILED
+    return Exit.CHANGES if "changes" in states else Exit.OK
+
+
+@command(
+    "status",
+    "Print the records of each name with the node of each, and whether this node can serve.",
+    examples={"pyconfd dns status": "", "pyconfd dns status --json": "for programs"},
+    exits={
+        Exit.OK: "this node is in, or out on purpose",
+        Exit.FAILED: "it cannot serve, or a name is stuck",
+        Exit.NOT_RUNNING: "the service does not run",
+        Exit.TEMPORARY: "Route 53 does not answer",
+    },
+    group=dns,
+    short="Print whose records are there, and what this node thinks.",
+)
+@json_option
+def status(context: CommandContext, *, as_json: bool) -> int:
+    """Print the status."""
+    found, error = commands.status(context.settings())
+    known = found["service"]
+    if as_json:
+        print_json(found)
+    else:
+        for line in _status_lines(found):
+            print_text(line)
+    if error:
+        raise error
+    if not known["running"]:
+        return Exit.NOT_RUNNING
+    stuck = bool(known["refused"]) or any(item["problem"] for item in known["names"])
+    out = not known["active"] and not known["withdrawn_by_command"]
+    return Exit.FAILED if stuck or out else Exit.OK
+
+
+@command(
+    "withdraw",
+    "Take this node out of every name, and keep it out until `pyconfd dns publish`, over reboots too. The last"
+    " records of a name stay.",
+    examples={
+        "pyconfd dns withdraw --wait": "returns when no resolver has the address any more",
+        "pyconfd dns withdraw --wait --until-boot": "what the unit does at shutdown",
+    },
+    exits=_EXITS,
+    group=dns,
+    short="Take this node out, and keep it out.",
+)
+@click.option("--wait", is_flag=True, help="Wait for as long as an answer may be kept (dns.ttl_s, or a name's own).")
+@click.option("--until-boot", is_flag=True, help="Only until the next boot.")
+@json_option
+def withdraw(context: CommandContext, *, as_json: bool, wait: bool, until_boot: bool) -> int:
+    """Withdraw."""
+    found = commands.withdraw(context.settings(), until_boot=until_boot)
+    _print(found, as_json=as_json)
+    if wait:
+        # Somebody, the service say, may have withdrawn it a moment ago: an answer of then counts too.
+        out = (item.ttl_s for item in found if item.state in {"in step", "changes"})
+        time.sleep(max(out, default=0))
+    return _outcome(found)
+
+
+@command(
+    "publish",
+    "Let this node in again, at once where it can serve.",
+    examples={"pyconfd dns publish": ""},
+    exits=_EXITS,
+    group=dns,
+    short="Let this node in again.",
+)
+@json_option
+def publish(context: CommandContext, *, as_json: bool) -> int:
+    """Publish."""
+    found = commands.publish(context.settings())
+    _print(found, as_json=as_json)
+    return _outcome(found)
+
+
+@command(
+    "adopt",
+    "Take over plain address records that are at a name already, or change its mode. Every address stays in the"
+    " answer until its node publishes it, or `pyconfd dns forget adopted:ADDRESS` takes it out.",
+    examples={"pyconfd dns adopt lb.example.com": ""},
+    exits=_EXITS,
+    group=dns,
+    short="Take over the records that are at a name.",
+)
+@click.argument("name", metavar="NAME")
+@json_option
+def adopt(context: CommandContext, name: str, *, as_json: bool) -> int:
+    """Adopt."""
+    found = commands.adopt(context.settings(), name)
+    _print(found, as_json=as_json)
+    return _outcome(found)
+
+
+@command(
+    "drop",
+    "Take out every record that pyconfd has at a name, the last one too: the name is answered no more. Refused"
+    " while the settings or the annotation of this node have it. A name that had settings of its own is found with"
+    " the same: --dns-owner, --dns-zone-id, --dns-private.",
+    examples={"pyconfd dns drop old.example.com": ""},
+    exits=_EXITS,
+    group=dns,
+    short="Take out all records of a name that is kept no more.",
+)
+@click.argument("name", metavar="NAME")
+@json_option
+def drop(context: CommandContext, name: str, *, as_json: bool) -> int:
+    """Drop a name."""
+    found = (commands.drop(context.settings(), name),)
+    _print(found, as_json=as_json)
+    return _outcome(found)
+
+
+@command(
+    "forget",
+    "Take another node out of every name. One that lives puts itself in again: there, use withdraw.",
+    examples={"pyconfd dns forget lb-3": "a node that was thrown away"},
+    exits=_EXITS,
+    group=dns,
+    short="Take out a node that will not come back.",
+)
+@click.argument("node", metavar="NODE")
+@json_option
+def forget(context: CommandContext, node: str, *, as_json: bool) -> int:
+    """Forget a node."""
+    found = commands.forget(context.settings(), node)
+    _print(found, as_json=as_json)
+    return _outcome(found)
+
+
+def _demand(found: Sequence[Planned]) -> None:
+    """Raise the first error, once all that is known was printed."""
+    for item in found:
+        if item.error:
+            raise item.error
+
+
+def _outcome(found: Sequence[Planned]) -> int:
+    _demand(found)
+    return Exit.FAILED if any(item.state in {"blocked", "kept"} for item in found) else Exit.OK
+
+
+def _print(found: Sequence[Planned], *, as_json: bool) -> None:
+    if as_json:
+        print_json([item.values for item in found])
+        return
+    for line in _table([("NAME", "ZONE", "STATE"), *((item.name, item.zone_id, item.state) for item in found)]):
+        print_text(line)
+    for item in found:
+        for text in item.lines:
+            print_text(f"  {item.name}: {text}")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _status_lines(found: Mapping[str, Any]) -> list[str]:
+    rows = [("NAME", "TYPE", "ADDRESS", "NODE", "TTL")]
+    for name in found["names"]:
+        for record in name["records"]:
+            doubt = name["doubts"].get(record["node"])
+            node = record["node"] or f"not pyconfd's {record['identifier']}".rstrip()
+            whose = f"{node} (doubted by {doubt})" if doubt else node
+            rows.append((name["name"], record["type"], record["value"], whose, str(record["ttl_s"] or "")))
+        if not name["records"]:
+            rows.append((name["name"], "", "(not known)" if name["problem"] else "(no address)", "", ""))
+    not_taken = ", ".join(found["not_taken"])
+    hint = [f"The annotation asks for {not_taken}: not taken, since dns.annotation_suffixes is empty"]
+    lines = [_service_line(found["service"]), "", *_table(rows), *_troubles(found["service"])]
+    lines += [f"{name['name']}: {name['problem']}" for name in found["names"] if name["problem"]]
+    return [*lines, *(["", *hint] if not_taken else [])]
+
+
+def _service_line(service: Mapping[str, Any]) -> str:
+    if not service["running"]:
+        return f"The service does not run: systemctl status {service['unit']}"
+    if service["withdrawn_by_command"]:
+        return f"{service['node']}: withdrawn by command; pyconfd dns publish lets it in"
+    addresses = dict.fromkeys(address for item in service["names"] for address in item["addresses"])
+    why = f": {'; '.join(service['reasons'])}" if service["reasons"] else ""
+    return f"{service['node']} ({', '.join(addresses)}): {_IS[service['active']]}{why}"
+
+
+_IS = {True: "in", False: "out", None: "not decided yet"}
+
+
+def _troubles(service: Mapping[str, Any]) -> list[str]:
+    """Return what is other than the first line says, and what is stuck."""
+    if not service["running"]:
+        return []
+    found = [service["problem"]] if service["problem"] else []
+    for item in service["names"]:
+        more = [why for why in item["reasons"] if why not in service["reasons"]]
+        told = [f"{_IS[item['active']]}: {'; '.join(more)}"] if more else []
+        told += ["the annotation has it no more"] if item["dropped"] else []
+        found += [f"{item['name']}: {text}" for text in (*told, item["problem"], *item["kept"]) if text]
+    found += [f"{name}: refused: {why}" for name, why in service["refused"].items()]
+    return ["", *found] if found else []

@@ -1,0 +1,315 @@
+"""``pyconfd publish`` and ``pyconfd consume``: one rendering for many balancers, by way of etcd."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+
+import click
+import structlog
+
+from pyconfd import __version__, guard, wiring
+from pyconfd.app.daemon import cluster_loop
+from pyconfd.app.rehearsal import rehearse
+from pyconfd.app.service import Surroundings, guard_rules, serve, warn, with_dns
+from pyconfd.cli.command import CommandContext, command
+from pyconfd.cli.exits import Exit
+from pyconfd.cli.output import print_notes, print_text
+from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
+from pyconfd.daemon.consuming import Consumer
+from pyconfd.daemon.loop import Daemon
+from pyconfd.daemon.pause import Pause
+from pyconfd.daemon.publishing import PublishingSource
+from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
+from pyconfd.etcd.campaign import Campaign
+from pyconfd.etcd.client import EtcdClient
+from pyconfd.etcd.keys import Keys
+from pyconfd.etcd.listeners import names_certificates
+from pyconfd.etcd.local import localise
+from pyconfd.etcd.memory import Memory
+from pyconfd.etcd.producer import EtcdBalancer
+from pyconfd.etcd.publication import Producer, Published
+from pyconfd.etcd.source import PublishedSource
+from pyconfd.haproxy import unit as systemd
+from pyconfd.haproxy.adoption import adopted
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.census import census_of
+from pyconfd.haproxy.certificates import NamedCertificates
+from pyconfd.haproxy.check import check
+from pyconfd.haproxy.layout import files_dir_of
+from pyconfd.haproxy.stubs import with_stubs
+from pyconfd.model.plan import Noop, Reload, ReloadReason
+from pyconfd.model.rendering import Rendering
+from pyconfd.model.status import ApiServerState, SourceHealth
+from pyconfd.settings import Enabled, Resolved, Settings, TotalLoss
+from pyconfd.sources.kubernetes.source import KubernetesSource
+from pyconfd.status.changes import ChangeLog
+from pyconfd.wiring import SystemClock
+
+log = structlog.get_logger(__name__)
+
+PUBLISHED, CONSUMED = "published", "consumed"
+"""Names of files in the state directory."""
+
+_STOPPED = {Exit.OK: "it was asked to stop", Exit.BUG: "a bug; systemd starts it again"}
+_ONCE = {
+    Exit.OK: "published, or published already",
+    Exit.FAILED: "it cannot be rendered, HAProxy refuses it, or etcd did not take it",
+    Exit.TEMPORARY: "no API server or etcd answered, or another producer publishes; trying again may help",
+}
+
+
+@command(
+    "publish",
+    "Watch the cluster, render, let HAProxy check, and put the result into etcd, from where `pyconfd consume`"
+    " takes it on each balancer. Private keys stay here. Of several producers one publishes; when it ends, the"
+    " next takes over.",
+    examples={
+        "pyconfd publish --etcd-endpoints https://a:2379,https://b:2379": "until it is asked to stop",
+        "pyconfd publish --once": "one rendering, for a job or a test",
+    },
+    exits={**_ONCE, **_STOPPED},
+)
+@click.option("--once", is_flag=True, help="Publish what the cluster asks for now, and end.")
+def publish(context: CommandContext, *, once: bool) -> int:
+    """Publish to etcd."""
+    if not once:
+        return publish_until_stopped(context.resolve())
+    print_text(publish_once(context.settings()))
+    return Exit.OK
+
+
+@command(
+    "consume",
+    "Watch etcd and apply what `pyconfd publish` put there: verified, checked by HAProxy here, without losing a"
+    " connection. Needs no access to Kubernetes. Without etcd HAProxy runs on as it is.",
+    examples={"pyconfd consume --etcd-endpoints https://a:2379,https://b:2379": "until it is asked to stop"},
+    exits=_STOPPED,
+)
+def consume(context: CommandContext) -> int:
+    """Watch etcd and apply until asked to stop; SIGHUP starts again with fresh settings."""
+    resolved = context.resolve()
+    return serve(resolved, with_dns(_consuming, resolved))
+
+
+@command(
+    "apply",
+    "What haproxy-kubefigurator called `pyconfd publish --once`.",
+    examples={"pyconfd apply --etcd-host https://a:2379": "publishes once"},
+    exits=_ONCE,
+    hidden=True,
+)
+def apply(context: CommandContext) -> int:
+    """Publish once."""
+    print_notes(("apply is `pyconfd publish --once` now",))
+    print_text(publish_once(context.settings()))
+    return Exit.OK
+
+
+def publish_until_stopped(settings: Resolved) -> int:
+    """Watch the cluster and publish to etcd until asked to stop; SIGHUP starts again with fresh settings."""
+    return serve(settings, _producing)
+
+
+def publish_once(settings: Settings) -> str:
+    """Render, check and publish unless that is published already; give a sentence about it.
+
+    Raises:
+        RejectedInput: it cannot be used, or would take every endpoint away.
+        ConfigurationError: there is nothing to publish.
+        TransientError: the cluster or etcd does not answer, or another producer publishes.
+        ApplyError: it could not be published.
+    """
+    warn("setup.problem", _judged(settings))
+    with ExitStack() as stack:
+        campaign, balancer = _producer(settings, stack, renews=True)
+        stack.callback(campaign.resign)
+        _lead(campaign)
+        last = balancer.last_good()
+        serving = last.generation if last else None
+        former = serving.curdate if serving else None
+        once = rehearse(settings, (), balancer, curdate=former, judged_here=False).once
+        plan = balancer.plan(once.rendered.rendering)
+        if isinstance(plan, Noop) and serving:
+            return f"Generation {serving.number} says all of it already; nothing was written."
+        if former and former in once.rendered.rendering.text:
+            once = rehearse(settings, (), balancer, judged_here=False).once
+        rendering, census = once.rendered.rendering, once.context.census
+        if serving and settings.apply.total_loss is TotalLoss.HOLD:
+            held = guard.judge(serving.census, census, digest=lambda: rendering.digest, allowed=frozenset())
+            if held:
+                message = held.problem.message.replace("serving", "being published")
+                raise RejectedInput(Problem("guard", message, "if this is meant: --apply-total-loss apply"))
+        reload = plan if isinstance(plan, Reload) else Reload((ReloadReason.FIRST_CONFIGURATION,))
+        _lead(campaign)  # whoever was searched for may have taken longer than the lease
+        clock = SystemClock()
+        now = clock.now()
+        applied = balancer.apply(rendering, reload, curdate=clock.date(now), census=census, now=now)
+        missing = ", ".join(sorted({str(each.ref) for each in once.refused if each.reason.spoils}))
+        without = f", without {missing} (pyconfd check says why)" if missing else ""
+        return f"Published below {settings.etcd.path} as generation {applied.generation.number}{without}."
+
+
+def _lead(campaign: Campaign) -> None:
+    """Get the lease, or renew it; raises TransientError where somebody else has it, or etcd does not answer."""
+    standing = campaign.turn()
+    if not standing.leads:
+        remedy = "stop that one first, or leave it to it: one producer is enough"
+        raise TransientError(Problem("etcd", f"the producer {standing.holder} publishes", remedy))
+
+
+def _producing(settings: Settings, around: Surroundings) -> Daemon:
+    warn("setup.problem", _judged(settings))
+    campaign, balancer = _producer(settings, around.parts)
+    # Nothing is judged by this host: what is published is for others.
+    cluster = KubernetesSource(settings.kubernetes, wiring.resources(settings), named=wiring.named(settings))
+    source = PublishingSource(cluster, _Candidate(campaign))
+    return cluster_loop(settings, around, source, balancer, wiring.workers(settings, ()))
+
+
+def _judged(settings: Settings) -> tuple[Problem, ...]:
+    """Return what will not be published.
+
+    Raises:
+        ConfigurationError: nothing would be.
+    """
+    if not wiring.serves_haproxy(settings):
+        place = "target" if settings.haproxy.enabled is Enabled.AUTO else "haproxy.enabled"
+        message = "publish puts the configuration of haproxy into etcd, and these settings serve none"
+        remedy = 'set haproxy.enabled = "yes"; targets are applied where they are, by pyconfd run'
+        raise ConfigurationError(Problem(place, message, remedy))
+    names = ", ".join(target.settings.name for target in wiring.targets(settings))
+    if not names:
+        return ()
+    message = f"publish puts only the configuration of haproxy into etcd: it does nothing for {names}"
+    return (Problem("targets", message, "have pyconfd run apply the targets, and leave them out here"),)
+
+
+def _producer(settings: Settings, stack: ExitStack, *, renews: bool = False) -> tuple[Campaign, EtcdBalancer]:
+    """Return the two parts of a producer; nothing is asked yet. With ``renews`` each check does that with the lease."""
+    etcd, keys = settings.etcd, Keys(settings.etcd.path)
+    name = f"{socket.gethostname()}/{os.getpid()}"
+    voting, writing = EtcdClient(etcd), EtcdClient(etcd, quiet=True)
+    stack.callback(writing.close)
+    stack.callback(voting.close)
+    campaign = Campaign(voting, keys, name=name, lease_s=etcd.lease_s, clock=time.time)
+    facts = systemd.gather(settings.haproxy.unit)
+
+    def judge(rendering: Rendering) -> None:
+        check(with_stubs(rendering), settings=settings.haproxy, unit=facts)
+        if renews:
+            _lead(campaign)
+
+    balancer = EtcdBalancer(
+        writing,
+        campaign,
+        keys=keys,
+        check=judge,
+        files_dir=files_dir_of(settings.haproxy),
+        producer=Producer(name, __version__),
+        memory=Memory(settings.state_dir, PUBLISHED, settings.etcd.path),
+        keep=etcd.keep,
+    )
+    return campaign, balancer
+
+
+class _Candidate:
+    """A campaign in the words of the loop."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+
+    def start(self, notify: Callable[[], None]) -> None:
+        self._campaign.start(notify)
+
+    def note(self) -> str:
+        standing = self._campaign.standing
+        if standing.leads:
+            return "publishes: this producer holds the lease"
+        return f"stands by: {standing.holder} publishes" if standing.holder else "stands for election"
+
+    def states(self) -> tuple[ApiServerState, ...]:
+        return self._campaign.states()
+
+    def stop(self) -> None:
+        self._campaign.stop()
+
+
+def _consuming(settings: Settings, around: Surroundings) -> Consumer:
+    world = ConsumerWorld(
+        source=publications(settings),
+        balancer=around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir)),
+        notifier=around.notifier,
+        clock=around.clock,
+        taken=Memory(settings.state_dir, CONSUMED, settings.etcd.path),
+        count=census_of,
+        allowed_holds=lambda: around.holds.allowed() | adopted(settings.state_dir),
+        forget_holds=around.holds.forget,
+        publish=around.status_file.update,
+        other_problems=around.problems,
+        paused=Pause(settings.state_dir).read,
+        changes=ChangeLog(settings.runtime_dir),
+    )
+    return Consumer(world, settings.apply, guard_rules(settings), version=__version__, pid=os.getpid())
+
+
+def publications(settings: Settings) -> "EtcdPublications":
+    """Return the source of a consumer."""
+    source = PublishedSource(
+        lambda quiet: EtcdClient(settings.etcd, quiet=quiet), Keys(settings.etcd.path), poll_s=settings.etcd.poll_s
+    )
+    return EtcdPublications(source, files_dir_of(settings.haproxy))
+
+
+class EtcdPublications:
+    """What etcd holds, in the words of the consumer's loop."""
+
+    def __init__(self, source: PublishedSource, files_dir: str) -> None:
+        self._source = source
+        self._files_dir = files_dir
+        self._certificates = NamedCertificates(time.monotonic)
+        self._lacking: Mapping[str, str] = {}
+
+    def start(self, notify: Callable[[], None]) -> None:
+        """Begin to read."""
+        self._source.start(notify)
+
+    def found(self) -> Found | None:
+        """Return what was read, None until something was."""
+        reading = self._source.reading()
+        if not reading.read:
+            return None
+        published = reading.published
+        return Found(self._publication(published) if published else None, reading.error)
+
+    def health(self) -> SourceHealth:
+        """Return how etcd does, and what is left out here."""
+        health = self._source.health()
+        lacking = (f"{path}: {fault}" for path, fault in sorted(self._lacking.items()))
+        return replace(health, note="; left out here: ".join(filter(None, (health.note, ", ".join(lacking)))))
+
+    def relist(self) -> None:
+        """Read again."""
+        self._source.relist()
+
+    def stop(self) -> None:
+        """End all threads."""
+        self._source.stop()
+
+    def _publication(self, published: Published) -> Publication:
+        return Publication(
+            number=published.pointer.number,
+            digest=published.pointer.sha256,
+            curdate=published.pointer.curdate,
+            local=bool(published.certificates) or names_certificates(published.pieces),
+            make=lambda: self._made(published),
+        )
+
+    def _made(self, published: Published) -> Rendering:
+        rendering, lacking = localise(published, self._files_dir, fault=self._certificates.fault)
+        for path in lacking.keys() - self._lacking.keys():
+            log.warning("certificate.lacking", path=path, problem=lacking[path], remedy="put certificate and key there")
+        self._lacking = lacking
+        return rendering

@@ -1,0 +1,316 @@
+"""``pyconfd preflight``: look at everything that the daemon will need, before it is started. It changes nothing."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import psutil
+
+from pyconfd import wiring
+from pyconfd.app.rehearsal import Nothing, rehearse
+from pyconfd.cli.command import CommandContext, command, json_option
+from pyconfd.cli.exits import Exit
+from pyconfd.cli.output import print_json, print_text
+from pyconfd.errors import Problem, PyconfdError, RejectedInput
+from pyconfd.haproxy import preflight as haproxy
+from pyconfd.haproxy import unit as systemd
+from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.certificates import CertificateFiles
+from pyconfd.haproxy.check import has_listener
+from pyconfd.haproxy.preflight import idle_close_note
+from pyconfd.model.context import Refusal
+from pyconfd.model.preflight import Finding, Level, findings_of
+from pyconfd.model.preset import PresetName
+from pyconfd.model.rendering import Rendering
+from pyconfd.model.status import CredentialState, Renewal
+from pyconfd.printable import clean
+from pyconfd.settings import Settings
+from pyconfd.sources.kubernetes import preflight as kubernetes
+from pyconfd.sources.kubernetes.resources import reads
+from pyconfd.status.durations import short
+from pyconfd.status.listen import bind, parse_listen
+from pyconfd.status.report import read_report
+
+_EARLIEST_S = 1735689600.0
+"""2025-01-01: a clock before this version was written is wrong."""
+
+_NOTHING = Rendering(())
+_MOST_NAMED = 10
+
+
+_COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILURE: "red"}
+
+
+@command(
+    "preflight",
+    "Look at everything that the daemon needs, before it is started or beside it; nothing is changed. HAProxy, its"
+    " sockets and the way to reload it, directories, fragments (rendered for an empty cluster and for the real one,"
+    " and checked by HAProxy), each API server and each permission there, certificates, limits, the clock. Each"
+    " line is ok, a warning or a failure, with what to do. Run it as the user that pyconfd runs as.",
+    examples={
+        "sudo -u pyconfd -- pyconfd preflight": "as the service",
+        "pyconfd preflight --strict": "warnings count as failures",
+        "pyconfd preflight --json": "for programs",
+    },
+    exits={
+        Exit.OK: "nothing is in the way; there may be warnings",
+        Exit.FAILED: "there are failures, or with --strict warnings",
+    },
+)
+@click.option("--strict", is_flag=True, help="End as with failures where there are warnings.")
+@json_option
+def preflight(context: CommandContext, *, as_json: bool, strict: bool) -> int:
+    """Look at everything."""
+    # What is wrong is told as a finding, once, and not logged as well.
+    settings = context.settings(log_level="CRITICAL")
+    return print_findings(look(settings, time.time()), as_json=as_json, strict=strict)
+
+
+def print_findings(findings: Iterable[Finding], *, as_json: bool, strict: bool) -> Exit:
+    """Print findings as they come; return the exit code, with ``strict`` that of failures for warnings too."""
+    counts: dict[str, int] = dict.fromkeys(Level, 0)
+    values = []
+    for finding in findings:
+        # API servers, templates and haproxy said parts of it, and it goes to a terminal.
+        what, message, remedy = clean(finding.what), clean(finding.message), clean(finding.remedy)
+        counts[finding.level] += 1
+        if as_json:
+            level, topic = str(finding.level), finding.topic
+            values.append({"level": level, "topic": topic, "what": what, "message": message, "remedy": remedy})
+            continue
+        label = click.style(f"{finding.level:<7}", fg=_COLOURS[finding.level])
+        print_text(f"{label}  {finding.topic:<12} {what}: {message}")
+        if remedy:
+            print_text(f"{'':<9}{'':<13}-> {remedy}")
+    bad = counts[Level.FAILURE] > 0 or (strict and counts[Level.WARNING] > 0)
+    if as_json:
+        print_json({"passed": not bad, **counts, "findings": values})
+    else:
+        warnings, failures = counts[Level.WARNING], counts[Level.FAILURE]
+        plural = "s" if warnings != 1 else "", "s" if failures != 1 else ""
+        print_text(f"{counts[Level.OK]} ok, {warnings} warning{plural[0]}, {failures} failure{plural[1]}")
+    return Exit.FAILED if bad else Exit.OK
+
+
+def look(settings: Settings, now: float) -> Iterator[Finding]:
+    """Yield what was found, one thing after the other as it was looked at."""
+    yield _clock(now)
+    yield from _daemon(settings)
+    served = wiring.serves_haproxy(settings)
+    unit = systemd.gather(settings.haproxy.unit) if served else systemd.UnitFacts()
+    own = (("state_dir", settings.state_dir), ("runtime_dir", settings.runtime_dir))
+    rendering = _NOTHING
+    if served:
+        yield from haproxy.program(settings.haproxy)
+        yield from haproxy.directories(settings.haproxy, unit, own)
+        yield from haproxy.process(settings.haproxy, unit, _installed(settings))
+        empty = _Rendered()
+        yield from _for_nothing(settings, unit, empty)
+        rendering = empty.rendering
+    else:
+        yield from (haproxy.writable(name, path) for name, path in own)
+    answers = list(_cluster(settings, now))
+    yield from answers
+    if not any(finding.level is Level.FAILURE for finding in answers):
+        real = _Rendered()
+        yield from _for_cluster(settings, unit, real)
+        rendering = real.rendering if real.rendering.pieces else rendering
+    if served and rendering.pieces:
+        yield from _adoption(settings, unit, rendering)
+        yield from haproxy.sockets(rendering.text)
+        yield from haproxy.limits(settings.haproxy, unit, rendering)
+        yield from haproxy.certificates(rendering, now)
+    yield from _own_certificates(settings)
+
+
+def _adoption(settings: Settings, unit: systemd.UnitFacts, rendering: Rendering) -> Iterator[Finding]:
+    """Return what the first configuration would end; nothing where this user cannot know whether there was one."""
+    if Path(settings.state_dir).is_dir() and not os.access(settings.state_dir, os.R_OK | os.X_OK):
+        return
+    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit)
+    if (problem := balancer.adoption(rendering)) is not None:
+        yield Finding.of(Level.WARNING, "haproxy", problem)
+
+
+class _Rendered:
+    """What a step rendered, for the steps after it."""
+
+    def __init__(self) -> None:
+        self.rendering = _NOTHING
+
+
+def _clock(now: float) -> Finding:
+    if now < _EARLIEST_S:
+        shown = time.strftime("%Y-%m-%d", time.gmtime(max(0.0, now)))
+        problem = Problem(
+            "clock", f"the clock says {shown}: certificates and tokens seem not valid yet", "set it (NTP)"
+        )
+        return Finding.of(Level.FAILURE, "clock", problem)
+    return Finding.ok("clock", "clock", time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
+
+
+def another_user(runs_as: str, mine: str) -> Iterator[Finding]:
+    """Warn where this is another user than the daemon's: its rights are others."""
+    if runs_as != mine:
+        message = f"it runs as {runs_as}, and this is {mine}: what is told of directories, sockets and reloads is not"
+        remedy = f"sudo -u {runs_as} pyconfd preflight, and change no owner because of this run"
+        yield Finding.of(Level.WARNING, "pyconfd", Problem("user", f"{message} about the daemon", remedy))
+
+
+def _daemon(settings: Settings) -> Iterator[Finding]:
+    report = read_report(settings)
+    if report.running and report.status is not None:
+        pid = report.status.pid
+        yield Finding.ok("pyconfd", "daemon", f"runs (pid {pid}); this was looked at beside it")
+        with suppress(psutil.Error):
+            yield from another_user(psutil.Process(pid).username(), psutil.Process().username())
+        return
+    if not settings.status.listen:
+        yield Finding.ok("pyconfd", "status.listen", "is switched off")
+        return
+    try:
+        bind(parse_listen(settings.status.listen)).close()
+    except PyconfdError as error:
+        yield from findings_of(Level.WARNING, "pyconfd", error.problems)
+    else:
+        yield Finding.ok("pyconfd", "status.listen", f"{settings.status.listen} is free")
+
+
+def _installed(settings: Settings) -> str:
+    try:
+        return Path(settings.haproxy.conf).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""  # there is none yet, or it may not be read: then the sockets of the settings are asked
+
+
+def _for_nothing(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendered) -> Iterator[Finding]:
+    """Render for a cluster without objects, and let HAProxy check that."""
+    what, directory = "an empty cluster", settings.templates.dir
+    try:
+        found = wiring.fragments(settings)
+        rendered.rendering = wiring.for_nothing(settings, wiring.renderer(settings, found))
+    except PyconfdError as error:
+        yield from findings_of(Level.FAILURE, "fragments", error.problems)
+        return
+    count = len(found.fragments)
+    yield Finding.ok("fragments", directory, f"{count} fragment{'s' if count != 1 else ''} can be read and rendered")
+    if not has_listener(rendered.rendering.text):
+        message = f"for {what} nothing binds, so HAProxy has nothing to start with until an object asks for it"
+        yield Finding(Level.WARNING, "fragments", what, message, "add a fragment with a frontend that always binds")
+        return
+    yield from _checked(settings, unit, rendered.rendering, what)
+    if note := idle_close_note(rendered.rendering.text):
+        yield Finding(Level.WARNING, "fragments", "idle-close-on-response", note, "add the option to these listeners")
+
+
+def _checked(settings: Settings, unit: systemd.UnitFacts, rendering: Rendering, what: str) -> Iterator[Finding]:
+    try:
+        Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit).check(rendering)
+    except PyconfdError as error:
+        yield from findings_of(Level.FAILURE, "fragments", error.problems)
+    else:
+        yield _accepted(what)
+
+
+def _accepted(what: str) -> Finding:
+    return Finding.ok("fragments", what, "HAProxy accepts what the fragments give for it")
+
+
+def _cluster(settings: Settings, now: float) -> Iterator[Finding]:
+    """Ask each API server, and look at what is shown to them."""
+    try:
+        wanted = reads(settings.kubernetes, wiring.resources(settings), wiring.named(settings))
+        found, credentials = kubernetes.look(settings.kubernetes, wanted, events=settings.events.enabled)
+    except PyconfdError as error:
+        yield from findings_of(Level.FAILURE, "kubernetes", error.problems)
+        return
+    yield from found
+    yield from (_credential(state, now) for state in credentials.states())
+
+
+def _credential(state: CredentialState, now: float) -> Finding:
+    if state.problem:
+        return Finding(Level.FAILURE, "credentials", state.name, state.problem, "mend or renew it")
+    if not state.expires_at:
+        return Finding.ok("credentials", state.name, "does not say when it ends")
+    left = state.expires_at - now
+    if left <= 0:
+        return Finding(Level.FAILURE, "credentials", state.name, f"expired {short(-left)} ago", "renew it")
+    if state.renewal(now) is not Renewal.NOT_DUE:
+        return Finding(Level.WARNING, "credentials", state.name, f"expires in {short(left)}", "renew it")
+    return Finding.ok("credentials", state.name, f"is good for {short(left)}")
+
+
+def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendered) -> Iterator[Finding]:
+    """Render what the cluster holds, and let HAProxy and the targets check that."""
+    what = "the cluster as it is"
+    served = wiring.serves_haproxy(settings)
+    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit) if served else None
+    try:
+        once = rehearse(settings, (), balancer or Nothing(), again=True).once
+        texts = wiring.render_targets(settings, once)
+    except PyconfdError as error:
+        yield from findings_of(Level.FAILURE, "fragments", error.problems)
+        return
+    # Where nobody would be left, it is no object's fault.
+    yield from _left_out(once.refused, what, Level.WARNING if once.context.census.claimed else Level.FAILURE)
+    yield from (Finding(Level.WARNING, "settings", "note", note, "see docs/operating.md") for note in once.notes)
+    if balancer is not None:
+        rendered.rendering = once.rendered.rendering
+        yield _accepted(what)
+        yield from _binds(balancer, rendered.rendering)
+    for target, text in texts:
+        name = f"target {target.settings.name}"
+        try:
+            target.check(text)
+        except PyconfdError as error:
+            yield from findings_of(Level.FAILURE, "targets", error.problems)
+        else:
+            yield Finding.ok("targets", name, "its check accepts what its template gives")
+
+
+def _binds(balancer: Balancer, rendering: Rendering) -> Iterator[Finding]:
+    """Return which ports or addresses HAProxy will not get; its check does not open them."""
+    try:
+        balancer.judge_binds(rendering)
+    except RejectedInput as error:
+        # Before its one restart the former haproxy has them, and lets them go then.
+        own = error.problems[0].place.endswith(".service")
+        yield from findings_of(Level.WARNING if own else Level.FAILURE, "binds", error.problems)
+    else:
+        yield Finding.ok("binds", "ports and addresses", "each can be had, or HAProxy has it")
+
+
+def _left_out(refused: tuple[Refusal, ...], what: str, level: Level) -> Iterator[Finding]:
+    """Name what fragments or HAProxy choke on, and count what asks for something that it may not have."""
+    named = [each for each in refused if each.reason.spoils][:_MOST_NAMED]
+    for each in named:
+        name, remedy = f"{each.ref} {each.field}".rstrip(), "mend it, or the fragment that cannot do with it"
+        yield Finding(level, "objects", name, each.detail, remedy)
+    if count := len(refused) - len(named):
+        message = (
+            f"{count} {'more ' if named else ''}object{'s or values are' if count != 1 else ' or value is'} refused"
+        )
+        yield Finding(Level.WARNING, "objects", what, message, "pyconfd explain --all-refused lists them")
+
+
+def _own_certificates(settings: Settings) -> Iterator[Finding]:
+    """Look at the files that Services may name with the preset kubefigurator."""
+    if PresetName.KUBEFIGURATOR not in settings.presets.use:
+        return
+    own = settings.kubefigurator
+    files = CertificateFiles(own.ssl_dir, (own.ca_file,)).read()
+    if files is None:
+        message = f"{own.ssl_dir} may not be listed, so nobody notices in time which certificate is bad"
+        yield Finding(
+            Level.WARNING, "certificates", "kubefigurator.ssl_dir", message, f"let this user list {own.ssl_dir}"
+        )
+        return
+    for path, fault in files.items():
+        if fault:
+            yield Finding(Level.WARNING, "certificates", path, fault, "who names it is left out until it is mended")
+    if not any(files.values()):
+        yield Finding.ok("certificates", "kubefigurator.ssl_dir", f"{len(files)} files can be used")

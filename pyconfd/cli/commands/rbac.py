@@ -1,0 +1,33 @@
+"""``pyconfd rbac``: the permissions that these settings need."""
+
+from pyconfd import wiring
+from pyconfd.cli.command import CommandContext, command
+from pyconfd.cli.exits import Exit
+from pyconfd.cli.output import print_notes, print_text
+from pyconfd.settings import Settings
+from pyconfd.sources.kubernetes.resources import manifest
+
+
+@command(
+    "rbac",
+    "Print a manifest with the ServiceAccount and the least permissions that these settings need.",
+    examples={
+        "pyconfd rbac | kubectl apply -f -": "",
+        "pyconfd rbac --preset kubefigurator": "what this preset reads",
+        "pyconfd rbac --kubernetes-secret-namespaces web": "with TLS Secrets of one namespace",
+    },
+    exits={Exit.OK: "printed"},
+)
+def rbac(context: CommandContext) -> int:
+    """Print the RBAC manifest."""
+    # Permissions do not depend on which pods the preset `hosts` takes, so that need not be set yet.
+    resolved = context.resolve(**{"hosts.master": "any"})
+    print_notes(resolved.notes)
+    print_text(permissions(resolved.settings), newline=False)
+    return Exit.OK
+
+
+def permissions(settings: Settings) -> str:
+    """Return the manifest."""
+    secrets = settings.kubernetes.secret_namespaces
+    return manifest(wiring.resources(settings), secrets, named=wiring.named(settings), events=settings.events.enabled)

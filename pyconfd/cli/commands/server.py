@@ -1,0 +1,381 @@
+"""``pyconfd server``: show HAProxy's servers, and drain them, put them into maintenance, or end that.
+
+It changes HAProxy itself, so that it works without the daemon too; the daemon keeps what is written down here.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pyconfd.cli.command import CommandContext, command, command_group, for_option, json_option
+from pyconfd.cli.exits import Exit
+from pyconfd.cli.output import print_json, print_table, print_text
+from pyconfd.errors import Problem, RejectedInput, TransientError
+from pyconfd.haproxy.expected import ExpectedServer, expected_backend, keys_of, keys_with_servers
+from pyconfd.haproxy.index import Index, index_of
+from pyconfd.haproxy.lookup import find_servers
+from pyconfd.haproxy.overrides import Override, OverrideKey, OverrideStore
+from pyconfd.haproxy.readback import ServerNow, condition_of, takes_traffic
+from pyconfd.haproxy.runtime import NotLive, Runtime
+from pyconfd.haproxy.sections import stats_sockets
+from pyconfd.model.plan import ServerState
+from pyconfd.model.status import LiveStatus
+from pyconfd.settings import Settings
+from pyconfd.status.durations import short
+from pyconfd.status.report import read_report
+from pyconfd.status.text import override_words
+from pyconfd.system.files import exists
+
+_EXITS = {
+    Exit.OK: "done",
+    Exit.FAILED: "there is no such server, or more than one",
+    Exit.TEMPORARY: "HAProxy may not be changed by this user, does not answer, or the state directory is not writable",
+}
+_NAME = "NAME is BACKEND/SERVER, or the name or address of a server where only one has it."
+
+server = command_group(
+    "server",
+    "Show HAProxy's servers, and set their state by hand. It takes effect at once, with or without the daemon, and"
+    " the daemon keeps it through updates and reloads until its time is over or `ready` ends it."
+    f"\n\n{_NAME}",
+    examples={
+        "pyconfd server list": "state, weight, sessions, and what was set by hand",
+        "pyconfd server drain be_shop/web-1 --for 30m": "nothing new for half an hour",
+        "pyconfd server maint 10.0.0.5 --all": "every server at this address",
+        "pyconfd server ready be_shop/web-1": "as the cluster says again",
+    },
+    exits=_EXITS,
+)
+
+
+def _state_command(state: ServerState, short: str, what: str) -> None:
+    @command(
+        state.value,
+        f"{what}\n\n{_NAME}",
+        examples={
+            f"pyconfd server {state.value} be_shop/web-1": "",
+            f"pyconfd server {state.value} 10.0.0.5 --all": "",
+        },
+        exits=_EXITS,
+        group=server,
+        short=short,
+    )
+    @click.argument("name", metavar="NAME")
+    @for_option
+    @click.option("--all", "several", is_flag=True, help="All servers that NAME stands for.")
+    def set_state(context: CommandContext, name: str, for_s: float | None, *, several: bool) -> int:
+        print_text(set_servers(context.settings(), name, state, for_s=for_s, several=several, now=time.time()))
+        return Exit.OK
+
+
+_state_command(
+    ServerState.DRAIN,
+    "Send it nothing new; what is connected stays.",
+    "Send a server no new sessions; what is connected stays, also who is bound to it by a cookie.",
+)
+_state_command(
+    ServerState.MAINT, "Take it out of service.", "Put a server into maintenance: no traffic, no health checks."
+)
+_state_command(
+    ServerState.READY,
+    "End what was set by hand.",
+    "End what was set by hand on a server: its state is as the cluster says.",
+)
+
+
+@command(
+    "list",
+    "Show the servers that HAProxy has: state, weight, connections in use, what was set by hand with its age and"
+    " end, and which are on their way out. WANTED is a backend, or a server as the other commands take it.",
+    examples={
+        "pyconfd server list": "all",
+        "pyconfd server list be_shop": "one backend",
+        "pyconfd server list --by-hand": "",
+    },
+    exits=_EXITS,
+    group=server,
+    short="Show the servers.",
+)
+@click.argument("wanted", metavar="[WANTED]", default="")
+@click.option("--by-hand", is_flag=True, help="Only those that were set by hand, or are on their way out.")
+@json_option
+def list_servers(context: CommandContext, wanted: str, *, as_json: bool, by_hand: bool) -> int:
+    """Print the servers."""
+    rows = server_rows(context.settings(), wanted, now=time.time())
+    rows = tuple(row for row in rows if row.by_hand or row.leaving or not by_hand)
+    if as_json:
+        print_json([row.values for row in rows])
+    elif rows:
+        print_table(("server", "address", "state", "weight", "sessions", ""), [row.cells for row in rows])
+    else:
+        print_text("No server was set by hand or is on its way out." if by_hand else "HAProxy has no server.")
+    return Exit.OK
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRow:
+    """One server as ``pyconfd server list`` shows it; ``by_hand`` and ``leaving`` are words, "" for none.
+
+    ``override`` is what ``pyconfd server`` set; ``leaves`` where it is on its way out, ``leaves_since`` 0.0 if unknown.
+    """
+
+    server: str
+    address: str
+    state: str
+    weight: int
+    sessions: int
+    by_hand: str = ""
+    leaving: str = ""
+    override: Override | None = None
+    leaves: bool = False
+    leaves_since: float = 0.0
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        one = self.override
+        set_by_hand = {"state": one.state.value, "since": one.since, "until": one.until} if one is not None else None
+        return {
+            "server": self.server,
+            "address": self.address,
+            "state": self.state,
+            "weight": self.weight,
+            "sessions": self.sessions,
+            "by_hand": set_by_hand,
+            "leaving": {"since": self.leaves_since} if self.leaves else None,
+        }
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What the table shows."""
+        more = "; ".join(words for words in (self.by_hand, self.leaving) if words)
+        return self.server, self.address, self.state, str(self.weight), str(self.sessions), more
+
+
+@dataclass(slots=True)
+class _InstalledHaproxy:
+    """The installed configuration, and the process where it answers (else ``runtime`` is None)."""
+
+    index: Index
+    runtime: Runtime | None
+    why: str
+
+    def close(self) -> None:
+        if self.runtime is not None:
+            self.runtime.close()
+
+    def expected(self, backend: str) -> Mapping[str, ExpectedServer]:
+        found = [expected_backend(self.index, key, cookies=True) for key in keys_of(self.index, backend)]
+        return next((one.servers for one in found if one is not None), {})
+
+    def knows(self, backend: str) -> bool:
+        """Return whether the text tells which servers the backend has."""
+        keys = keys_of(self.index, backend)
+        return any(expected_backend(self.index, key, cookies=True) is not None for key in keys)
+
+    def servers(self) -> list[ServerNow]:
+        if self.runtime is not None:
+            return self.runtime.servers()
+        names = [key.name for key in keys_with_servers(self.index)]
+        return [_as_in_file(one) for name in names for one in self.expected(name).values()]
+
+
+def set_servers(
+    settings: Settings,
+    name: str,
+    state: ServerState,
+    *,
+    for_s: float | None,
+    several: bool,
+    now: float,
+) -> str:
+    """Set the state of a server in the process, and store it so that the daemon keeps it; return sentences about it.
+
+    ``for_s`` is how long; READY ends what was set before. ``several`` takes all that ``name`` stands for.
+
+    Raises:
+        RejectedInput: ``name`` stands for no server, for more than one, or for one that is on its way out.
+        TransientError: HAProxy may not be changed by this user, or it cannot be written down.
+    """
+    haproxy = _haproxy(settings, changing=True)
+    try:
+        found = find_servers(name, haproxy.servers(), several=several)
+        for server in found:
+            if haproxy.knows(server.backend) and server.name not in haproxy.expected(server.backend):
+                message = f"{_name(server)} is on its way out: it is no longer in the configuration"
+                raise RejectedInput(Problem("server", message, "see pyconfd server list"))
+        until = now + for_s if for_s else 0.0
+        overrides = [Override(one.backend, one.name, state, now, until) for one in found]
+        _set(OverrideStore(settings.state_dir), haproxy, overrides)
+        return "\n".join([*_said(found, state, for_s), *_notes(settings, haproxy, found, state)])
+    except NotLive as error:
+        raise TransientError(
+            Problem("haproxy", str(error), "try again; pyconfd server list shows what is set")
+        ) from error
+    finally:
+        haproxy.close()
+
+
+def server_rows(settings: Settings, wanted: str, *, now: float) -> tuple[ServerRow, ...]:
+    """Return the servers of the process; ``wanted`` is a backend, or what :func:`set_servers` takes; "" for all.
+
+    Raises:
+        RejectedInput: there is none like it.
+        TransientError: HAProxy cannot be asked.
+    """
+    haproxy = _haproxy(settings, changing=False)
+    try:
+        if haproxy.runtime is None:
+            raise TransientError(Problem("haproxy", haproxy.why))
+        everything = haproxy.servers()
+        found = [one for one in everything if one.backend == wanted or not wanted]
+        found = found or find_servers(wanted, everything, several=True)
+        return _rows(settings, haproxy, haproxy.runtime, found, now)
+    except NotLive as error:
+        raise TransientError(Problem("haproxy", str(error))) from error
+    finally:
+        haproxy.close()
+
+
+def _rows(
+    settings: Settings, haproxy: _InstalledHaproxy, runtime: Runtime, found: Sequence[ServerNow], now: float
+) -> tuple[ServerRow, ...]:
+    backends = list(dict.fromkeys(one.backend for one in found))
+    sessions = runtime.sessions(backends)
+    expected = {name: haproxy.expected(name) if haproxy.knows(name) else None for name in backends}
+    overrides = OverrideStore(settings.state_dir).refresh()
+    since = {one.server: one.since for one in _live(settings).leaving}
+    rows = []
+    for one in found:
+        known = overrides.get(OverrideKey(one.backend, one.name))
+        its = expected[one.backend]
+        leaves = its is not None and one.name not in its
+        age = f"leaving for {short(now - since[_name(one)])}" if _name(one) in since else "leaving"
+        row = ServerRow(
+            _name(one),
+            one.target,
+            condition_of(one),
+            one.weight,
+            sessions.get((one.backend, one.name), 0),
+            _by_hand(known, now) if known is not None else "",
+            age if leaves else "",
+            known,
+            leaves,
+            since.get(_name(one), 0.0) if leaves else 0.0,
+        )
+        rows.append(row)
+    return tuple(rows)
+
+
+def _haproxy(settings: Settings, *, changing: bool) -> _InstalledHaproxy:
+    try:
+        text = Path(settings.haproxy.conf).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        remedy = "run it as root or as pyconfd" if isinstance(error, PermissionError) else "is haproxy.conf right?"
+        problem = Problem(settings.haproxy.conf, f"cannot be read: {error.strerror}", remedy)
+        raise TransientError(problem) from error
+    paths = [path for path in (settings.haproxy.runtime_socket, *stats_sockets(text)) if path]
+    runtime = Runtime()
+    abilities = runtime.connect(paths)
+    if abilities.runtime:
+        return _InstalledHaproxy(index_of(text), runtime, "")
+    if abilities.answered and changing:
+        raise TransientError(Problem("haproxy", "it cannot be changed while it runs", abilities.why))
+    forbidden = [path for path in paths if exists(path) and not os.access(path, os.W_OK)]
+    if forbidden or not paths:
+        remedy = "run it as root or as pyconfd" if forbidden else abilities.why
+        what = f"{forbidden[0]} may not be used by this user" if forbidden else "it has no `stats socket`"
+        raise TransientError(Problem("haproxy", what, remedy))
+    return _InstalledHaproxy(index_of(text), None, abilities.why)
+
+
+def _set(store: OverrideStore, haproxy: _InstalledHaproxy, overrides: Sequence[Override]) -> None:
+    """Store the overrides, then change the process.
+
+    In this order: the daemon brings into force what is stored, and would undo what is not.
+    """
+    with store.edited() as stored:
+        former = dict(stored)
+        for override in overrides:
+            _store_one(stored, haproxy, override)
+        written = dict(stored)
+    if haproxy.runtime is None:
+        return
+    try:
+        haproxy.runtime.execute([override.command for override in overrides])
+    except NotLive:
+        with store.edited() as stored:
+            for key in {override.key for override in overrides}:
+                _restore(stored, key, written.get(key), former.get(key))
+        raise
+
+
+def _store_one(stored: dict[OverrideKey, Override], haproxy: _InstalledHaproxy, override: Override) -> None:
+    expected = haproxy.expected(override.backend).get(override.server)
+    stored.pop(override.key, None)
+    if override.state is not ServerState.READY or (expected is not None and expected.state is not ServerState.READY):
+        stored[override.key] = override
+
+
+def _restore(
+    stored: dict[OverrideKey, Override], key: OverrideKey, written: Override | None, former: Override | None
+) -> None:
+    """Take back what was written under ``key``, unless somebody else changed it since."""
+    if stored.get(key) != written:
+        return
+    stored.pop(key, None)
+    if former is not None:
+        stored[key] = former
+
+
+def _said(found: Sequence[ServerNow], state: ServerState, for_s: float | None) -> list[str]:
+    lines = []
+    for server in found:
+        now = {ServerState.DRAIN: "drains", ServerState.MAINT: "is in maintenance", ServerState.READY: "is ready"}[
+            state
+        ]
+        lasting = f" for {short(for_s)}" if for_s else ""
+        lines.append(f"{_name(server)} ({server.target}) {now}{lasting}.")
+    return lines
+
+
+def _notes(
+    settings: Settings, haproxy: _InstalledHaproxy, found: Sequence[ServerNow], state: ServerState
+) -> Iterable[str]:
+    if haproxy.runtime is None:
+        yield f"HAProxy does not answer ({haproxy.why}): it is written down, and takes effect when pyconfd reaches it."
+    elif state is not ServerState.READY:
+        for backend in dict.fromkeys(server.backend for server in found):
+            if not any(takes_traffic(one) for one in haproxy.runtime.servers([backend])):
+                yield f"No server of {backend} takes traffic now."
+    if not read_report(settings).running:
+        yield "No pyconfd runs: until one does, nothing ends it in time, or keeps it through a reload."
+
+
+def _live(settings: Settings) -> LiveStatus:
+    report = read_report(settings)
+    return report.status.live if report.status is not None and report.running else LiveStatus()
+
+
+def _by_hand(override: Override, now: float) -> str:
+    return override_words(override.state.value, override.since, override.until, "command", now)
+
+
+def _name(server: ServerNow) -> str:
+    return f"{server.backend}/{server.name}"
+
+
+def _as_in_file(expected: ExpectedServer) -> ServerNow:
+    """Return a server of the file as the process would show it, as far as a name can be found by it."""
+    server = expected.server
+    host, _, port = server.address.rpartition(":")
+    address = host.rpartition("@")[2].strip("[]")
+    made = ServerNow(
+        server.backend, server.server, address, int(port) if port.isdigit() else 0, 0, maint=False, drain=False
+    )
+    return replace(made, weight=expected.weight or 0)

@@ -1,0 +1,37 @@
+"""``pyconfd status``: what the daemon does, or what it left behind."""
+
+import sys
+
+import msgspec
+
+from pyconfd.cli.command import CommandContext, command, exit_of_look, json_option
+from pyconfd.cli.exits import Exit
+from pyconfd.cli.output import print_json, print_text
+from pyconfd.status import document
+from pyconfd.status.report import read_report
+from pyconfd.status.text import render_text
+
+
+@command(
+    "status",
+    "Show what the daemon does: what it applied and when, how old the cluster's data is, which API servers answer,"
+    " what was refused. If no daemon answers it says so, and shows old values as old. Where the settings file cannot be"
+    " used, the reason is printed and the daemon is looked for in the usual places.",
+    examples={"pyconfd status": "", "pyconfd status --json": "for programs", "watch pyconfd status": ""},
+    exits={
+        Exit.OK: "it serves, and all is fresh",
+        Exit.FAILED: "it runs with a problem, or would not start again with the settings as they are",
+        Exit.NOT_RUNNING: "no daemon answers",
+    },
+)
+@json_option
+def status(context: CommandContext, *, as_json: bool) -> int:
+    """Print the status."""
+    settings, wrong = context.settings_or_defaults()
+    report = read_report(settings)
+    if as_json:
+        values = msgspec.json.decode(document.encode(report.status)) if report.status else None
+        print_json({"alive": report.running, "status": values})
+    else:
+        print_text(render_text(report, colour=sys.stdout.isatty()), newline=False)
+    return exit_of_look(report.exit_code, alive=report.running, wrong=wrong)

@@ -1,0 +1,86 @@
+"""Explanations where no daemon of this version answers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyconfd.app.explaining import ask_daemon
+from pyconfd.errors import RejectedInput
+from pyconfd.fragments import directory
+from pyconfd.model.status import Phase, Status
+from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings, StatusSettings, TemplateSettings
+from pyconfd.status.server import StatusServer
+from tests.cli.invoking import invoke
+
+SNAPSHOT = """
+kind: List
+items:
+- kind: Service
+  apiVersion: v1
+  metadata: {name: web, namespace: shop, annotations: {domain: a.example.com, proto: http}}
+  spec: {ports: [{name: web, port: 80}]}
+- kind: EndpointSlice
+  apiVersion: discovery.k8s.io/v1
+  metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+  addressType: IPv4
+  endpoints: [{addresses: [10.0.0.1]}]
+  ports: [{name: web, port: 8080}]
+"""
+
+
+@pytest.fixture
+def settings_for(tmp_path: Path) -> Callable[[str], Settings]:
+    def make(listen: str) -> Settings:
+        return Settings(
+            templates=TemplateSettings(dir=directory()),
+            kubernetes=KubernetesSettings(api_servers=("http://127.0.0.1:1",)),
+            haproxy=HaproxySettings(conf=f"{tmp_path}/haproxy.cfg", unit=""),
+            status=StatusSettings(listen=listen),
+            state_dir=str(tmp_path / "state"),
+            runtime_dir=str(tmp_path / "run"),
+        )
+
+    return make
+
+
+def status() -> Status:
+    return Status(1.0, "1", 1, started_at=1.0, heartbeat_at=1.0, phase=Phase.SERVING)
+
+
+def test_a_loop_that_reads_no_cluster_says_so(settings_for: Callable[[str], Settings]) -> None:
+    with StatusServer("127.0.0.1:0", status) as server, pytest.raises(RejectedInput, match="explains nothing"):
+        ask_daemon(settings_for(server.address), "web")
+
+
+def test_an_answer_of_another_version_is_told_as_such(settings_for: Callable[[str], Settings]) -> None:
+    with (
+        StatusServer("127.0.0.1:0", status, explain=lambda _: b'{"query": 1}') as server,
+        pytest.raises(RejectedInput, match="another version"),
+    ):
+        ask_daemon(settings_for(server.address), "web")
+
+
+@pytest.mark.parametrize(("listen", "words"), [("", "switched off"), ("127.0.0.1:1", "no answer")])
+def test_neither_a_daemon_nor_a_cluster(tmp_path: Path, listen: str, words: str) -> None:
+    own = {"status-listen": listen, "state-dir": tmp_path / "state", "runtime-dir": tmp_path / "run"}
+    own |= {"api-servers": "http://127.0.0.1:1", "template-dir": directory(), "haproxy-unit": ""}
+    done = invoke("explain", "web", *(f"--{name}={value}" for name, value in own.items()))
+    assert done.exit_code == 75
+    assert words in done.stderr
+    assert "127.0.0.1:1" in done.stderr
+
+
+def test_files_are_explained_without_asking_anybody(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(SNAPSHOT)
+    options = ("--snapshot", str(path), "--template-dir", directory(), "--status-listen", "127.0.0.1:1")
+    found = invoke("explain", "service", "shop/web", *options)
+    assert found.exit_code == 0
+    assert "served by 1 server" in found.stdout
+    assert "read from files" in found.stdout
+    assert "Nothing is refused." in invoke("explain", "--all-refused", *options).stdout
+    assert json.loads(invoke("explain", "--json", "a.example.com", *options).stdout)["query"] == "a.example.com"
+    nobody = invoke("explain", "nobody", *options)
+    assert (nobody.exit_code, "nobody" in nobody.stdout) == (1, True)

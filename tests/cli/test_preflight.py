@@ -1,0 +1,66 @@
+"""The parts of the look that need no world."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pyconfd.cli.commands.preflight import another_user, look, print_findings
+from pyconfd.model.preflight import Finding, Level
+from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings
+
+
+def test_a_clock_from_before_this_version_is_a_failure(tmp_path: Path) -> None:
+    settings = Settings(
+        state_dir=str(tmp_path), runtime_dir=str(tmp_path), kubernetes=KubernetesSettings(kubeconfig="/nowhere")
+    )
+    settings = replace(settings, haproxy=HaproxySettings(binary="/nowhere", conf=f"{tmp_path}/haproxy.cfg"))
+    (first, *_) = look(settings, 86400.0)
+    assert (first.level, first.topic) == (Level.FAILURE, "clock")
+    assert "1970-01-02" in first.message
+    found = list(look(settings, time.time()))
+    assert found[0].level is Level.OK
+    # Whatever is missing, it comes to its end.
+    assert {finding.topic for finding in found if finding.level is Level.FAILURE} >= {"haproxy", "kubernetes"}
+
+
+def test_whoever_looks_as_another_user_than_the_daemon_is_told_to_change_nothing() -> None:
+    assert not list(another_user("pyconfd", "pyconfd"))
+    (found,) = another_user("pyconfd", "root")
+    assert found.level is Level.WARNING
+    assert "it runs as pyconfd, and this is root" in found.message
+    assert found.remedy.startswith("sudo -u pyconfd pyconfd preflight")
+
+
+OK = Finding.ok("haproxy", "/usr/sbin/haproxy", "version 2.6")
+WARNING = Finding(Level.WARNING, "limits", "open files", "few", "raise LimitNOFILE")
+FAILURE = Finding(Level.FAILURE, "permissions", "services", "may not watch", "add the verb watch")
+
+
+@pytest.mark.parametrize(
+    ("findings", "strict", "code"),
+    [((OK,), False, 0), ((OK, WARNING), False, 0), ((OK, WARNING), True, 1), ((OK, FAILURE), False, 1)],
+)
+def test_the_exit_code_of_findings(
+    findings: tuple[Finding, ...], strict: bool, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert print_findings(findings, as_json=False, strict=strict) == code
+    capsys.readouterr()
+    assert print_findings(findings, as_json=True, strict=strict) == code
+    told = json.loads(capsys.readouterr().out)
+    assert told["passed"] is (code == 0)
+    assert [each["level"] for each in told["findings"]] == [each.level.value for each in findings]
+
+
+def test_each_finding_is_a_line_with_what_to_do_below(capsys: pytest.CaptureFixture[str]) -> None:
+    print_findings((OK, WARNING, FAILURE), as_json=False, strict=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "ok       haproxy      /usr/sbin/haproxy: version 2.6",
+        "warning  limits       open files: few",
+        "                      -> raise LimitNOFILE",
+        "failure  permissions  services: may not watch",
+        "                      -> add the verb watch",
+        "1 ok, 1 warning, 1 failure",
+    ]
