@@ -1,4 +1,7 @@
-"""One producer at a time: whoever holds the campaign key with its lease; the next takes over when the lease ends."""
+"""One producer at a time: the one that holds the campaign key with its lease; the next takes over when the lease ends.
+
+The leader also checks in each round that the chunks of what is published are still there and unchanged.
+"""
 
 import json
 import math
@@ -6,13 +9,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import structlog
 
-from pyconfd.etcd.client import EtcdClient, Value, created_at, putting
-from pyconfd.etcd.failures import EtcdError
-from pyconfd.etcd.inspection import ChunkInspection
-from pyconfd.etcd.keys import Keys
+from pyconfd.errors import RejectedInput
+from pyconfd.etcd.client import EtcdClient, EtcdError, Value, created_at, putting
+from pyconfd.etcd.publication import Keys, Pointer, read_pointer
 from pyconfd.model.status import ApiServerState
 
 log = structlog.get_logger(__name__)
@@ -176,3 +179,54 @@ class Campaign:
 
 def _nobody() -> None:
     """Stand in before :meth:`Campaign.start`."""
+
+
+class ChunkInspection:
+    """For one thread. ``longest_s`` is how long one look may take; the next look goes on from there."""
+
+    def __init__(self, client: EtcdClient, keys: Keys, *, longest_s: float) -> None:
+        self._client = client
+        self._keys = keys
+        self._longest_s = longest_s
+        self._seen: tuple[Value, Pointer | None] | None = None
+        self._next = 0
+        self._damaged: dict[int, str] = {}
+
+    def damage(self, published: Value | None) -> str:
+        """Return what is wrong with the chunks that the pointer ``published`` names, "" where nothing is known to be.
+
+        A pointer that cannot be read is not judged here.
+
+        Raises:
+            EtcdError: etcd does not answer.
+        """
+        pointer = self._pointer(published)
+        if pointer is None:
+            return ""
+        ends = time.monotonic() + self._longest_s
+        for _ in pointer.stored.chunks:
+            self._look(pointer)
+            if time.monotonic() > ends:
+                break
+        return self._damaged[min(self._damaged)] if self._damaged else ""
+
+    def _look(self, pointer: Pointer) -> None:
+        index, count = self._next, len(pointer.stored.chunks)
+        found = self._client.read(self._keys.chunk(pointer.stored.sha256, index))
+        self._damaged.pop(index, None)
+        if found is None:
+            self._damaged[index] = f"chunk {index + 1} of {count} of generation {pointer.number} is gone"
+        elif sha256(found.content).hexdigest() != pointer.stored.chunks[index]:
+            self._damaged[index] = f"chunk {index + 1} of {count} of generation {pointer.number} was changed"
+        self._next = (index + 1) % count
+
+    def _pointer(self, published: Value | None) -> Pointer | None:
+        if published is None:
+            return None
+        if self._seen is None or self._seen[0] != published:
+            self._next, self._damaged = 0, {}
+            try:
+                self._seen = published, read_pointer(published.content)
+            except RejectedInput:
+                self._seen = published, None
+        return self._seen[1]

@@ -1,34 +1,142 @@
-"""Calls to etcd at whichever of the ordered endpoints answers, logged in where a user is set."""
+"""Calls to etcd v3 at the first of the ordered endpoints that answers, through etcd3gw over its JSON gateway.
 
-import threading
+The library takes one host, no password and no time limit; order, logins and limits are here. Its exceptions, and those
+of requests and urllib3 under it, end here.
+"""
+
+import json
+import ssl
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
+import requests
 import structlog
+import urllib3
 from etcd3gw import Etcd3Client
+from etcd3gw.exceptions import ConnectionTimeoutError, Etcd3Exception
 from etcd3gw.lease import Lease
 
-from pyconfd.errors import first_line
-from pyconfd.etcd.failures import NEXT_ENDPOINT, EtcdError, EtcdFailure, shown
-from pyconfd.etcd.gateway import Gateway, Stream
+from pyconfd.errors import Problem, TransientError, first_line
 from pyconfd.model.status import ApiServerState
+from pyconfd.printable import clean
 from pyconfd.settings import EtcdSettings
 
 log = structlog.get_logger(__name__)
 
+CONNECT_TIMEOUT_S = 2.0
 AVOIDED_S = 30.0
 """How long an endpoint that failed comes last; then it is tried in its place again."""
+_SHOWN_CHARACTERS = 160
 
 _Result = TypeVar("_Result")
 
 
+class EtcdFailure(StrEnum):
+    """One way for a call to fail."""
+
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    TLS = "tls"
+    UNAVAILABLE = "unavailable"
+    BAD_ANSWER = "bad_answer"
+    STALE_TOKEN = "stale_token"  # noqa: S105 - the name of a failure
+    LOGIN = "login"
+    COMMON_NAME = "common_name"
+    FORBIDDEN = "forbidden"
+    NO_SPACE = "no_space"
+    LEASE_LOST = "lease_lost"
+    CREDENTIALS = "credentials"
+    REFUSED = "refused"
+
+
+NEXT_ENDPOINT = frozenset(
+    {
+        EtcdFailure.UNREACHABLE,
+        EtcdFailure.TIMEOUT,
+        EtcdFailure.TLS,
+        EtcdFailure.UNAVAILABLE,
+        EtcdFailure.BAD_ANSWER,
+    }
+)
+"""The failures after which another endpoint may do better; the others would be the same everywhere."""
+
+_REMEDIES = {
+    EtcdFailure.UNREACHABLE: "is etcd up, and does the network let this machine reach it?",
+    EtcdFailure.TIMEOUT: "is etcd up, reachable from here, and does it have a quorum?",
+    EtcdFailure.TLS: "does etcd.ca hold the CA that signed this endpoint's certificate, for this host name?",
+    EtcdFailure.UNAVAILABLE: "does the etcd cluster have a leader? etcdctl endpoint status --cluster",
+    EtcdFailure.BAD_ANSWER: "is this the client address of an etcd v3, with its JSON gateway?",
+    EtcdFailure.STALE_TOKEN: "etcd asks for a user: set etcd.user and etcd.password_file",
+    EtcdFailure.COMMON_NAME: "with users, etcd's gateway takes only client certificates that have no common name",
+    EtcdFailure.LOGIN: "look at etcd.user and the file etcd.password_file",
+    EtcdFailure.FORBIDDEN: "give the user its role: docs/etcd.md has the commands",
+    EtcdFailure.NO_SPACE: "compact and defragment etcd, then etcdctl alarm disarm; docs/etcd.md has the commands",
+    EtcdFailure.CREDENTIALS: "look at etcd.ca, etcd.cert, etcd.key and etcd.password_file, and who may read them",
+}
+
+_BY_WORDS = (
+    ("invalid auth token", EtcdFailure.STALE_TOKEN),
+    ("revision in header is old", EtcdFailure.STALE_TOKEN),
+    ("user name is empty", EtcdFailure.STALE_TOKEN),
+    ("invalid user ID or password", EtcdFailure.LOGIN),
+    ("authentication is not enabled", EtcdFailure.LOGIN),
+    ("CommonName of client", EtcdFailure.COMMON_NAME),
+    ("permission denied", EtcdFailure.FORBIDDEN),
+    ("database space exceeded", EtcdFailure.NO_SPACE),
+    ("lease not found", EtcdFailure.LEASE_LOST),
+    ("no leader", EtcdFailure.UNAVAILABLE),
+    ("request timed out", EtcdFailure.UNAVAILABLE),
+    ("leader changed", EtcdFailure.UNAVAILABLE),
+    ("server stopped", EtcdFailure.UNAVAILABLE),
+)
+"""Source: etcd, api/v3rpc/rpctypes/error.go; the gateway passes these words on, its HTTP codes differ by version."""
+
+_BY_CODE = {14: EtcdFailure.UNAVAILABLE, 4: EtcdFailure.UNAVAILABLE, 16: EtcdFailure.STALE_TOKEN}
+"""Source: grpc, status codes UNAVAILABLE, DEADLINE_EXCEEDED and UNAUTHENTICATED."""
+
+
+class EtcdError(TransientError):
+    """A call to one endpoint failed; ``place`` is its URL."""
+
+    def __init__(self, kind: EtcdFailure, place: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(Problem(place, message, _REMEDIES.get(kind, "")))
+
+
+def error_of_answer(place: str, body: str) -> EtcdError:
+    """Return the error that etcd's gateway describes in ``body``, which may be anything."""
+    code, message = 0, body
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    if isinstance(document, dict):
+        inner = document.get("error")
+        # A stream reports an object below "error", a plain call a text and the code beside it.
+        fields = inner if isinstance(inner, dict) else document
+        found = fields.get("message") or fields.get("error")
+        message = found if isinstance(found, str) else body
+        number = fields.get("code", fields.get("grpc_code"))
+        code = number if isinstance(number, int) else 0
+    kind = next((kind for words, kind in _BY_WORDS if words in message), None)
+    kind = kind or _BY_CODE.get(code, EtcdFailure.REFUSED if document is not None else EtcdFailure.BAD_ANSWER)
+    return EtcdError(kind, place, f"etcd says: {_shown(message)}")
+
+
+def _shown(text: str) -> str:
+    return clean(" ".join(text.split()), _SHOWN_CHARACTERS) or "nothing"
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a key holds. ``mod_revision`` changes with each write, ``create_revision`` when it is created anew.
+    """What a key holds. ``mod_revision`` changes with each write, ``create_revision`` when it is created again.
 
     ``lease`` is 0 where it stays for ever.
     """
@@ -47,29 +155,95 @@ class Compared:
     revision: int
 
 
-@dataclass(slots=True)
+class Stream:
+    """The answers to a watch, line by line."""
+
+    def __init__(self, url: str, answer: requests.Response) -> None:
+        self._url = url
+        self._answer = answer
+
+    def lines(self) -> Iterator[str]:
+        """Return each line as it comes, until etcd or :meth:`interrupt` ends it.
+
+        Raises:
+            EtcdError: the connection broke, or was silent for too long.
+        """
+        with _translated(self._url):
+            for line in self._answer.iter_lines(decode_unicode=False):
+                if line.strip():
+                    yield line.decode("utf-8", "replace")
+
+    def interrupt(self) -> None:
+        """End :meth:`lines`, from another thread; the socket is closed by :meth:`close`."""
+        try:
+            self._answer.raw.shutdown()
+        except (OSError, RuntimeError, ValueError, AttributeError):
+            return  # it has ended already
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._answer.close()
+
+
 class _Endpoint:
-    gateway: Gateway
-    avoided_until_s: float = 0.0
-    in_use: bool = False
-    healthy: bool = False
-    last_ok_at: float = 0.0
-    last_error: str = ""
-    last_error_at: float = 0.0
+    """One endpoint, and how it does. Not for several threads at once."""
+
+    def __init__(self, url: str, settings: EtcdSettings) -> None:
+        parts = urlsplit(url)
+        self.state = ApiServerState(url)
+        self.avoided_until_s = 0.0
+        self.session = _session(settings)
+        self._client = Etcd3Client(
+            host=parts.hostname or "",
+            port=parts.port or 2379,
+            protocol=parts.scheme,
+            session=self.session,
+        )
+        # The library hands it to requests as it is, which takes the pair.
+        self._client.timeout = (min(CONNECT_TIMEOUT_S, settings.timeout_s), settings.timeout_s)  # type: ignore[assignment]
+
+    def ask(self, call: Callable[[Etcd3Client], _Result]) -> _Result:
+        with _translated(self.state.url):
+            return call(self._client)
+
+    @property
+    def logged_in(self) -> bool:
+        """Whether a token is sent; etcd may have forgotten it."""
+        return "Authorization" in self.session.headers
+
+    def login(self, user: str, password: str) -> None:
+        self.session.headers.pop("Authorization", None)
+        body = {"name": user, "password": password}
+        answer = self.ask(lambda client: client.post(client.get_url("/auth/authenticate"), json=body))
+        token = answer.get("token") if isinstance(answer, dict) else None
+        if not isinstance(token, str) or not token:
+            raise EtcdError(EtcdFailure.BAD_ANSWER, self.state.url, "the login returned no token")
+        self.session.headers["Authorization"] = token
+
+    def watch(self, key: bytes, silence_s: float) -> Stream:
+        with _translated(self.state.url):
+            body = {"create_request": {"key": _text(key)}}
+            url = self._client.get_url("/watch")
+            # The library's own watcher has no time-out, and dies in silence when etcd compacts.
+            answer = self.session.post(url, json=body, stream=True, timeout=(CONNECT_TIMEOUT_S, silence_s))
+            if answer.status_code != requests.codes["ok"]:
+                text = answer.text
+                answer.close()
+                raise error_of_answer(self.state.url, text)
+        return Stream(self.state.url, answer)
 
 
 class EtcdClient:
     """etcd as pyconfd needs it; keys are bytes. All calls are for one thread, :meth:`states` is for any.
 
-    ``quiet`` leaves it to another client to log how the endpoints fare. Every call raises EtcdError, after every
-    endpoint that may do better was tried.
+    ``quiet`` leaves it to another client to log how the endpoints do. Every call raises EtcdError, after every endpoint
+    that may do better was tried.
     """
 
     def __init__(self, settings: EtcdSettings, *, quiet: bool = False) -> None:
         self._settings = settings
-        self._endpoints = [_Endpoint(Gateway(url, settings)) for url in settings.endpoints]
+        self._endpoints = [_Endpoint(url, settings) for url in settings.endpoints]
         self._quiet = quiet
-        self._lock = threading.Lock()
 
     def read(self, key: bytes) -> Value | None:
         """Return what a key holds now (a linearizable read), None where there is no such key."""
@@ -94,7 +268,7 @@ class EtcdClient:
     def transact(self, compare: Sequence[dict[str, Any]], success: Sequence[dict[str, Any]]) -> Compared:
         """Do ``success`` if all of ``compare`` holds, as one step; see :func:`at_revision` and its siblings.
 
-        After a time-out nobody knows whether it was done: whoever cares looks.
+        After a time-out it is not known whether it was done: read the keys again where that matters.
         """
         body = {"compare": list(compare), "success": list(success), "failure": []}
         answer = self._ask(lambda client: client.transaction(body))
@@ -105,7 +279,7 @@ class EtcdClient:
         return self._ask(lambda client: client.lease(ttl_s)).id
 
     def keep_alive(self, lease: int) -> bool:
-        """Begin the time of a lease anew; False where it has ended."""
+        """Renew a lease; return False where it has ended."""
         return self._ask(lambda client: Lease(lease, client).refresh()) > 0
 
     def revoke(self, lease: int) -> None:
@@ -114,38 +288,27 @@ class EtcdClient:
 
     def watch(self, key: bytes, silence_s: float) -> Stream:
         """Watch a key at the endpoint that answers."""
-        return self._at_some(lambda gateway: gateway.watch(key, silence_s))
+        return self._at_some(lambda endpoint: endpoint.watch(key, silence_s))
 
     def states(self) -> tuple[ApiServerState, ...]:
         """Return the state of each endpoint, in order."""
-        with self._lock:
-            return tuple(
-                ApiServerState(
-                    url=endpoint.gateway.url,
-                    in_use=endpoint.in_use,
-                    healthy=endpoint.healthy,
-                    last_ok_at=endpoint.last_ok_at,
-                    last_error=endpoint.last_error,
-                    last_error_at=endpoint.last_error_at,
-                )
-                for endpoint in self._endpoints
-            )
+        return tuple(endpoint.state for endpoint in self._endpoints)
 
     def close(self) -> None:
         """Close all connections."""
         for endpoint in self._endpoints:
-            endpoint.gateway.close()
+            endpoint.session.close()
 
     def _ask(self, call: Callable[[Etcd3Client], _Result]) -> _Result:
-        return self._at_some(lambda gateway: gateway.ask(call))
+        return self._at_some(lambda endpoint: endpoint.ask(call))
 
-    def _at_some(self, call: Callable[[Gateway], _Result]) -> _Result:
+    def _at_some(self, call: Callable[[_Endpoint], _Result]) -> _Result:
         """Call at each endpoint in order until one answers; those that failed lately come last."""
         now_s = time.monotonic()
         errors = []
         for endpoint in sorted(self._endpoints, key=lambda each: each.avoided_until_s > now_s):
             try:
-                result = self._with_token(endpoint.gateway, call)
+                result = self._logged_in(endpoint, call)
             except EtcdError as error:
                 self._failed(endpoint, error)
                 errors.append(error)
@@ -156,47 +319,50 @@ class EtcdClient:
                 return result
         raise errors[-1]
 
-    def _with_token(self, gateway: Gateway, call: Callable[[Gateway], _Result]) -> _Result:
-        if not self._settings.user:
-            return call(gateway)
-        if not gateway.logged_in:
-            gateway.login(self._settings.user, self._password())
-        try:
-            return call(gateway)
-        except EtcdError as error:
-            if error.kind is not EtcdFailure.STALE_TOKEN:
-                raise
-        gateway.login(self._settings.user, self._password())
-        return call(gateway)
+    def _logged_in(self, endpoint: _Endpoint, call: Callable[[_Endpoint], _Result]) -> _Result:
+        user = self._settings.user
+        if not user:
+            return call(endpoint)
+        if endpoint.logged_in:
+            try:
+                return call(endpoint)
+            except EtcdError as error:
+                # Tokens end with the etcd that made them, or with their time: log in once more.
+                if error.kind is not EtcdFailure.STALE_TOKEN:
+                    raise
+        endpoint.login(user, self._password())
+        return call(endpoint)
 
     def _password(self) -> str:
         path = self._settings.password_file
         try:
             return Path(path).read_text("utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise EtcdError(EtcdFailure.CREDENTIALS, path, f"no password: {shown(str(error))}") from error
+            raise EtcdError(EtcdFailure.CREDENTIALS, path, f"no password: {_shown(str(error))}") from error
 
     def _failed(self, endpoint: _Endpoint, error: EtcdError) -> None:
-        said = first_line(error.problems)
-        with self._lock:
-            news = endpoint.last_error != said
-            endpoint.last_error, endpoint.last_error_at = said, time.time()
-            endpoint.in_use = endpoint.healthy = False
-            if error.kind in NEXT_ENDPOINT:
-                endpoint.avoided_until_s = time.monotonic() + AVOIDED_S
-        if news and not self._quiet:
-            problem = error.problems[0]
-            log.warning("etcd.failed", endpoint=endpoint.gateway.url, problem=problem.message, remedy=problem.remedy)
+        problem, message = error.problems[0], first_line(error.problems)
+        is_news = endpoint.state.last_error != message
+        endpoint.state = replace(
+            endpoint.state, in_use=False, healthy=False, last_error=message, last_error_at=time.time()
+        )
+        if error.kind in NEXT_ENDPOINT:
+            endpoint.avoided_until_s = time.monotonic() + AVOIDED_S
+        if is_news and not self._quiet:
+            url = endpoint.state.url
+            log.warning("etcd.failed", endpoint=url, problem=problem.message, remedy=problem.remedy)
 
     def _answered(self, endpoint: _Endpoint) -> None:
-        with self._lock:
-            news = bool(endpoint.last_error) or not endpoint.in_use
-            for other in self._endpoints:
-                other.in_use = other is endpoint
-            endpoint.healthy, endpoint.last_error, endpoint.avoided_until_s = True, "", 0.0
-            endpoint.last_ok_at = time.time()
-        if news and not self._quiet:
-            log.info("etcd.answered", endpoint=endpoint.gateway.url)
+        is_news = bool(endpoint.state.last_error) or not endpoint.state.in_use
+        endpoint.avoided_until_s = 0.0
+        for other in self._endpoints:
+            if other is endpoint:
+                now = time.time()
+                other.state = replace(other.state, in_use=True, healthy=True, last_error="", last_ok_at=now)
+            elif other.state.in_use:
+                other.state = replace(other.state, in_use=False)
+        if is_news and not self._quiet:
+            log.info("etcd.answered", endpoint=endpoint.state.url)
 
 
 def at_revision(key: bytes, mod_revision: int) -> dict[str, Any]:
@@ -227,3 +393,60 @@ def deleting(key: bytes) -> dict[str, Any]:
 
 def _text(data: bytes) -> str:
     return b64encode(data).decode()
+
+
+def _session(settings: EtcdSettings) -> requests.Session:
+    session = requests.Session()
+    # The environment has no say: REQUESTS_CA_BUNDLE would win over the configured CA, http_proxy over the route.
+    session.trust_env = False
+    # requests would take the CAs that it brings along, not those of the system.
+    session.verify = settings.ca or ssl.get_default_verify_paths().cafile or True
+    if settings.cert:
+        session.cert = (settings.cert, settings.key)
+    return session
+
+
+@contextmanager
+def _translated(url: str) -> Iterator[None]:
+    """Turn what the libraries raise into EtcdError."""
+    try:
+        yield
+    except EtcdError:
+        raise
+    except ConnectionTimeoutError as error:
+        raise EtcdError(EtcdFailure.TIMEOUT, url, "no answer in time") from error
+    except Etcd3Exception as error:
+        cause = error.__context__
+        if isinstance(cause, requests.exceptions.RequestException):
+            raise _of_transport(url, cause) from error
+        raise error_of_answer(url, error.detail_text or str(error)) from error
+    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
+        raise _of_transport(url, error) from error
+    except OSError as error:
+        # requests says so of a CA file or a client certificate that is not there.
+        raise EtcdError(EtcdFailure.CREDENTIALS, url, _shown(str(error))) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EtcdError(
+            EtcdFailure.BAD_ANSWER, url, f"an answer that is none of etcd's: {_shown(str(error))}"
+        ) from error
+
+
+def _of_transport(url: str, error: Exception) -> EtcdError:
+    text = str(error)
+    if isinstance(error, requests.exceptions.SSLError) or "SSLError" in text or "[SSL" in text:
+        return EtcdError(EtcdFailure.TLS, url, f"no trusted connection: {_reason(text)}")
+    if isinstance(error, requests.exceptions.Timeout) or "timed out" in text:
+        return EtcdError(EtcdFailure.TIMEOUT, url, "no answer in time")
+    if isinstance(error, requests.exceptions.JSONDecodeError):
+        return EtcdError(EtcdFailure.BAD_ANSWER, url, "an answer that is no JSON")
+    return EtcdError(EtcdFailure.UNREACHABLE, url, f"no connection: {_reason(text)}")
+
+
+def _reason(text: str) -> str:
+    """Return the innermost reason: urllib3 nests them, and repeats the URL each time."""
+    for mark in ("SSLError(", "NewConnectionError(", "Caused by "):
+        _, found, rest = text.rpartition(mark)
+        if found:
+            text = rest
+            break
+    return _shown(text.rsplit(": ", 1)[-1].partition(" (_ssl")[0].strip("')\"( ") or text)

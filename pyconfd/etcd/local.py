@@ -1,11 +1,16 @@
-"""A publication as it stands on this machine: in its own directory of files, with its own certificates."""
+"""A publication made fit for this machine: in its own directory of files, with its own certificates.
+
+Listeners of preset ``kubefigurator`` are requested by annotation, so a certificate that this machine lacks costs only
+what requested it, as where that preset renders for its own machine. What the operator's own fragments name is left as
+it is.
+"""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.etcd.listeners import servable
 from pyconfd.etcd.publication import Published, PublishedFile, public_part
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering, noted_certificate
@@ -84,3 +89,69 @@ def _certificates(
     if problems:
         raise RejectedInput(*problems, step=Step.CHECK)
     return "".join(lines)
+
+
+_LISTENER = re.compile(
+    r"^frontend k8s-service_\S+_listen\n(?:[ \t].*\n|\n)*?(?P<bind>[ \t]+bind \S+ ssl (?P<what>crt(?:-list)?) .*\n)",
+    re.MULTILINE,
+)
+"""As the shipped fragment ``10-kubefigurator.tmpl`` writes it."""
+_CERTIFICATE = re.compile(r""" crt (?:"(?P<quoted>[^"\\]+)"|(?P<plain>[^\s"'\\]+))""")
+_LIST = re.compile(r""" crt-list (?:"(?P<quoted>[^"\\]+)"|(?P<plain>[^\s"'\\]+))""")
+
+
+@dataclass(frozen=True, slots=True)
+class ServableListeners:
+    """Pieces and contents of maps without what cannot be bound; ``lacking`` says which files, and why."""
+
+    pieces: tuple[Piece, ...]
+    maps: Mapping[str, str]
+    lacking: Mapping[str, str]
+
+
+def names_certificates(pieces: Sequence[Piece]) -> bool:
+    """Return whether any listener depends on files of this machine."""
+    return any(_LISTENER.search(piece.text) for piece in pieces)
+
+
+def servable(pieces: Sequence[Piece], maps: Mapping[str, str], fault: Callable[[str], str]) -> ServableListeners:
+    """Leave out each certificate that has a ``fault`` ("" for none), and each bind that is left with none."""
+    contents = dict(maps)
+    lacking: dict[str, str] = {}
+
+    def usable(path: str) -> bool:
+        wrong = fault(path)
+        if wrong:
+            lacking[path] = wrong
+        return not wrong
+
+    def listed(bind: str) -> bool:
+        found = _LIST.search(bind)
+        path = _path_in(found) if found else ""
+        if path not in contents:
+            return True
+        lines = contents[path].splitlines(keepends=True)
+        kept = [line for line in lines if not line.strip() or usable(line.split()[0])]
+        if kept:
+            contents[path] = "".join(kept)
+        return bool(kept)
+
+    def rewritten(found: re.Match[str]) -> str:
+        bind = found["bind"]
+        if found["what"] == "crt-list":
+            served = bind if listed(bind) else ""
+        else:
+            certificates = list(_CERTIFICATE.finditer(bind))
+            bad = [each for each in certificates if not usable(_path_in(each))]
+            served = "" if len(bad) == len(certificates) else bind
+            for each in bad:
+                served = served.replace(each[0], "", 1)
+        left_out = "" if served else f"    # not bound here: {bind.split()[1]}, it has no certificate\n"
+        return f"{found[0][: -len(bind)]}{served or left_out}"
+
+    changed = tuple(Piece(piece.fragment, _LISTENER.sub(rewritten, piece.text)) for piece in pieces)
+    return ServableListeners(changed, contents, lacking)
+
+
+def _path_in(found: re.Match[str]) -> str:
+    return found["quoted"] or found["plain"]

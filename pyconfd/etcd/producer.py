@@ -7,12 +7,11 @@ import structlog
 
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.etcd.campaign import Campaign, Standing
-from pyconfd.etcd.client import EtcdClient, Value, at_revision, created_at, deleting, exists, putting
-from pyconfd.etcd.failures import EtcdError
-from pyconfd.etcd.keys import Keys
-from pyconfd.etcd.memory import Memory
+from pyconfd.etcd.client import EtcdClient, EtcdError, Value, at_revision, created_at, deleting, exists, putting
 from pyconfd.etcd.publication import (
     Former,
+    Keys,
+    KnownGeneration,
     Packed,
     Pointer,
     Producer,
@@ -53,7 +52,7 @@ class EtcdBalancer(TakesAll):
         check: Callable[[Rendering], None],
         files_dir: str,
         producer: Producer,
-        memory: Memory,
+        memory: KnownGeneration,
         keep: int,
     ) -> None:
         self._client = client

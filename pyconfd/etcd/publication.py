@@ -1,8 +1,8 @@
-"""A rendering as what stands in etcd, and back: one pointer and the chunks that it names. Pure.
+"""A rendering in etcd: one pointer, the chunks that it names, and their keys.
 
-The pointer says all that a consumer needs to find out whether it holds the whole of one rendering and nothing else;
-its field ``check`` covers the pointer itself. Private keys are no part of it: a certificate is named by its path and
-the SHA-256 of its public part.
+The pointer holds all that a consumer needs to verify that it has the whole of one rendering and nothing else; its field
+``check`` covers the pointer itself. Private keys are no part of it: a certificate is named by its path and the SHA-256
+of its public part.
 """
 
 import json
@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
+from pyconfd.system.state_file import StateFile
 
 FORMAT = 1
 CHUNK_BYTES = 512 * 1024
@@ -35,6 +37,40 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 _Size = Annotated[int, msgspec.Meta(ge=0, le=MAX_BYTES)]
 _Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """All keys below one prefix; a prefix without a slash at its end gets one."""
+
+    prefix: str
+
+    @property
+    def pointer(self) -> bytes:
+        """The one key that says what is current."""
+        return f"{self._base}current".encode()
+
+    @property
+    def campaign(self) -> bytes:
+        """The key that the producer holds with its lease."""
+        return f"{self._base}producer".encode()
+
+    @property
+    def chunks(self) -> bytes:
+        """What the keys of all chunks begin with."""
+        return f"{self._base}chunks/".encode()
+
+    def chunk(self, stored: str, index: int) -> bytes:
+        """Return the key of one chunk of what has the SHA-256 ``stored``."""
+        return self.chunks + f"{stored}/{index:04}".encode()
+
+    def stored_of(self, key: bytes) -> str:
+        """Return the SHA-256 that the key of a chunk names."""
+        return key.removeprefix(self.chunks).partition(b"/")[0].decode("ascii", "replace")
+
+    @property
+    def _base(self) -> str:
+        return self.prefix.rstrip("/") + "/"
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -103,6 +139,33 @@ class Pointer(_Record, frozen=True):
     def census(self) -> Census:
         """How many endpoints the producer saw."""
         return Census(self.claimed, self.total)
+
+
+class _Known(msgspec.Struct, frozen=True):
+    prefix: str
+    number: int
+    sha256: str
+
+
+class KnownGeneration:
+    """The last generation that was published or taken here, on disk: etcd may not fall behind its number.
+
+    It is for one prefix of keys: under another one nothing is known.
+    """
+
+    def __init__(self, state_dir: str, name: str, prefix: str) -> None:
+        self._file = StateFile(Path(state_dir) / f"{name}.json", _Known)
+        self._prefix = prefix
+
+    def load(self) -> tuple[int, str]:
+        """Return number and SHA-256; (0, "") where nothing is known."""
+        known = self._file.load()
+        return (known.number, known.sha256) if known and known.prefix == self._prefix else (0, "")
+
+    def save(self, number: int, digest: str) -> None:
+        """Keep it; raises TransientError where the file cannot be written."""
+        if self.load() != (number, digest):
+            self._file.write(_Known(self._prefix, number, digest))
 
 
 class DamagedError(RejectedInput):

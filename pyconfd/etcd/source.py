@@ -4,19 +4,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
 from pyconfd.errors import RejectedInput
-from pyconfd.etcd.client import EtcdClient, Value
-from pyconfd.etcd.failures import EtcdError
-from pyconfd.etcd.keys import Keys
-from pyconfd.etcd.publication import DamagedError, Pointer, Published, read_pointer, unpack
+from pyconfd.etcd.client import EtcdClient, EtcdError, Stream, Value
+from pyconfd.etcd.publication import DamagedError, Keys, Pointer, Published, read_pointer, unpack
 from pyconfd.model.status import SourceHealth
-
-if TYPE_CHECKING:  # only an annotation names it
-    from pyconfd.etcd.gateway import Stream
 
 log = structlog.get_logger(__name__)
 

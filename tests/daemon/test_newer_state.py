@@ -11,7 +11,7 @@ import structlog
 
 from pyconfd.daemon.held_objects import HeldObjects
 from pyconfd.daemon.pause import Pause
-from pyconfd.etcd.memory import Memory as EtcdMemory
+from pyconfd.etcd.publication import KnownGeneration
 from pyconfd.guard.saved import Saved, SavedLoss
 from pyconfd.haproxy.pin import PinFile
 from pyconfd.model.context import AcceptedTemplate, Census
@@ -48,8 +48,8 @@ CASES = [
     ),
     Case(
         "producer.json",
-        lambda at: EtcdMemory(at, "producer", "/p").save(7, "ab"),
-        lambda at: EtcdMemory(at, "producer", "/p").load(),
+        lambda at: KnownGeneration(at, "producer", "/p").save(7, "ab"),
+        lambda at: KnownGeneration(at, "producer", "/p").load(),
     ),
     Case(
         "memory.json",

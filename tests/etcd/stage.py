@@ -21,7 +21,7 @@ from pyconfd.cli.commands import etcd as commands
 from pyconfd.daemon.consumer_ports import ConsumerWorld
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.runner import run_until_stopped
-from pyconfd.etcd.memory import Memory
+from pyconfd.etcd.publication import KnownGeneration
 from pyconfd.guard import Rules
 from pyconfd.haproxy.census import census_of
 from pyconfd.model.balancing import TakesAll
@@ -120,7 +120,7 @@ class LightConsumer:
         self.balancer = balancer or FakeBalancer()
         self.notifier = FakeNotifier()
         self.allowed: set[str] = set()
-        self.taken = Memory(str(folder), commands.CONSUMED, self.settings.etcd.path)
+        self.taken = KnownGeneration(str(folder), commands.CONSUMED, self.settings.etcd.path)
         world = ConsumerWorld(
             source=commands.publications(self.settings),
             balancer=self.balancer,

@@ -10,8 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.etcd.client import EtcdClient, created_at, deleting, exists, putting
-from pyconfd.etcd.failures import EtcdError, EtcdFailure, error_of_answer
+from pyconfd.etcd.client import (
+    EtcdClient,
+    EtcdError,
+    EtcdFailure,
+    created_at,
+    deleting,
+    error_of_answer,
+    exists,
+    putting,
+)
 from tests.etcd.stage import wait_for
 from tests.world.etcd import BINARY, EtcdProcess, Tls
 from tests.world.haproxy import free_port
@@ -165,13 +173,13 @@ def test_a_token_that_expired_is_renewed(tmp_path: Path) -> None:
         (tmp_path / "password").write_text("secret")
         client = EtcdClient(etcd.settings(user="balancers", password_file=str(tmp_path / "password")))
         wait_for(lambda: works(lambda: client.put(b"/pyconfd/a", b"1")), "a login that is used while it lasts")
-        gateway = client._endpoints[0].gateway
-        former = gateway._session.headers["Authorization"]
+        session = client._endpoints[0].session
+        former = session.headers["Authorization"]
 
         def renewed() -> bool:
             threading.Event().wait(1.5)  # longer than the token lives, which each use prolongs
             again = works(lambda: client.read(b"/pyconfd/a"))
-            return again and gateway._session.headers["Authorization"] != former
+            return again and session.headers["Authorization"] != former
 
         wait_for(renewed, "a new token")
         client.close()

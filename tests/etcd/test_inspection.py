@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.etcd.inspection import ChunkInspection
+from pyconfd.etcd.campaign import ChunkInspection
 from pyconfd.model.outcome import Applied, Unchanged
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from tests.etcd.stage import LightConsumer, Stage, wait_for

@@ -3,7 +3,7 @@
 import itertools
 from pathlib import Path
 
-from pyconfd.etcd.listeners import names_certificates, servable
+from pyconfd.etcd.local import names_certificates, servable
 from pyconfd.haproxy.certificates import NamedCertificates
 from pyconfd.model.rendering import Piece
 from tests.world.pki import CertificateAuthority

@@ -14,10 +14,8 @@ import pytest
 from pyconfd.errors import ApplyError, PyconfdError, RejectedInput
 from pyconfd.etcd.campaign import Campaign
 from pyconfd.etcd.client import Compared, EtcdClient, deleting
-from pyconfd.etcd.keys import Keys
-from pyconfd.etcd.memory import Memory
 from pyconfd.etcd.producer import EtcdBalancer
-from pyconfd.etcd.publication import Pointer, Producer, UnknownFormatError, read_pointer
+from pyconfd.etcd.publication import Keys, KnownGeneration, Pointer, Producer, UnknownFormatError, read_pointer
 from pyconfd.etcd.source import PublishedSource
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Generation, Unchanged
@@ -66,7 +64,7 @@ class Makers:
             check=checked.append,
             files_dir="/f",
             producer=Producer(name, "test"),
-            memory=Memory(str(self._folder / name), "published", "/pyconfd/"),
+            memory=KnownGeneration(str(self._folder / name), "published", "/pyconfd/"),
             keep=settings.keep,
         )
         self._stack.callback(writing.close)

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.errors import RejectedInput
-from pyconfd.etcd.keys import Keys
 from pyconfd.etcd.publication import (
     MAX_CHUNKS,
     DamagedError,
     Former,
+    Keys,
     Producer,
     UnknownFormatError,
     pack,

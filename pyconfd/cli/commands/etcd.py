@@ -25,12 +25,9 @@ from pyconfd.daemon.publishing import PublishingSource
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
 from pyconfd.etcd.campaign import Campaign
 from pyconfd.etcd.client import EtcdClient
-from pyconfd.etcd.keys import Keys
-from pyconfd.etcd.listeners import names_certificates
-from pyconfd.etcd.local import localise
-from pyconfd.etcd.memory import Memory
+from pyconfd.etcd.local import localise, names_certificates
 from pyconfd.etcd.producer import EtcdBalancer
-from pyconfd.etcd.publication import Producer, Published
+from pyconfd.etcd.publication import Keys, KnownGeneration, Producer, Published
 from pyconfd.etcd.source import PublishedSource
 from pyconfd.haproxy import unit as systemd
 from pyconfd.haproxy.adoption import adopted
@@ -209,7 +206,7 @@ def _producer(settings: Settings, stack: ExitStack, *, renews: bool = False) -> 
         check=judge,
         files_dir=files_dir_of(settings.haproxy),
         producer=Producer(name, __version__),
-        memory=Memory(settings.state_dir, PUBLISHED, settings.etcd.path),
+        memory=KnownGeneration(settings.state_dir, PUBLISHED, settings.etcd.path),
         keep=etcd.keep,
     )
     return campaign, balancer
@@ -243,7 +240,7 @@ def _consuming(settings: Settings, around: Surroundings) -> Consumer:
         balancer=around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir)),
         notifier=around.notifier,
         clock=around.clock,
-        taken=Memory(settings.state_dir, CONSUMED, settings.etcd.path),
+        taken=KnownGeneration(settings.state_dir, CONSUMED, settings.etcd.path),
         count=census_of,
         allowed_holds=lambda: around.holds.allowed() | adopted(settings.state_dir),
         forget_holds=around.holds.forget,
