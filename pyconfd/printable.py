@@ -1,4 +1,4 @@
-"""Makes texts of strangers fit to be shown: names from files and API servers may hold anything, at any length."""
+"""Make text fit to be shown: names from files and API servers may hold anything, at any length; durations in words."""
 
 MOST = 1_000
 """Characters of one line; a name of Kubernetes has at most 253."""
@@ -37,3 +37,37 @@ def escaped_json(document: str) -> str:
 def _units(char: str) -> tuple[int, ...]:
     data = char.encode("utf-16-be", "surrogatepass")
     return tuple(int.from_bytes(data[start : start + 2]) for start in range(0, len(data), 2))
+
+
+_MINUTE_S = 60.0
+_HOUR_S = 3600.0
+_DAY_S = 86400.0
+
+_UNITS = ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "m"), (1.0, "s"))
+
+
+def short_duration(seconds: float) -> str:
+    """Return ``seconds`` with at most two units: ``4 s``, ``3 m``, ``2 h 5 m``, ``40 d``. Negative counts as 0."""
+    left = max(0.0, seconds)
+    for index, (size, unit) in enumerate(_UNITS):
+        if left < size:
+            continue
+        whole = int(left // size)
+        if unit == "h":
+            minutes = int((left - whole * size) // _UNITS[index + 1][0])
+            return f"{whole} h {minutes} m" if minutes else f"{whole} h"
+        return f"{whole} {unit}"
+    return "0 s"
+
+
+def long_duration(seconds: float) -> str:
+    """Return ``seconds`` in the one largest unit, spelled out: ``1 minute``, ``12 minutes``."""
+    left = max(0.0, seconds)
+    for size, unit in ((_DAY_S, "day"), (_HOUR_S, "hour"), (_MINUTE_S, "minute")):
+        if left >= size:
+            return _plural(int(left // size), unit)
+    return _plural(int(left), "second")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -26,13 +26,12 @@ from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.preset_options import base_options
 from pyconfd.presets import registry
+from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
 from pyconfd.status.changes import ChangeReader
-from pyconfd.status.durations import short
-from pyconfd.status.health import STALE_AFTER_S, sync_age_s
+from pyconfd.status.document import STALE_AFTER_S, get, sync_age_s
 from pyconfd.status.listen import parse_listen
 from pyconfd.status.redaction import HIDDEN, public_value, redacted
-from pyconfd.status.report import get
 
 ANSWER_TIMEOUT_S = 30.0
 """The daemon reads its whole configuration and asks HAProxy for it: seconds where both are large."""
@@ -108,11 +107,11 @@ def _notes(status: Status) -> Iterator[str]:
     elif (
         status.phase is Phase.SERVING and status.pending_since and status.now - status.pending_since >= _WORTH_TELLING_S
     ):
-        waited = short(status.now - status.pending_since)
+        waited = short_duration(status.now - status.pending_since)
         yield f"a change waits for {waited} to be applied: reloads have their distance, former workers have to end"
     age = sync_age_s(status, status.now)
     if age >= STALE_AFTER_S:
-        how_old = f"for {short(age)}" if status.source.last_sync_at else "yet"
+        how_old = f"for {short_duration(age)}" if status.source.last_sync_at else "yet"
         yield f"no API server confirmed what is known of the cluster {how_old}: see pyconfd status"
 
 

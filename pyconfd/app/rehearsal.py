@@ -21,7 +21,7 @@ from pyconfd.presets.origins import Origin, everything, ref_of
 from pyconfd.render.engine import Rendered
 from pyconfd.sandbox.background import AcceptedTemplates
 from pyconfd.settings import Settings
-from pyconfd.status.report import read_report
+from pyconfd.status.document import read_report
 
 
 class _Serving(Protocol):

@@ -21,10 +21,9 @@ from pyconfd.errors import Problem, PyconfdError, TransientError
 from pyconfd.guard import Rules
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.settings.table import CONFIG_FLAG, TABLE
+from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
-from pyconfd.status.page import StatusPage
-from pyconfd.status.report import StatusFile
-from pyconfd.status.server import StatusServer
+from pyconfd.status.page import StatusPage, StatusServer
 from pyconfd.system.files import replace_shared
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.wiring import SystemClock

@@ -26,12 +26,10 @@ from pyconfd.model.status import Phase
 from pyconfd.render.engine import Renderer
 from pyconfd.settings import Resolved, Settings, SingleTargetSettings, Source
 from pyconfd.sources.file import FollowedFiles
-from pyconfd.status.change_text import line_of
-from pyconfd.status.changes import ChangeLog
+from pyconfd.status.changes import ChangeLog, line_of
+from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
-from pyconfd.status.page import StatusPage
-from pyconfd.status.report import StatusFile
-from pyconfd.status.server import StatusServer
+from pyconfd.status.page import StatusPage, StatusServer
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.targets.worker import Targets
 from pyconfd.trying.fronts import MOST_NAMES, fronts, names

@@ -27,8 +27,7 @@ from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import Settings, name_of, names_of
 from pyconfd.status import document
-from pyconfd.status.health import STALE_AFTER_S, sync_age_s
-from pyconfd.status.report import FILE_FRESH_S, FILE_NAME
+from pyconfd.status.document import FILE_FRESH_S, FILE_NAME, STALE_AFTER_S, sync_age_s
 
 TIMEOUT_S = 2.0
 HOOK_REPORT = "status.json"

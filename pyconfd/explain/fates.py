@@ -28,7 +28,7 @@ from pyconfd.model.snapshot import RECORD_OF, Key, Resource
 from pyconfd.presets import values
 from pyconfd.presets.asks import Ask
 from pyconfd.presets.views import EndpointView
-from pyconfd.status.change_text import without_time
+from pyconfd.status.changes import without_time
 from pyconfd.status.redaction import public_refusal
 
 _DONE = frozenset({Action.LIVE, Action.RELOAD, Action.DEFERRED})

@@ -24,8 +24,7 @@ from pyconfd.model.explanation import (
     Unknown,
 )
 from pyconfd.model.status import Phase
-from pyconfd.printable import clean
-from pyconfd.status.durations import short
+from pyconfd.printable import clean, short_duration
 from pyconfd.status.text import Pen
 
 _GOOD, _WARNING, _BAD, _BOLD = "32", "33", "31", "1"
@@ -121,7 +120,7 @@ class _Writer:
         if told.created:
             yield f"  created     {clean(told.created)}"
         if told.changed:
-            yield f"  changed     {short(self._told.now - told.changed_at)} ago: {clean(told.changed)}"
+            yield f"  changed     {short_duration(self._told.now - told.changed_at)} ago: {clean(told.changed)}"
         yield from self._details(told.fate, servers=servers)
         for refused in told.refused[:_SHOWN]:
             yield from self._refused(refused, indent="  ", named=False)
@@ -208,7 +207,7 @@ class _Writer:
         far = max((len(each.address) for each in shown), default=0)
         for name, each in zip(names, shown, strict=True):
             state = each.state or "not asked"
-            age = f" for {short(each.state_s)}" if each.state_s >= 0 else ""
+            age = f" for {short_duration(each.state_s)}" if each.state_s >= 0 else ""
             pod = f"  pod {clean(each.pod)}" if each.pod else ""
             # What has no weight gets nothing new: it drains, whatever the health checks say.
             weight = f" weight {each.weight}" if each.weight == 0 else ""
@@ -254,7 +253,7 @@ class _Writer:
     def _since(self, since: float, *, at_least: bool = False) -> str:
         if not since:
             return ""
-        return f", for {'at least ' if at_least else ''}{short(self._told.now - since)}"
+        return f", for {'at least ' if at_least else ''}{short_duration(self._told.now - since)}"
 
     def _more(self, count: int) -> Iterator[str]:
         if count > _SHOWN:

@@ -1,21 +1,40 @@
-"""A Status as JSON and back: the body of ``/status.json`` and of the file in the runtime directory."""
+"""A Status as JSON, where it is left and asked for, and how healthy it is.
 
-from collections.abc import Mapping
-from typing import Any
+A dead daemon's values are never given as fresh: :attr:`StatusReport.freshness` says what they are worth.
+"""
+
+import contextlib
+import http.client
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, assert_never
 
 import msgspec
+import psutil
+import structlog
 
-from pyconfd.errors import Problem, RejectedInput
+from pyconfd.errors import ConfigurationError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.status import Status
-from pyconfd.status.redaction import public_status
+from pyconfd.model.status import Phase, SourceHealth, Status
+from pyconfd.printable import long_duration, short_duration
+from pyconfd.settings import Settings
+from pyconfd.status.listen import Listen, parse_listen
+from pyconfd.status.redaction import HIDDEN, public_value
+
+log = structlog.get_logger(__name__)
 
 
 def encode(status: Status) -> bytes:
     """Return ``status`` as indented UTF-8 JSON, without secrets; times stay seconds since the epoch."""
-    document = msgspec.to_builtins(public_status(status), enc_hook=_plain)
+    document = public_value(msgspec.to_builtins(status, enc_hook=_plain))
     for told in (*document["refused"], *document["quarantine"]["now"]):
         told["ref"] = dict(zip(ObjectRef._fields, told["ref"], strict=True))
+        if told["ref"]["kind"] == "Secret" and told.get("value"):
+            told["value"] = HIDDEN
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
@@ -38,3 +57,287 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise NotImplementedError(f"no JSON for {type(value).__name__}")
+
+
+HEARTBEAT_LIMIT_S = 150.0
+"""The loop beats after each turn; the longest honest turn is a check (60 s), a reload (30 s) and the one that takes it
+back, so this many seconds without a beat mean that it hangs. The unit's WatchdogSec comes after it.
+"""
+
+STALE_AFTER_S = 180.0
+"""An API server confirms a quiet watch by a bookmark about each minute; three missed ones mean old data."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthVerdict:
+    """``good`` decides the status code, ``reason`` is for the reader; it is never empty."""
+
+    good: bool
+    reason: str
+
+
+def liveness(status: Status, limit_s: float = HEARTBEAT_LIMIT_S) -> HealthVerdict:
+    """Return whether the loop makes progress: its last heartbeat is younger than ``limit_s`` seconds."""
+    age = status.now - max(status.heartbeat_at, status.started_at)
+    if age >= limit_s:
+        reason = f"no progress for {short_duration(age)}: the loop hangs (limit {limit_s:.0f} s)"
+        return HealthVerdict(good=False, reason=reason)
+    return HealthVerdict(good=True, reason=f"alive: the loop moved {short_duration(age)} ago")
+
+
+def readiness(status: Status) -> HealthVerdict:
+    """Return whether a configuration made from the cluster serves: just applied, or the last good one."""
+    trouble = next((line for problem in status.problems for line in problem.splitlines() if line.strip()), "")
+    because = f": {trouble.strip()}" if trouble else ""
+    match status.phase:
+        case Phase.STARTING:
+            return HealthVerdict(good=False, reason=f"starting: nothing was decided yet{because}")
+        case Phase.WAITING:
+            return HealthVerdict(good=False, reason=f"waiting: there is nothing to serve yet{because}")
+        case Phase.SERVING | Phase.SERVING_LAST_GOOD | Phase.HELD | Phase.REJECTED | Phase.FAILED:
+            return _serving(status, because)
+        case _ as never:
+            assert_never(never)
+
+
+def _serving(status: Status, because: str) -> HealthVerdict:
+    if status.generation is None:
+        return HealthVerdict(good=False, reason=f"{status.phase}: no configuration was applied yet{because}")
+    number = status.generation.number
+    if status.phase is Phase.SERVING:
+        if not status.source.synced:
+            return HealthVerdict(
+                good=False, reason=f"serving generation {number}, but the cluster was not read yet{because}"
+            )
+        return HealthVerdict(good=True, reason=f"ready: serving generation {number}")
+    return HealthVerdict(good=True, reason=f"{status.phase}: generation {number} goes on serving{because}")
+
+
+def sync_age_s(status: Status, now: float) -> float:
+    """Return the seconds since an API server last confirmed the data; infinite for never."""
+    return age_s(status.source.last_sync_at, now)
+
+
+def age_s(at: float, now: float) -> float:
+    """Return the seconds from ``at`` to ``now``, never negative; infinite where ``at`` is 0.0 (never)."""
+    return max(0.0, now - at) if at else float("inf")
+
+
+FILE_NAME = "status.json"
+FILE_EVERY_S = 10.0
+FILE_FRESH_S = 30.0
+"""A file older than three of its periods was not written by a daemon that makes progress."""
+
+EXIT_SERVING, EXIT_PROBLEM, EXIT_NOT_RUNNING = 0, 1, 3
+
+_BODY_LIMIT_BYTES = 32 * 1024 * 1024
+_CLOCK_SLACK_S = 5.0
+
+
+class Freshness(StrEnum):
+    """What the values are worth."""
+
+    LIVE = "live"
+    """The daemon answered just now."""
+    RECENT_FILE = "recent_file"
+    """The process lives and wrote the file less than :data:`FILE_FRESH_S` ago; its page is off or does not answer."""
+    LAST_KNOWN = "last_known"
+    """The daemon is gone or hangs: what follows was true once."""
+    UNKNOWN = "unknown"
+    """There is neither a daemon nor a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """``status`` is None only for UNKNOWN; all ages count up to ``now`` (seconds since the epoch)."""
+
+    freshness: Freshness
+    now: float
+    status: Status | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        """True if a daemon was seen that makes the values current."""
+        return self.freshness in {Freshness.LIVE, Freshness.RECENT_FILE}
+
+    @property
+    def exit_code(self) -> int:
+        """0 serving and fresh; 1 there is a problem (held, rejected, failed, waiting, stale); 3 no daemon runs."""
+        if self.status is None or not self.running:
+            return EXIT_NOT_RUNNING
+        fresh = sync_age_s(self.status, self.now) < STALE_AFTER_S and liveness(replace(self.status, now=self.now)).good
+        good = self.status.phase is Phase.SERVING and not self.status.problems
+        return EXIT_SERVING if good and fresh else EXIT_PROBLEM
+
+
+class StatusFile:
+    """``status.json`` in the runtime directory, mode 0640: what is left to read when the daemon is dead."""
+
+    def __init__(self, runtime_dir: str | Path, every_s: float = FILE_EVERY_S) -> None:
+        self._path = Path(runtime_dir) / FILE_NAME
+        self._every_s = every_s
+        self._written: Status | None = None
+        self._failing = False
+
+    def update(self, status: Status) -> bool:
+        """Write if something changed or the last writing is ``every_s`` old; True if it wrote.
+
+        Ages and counters alone are no change. Never raises: a full disk must not stop the balancer; it is logged once.
+        """
+        if not self._due(status):
+            return False
+        try:
+            self.write(status)
+        except TransientError as error:
+            if not self._failing:
+                log.warning("status_file.write_failed", path=str(self._path), error=str(error))
+            self._failing = True
+            return False
+        self._failing = False
+        return True
+
+    def write(self, status: Status) -> None:
+        """Replace the file atomically.
+
+        Raises:
+            TransientError: it cannot be written.
+        """
+        beside = self._path.with_name(f".{FILE_NAME}.new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            with os.fdopen(os.open(beside, flags, 0o640), "wb") as file:
+                os.fchmod(file.fileno(), 0o640)
+                file.write(encode(status))
+            beside.replace(self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            problem = Problem(str(self._path), f"cannot be written: {error.strerror}", "is runtime_dir pyconfd's own?")
+            raise TransientError(problem) from error
+        self._written = status
+
+    def _due(self, status: Status) -> bool:
+        if self._written is None or abs(status.now - self._written.now) >= self._every_s:
+            return True
+        return _lasting(status) != _lasting(self._written)
+
+
+def _lasting(status: Status) -> Status:
+    """Return ``status`` without what changes all the time."""
+    source = SourceHealth(
+        synced=status.source.synced,
+        api_servers=tuple(replace(server, last_ok_at=0.0, last_error_at=0.0) for server in status.source.api_servers),
+        resources=tuple(replace(item, last_sync_at=0.0, objects=0) for item in status.source.resources),
+        credentials=status.source.credentials,
+    )
+    applying = replace(status.applying, plans_by_action={}, times_by_action={})
+    live = replace(status.live, leaving=(), leaving_total=0)
+    return replace(
+        status,
+        now=0.0,
+        heartbeat_at=0.0,
+        source=source,
+        events_total=0,
+        reconciliations_total=0,
+        applying=applying,
+        live=live,
+    )
+
+
+def read_report(settings: Settings, *, clock: Callable[[], float] = time.time, timeout_s: float = 2.0) -> StatusReport:
+    """Ask the daemon over HTTP; if it does not answer, read its file and say how old that is."""
+    problems: list[Problem] = []
+    if settings.status.listen:
+        try:
+            status = decode(get(parse_listen(settings.status.listen), "/status.json", timeout_s))
+        except (ConfigurationError, TransientError, RejectedInput) as error:
+            problems.extend(_problems(error))
+        else:
+            return StatusReport(Freshness.LIVE, status.now, status)
+    path = Path(settings.runtime_dir) / FILE_NAME
+    try:
+        status = decode(path.read_bytes())
+    except OSError as error:
+        return StatusReport(Freshness.UNKNOWN, clock(), None, (*problems, _unreadable(path, error)))
+    except RejectedInput as error:
+        return StatusReport(Freshness.UNKNOWN, clock(), None, (*problems, *_problems(error, str(path))))
+    return _from_file(status, clock(), problems)
+
+
+def _from_file(status: Status, now: float, problems: list[Problem]) -> StatusReport:
+    age = now - status.now
+    if not _process_lives(status):
+        gone = Problem("pyconfd", f"pid {status.pid} is gone: {_last_known(age)}", "systemctl start pyconfd")
+        return StatusReport(Freshness.LAST_KNOWN, now, status, (gone, *problems))
+    if not -1.0 <= age < FILE_FRESH_S:
+        hangs = Problem(
+            "pyconfd",
+            f"pid {status.pid} does not answer: {_last_known(age)}",
+            "journalctl -u pyconfd; systemctl restart pyconfd (HAProxy goes on serving meanwhile)",
+        )
+        return StatusReport(Freshness.LAST_KNOWN, now, status, (hangs, *problems))
+    return StatusReport(Freshness.RECENT_FILE, now, status, tuple(problems))
+
+
+def _last_known(age: float) -> str:
+    if age < -1.0:
+        return "last known at a time that is still to come (the clock was set back)"
+    return f"last known, {long_duration(age)} ago"
+
+
+def _process_lives(status: Status) -> bool:
+    """Return whether the process that wrote the status still runs, not another one that was given its number.
+
+    Compared with the last writing, not with ``started_at``: a clock that is set at boot moves what the kernel says of
+    a process's start, and the next writing moves with it.
+    """
+    try:
+        return psutil.Process(status.pid).create_time() <= status.now + _CLOCK_SLACK_S
+    except (psutil.NoSuchProcess, ValueError):
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def get(listen: Listen, path: str, timeout_s: float) -> bytes:
+    """Return the body of a page of the daemon.
+
+    Raises:
+        TransientError: nobody answers in time.
+        RejectedInput: somebody answers otherwise than pyconfd would.
+    """
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen.host, listen.host)  # noqa: S104 - compares, binds nothing
+    connection = http.client.HTTPConnection(host, listen.port, timeout=timeout_s)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read(_BODY_LIMIT_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise TransientError(Problem(f"http://{listen}", f"no answer: {_said(error)}")) from error
+    finally:
+        connection.close()
+    if answer.status != http.HTTPStatus.OK:
+        raise RejectedInput(Problem(f"http://{listen}", f"answers {answer.status}: that is not pyconfd"))
+    return body
+
+
+def _said(error: Exception) -> str:
+    """Return an error in words, without its number."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _problems(error: PyconfdError, place: str = "status.listen") -> tuple[Problem, ...]:
+    return tuple(replace(problem, place=problem.place or place) for problem in error.problems)
+
+
+def _unreadable(path: Path, error: OSError) -> Problem:
+    if isinstance(error, FileNotFoundError):
+        message = "there is no such file: pyconfd has not run since the boot"
+        # Without settings its unit is skipped, and says so only to who asks; so does one that fails at each start.
+        remedy = "systemctl status pyconfd says why; if not: systemctl start pyconfd, once there is "
+        return Problem(str(path), message, f"{remedy}/etc/pyconfd/pyconfd.toml")
+    if isinstance(error, PermissionError):
+        return Problem(str(path), "this user may not read it", "use sudo, or join the group pyconfd")
+    return Problem(str(path), f"cannot be read: {error.strerror}")

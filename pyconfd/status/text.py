@@ -6,17 +6,15 @@ from dataclasses import dataclass, replace
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.hold import command_of
+from pyconfd.model.pin import PinStatus
 from pyconfd.model.status import ApiServerState, CredentialState, Phase, Renewal, ResourceState, Status, TargetPhase
-from pyconfd.printable import clean
-from pyconfd.status.durations import long, short
-from pyconfd.status.health import STALE_AFTER_S, liveness, sync_age_s
-from pyconfd.status.past import pin_lines
-from pyconfd.status.redaction import public_status
-from pyconfd.status.report import Freshness, StatusReport
+from pyconfd.printable import clean, long_duration, short_duration
+from pyconfd.status.document import STALE_AFTER_S, Freshness, StatusReport, liveness, sync_age_s
 
 REFUSED_SHOWN = 10
 OVERRIDES_SHOWN = 10
 BACKENDS_SHOWN = 10
+EDITS_SHOWN = 5
 PROBLEM_WIDTH = 80
 
 _GOOD, _WARNING, _BAD, _FAINT, _BOLD = "32", "33", "31", "2", "1"
@@ -50,7 +48,7 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
     pen = Pen(colour)
     lines = list(_headline(report, pen))
     if report.status is not None:
-        status = public_status(report.status)
+        status = report.status
         lines += _paused(status, report.now, pen)
         lines += _pinned(status, report.now, pen)
         lines += _problems(report, status, pen)
@@ -77,15 +75,17 @@ def _headline(report: StatusReport, pen: Pen) -> Iterator[str]:
     about = f"pyconfd {clean(status.version)}, pid {status.pid}"
     if report.freshness is Freshness.LAST_KNOWN:
         age = report.now - status.now
-        when = f"last known, {long(age)} ago" if age >= -1 else "last known (the clock was set back since)"
+        when = f"last known, {long_duration(age)} ago" if age >= -1 else "last known (the clock was set back since)"
         yield f"{pen(_BAD, 'NOT RUNNING')}  {about} does not answer; all below is {pen(_BOLD, when)}"
         yield f"was {words}  {_generation(status, report.now)}"
         return
     yield f"{pen(_PHASE_COLOUR[status.phase], words)}  {_generation(status, report.now)}"
     if status.phase in {Phase.WAITING, Phase.SERVING_LAST_GOOD}:
         yield from (pen(_BAD, clean(f"because of {each.place}: {each.message}")) for each in status.source.problems[:1])
-    asked = "" if report.freshness is Freshness.LIVE else f"; from its file, {short(report.now - status.now)} old"
-    yield pen(_FAINT, f"{about}, up {short(report.now - status.started_at)}{asked}")
+    asked = (
+        "" if report.freshness is Freshness.LIVE else f"; from its file, {short_duration(report.now - status.now)} old"
+    )
+    yield pen(_FAINT, f"{about}, up {short_duration(report.now - status.started_at)}{asked}")
 
 
 def _generation(status: Status, now: float) -> str:
@@ -96,7 +96,7 @@ def _generation(status: Status, now: float) -> str:
         return "targets only, no haproxy"
     parts = [
         f"generation {generation.number}",
-        f"applied {short(now - generation.applied_at)} ago",
+        f"applied {short_duration(now - generation.applied_at)} ago",
         "verified" if status.verified else "not verified",
     ]
     if status.hosts_total is not None:
@@ -104,7 +104,7 @@ def _generation(status: Status, now: float) -> str:
     if status.live.down_total:
         parts.append(f"{_number_of(status.live.down_total, 'backend')} without a server that is up")
     if status.pending_since:
-        parts.append(f"a change has waited for {short(now - status.pending_since)}")
+        parts.append(f"a change has waited for {short_duration(now - status.pending_since)}")
     return ", ".join(parts)
 
 
@@ -140,16 +140,16 @@ def _ages(report: StatusReport, status: Status) -> Iterator[str]:
             # Nobody was asked then, so that nothing else says why.
             yield from (each.problem for each in status.source.credentials if each.problem)
     elif age >= STALE_AFTER_S:
-        yield f"the data is {short(age)} old: no {whence} confirms it (limit {short(STALE_AFTER_S)})"
+        yield f"the data is {short_duration(age)} old: no {whence} confirms it (limit {short_duration(STALE_AFTER_S)})"
 
 
 def _paused(status: Status, now: float, pen: Pen) -> list[str]:
     paused = status.live.paused
     if paused is None:
         return []
-    end = f", {short(paused.until - now)} left" if paused.until else ""
+    end = f", {short_duration(paused.until - now)} left" if paused.until else ""
     reason = f": {clean(paused.reason)}" if paused.reason else ""
-    return ["", pen(_WARNING, f"PAUSED for {short(now - paused.since)}{end}{reason}"), "  -> pyconfd resume"]
+    return ["", pen(_WARNING, f"PAUSED for {short_duration(now - paused.since)}{end}{reason}"), "  -> pyconfd resume"]
 
 
 def _pinned(status: Status, now: float, pen: Pen) -> list[str]:
@@ -159,18 +159,38 @@ def _pinned(status: Status, now: float, pen: Pen) -> list[str]:
     return ["", pen(_WARNING, clean(headline)), *(f"  {clean(line)}" for line in below)]
 
 
+def pin_lines(pinned: PinStatus, now: float) -> tuple[str, tuple[str, ...]]:
+    """Return a headline about a pin, and lines below it: what waits on disk, and how the pin is ended."""
+    pin = pinned.pin
+    if pin.broken:
+        return "PINNED, but nobody knows to what", (pin.broken,)
+    reason = f": {pin.reason}" if pin.reason else ""
+    headline = f"PINNED to generation {pin.generation} for {short_duration(now - pin.since)}{reason}"
+    serves = () if pinned.serves else ("it does not serve yet" if not pinned.refused else "it cannot be made to serve",)
+    waiting = pinned.waiting[:EDITS_SHOWN]
+    more = len(pinned.waiting) - len(waiting)
+    differs = (
+        "fragments and settings on disk differ, and wait for `pyconfd unpin`:",
+        *(f"    {change}" for change in waiting),
+        *((f"    and {more} more",) if more > 0 else ()),
+    )
+    return headline, (*serves, *(differs if waiting else ()), "-> pyconfd unpin")
+
+
 def override_words(value: str, since: float, until: float, source: str, now: float) -> str:
     """Return ``drain for 5 m, 25 m left (by command)``."""
-    left = f", {short(until - now)} left" if until > now else ", over"
+    left = f", {short_duration(until - now)} left" if until > now else ", over"
     left = left if until else ""
-    return f"{value} for {short(now - since)}{left} ({'by command' if source == 'command' else 'on the socket'})"
+    return (
+        f"{value} for {short_duration(now - since)}{left} ({'by command' if source == 'command' else 'on the socket'})"
+    )
 
 
 def _down(status: Status, now: float, pen: Pen) -> list[str]:
     """Return which backends answer nobody."""
     live = status.live
     rows = [
-        [pen(_BAD, clean(one.backend)), f"for {short(now - one.since)}", _number_of(one.servers, "server")]
+        [pen(_BAD, clean(one.backend)), f"for {short_duration(now - one.since)}", _number_of(one.servers, "server")]
         for one in live.down[:BACKENDS_SHOWN]
     ]
     lines = _aligned(rows)
@@ -191,14 +211,14 @@ def _by_hand(status: Status, now: float, pen: Pen) -> list[str]:
     rows = []
     for override in live.overrides[:OVERRIDES_SHOWN]:
         words = override_words(override.value, override.since, override.until, override.source, now)
-        gone = f"not there for {short(now - override.missing_since)}" if override.missing_since else ""
+        gone = f"not there for {short_duration(now - override.missing_since)}" if override.missing_since else ""
         rows.append([clean(override.server), pen(_WARNING, clean(words)), gone])
     lines = _aligned(rows)
     if len(live.overrides) > OVERRIDES_SHOWN:
         lines.append(f"... and {len(live.overrides) - OVERRIDES_SHOWN} more: pyconfd server list")
     found = _section("Set by hand", ([line] for line in lines), pen)
     if live.leaving_total:
-        oldest = f", the oldest ({clean(live.leaving[0].server)}) for {short(now - live.leaving[0].since)}"
+        oldest = f", the oldest ({clean(live.leaving[0].server)}) for {short_duration(now - live.leaving[0].since)}"
         count = f"{live.leaving_total:,} {'server' if live.leaving_total == 1 else 'servers'}"
         found += _section("On their way out", [[f"{count}{oldest if live.leaving else ''}"]], pen)
     beyond = [[f"{pen(_BAD, '!')} {clean(detail)}"] for detail in live.beyond_repair[:OVERRIDES_SHOWN]]
@@ -259,10 +279,10 @@ def _credential(credential: CredentialState, now: float, pen: Pen) -> list[str]:
     if not credential.expires_at:
         expiry = "no known expiry"
     elif left <= 0:
-        expiry = pen(_BAD, f"EXPIRED {short(-left)} ago")
+        expiry = pen(_BAD, f"EXPIRED {short_duration(-left)} ago")
     else:
         mark, colour = _RENEWALS[credential.renewal(now)]
-        expiry = pen(colour, f"{mark}expires in {short(left)}")
+        expiry = pen(colour, f"{mark}expires in {short_duration(left)}")
     return [clean(credential.name), expiry, pen(_BAD, clean(credential.problem))]
 
 
@@ -284,9 +304,8 @@ def _in_quarantine(status: Status, now: float, pen: Pen) -> list[str]:
     blocks = []
     for one in held[:REFUSED_SHOWN]:
         entry = f" {clean(one.entry)}" if one.entry else ""
-        blocks.append(
-            [f"{pen(_WARNING, clean(str(one.ref)) + entry)}, for {short(now - one.since)}: {clean(one.detail)}"]
-        )
+        named = pen(_WARNING, clean(str(one.ref)) + entry)
+        blocks.append([f"{named}, for {short_duration(now - one.since)}: {clean(one.detail)}"])
     if blocks:
         blocks.append(["each is tried again when it changes, when a fragment changes, and from time to time"])
     if len(held) > REFUSED_SHOWN:
@@ -325,7 +344,7 @@ def _left_behind(status: Status, now: float) -> Iterator[str]:
         )
         yield f"{workers} sessions, the oldest was started {_ago(known.oldest_worker_since, now)}"
     if known.file_behind_since:
-        yield f"the file has been behind what was changed live for {short(now - known.file_behind_since)}"
+        yield f"the file has been behind what was changed live for {short_duration(now - known.file_behind_since)}"
 
 
 def _counts(status: Status, pen: Pen) -> list[str]:
@@ -378,4 +397,4 @@ def _remedy(problem: str) -> list[str]:
 
 
 def _ago(at: float, now: float) -> str:
-    return f"{short(now - at)} ago" if at else "never"
+    return f"{short_duration(now - at)} ago" if at else "never"

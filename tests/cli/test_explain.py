@@ -11,7 +11,7 @@ from pyconfd.errors import RejectedInput
 from pyconfd.fragments import directory
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings, StatusSettings, TemplateSettings
-from pyconfd.status.server import StatusServer
+from pyconfd.status.page import StatusServer
 from tests.cli.invoking import invoke
 
 SNAPSHOT = """

@@ -11,7 +11,7 @@ from pyconfd.app.service import Holds
 from pyconfd.model.changes import Action, Change
 from pyconfd.model.status import Phase, Status
 from pyconfd.status.changes import ChangeLog
-from pyconfd.status.report import StatusFile
+from pyconfd.status.document import StatusFile
 from pyconfd.wiring import SystemClock
 from tests.cli.invoking import invoke
 

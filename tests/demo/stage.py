@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pyconfd.model.changes import Action
-from pyconfd.status.change_text import line_of
-from pyconfd.status.changes import ChangeReader
+from pyconfd.status.changes import ChangeReader, line_of
 from tests.world.appliance import Appliance
 
 

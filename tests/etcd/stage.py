@@ -33,7 +33,7 @@ from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Status
 from pyconfd.settings import ApplySettings, HaproxySettings, Settings, resolve
 from pyconfd.status import document
-from pyconfd.status.report import read_report
+from pyconfd.status.document import read_report
 from pyconfd.wiring import SystemClock
 from tests.world.apiserver import ApiServer
 from tests.world.backends import Backends

@@ -3,8 +3,9 @@
 import pytest
 
 from pyconfd.haproxy.explain import explain_check_output
-from pyconfd.haproxy.passwords import passwords_in
+from pyconfd.haproxy.passwords import passwords_in, without_passwords
 from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.system.secrecy import HIDDEN
 
 SECRET = "hunter2-of-7"
 
@@ -47,3 +48,32 @@ def test_a_long_line_is_cut_behind_what_is_hidden() -> None:
     output = "[ALERT]    (12) : config : parsing [/x/haproxy.cfg:2] : too many words"
     (problem,) = explain_check_output(output, rendering, "/x/haproxy.cfg")
     assert "s3cret" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    user admin password hunter2 groups a",
+        "    user admin insecure-password hunter2",
+        "    user admin insecure-password 'hunter2'",
+        '    user admin insecure-password "hunter2"',
+        "    stats auth admin:hunter2",
+        "    http-request set-header Authorization hunter2",
+        '    http-request set-header Authorization "Token hunter2"',
+        "    http-check send meth GET uri / hdr authorization hunter2",
+        "    tcp-check send AUTH\\ hunter2\\r\\n",
+        "    http-request set-header X-Key hunter2",
+        "    log syslog://me:hunter2@10.0.0.1",
+    ],
+)
+def test_a_configuration_is_shown_without_its_passwords(line: str) -> None:
+    shown = without_passwords(f"global\n{line}\n    maxconn 5\n", ["hunter2"] if "X-Key" in line else [])
+    assert "hunter2" not in shown
+    assert HIDDEN in shown
+    assert shown.startswith("global\n")
+    assert shown.endswith("\n    maxconn 5\n")
+
+
+def test_an_ordinary_configuration_is_shown_as_it_is() -> None:
+    text = "frontend f\n    bind :80\n    acl p path_beg /password\nbackend b\n    server a 10.0.0.1:80 check\n"
+    assert without_passwords(text, [""]) == text

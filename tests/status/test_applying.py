@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyconfd.model.changes import BUCKETS_S, Action, ApplyingStatus, Change
 from pyconfd.model.status import Status
 from pyconfd.status import document
+from pyconfd.status.document import Freshness, StatusFile, StatusReport
 from pyconfd.status.metrics import exposition, registry_of
-from pyconfd.status.report import Freshness, StatusFile, StatusReport
 from pyconfd.status.text import render_text
 
 

@@ -1,12 +1,22 @@
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from pyconfd.model.changes import Action, Change
-from pyconfd.status.change_text import duration, line_of
+from pyconfd.status.changes import duration, line_of
 
 AT = 43_384.0
 """12:03:04 of the first day."""
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.mark.parametrize(
@@ -56,11 +66,11 @@ AT = 43_384.0
     ],
 )
 def test_one_line(change: Change, expected: str) -> None:
-    assert line_of(change, clock=time.gmtime) == expected
+    assert line_of(change) == expected
 
 
 def test_nothing_of_a_stranger_reaches_the_terminal_as_it_is() -> None:
-    line = line_of(Change(AT, 1, Action.LIVE, "shop\x1b[31m\nx +1 server"), clock=time.gmtime)
+    line = line_of(Change(AT, 1, Action.LIVE, "shop\x1b[31m\nx +1 server"))
     assert "\x1b" not in line
     assert "\n" not in line
 

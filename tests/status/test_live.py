@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pyconfd.model.status import BackendDown, LeavingStatus, LiveStatus, OverrideStatus, Paused, Status
 from pyconfd.status import document
+from pyconfd.status.document import Freshness, StatusFile, StatusReport
 from pyconfd.status.metrics import exposition, registry_of
-from pyconfd.status.report import Freshness, StatusFile, StatusReport
 from pyconfd.status.text import render_text
 from tests.status.conftest import NOW
 
@@ -28,7 +28,7 @@ LIVE = LiveStatus(
 
 
 def shown(status: Status) -> str:
-    return render_text(StatusReport(Freshness.LIVE, status.now, status))
+    return render_text(StatusReport(Freshness.LIVE, status.now, document.decode(document.encode(status))))
 
 
 def values(status: Status) -> dict[str, float]:

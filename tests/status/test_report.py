@@ -13,9 +13,8 @@ import pytest
 from pyconfd.errors import TransientError
 from pyconfd.model.status import ApiServerState, Phase, SourceHealth, Status
 from pyconfd.settings import Settings, StatusSettings
-from pyconfd.status.document import decode
-from pyconfd.status.report import Freshness, StatusFile, StatusReport, read_report
-from pyconfd.status.server import StatusServer
+from pyconfd.status.document import Freshness, StatusFile, StatusReport, decode, read_report
+from pyconfd.status.page import StatusServer
 from pyconfd.status.text import render_text
 
 NOW = 4_000_000_000.0

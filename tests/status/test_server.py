@@ -13,7 +13,7 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.status import ApiServerState, Phase, SourceHealth, Status
 from pyconfd.status.document import decode
-from pyconfd.status.server import HEAD_LIMIT_BYTES, MAX_CONNECTIONS, StatusServer
+from pyconfd.status.page import HEAD_LIMIT_BYTES, MAX_CONNECTIONS, StatusServer
 
 
 def _ask(address: str, port: int, path: str, method: str = "GET", host: str = "") -> tuple[int, str, dict[str, str]]:

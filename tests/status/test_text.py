@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from pyconfd import printable
 from pyconfd.errors import Problem
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
@@ -17,8 +18,7 @@ from pyconfd.model.status import (
     SourceHealth,
     Status,
 )
-from pyconfd.status import durations
-from pyconfd.status.report import Freshness, StatusReport
+from pyconfd.status.document import Freshness, StatusReport
 from pyconfd.status.text import render_text
 
 DAY, HOUR = 86400.0, 3600.0
@@ -198,8 +198,8 @@ def test_starting_is_not_blamed_for_what_it_cannot_have_yet() -> None:
     ],
 )
 def test_durations_in_words(seconds: float, short: str, long: str) -> None:
-    assert durations.short(seconds) == short
-    assert durations.long(seconds) == long
+    assert printable.short_duration(seconds) == short
+    assert printable.long_duration(seconds) == long
 
 
 def test_an_unreachable_api_server_is_explained_once(make_status: Callable[..., Status]) -> None:

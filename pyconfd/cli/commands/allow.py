@@ -9,7 +9,7 @@ from pyconfd.cli.output import print_text
 from pyconfd.daemon.pause import Pause
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.model.hold import ADOPTION
-from pyconfd.status.report import read_report
+from pyconfd.status.document import read_report
 
 
 @command(

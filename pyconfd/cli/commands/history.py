@@ -14,6 +14,7 @@ from pyconfd.errors import Problem, RejectedInput
 from pyconfd.haproxy.bases import BasisStore
 from pyconfd.haproxy.difference import Difference, difference
 from pyconfd.haproxy.generations import GenerationStore
+from pyconfd.haproxy.passwords import without_passwords
 from pyconfd.haproxy.pin import PinFile
 from pyconfd.haproxy.retention import Entry
 from pyconfd.model.basis import Edit
@@ -21,8 +22,7 @@ from pyconfd.model.outcome import Stored
 from pyconfd.model.pin import Pin
 from pyconfd.settings import Settings
 from pyconfd.settings.basis import secret_values
-from pyconfd.status.redaction import hidden_configuration
-from pyconfd.status.report import read_report
+from pyconfd.status.document import read_report
 
 _UNREADABLE = "this user may not read the state directory"
 _SHOWN = 20
@@ -249,7 +249,7 @@ def compare(settings: Settings, before: int | None, after: int | None) -> Genera
     oldest = past.stored(before, entries)
     one, other = oldest.generation.number, newest.generation.number
     hidden = secret_values(settings)
-    old, new = (hidden_configuration(each.rendering.text, hidden).splitlines() for each in (oldest, newest))
+    old, new = (without_passwords(each.rendering.text, hidden).splitlines() for each in (oldest, newest))
     lines = difflib.unified_diff(old, new, f"generation {one}", f"generation {other}", lineterm="")
     text = "".join(f"{line}\n" for line in lines)
     notes = []

@@ -9,7 +9,7 @@ from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
 from pyconfd.daemon.pause import Pause
 from pyconfd.model.status import Paused
-from pyconfd.status.durations import short
+from pyconfd.printable import short_duration
 
 _EXITS = {Exit.OK: "done", Exit.TEMPORARY: "the state directory cannot be written"}
 
@@ -30,7 +30,7 @@ def pause(context: CommandContext, for_s: float | None, reason: str) -> int:
     """Freeze applying."""
     now = time.time()
     Pause(context.settings().state_dir).begin(Paused(now, now + for_s if for_s else 0.0, reason))
-    end = f"for {short(for_s)}, or until" if for_s else "until"
+    end = f"for {short_duration(for_s)}, or until" if for_s else "until"
     print_text(f"Nothing is applied {end} `pyconfd resume`; HAProxy serves on as it is. pyconfd status shows it.")
     return Exit.OK
 
@@ -49,5 +49,5 @@ def resume(context: CommandContext) -> int:
     if former is None:
         print_text("It was not paused.")
     else:
-        print_text(f"Changes are applied again, after {short(time.time() - former.since)}.")
+        print_text(f"Changes are applied again, after {short_duration(time.time() - former.since)}.")
     return Exit.OK

@@ -26,7 +26,7 @@ from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.live import Abilities
 from pyconfd.haproxy.marker import mark
 from pyconfd.haproxy.observation import NotRunning, Observation
-from pyconfd.haproxy.passwords import passwords_in
+from pyconfd.haproxy.passwords import passwords_in, without_passwords
 from pyconfd.haproxy.plan_text import described, reason_text, summarised, transcript
 from pyconfd.haproxy.runtime import Runtime
 from pyconfd.haproxy.sections import stats_sockets
@@ -36,7 +36,6 @@ from pyconfd.model.plan import Command, Noop, Plan, Reload, ReloadReason, Runtim
 from pyconfd.model.rendering import Rendering
 from pyconfd.settings import Settings, TotalLoss
 from pyconfd.system.files import exists
-from pyconfd.system.secrecy import without_secrets
 
 MOST_SHOWN = 100
 """Commands shown to a person; JSON has all."""
@@ -142,7 +141,7 @@ def _difference(installed: str, wanted: str, path: str) -> str:
         installed.splitlines(), wanted.splitlines(), path, "what would be written", lineterm=""
     )
     difference = "".join(f"{line}\n" for line in lines)
-    return without_secrets(difference, passwords_in(installed) | passwords_in(wanted)) if difference else ""
+    return without_passwords(difference, passwords_in(installed) | passwords_in(wanted)) if difference else ""
 
 
 def _hold_note(settings: Settings, last: Stored | None, once: wiring.Once) -> Iterator[str]:

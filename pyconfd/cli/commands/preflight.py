@@ -26,13 +26,12 @@ from pyconfd.model.preflight import Finding, Level, findings_of
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import CredentialState, Renewal
-from pyconfd.printable import clean
+from pyconfd.printable import clean, short_duration
 from pyconfd.settings import Settings
 from pyconfd.sources.kubernetes import preflight as kubernetes
 from pyconfd.sources.kubernetes.resources import reads
-from pyconfd.status.durations import short
+from pyconfd.status.document import read_report
 from pyconfd.status.listen import bind, parse_listen
-from pyconfd.status.report import read_report
 
 _EARLIEST_S = 1735689600.0
 """2025-01-01: a clock before this version was written is wrong."""
@@ -238,10 +237,10 @@ def _credential(state: CredentialState, now: float) -> Finding:
         return Finding.ok("credentials", state.name, "does not say when it ends")
     left = state.expires_at - now
     if left <= 0:
-        return Finding(Level.FAILURE, "credentials", state.name, f"expired {short(-left)} ago", "renew it")
+        return Finding(Level.FAILURE, "credentials", state.name, f"expired {short_duration(-left)} ago", "renew it")
     if state.renewal(now) is not Renewal.NOT_DUE:
-        return Finding(Level.WARNING, "credentials", state.name, f"expires in {short(left)}", "renew it")
-    return Finding.ok("credentials", state.name, f"is good for {short(left)}")
+        return Finding(Level.WARNING, "credentials", state.name, f"expires in {short_duration(left)}", "renew it")
+    return Finding.ok("credentials", state.name, f"is good for {short_duration(left)}")
 
 
 def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendered) -> Iterator[Finding]:

@@ -9,10 +9,9 @@ from pyconfd.cli.command import UNREACHABLE, CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.haproxy.passwords import passwords_in
+from pyconfd.haproxy.passwords import without_passwords
 from pyconfd.model.snapshot import Resource
 from pyconfd.sources.file import write_snapshot
-from pyconfd.system.secrecy import redacted, without_secrets
 
 
 @command(
@@ -30,7 +29,7 @@ def record(context: CommandContext, path: str) -> int:
     snapshot, refused = wiring.snapshot_once(context.settings(), ())
     try:
         with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(write_snapshot(snapshot, lambda text: redacted(without_secrets(text, passwords_in(text)))))
+            file.write(write_snapshot(snapshot, without_passwords))
     except OSError as error:
         raise RejectedInput(Problem(path, f"cannot be written: {error.strerror}", "name another file")) from error
     count = sum(len(getattr(snapshot, resource.field)) for resource in Resource)

@@ -11,7 +11,7 @@ from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
-from pyconfd.status.report import read_report
+from pyconfd.status.document import read_report
 
 WAIT_S = 150.0
 """Before it reads them the daemon ends its turn: a check (60 s), a reload and the one that undoes it (30 s each)."""

@@ -17,7 +17,7 @@ from pyconfd.haproxy.retention import Entry
 from pyconfd.model.pin import Pin
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import Settings
-from pyconfd.status.report import read_report
+from pyconfd.status.document import read_report
 
 ACKNOWLEDGED_S = 60.0
 """How long a command waits for the daemon: a check, a reload, and new lists where settings change as well."""

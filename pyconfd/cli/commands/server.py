@@ -25,9 +25,9 @@ from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.model.plan import ServerState
 from pyconfd.model.status import LiveStatus
+from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
-from pyconfd.status.durations import short
-from pyconfd.status.report import read_report
+from pyconfd.status.document import read_report
 from pyconfd.status.text import override_words
 from pyconfd.system.files import exists
 
@@ -255,7 +255,7 @@ def _rows(
         known = overrides.get(OverrideKey(one.backend, one.name))
         its = expected[one.backend]
         leaves = its is not None and one.name not in its
-        age = f"leaving for {short(now - since[_name(one)])}" if _name(one) in since else "leaving"
+        age = f"leaving for {short_duration(now - since[_name(one)])}" if _name(one) in since else "leaving"
         row = ServerRow(
             _name(one),
             one.target,
@@ -339,7 +339,7 @@ def _said(found: Sequence[ServerNow], state: ServerState, for_s: float | None) -
         now = {ServerState.DRAIN: "drains", ServerState.MAINT: "is in maintenance", ServerState.READY: "is ready"}[
             state
         ]
-        lasting = f" for {short(for_s)}" if for_s else ""
+        lasting = f" for {short_duration(for_s)}" if for_s else ""
         lines.append(f"{_name(server)} ({server.target}) {now}{lasting}.")
     return lines
 

@@ -8,7 +8,7 @@ from pyconfd.cli.command import CommandContext, command, exit_of_look, json_opti
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.status import document
-from pyconfd.status.report import read_report
+from pyconfd.status.document import read_report
 from pyconfd.status.text import render_text
 
 

@@ -12,8 +12,7 @@ from pyconfd.cli.command import CommandContext, command, json_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_notes, print_text
 from pyconfd.model.changes import Change
-from pyconfd.status.change_text import line_of
-from pyconfd.status.changes import ChangeReader
+from pyconfd.status.changes import ChangeReader, line_of
 
 FIRST_SHOWN = 10
 """The changes of the past that are shown before those that come, unless --since is given."""

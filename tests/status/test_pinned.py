@@ -1,12 +1,14 @@
 from collections.abc import Callable
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from pyconfd.model.pin import Pin, PinStatus
 from pyconfd.model.status import Status
 from pyconfd.model.traffic import RolloutAlarm, RolloutStatus
 from pyconfd.status import document
-from pyconfd.status.past import past, pin_lines
+from pyconfd.status.metrics import exposition, registry_of
+from pyconfd.status.text import pin_lines
 
 PIN = Pin("ab", 41, "d" * 64, 700.0, "checkout is broken")
 
@@ -51,20 +53,26 @@ def test_many_edits_are_counted() -> None:
     assert "    edit 5" not in below
 
 
+def figures(status: Status) -> dict[str, float]:
+    families = text_string_to_metric_families(exposition(registry_of(lambda: status)).decode())
+    names = ("pyconfd_pinned", "pyconfd_edits_waiting", "pyconfd_rollout")
+    samples = (sample for family in families for sample in family.samples)
+    return {sample.name: sample.value for sample in samples if sample.name.startswith(names)}
+
+
 def test_figures_and_the_document_have_both(make_status: Callable[..., Status]) -> None:
     alarm = RolloutAlarm(42, 1.0, "generation 42 to https://a:hunter2@b", ("backend b: 90 % of 100 requests failed",))
     status = make_status(pin=PinStatus(PIN, serves=True, waiting=("a", "b")), rollout=RolloutStatus(5.0, alarm, 3))
-    figures = {family.name: family.samples[0].value for family in past(status)}
-    assert figures == {
+    assert figures(status) == {
         "pyconfd_pinned": 1,
         "pyconfd_pinned_generation": 41,
         "pyconfd_edits_waiting": 2,
         "pyconfd_rollout_monitored": 1,
         "pyconfd_rollout_alarm": 1,
-        "pyconfd_rollout_alarms": 3,
+        "pyconfd_rollout_alarms_total": 3,
     }
     again = document.decode(document.encode(status))
     assert again.pin == status.pin
     assert again.rollout.alarm is not None
     assert b"hunter2" not in document.encode(status)
-    assert {family.samples[0].value for family in past(make_status())} == {0}
+    assert set(figures(make_status()).values()) == {0}
