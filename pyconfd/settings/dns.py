@@ -144,16 +144,16 @@ class DnsSettings:
         "frontends of this node that must answer: http://127.0.0.1:80/ (any status) or tcp://127.0.0.1:443",
         empty="none",
     )
-    min_records: _MinRecords = setting(1, "never withdraw where fewer records of other nodes would be left")
-    rise: Annotated[int, Meta(ge=1, le=100)] = setting(2, "good looks in a row after which this node joins")
-    fall: Annotated[int, Meta(ge=1, le=100)] = setting(3, "bad looks in a row after which this node withdraws")
-    look_s: Annotated[float, Meta(ge=0.1, le=YEAR_S)] = setting(1.0, "time between two looks at this node")
-    hold_s: DurationOrZero = setting(60.0, "who withdrew stays out for so long")
+    min_records: _MinRecords = setting(1, "never withdraw if fewer records of other nodes would remain")
+    rise: Annotated[int, Meta(ge=1, le=100)] = setting(2, "good checks in a row after which this node joins")
+    fall: Annotated[int, Meta(ge=1, le=100)] = setting(3, "bad checks in a row after which this node withdraws")
+    look_s: Annotated[float, Meta(ge=0.1, le=YEAR_S)] = setting(1.0, "time between two checks of this node")
+    hold_s: DurationOrZero = setting(60.0, "a withdrawn node stays out for so long")
     joins_an_hour: Annotated[int, Meta(ge=1, le=1000)] = setting(
         6, "most times an hour that this node joins again; to withdraw is not limited"
     )
     interval_s: Annotated[float, Meta(ge=1, le=YEAR_S)] = setting(
-        60.0, "how often the records are read where nothing happens"
+        60.0, "how often the records are read without changes"
     )
     nodes: Annotated[int, Meta(ge=1, le=200)] = setting(
         4, "nodes that are expected to share the account's 5 requests a second"

@@ -45,7 +45,7 @@ _AddressType = Annotated[
 class PresetSettings:
     """``[presets]``."""
 
-    use: tuple[_Preset, ...] = setting(("domains",), "readings of the cluster's annotations", short="--preset")
+    use: tuple[_Preset, ...] = setting(("domains",), "presets, the first one owns the plain names", short="--preset")
     backend_target: BackendTarget = setting(BackendTarget.POD, "where traffic goes: pod addresses or node ports")
     node_address_types: tuple[_AddressType, ...] = setting(
         ("InternalIP",), "kinds of node addresses to use, best first"
@@ -81,7 +81,7 @@ class ClaimSettings:
     reserve_s: DurationOrZero = setting(
         600.0,
         "how long a name or port stays with its namespace when its object is gone, so that a recreated one gets it"
-        " back; 0: whoever waits gets it at once",
+        " back; 0: the next claimant gets it at once",
     )
     allow_endpoints: tuple[Network, ...] = setting(
         (),
@@ -225,8 +225,8 @@ class ClusterTemplateSettings:
 
     allow_configuration_from_cluster: bool = setting(
         False,
-        "render the template that the cluster supplies (presets configmap and hosts): whoever may write that object"
-        " is then trusted as much as whoever writes fragments",
+        "render the template that the cluster supplies (presets configmap and hosts): everybody who may write that"
+        " object is then trusted as much as authors of fragments",
     )
     allow: Annotated[tuple[Annotated[str, Form("", read=_single_spaced)], ...], Form("NAME;...", separator=";")] = (
         setting((), "directives beyond the list that such a template may use, as a refusal names them", empty="none")

@@ -198,7 +198,7 @@ class HaproxySettings:
         "", "socket that changes a running haproxy", empty="the stats socket that the configuration opens"
     )
     max_old_workers: Annotated[int, Meta(ge=1, le=1000)] = setting(
-        10, "workers of the past that may still end their sessions; at the bound reloads wait"
+        10, "former workers that may still end their sessions; at the bound reloads wait"
     )
     pid_file: FilePath = setting("/run/haproxy.pid", "file with the number of haproxy's process", empty="none")
     unit: str = setting("haproxy.service", "systemd unit of haproxy", empty="none")
@@ -218,7 +218,9 @@ class ApplySettings:
     drain_limit_s: DurationOrZero = setting(600.0, "longest time that sessions of a removed server may go on")
     retry_min_s: Duration = setting(1.0, "first pause before a failed change is tried again")
     retry_max_s: Duration = setting(60.0, "longest pause between tries")
-    boot_wait_s: DurationOrZero = setting(5.0, "wait for the cluster at start before the last good one serves")
+    boot_wait_s: DurationOrZero = setting(
+        5.0, "wait for the cluster at start before the last good generation is applied"
+    )
     keep_generations: Annotated[int, Meta(ge=1, le=10_000)] = setting(20, "applied configurations kept on disk")
     total_loss: TotalLoss = setting(
         TotalLoss.HOLD,
@@ -236,7 +238,7 @@ class GuardSettings:
     least: Annotated[int, Meta(ge=1, le=1_000_000)] = setting(5, "a loss of fewer endpoints than this is not held")
     window_s: Duration = setting(60.0, "losses within this time count together")
     persist_s: DurationOrZero = setting(
-        60.0, "a held loss is believed once it has lasted so long and a second full list has confirmed it"
+        60.0, "a held loss is applied once it has lasted so long and a second full list has confirmed it"
     )
 
 
@@ -247,7 +249,7 @@ class HistorySettings:
     keep_for_s: Duration = setting(
         30 * 24 * 3600.0, "generations older than this are removed, but for those that a rollback or a boot needs"
     )
-    ran_well_s: DurationOrZero = setting(60.0, "a structure that ran so long without an event serves at a boot")
+    ran_well_s: DurationOrZero = setting(60.0, "a structure that ran so long without an alarm is applied at a boot")
     rollout_monitor_s: DurationOrZero = setting(
         60.0, "error rates and servers that are up are compared for so long after a reload; 0: never"
     )
@@ -313,7 +315,7 @@ class Settings:
 
     kubernetes: KubernetesSettings = section(KubernetesSettings, "which API servers, with which credentials, read how")
     templates: TemplateSettings = section(TemplateSettings, "the fragments and how they are rendered")
-    presets: PresetSettings = section(PresetSettings, "which readings of the cluster, first one first")
+    presets: PresetSettings = section(PresetSettings, "which presets are used")
     claims: ClaimSettings = section(ClaimSettings, "who may claim what")
     kubefigurator: KubefiguratorSettings = section(KubefiguratorSettings, "the preset of that name")
     kube2lb: Kube2lbSettings = section(Kube2lbSettings, "defaults of the preset kube2lb")
@@ -323,14 +325,14 @@ class Settings:
     haproxy: HaproxySettings = section(HaproxySettings, "what is written where, how it is checked and loaded")
     target: SingleTargetSettings = section(SingleTargetSettings, "one load balancer other than haproxy")
     apply: ApplySettings = section(ApplySettings, "when changes are applied and what is kept")
-    guard: GuardSettings = section(GuardSettings, "which sudden losses are held until they prove to be lasting")
-    history: HistorySettings = section(HistorySettings, "which generations are kept, how one proves itself")
+    guard: GuardSettings = section(GuardSettings, "which sudden losses of endpoints are held")
+    history: HistorySettings = section(HistorySettings, "which generations are kept")
     etcd: EtcdSettings = section(
         EtcdSettings, "for publish and consume: the etcd between one producer and many balancers"
     )
     dns: DnsSettings = section(DnsSettings, "names in Route 53 that follow the nodes")
     vip: VipSettings = section(VipSettings, "the floating address of several nodes")
-    events: EventSettings = section(EventSettings, "what is told in the cluster")
+    events: EventSettings = section(EventSettings, "Kubernetes Events")
     status: StatusSettings = section(StatusSettings, "metrics and health over HTTP")
     log: LogSettings = section(LogSettings, "what is logged, and how")
     settings_version: _Version = setting(

@@ -122,8 +122,8 @@ A setting comes from a flag, else from the environment, else from the TOML file,
 mixed freely. `pyconfd settings` shows each value and where it comes from; `pyconfd settings --toml` writes a commented
 file to begin with.
 
-- **File**: `{CONFIG_FLAG} FILE`, else `{CONFIG_ENV}`, else `{DEFAULT_CONFIG}` if it exists. `section.key` is a key of
-  its table `[section]`. SIGHUP makes the daemon read it again.
+- **File**: `{CONFIG_FLAG} FILE`, else `{CONFIG_ENV}`, else `{DEFAULT_CONFIG}` if it exists. `section.key`
+  is a key of its table `[section]`. SIGHUP makes the daemon read it again.
 - **Flag and environment**: `section.key_name` is `--section-key-name` and `PYCONFD_SECTION_KEY_NAME`, unless the
   last column names others. The options of python-confd have their old names too; if both variables are set,
   `PYCONFD_...` counts, and a note says so if they differ. An empty variable counts as not set, but

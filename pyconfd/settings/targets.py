@@ -108,7 +108,7 @@ class SingleTargetSettings:
     check: Command = setting((), "command that checks it; the file's path is appended, no shell", empty="none")
     notify: Notify = setting(
         "",
-        "how its balancer is told: command:SHELL, pid:SIGNAL:PID, pidfile:SIGNAL:PATH or debug:",
+        "how its balancer is notified: command:SHELL, pid:SIGNAL:PID, pidfile:SIGNAL:PATH or debug:",
         also=("--notify",),
         empty="none",
     )

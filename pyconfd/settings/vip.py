@@ -114,7 +114,9 @@ class VipSettings:
     )
     ping_interval_s: Duration = setting(0.05, "pause between two questions to haproxy's socket")
     ping_timeout_s: Duration = setting(0.2, "longest time haproxy may take for an answer")
-    ping_misses: Annotated[int, Meta(ge=1, le=100)] = setting(2, "answers missed in a row that make haproxy hang")
+    ping_misses: Annotated[int, Meta(ge=1, le=100)] = setting(
+        2, "answers missed in a row after which haproxy counts as hanging"
+    )
     health: _Health = setting(
         "",
         "where haproxy is asked as a client asks, like 127.0.0.1:8404/health of the shipped fragments; any HTTP"
@@ -124,11 +126,11 @@ class VipSettings:
     health_timeout_s: Duration = setting(1.0, "longest time haproxy may take for that answer")
     gateways: tuple[NodeAddress, ...] = setting(
         (),
-        "next routers of the network, IPv4 and IPv6: where none answers, nor a peer, and nothing comes in at all,"
+        "next routers of the network, IPv4 and IPv6: if none answers, nor a peer, and nothing comes in at all,"
         " or the route to one that was set up here is gone, the node is faulty",
         empty="not looked at",
     )
-    gateway_s: Annotated[float, Meta(ge=1, le=YEAR_S)] = setting(3.0, "silence of all gateways that is told")
+    gateway_s: Annotated[float, Meta(ge=1, le=YEAR_S)] = setting(3.0, "silence of all gateways that raises an alarm")
     carrier_settle_s: Duration = setting(
         1.0,
         "a carrier that has come back is trusted after so long, and after twice as long for each further loss"
@@ -145,7 +147,7 @@ class VipSettings:
         "when an address leaves this node, reset the connections to it that are left: their clients try again at"
         " once instead of waiting",
     )
-    fencing: bool = setting(True, "take the address off when keepalived is dead or hangs while it is there")
+    fencing: bool = setting(True, "remove the address when keepalived is dead or hangs while it is there")
     farewell: bool = setting(
         True, "after that send the advert by which a dying keepalived lets the next one in at once"
     )
