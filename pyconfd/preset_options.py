@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from pyconfd.haproxy.certificates import CertificateFiles
 from pyconfd.haproxy.host import gather_addresses
@@ -13,13 +12,13 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FileKind
-from pyconfd.model.secrets import names_secret
 from pyconfd.presets.claiming import ClaimOptions, Rule
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
 from pyconfd.presets.places import network
 from pyconfd.presets.reading import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.settings import BackendTarget, Settings
-from pyconfd.settings.presets import RuleSettings
+from pyconfd.settings.inputs import secret_values
+from pyconfd.settings.sections import RuleSettings
 from pyconfd.settings.values import port_ranges
 from pyconfd.status.listen import parse_listen
 from pyconfd.system.secrecy import hide
@@ -81,15 +80,7 @@ def secrets_of(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
     """Return the secrets that settings and environment hand to templates."""
     yield environ.get(PASSWORD_VARIABLE, "")
     yield from (environ[name] for name in settings.configmap.env if name in environ)
-    yield from _secret_values(settings.templates.vars)
-
-
-def _secret_values(values: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _secret_values(value)
-        elif isinstance(value, str) and names_secret(name):
-            yield value
+    yield from secret_values(settings)
 
 
 def _configmap_options(settings: Settings, environ: Mapping[str, str]) -> ConfigmapOptions:

@@ -34,7 +34,7 @@ from pyconfd.render.order import order_differs
 from pyconfd.sandbox.background import BackgroundTemplates
 from pyconfd.sandbox.renderer import Limits, OverLimitError, TemplateProcess
 from pyconfd.settings import ApplySettings, Enabled, Settings, TargetSettings, UndefinedMode
-from pyconfd.settings.basis import credential_files
+from pyconfd.settings.inputs import credential_files
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource

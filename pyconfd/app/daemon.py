@@ -34,7 +34,7 @@ from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.preset_options import base_options
 from pyconfd.sandbox.background import AcceptedTemplates, BackgroundTemplates
 from pyconfd.settings import Resolved, Settings
-from pyconfd.settings.basis import kept, with_kept
+from pyconfd.settings.inputs import inputs_of, with_inputs
 from pyconfd.sources.fragments import SettledFragments
 from pyconfd.sources.kubernetes.events import EventWriter, RefusedObject
 from pyconfd.status.changes import ChangeLog
@@ -172,7 +172,7 @@ def pinned_settings(settings: Settings) -> Settings:
     pin = PinFile(settings.state_dir).read()
     if pin is not None and not pin.broken:
         with suppress(PyconfdError):
-            return with_kept(settings, BasisStore(settings.state_dir).read(pin.basis).settings)
+            return with_inputs(settings, BasisStore(settings.state_dir).read(pin.basis).settings)
     return settings
 
 
@@ -186,9 +186,9 @@ def pinning(
         read=read,
         pin=PinFile(own.state_dir).read,
         bases=bases,
-        on_disk=kept(own),
-        in_force=kept(in_force),
-        taking=lambda basis: kept(with_kept(own, basis.settings)),
+        on_disk=inputs_of(own),
+        in_force=inputs_of(in_force),
+        taking=lambda basis: inputs_of(with_inputs(own, basis.settings)),
         begin_anew=begin_anew,
         needed=GenerationStore(own.state_dir, own.apply.keep_generations).bases,
     )

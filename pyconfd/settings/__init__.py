@@ -1,39 +1,38 @@
 """Settings: flag > environment > file > default, checked at once, documented from their declarations.
 
-``setting.py`` says how one is declared, ``values.py`` has the types, ``sections.py`` the tree (with ``presets.py``,
-``targets.py``, ``dns.py`` and ``vip.py``), ``table.py`` all settings by path, ``resolve.py`` the sources and their
-order, ``checks.py`` what must hold between settings, ``show.py`` the list, the file and the reference for people.
+``setting.py`` says how one is declared, ``values.py`` has the types, ``sections.py`` the tree (with ``dns.py`` and
+``vip.py``), ``table.py`` all settings by path, ``resolve.py`` the sources and their order, ``checks.py`` what must hold
+between settings, ``show.py`` the list, the file and the reference for people.
 """
 
 from pyconfd.settings.checks import Origin, Source
 from pyconfd.settings.dns import AddressSource, DnsSettings, NameSettings, name_of, names_of
-from pyconfd.settings.presets import (
-    BackendTarget,
-    ClaimSettings,
-    Kube2lbSettings,
-    KubefiguratorSettings,
-    PresetSettings,
-)
 from pyconfd.settings.resolve import Resolved, overlaid, resolve, resolve_again
 from pyconfd.settings.sections import (
     ApplySettings,
+    BackendTarget,
+    ClaimSettings,
     Enabled,
     EtcdSettings,
     EventSettings,
     GuardSettings,
     HaproxySettings,
     HistorySettings,
+    Kube2lbSettings,
+    KubefiguratorSettings,
     KubernetesSettings,
     LogSettings,
+    PresetSettings,
     ReadMode,
     ReloadMethod,
     Settings,
+    SingleTargetSettings,
     StatusSettings,
+    TargetSettings,
     TemplateSettings,
     TotalLoss,
     UndefinedMode,
 )
-from pyconfd.settings.targets import SingleTargetSettings, TargetSettings
 from pyconfd.settings.values import dns_name
 
 __all__ = [

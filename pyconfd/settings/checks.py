@@ -7,9 +7,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from pyconfd.settings.dns import unsafe_dns
+from pyconfd.settings.dns import AddressSource, DnsSettings, NameSettings, name_of, names_of
 from pyconfd.settings.sections import Enabled, ReadMode, ReloadMethod, Settings
-from pyconfd.settings.table import TABLE, value_of
+from pyconfd.settings.table import TABLE, settings_in, value_of
 
 ReadText = Callable[[str], str]
 """Returns the text of a file; raises OSError, or ValueError where it is not UTF-8."""
@@ -22,6 +22,7 @@ _NEEDED = MappingProxyType(
 """Lists that must not be empty, and what is usual in them."""
 _PAIRS = (("etcd.cert", "etcd.key"), ("etcd.user", "etcd.password_file"))
 _BOUNDS = (("apply.quiet_s", "apply.cap_s"), ("apply.retry_min_s", "apply.retry_max_s"))
+_LOOKS_AT_LEAST = 3
 _UNIQUE = (
     ("targets", "name"),
     ("targets", "output"),
@@ -129,12 +130,47 @@ def _targets(settings: Settings) -> Iterator[Contradiction]:
 
 
 def _dns(settings: Settings) -> Iterator[Contradiction]:
-    others = tuple(path for path, setting in TABLE.items() if setting.section == "dns")
-    for path, message, mends in unsafe_dns(settings.dns):
-        remedy = _set(mends) if mends in TABLE else mends
-        if mends == "dns.reaper":
-            remedy += ", or dns.health_check_id (mode multivalue), or accept it: dns.accept_dead_nodes"
-        yield Contradiction((path, *others), message, remedy)
+    """Find what the names of ``[dns]`` lack; without names nothing is needed."""
+    dns = settings.dns
+    names = names_of(dns)
+    wanted = [(name.name, name.private) for name in names]
+    for name, private in dict.fromkeys(each for each in wanted if wanted.count(each) > 1):
+        message = f"{name} is there twice, both times {'private' if private else 'public'}"
+        yield _in_dns("dns.records", message, "name it once in dns.names or [[dns.records]]")
+    of_annotation = (name_of(dns, ""),) if dns.annotation_suffixes else ()
+    found: dict[Contradiction, None] = {}
+    for own in (*names, *of_annotation):
+        for each in _dns_name(dns, own):
+            in_table = own.name and own.name not in dns.names
+            found[_in_dns("dns.records", f"{own.name}: {each.message}", each.remedy) if in_table else each] = None
+    yield from found
+    if (names or of_annotation) and dns.reaper and dns.reap_after_s < _LOOKS_AT_LEAST * dns.interval_s:
+        message = f"a node that lives needs longer than {dns.reap_after_s:g} s to say so: it reads each"
+        remedy = "give three times dns.interval_s at least"
+        yield _in_dns("dns.reap_after_s", f"{message} {dns.interval_s:g} s", remedy)
+
+
+def _dns_name(dns: DnsSettings, name: NameSettings) -> Iterator[Contradiction]:
+    if name.address_source is AddressSource.FIXED and not (name.address or name.address6):
+        yield _in_dns("dns.address_source", "the source is fixed, and there is none", _set("dns.address"))
+    if name.address_source is AddressSource.INTERFACE and not name.interface:
+        yield _in_dns("dns.address_source", "the source is interface, and there is none", _set("dns.interface"))
+    if name.mode == "vip" and not name.vip:
+        yield _in_dns("dns.mode", "mode vip, and no floating address", _set("dns.vip"))
+    for key in ("weight", "health_check_id"):
+        if name.mode != "multivalue" and getattr(name, key) not in {"", None}:
+            message = f"one record for all nodes (mode {name.mode}) has none"
+            yield _in_dns(f"dns.{key}", message, "leave it out, or multivalue")
+    checked = name.mode == "multivalue" and name.health_check_id
+    if name.mode != "vip" and not (checked or dns.reaper or dns.accept_dead_nodes):
+        message = f"mode {name.mode} without a health check and without the reaper would answer a crashed node for ever"
+        others = "or dns.health_check_id (mode multivalue), or accept it: dns.accept_dead_nodes"
+        yield _in_dns("dns.mode", message, f"{_set('dns.reaper')}, {others}")
+
+
+def _in_dns(path: str, message: str, remedy: str) -> Contradiction:
+    """Return a contradiction that is only told where each setting of the section is fine by itself."""
+    return Contradiction((path, *(each.path for each in settings_in("dns"))), message, remedy)
 
 
 def remarks(settings: Settings, origins: Mapping[str, Origin], read: ReadText) -> Iterator[str]:

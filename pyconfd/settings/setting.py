@@ -258,19 +258,11 @@ def _variables(_kind: Any, value: object) -> Mapping[str, Any]:
 
 def _check_plain(value: object) -> None:
     """Refuse what templates and JSON cannot take: numbers beyond 64 bits and unknown types."""
-    match value:
-        case bool() | float() | str() | date() | time():
-            return
-        case int() if -_INT64 <= value < _INT64:
-            return
-        case Mapping():
-            for each in value.values():
-                _check_plain(each)
-        case list() | tuple():
-            for each in value:
-                _check_plain(each)
-        case _:
-            raise NotAcceptedError("texts, numbers of up to 64 bits, booleans, dates, arrays and tables", value)
+    if isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            _check_plain(each)
+    elif not isinstance(value, str | int | float | date | time) or (type(value) is int and abs(value) >= _INT64):
+        raise NotAcceptedError("texts, numbers of up to 64 bits, booleans, dates, arrays and tables", value)
 
 
 _READERS: Mapping[Any, Callable[[Any, object], Any]] = MappingProxyType(

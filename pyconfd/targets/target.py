@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import assert_never
 
 import structlog
 
@@ -19,15 +18,7 @@ from pyconfd.model.context import Census, Context
 from pyconfd.model.outcome import Held, Step
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.settings.targets import (
-    CommandNotifier,
-    DebugNotifier,
-    Notifier,
-    PidFileNotifier,
-    PidNotifier,
-    TargetSettings,
-    parse_notifier,
-)
+from pyconfd.settings.sections import Notifier, TargetSettings, parse_notifier
 from pyconfd.system.command import run
 from pyconfd.system.files import Installation, NewFile
 from pyconfd.system.state_file import StateFile
@@ -249,17 +240,15 @@ def notify(notifier: Notifier, *, target: str, timeout_s: float) -> None:
     Raises:
         TransientError: it could not be told, or the command failed or did not end within ``timeout_s``.
     """
-    match notifier:
-        case CommandNotifier(shell):
-            _run_shell(shell, target, timeout_s)
-        case PidNotifier(number, pid):
-            _send_signal(number, pid, f"target {target}")
-        case PidFileNotifier(number, path):
-            _send_signal(number, _pid_in(path, target), path)
-        case DebugNotifier():
+    match notifier.how:
+        case "command":
+            _run_shell(notifier.argument, target, timeout_s)
+        case "pid":
+            _send_signal(notifier.signal, int(notifier.argument), f"target {target}")
+        case "pidfile":
+            _send_signal(notifier.signal, _pid_in(notifier.argument, target), notifier.argument)
+        case "debug":
             log.info("target.notified", target=target, how="debug")
-        case _ as never:
-            assert_never(never)
 
 
 def _run_shell(shell: str, target: str, timeout_s: float) -> None:

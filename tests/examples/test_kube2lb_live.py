@@ -30,7 +30,7 @@ from pyconfd.presets.kube2lb_names import Kube2lbOptions
 from pyconfd.presets.places import network as network_of
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import RenderOptions
-from pyconfd.settings.targets import TargetSettings
+from pyconfd.settings import TargetSettings
 from pyconfd.targets.target import Target
 from tests.presets.objects import Named, endpoint, service, slice_, snapshot
 from tests.world.backends import Backends

@@ -4,8 +4,7 @@ import pytest
 
 from pyconfd.cli.options import with_values_for_booleans
 from pyconfd.errors import ConfigurationError
-from pyconfd.settings import resolve
-from pyconfd.settings.targets import TargetSettings
+from pyconfd.settings import TargetSettings, resolve
 
 
 def _absent(path: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyconfd.model.context import Census, Context
 from pyconfd.render.engine import RenderOptions
-from pyconfd.settings.targets import TargetSettings
+from pyconfd.settings import TargetSettings
 from pyconfd.targets.target import Target
 
 

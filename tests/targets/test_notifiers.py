@@ -6,14 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import TransientError
+from pyconfd.settings.sections import Notifier, parse_notifier
 from pyconfd.settings.setting import NotAcceptedError
-from pyconfd.settings.targets import (
-    CommandNotifier,
-    DebugNotifier,
-    PidFileNotifier,
-    PidNotifier,
-    parse_notifier,
-)
 from pyconfd.targets.target import notify
 
 
@@ -83,13 +77,13 @@ def test_debug_does_nothing() -> None:
     [
         (
             'command:haproxy -f /etc/haproxy.cfg -sf $(cat "/run/haproxy.pid")',
-            CommandNotifier('haproxy -f /etc/haproxy.cfg -sf $(cat "/run/haproxy.pid")'),
+            Notifier("command", 'haproxy -f /etc/haproxy.cfg -sf $(cat "/run/haproxy.pid")'),
         ),
-        ("pid:SIGHUP:5678", PidNotifier(signal.SIGHUP, 5678)),
-        ("pid:1:5678", PidNotifier(signal.SIGHUP, 5678)),
-        ("pidfile:SIGUSR1:/var/run/caddy.pid", PidFileNotifier(signal.SIGUSR1, "/var/run/caddy.pid")),
-        ("pidfile:usr1:caddy.pid", PidFileNotifier(signal.SIGUSR1, "caddy.pid")),
-        ("debug:", DebugNotifier()),
+        ("pid:SIGHUP:5678", Notifier("pid", "5678", signal.SIGHUP)),
+        ("pid:1:5678", Notifier("pid", "5678", signal.SIGHUP)),
+        ("pidfile:SIGUSR1:/var/run/caddy.pid", Notifier("pidfile", "/var/run/caddy.pid", signal.SIGUSR1)),
+        ("pidfile:usr1:caddy.pid", Notifier("pidfile", "caddy.pid", signal.SIGUSR1)),
+        ("debug:", Notifier("debug")),
     ],
 )
 def test_the_definitions_of_kube2lb(text: str, notifier: object) -> None:

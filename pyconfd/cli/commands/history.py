@@ -21,7 +21,7 @@ from pyconfd.model.basis import Edit
 from pyconfd.model.outcome import Stored
 from pyconfd.model.pin import Pin
 from pyconfd.settings import Settings
-from pyconfd.settings.basis import secret_values
+from pyconfd.settings.inputs import secret_values
 from pyconfd.status.document import read_report
 
 _UNREADABLE = "this user may not read the state directory"

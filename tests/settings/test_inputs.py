@@ -4,7 +4,7 @@ import pytest
 
 from pyconfd.errors import RejectedInput
 from pyconfd.settings import HaproxySettings, PresetSettings, Settings, TemplateSettings
-from pyconfd.settings.basis import kept, secret_values, with_kept
+from pyconfd.settings.inputs import inputs_of, secret_values, with_inputs
 
 THEN = Settings(
     presets=PresetSettings(use=("kube2lb", "domains"), listen_ports=("80-90",)),
@@ -19,23 +19,23 @@ NOW = Settings(
 
 
 def test_what_decides_the_rendering_goes_back_and_nothing_else() -> None:
-    back = with_kept(NOW, kept(THEN))
+    back = with_inputs(NOW, inputs_of(THEN))
     assert back.presets == THEN.presets
     assert not back.templates.trim_blocks
     assert (back.templates.dir, back.haproxy.conf) == ("/now", "/now.cfg")
-    assert kept(back) == kept(THEN)
+    assert inputs_of(back) == inputs_of(THEN)
 
 
 def test_secrets_are_not_kept_and_come_from_the_present() -> None:
-    assert "old" not in str(kept(THEN))
-    back = with_kept(NOW, kept(THEN)).templates.vars
+    assert "old" not in str(inputs_of(THEN))
+    back = with_inputs(NOW, inputs_of(THEN)).templates.vars
     assert back == {"a": 1, "api_token": "new", "stats": {"user": "u", "password": "new"}}
     assert sorted(secret_values(NOW)) == ["new", "new"]
 
 
 def test_the_same_settings_change_nothing() -> None:
-    assert kept(with_kept(NOW, kept(NOW))) == kept(NOW)
-    assert with_kept(NOW, {}) == replace(
+    assert inputs_of(with_inputs(NOW, inputs_of(NOW))) == inputs_of(NOW)
+    assert with_inputs(NOW, {}) == replace(
         NOW, templates=replace(NOW.templates, vars={"api_token": "new", "stats": {"password": "new"}})
     )
 
@@ -43,4 +43,4 @@ def test_the_same_settings_change_nothing() -> None:
 @pytest.mark.parametrize("values", [{"presets": {"use": 7}}, {"presets": 7}, {"templates": {"vars": 7}}])
 def test_what_these_settings_do_not_take_is_refused(values: dict[str, object]) -> None:
     with pytest.raises(RejectedInput, match="cannot be used any more"):
-        with_kept(NOW, values)
+        with_inputs(NOW, values)

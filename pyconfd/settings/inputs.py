@@ -17,15 +17,15 @@ _SECTIONS = ("presets", "kubefigurator", "kube2lb", "configmap", "hosts")
 _TEMPLATES = ("undefined", "trim_blocks", "vars")
 
 
-def kept(settings: Settings) -> dict[str, Any]:
+def inputs_of(settings: Settings) -> dict[str, Any]:
     """Return the settings that decide what fragments render to, as the TOML file has them, without secrets."""
     templates = _plain(settings.templates)
     found = {name: _plain(getattr(settings, name)) for name in _SECTIONS}
     return {**found, "templates": {name: _without_secrets(templates[name]) for name in _TEMPLATES}}
 
 
-def with_kept(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Return ``settings`` with those that :func:`kept` returned once; variables with secret names stay as they are.
+def with_inputs(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return ``settings`` with those that :func:`inputs_of` returned; variables with secret names stay as they are.
 
     Raises:
         RejectedInput: they are not what these settings take.
