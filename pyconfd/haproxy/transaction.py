@@ -25,7 +25,7 @@ from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.host import HostFacts
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Generation, Step
-from pyconfd.model.rendering import OutputFile, Rendering
+from pyconfd.model.rendering import Rendering
 from pyconfd.settings import HaproxySettings
 from pyconfd.system.files import Installation
 
@@ -58,16 +58,15 @@ class Transaction:
         self._installed: tuple[Rendering, Mapping[str, Identity]] | None = None
         """What was installed last and by what its files are known; the one that is being written is none of them."""
 
-    def observe(self, known: Known, files: Sequence[OutputFile] = ()) -> Observation:
-        """Look at what is installed and what runs; ``files`` are those whose content matters, beside those known."""
+    def observe(self, known: Known) -> Observation:
+        """Look at what is installed and what runs."""
         text = self._installed_text()
         running = self._process.observe(_possible_texts(text, known.applied))
         untouched = self._untouched()
         written = known.written or known.applied
         if untouched is not None and written is not None and not untouched.same_as(written):
             untouched = None
-        wanted = {file.path: file for file in (*files, *(written.files if written and untouched is None else ()))}
-        digests = self.layout.file_digests(wanted.values())
+        digests = self.layout.file_digests(written.files if written is not None and untouched is None else ())
         return Observation(text, running, digests, known.written, known.changed, untouched)
 
     def _untouched(self) -> Rendering | None:
@@ -104,7 +103,7 @@ class Transaction:
     def contested(self, rendering: Rendering, known: Known) -> Mapping[Listener, str]:
         """Return the new binds of ``rendering`` that somebody else has already, and who that is."""
         wanted = binds_of(rendering.text)
-        held = self._held_binds(self.observe(known, rendering.files), known)
+        held = self._held_binds(self.observe(known), known)
         return binds.contested(wanted, held, self._host_facts(wanted, held))
 
     def judge_binds(self, rendering: Rendering, known: Known) -> None:
@@ -113,7 +112,7 @@ class Transaction:
         Raises:
             RejectedInput: one cannot be had; the problems name fragments and lines.
         """
-        self._judge_binds(rendering, self.observe(known, rendering.files), known)
+        self._judge_binds(rendering, self.observe(known), known)
 
     def reload(
         self, rendering: Rendering, generation: Generation | None, known: Known, progress: Callable[[], None]
@@ -136,7 +135,7 @@ class Transaction:
     ) -> bool:
         with _as_apply_error(Step.CHECK):
             self.check(rendering, progress)
-        before = self.observe(known, rendering.files)
+        before = self.observe(known)
         self._judge_binds(rendering, before, known)
         declared_before = self._store.declared_paths()
         prepared = self._prepared(rendering, generation)
@@ -162,7 +161,7 @@ class Transaction:
         self.layout.prune(declared_before, rendering)
         return verified
 
-    def follow(self, rendering: Rendering, generation: Generation) -> None:
+    def write(self, rendering: Rendering, generation: Generation) -> None:
         """Install and record what the process was changed to; nobody reloads.
 
         Raises:

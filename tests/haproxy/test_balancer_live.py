@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pyconfd.errors import ApplyError, RejectedInput
-from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.balancer import Balancer, BalancerState
 from pyconfd.haproxy.marker import digest_in
 from pyconfd.haproxy.master_socket import NoAnswer, ask
 from pyconfd.model.context import Census
@@ -31,6 +31,30 @@ def test_the_process_is_changed_and_the_file_follows(live: Live) -> None:
     assert ("server s3" in text, "server s1" in text) == (True, False)
     assert digest_in(text) == live.rendering(2, 3).digest
     assert [one.number for one in live.balancer.store.history()] == [done.generation.number, 1]
+
+
+def test_each_state_is_entered_and_left(live: Live) -> None:
+    balancer = live.balancer
+    assert balancer.state is BalancerState.UNKNOWN
+    live.begin(1, 2)
+    assert balancer.state is BalancerState.IN_SYNC
+    with balancer._file.lock:  # nothing is written meanwhile
+        live.change(2, 3)
+        assert balancer.state is BalancerState.AHEAD
+    live.follow()
+    assert balancer.state is BalancerState.IN_SYNC
+    live.ask("add server be/s4 127.0.0.1:9999")  # so that a command is refused
+    assert isinstance(live.change(3, 4), Reload)
+    for _ in range(2):
+        assert balancer.state is BalancerState.SUSPECT
+        assert isinstance(balancer.look(), Reload)
+    live.reload(live.rendering(3, 4))
+    assert balancer.state is BalancerState.UNKNOWN
+    assert isinstance(balancer.look(), Noop)
+    assert balancer.state is BalancerState.IN_SYNC
+    live.bench.haproxy.stop()
+    assert isinstance(balancer.look(), Reload)
+    assert balancer.state is BalancerState.DOWN
 
 
 def test_a_look_reads_and_parses_nothing_that_pyconfd_wrote(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def killed_while_the_disk_is_full(live: Live) -> Balancer:
         live.change(1, 2)
         live.balancer._file.settle()
     assert live.balancer.file_behind
-    live.balancer._file.level()  # it dies here
+    live.balancer._file.discard()  # it dies here
     live.balancer.close()
     again = live.bench.balancer()
     again.startup()

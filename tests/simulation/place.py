@@ -22,7 +22,7 @@ from pyconfd.daemon.tenants import Tenants
 from pyconfd.guard import Rules
 from pyconfd.haproxy import adoption
 from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.following import FollowingFile
+from pyconfd.haproxy.file_writer import FileWriter
 from pyconfd.haproxy.unit import UnitFacts
 from pyconfd.model.context import Refusal
 from pyconfd.model.snapshot import Resource, Snapshot
@@ -297,7 +297,7 @@ class Place:
 
     def _go_on_and_die(self, die_before: int) -> None:
         try:
-            self.balancer._file = FollowingFile(self.balancer._follow)  # the thread did not come along
+            self.balancer._file = FileWriter(self.balancer._write_file)  # the thread did not come along
             arm(die_before)
             self.run_for(3.0)
         finally:

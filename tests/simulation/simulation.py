@@ -10,8 +10,8 @@ from typing import Any
 import structlog
 
 from pyconfd.errors import PyconfdError
+from pyconfd.haproxy.balancer import CUT_SHORT
 from pyconfd.haproxy.marker import mark
-from pyconfd.haproxy.unfinished import is_cut_short
 from pyconfd.model.plan import Noop
 from pyconfd.model.snapshot import Resource
 from tests.simulation.cluster import (
@@ -206,7 +206,11 @@ class Simulation:
         balancer = self.place.balancer
         # A pyconfd that was killed on a full disk may have left a process that serves more than the file: its successor
         # says so, and goes on as it is until something newer can be loaded.
-        if self.place.most_bytes != RLIM_INFINITY or balancer.file_behind or is_cut_short(balancer.look()):
+        if (
+            self.place.most_bytes != RLIM_INFINITY
+            or balancer.file_behind
+            or CUT_SHORT in getattr(balancer.look(), "details", ())
+        ):
             self._served.clear()
 
     def _allow(self) -> None:

@@ -86,7 +86,7 @@ def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Planned:
     rehearsed = rehearse(settings, snapshot_files, balancer, curdate=last.generation.curdate if last else None)
     once = rehearsed.once
     rendering = once.rendered.rendering
-    observed = balancer.observe(rendering.files)
+    observed = balancer.observe()
     applied = last.rendering if last else None
     abilities, assumed = ask_process(settings, observed, applied)
     found: Plan = diff.plan(rendering, applied, observed, abilities=abilities)
