@@ -35,26 +35,30 @@ def test_the_process_is_changed_and_the_file_follows(live: Live) -> None:
 
 def test_each_state_is_entered_and_left(live: Live) -> None:
     balancer = live.balancer
-    assert balancer.state is BalancerState.UNKNOWN
+
+    def state() -> BalancerState:
+        return balancer.state
+
+    assert state() is BalancerState.UNKNOWN
     live.begin(1, 2)
-    assert balancer.state is BalancerState.IN_SYNC
+    assert state() is BalancerState.IN_SYNC
     with balancer._file.lock:  # nothing is written meanwhile
         live.change(2, 3)
-        assert balancer.state is BalancerState.AHEAD
+        assert state() is BalancerState.AHEAD
     live.follow()
-    assert balancer.state is BalancerState.IN_SYNC
+    assert state() is BalancerState.IN_SYNC
     live.ask("add server be/s4 127.0.0.1:9999")  # so that a command is refused
     assert isinstance(live.change(3, 4), Reload)
     for _ in range(2):
-        assert balancer.state is BalancerState.SUSPECT
+        assert state() is BalancerState.SUSPECT
         assert isinstance(balancer.look(), Reload)
     live.reload(live.rendering(3, 4))
-    assert balancer.state is BalancerState.UNKNOWN
+    assert state() is BalancerState.UNKNOWN
     assert isinstance(balancer.look(), Noop)
-    assert balancer.state is BalancerState.IN_SYNC
+    assert state() is BalancerState.IN_SYNC
     live.bench.haproxy.stop()
     assert isinstance(balancer.look(), Reload)
-    assert balancer.state is BalancerState.DOWN
+    assert state() is BalancerState.DOWN
 
 
 def test_a_look_reads_and_parses_nothing_that_pyconfd_wrote(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
