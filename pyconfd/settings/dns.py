@@ -1,8 +1,8 @@
 """``[dns]``: names in Route 53 that follow the nodes that can serve."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -42,26 +42,6 @@ _Ttl = Annotated[int, Meta(ge=1, le=86400)]
 _Weight = Annotated[int, Meta(ge=0, le=255)]
 _MinRecords = Annotated[int, Meta(ge=1, le=100)]
 _Interface = Annotated[str, whole(r"[A-Za-z0-9_.@:-]{1,15}", "an interface")]
-
-
-@dataclass(frozen=True, slots=True)
-class NameSettings:
-    """One name with all that is kept of it; the fields mean what those of ``[dns]`` mean."""
-
-    name: str
-    owner: str
-    zone_id: str
-    private: bool
-    mode: str
-    ttl_s: int
-    weight: int | None
-    health_check_id: str
-    min_records: int
-    vip: str
-    address_source: AddressSource
-    address: str
-    address6: str
-    interface: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,19 +149,27 @@ class DnsSettings:
     timeout_s: Duration = setting(10.0, "longest wait for an answer of Route 53")
 
 
-_OWN = tuple(field.name for field in fields(NameSettings) if field.name != "name")
+@dataclass(frozen=True, slots=True)
+class NameSettings(DnsSettings):
+    """One name with all that is kept of it: what ``[dns]`` says, or its own table instead."""
+
+    name: str = ""
 
 
 def name_of(dns: DnsSettings, name: str) -> NameSettings:
     """Return how a name is kept that has no table of its own."""
-    return NameSettings(name, **{key: getattr(dns, key) for key in _OWN})
+    return _named(dns, {"name": name})
 
 
 def names_of(dns: DnsSettings) -> tuple[NameSettings, ...]:
     """Return all names of the settings, each with all that is kept of it."""
-    return (*(name_of(dns, name) for name in dns.names), *(_of_table(dns, record) for record in dns.records))
+    return (*(name_of(dns, name) for name in dns.names), *(_named(dns, _given(record)) for record in dns.records))
 
 
-def _of_table(dns: DnsSettings, record: RecordSettings) -> NameSettings:
-    given = {key: value for key in _OWN if (value := getattr(record, key)) is not None}
-    return replace(name_of(dns, record.name), **given)
+def _named(dns: DnsSettings, own: dict[str, Any]) -> NameSettings:
+    return NameSettings(**{each.name: getattr(dns, each.name) for each in fields(DnsSettings)} | own)
+
+
+def _given(record: RecordSettings) -> dict[str, Any]:
+    values = {each.name: getattr(record, each.name) for each in fields(record)}
+    return {key: value for key, value in values.items() if value is not None}

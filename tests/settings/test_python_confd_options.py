@@ -85,10 +85,6 @@ def test_true_is_true(word: str) -> None:
     assert from_env(IGNORE_PROXY_ENV=word).settings.kubernetes.ignore_proxy_env is True
 
 
-def test_another_word_is_no_boolean() -> None:
-    assert "expected true or false" in problems_of(IGNORE_PROXY_ENV="maybe")[0]
-
-
 def test_ssl_ca_false_switches_verification_off_from_flag_and_environment() -> None:
     for resolved in (resolve({"kubernetes.ssl_ca": "False"}, {}, _no_file), from_env(SSL_CA_FILE="False")):
         assert resolved.settings.kubernetes.ssl_ca is False
@@ -142,13 +138,6 @@ def test_an_interval_alone_does_not_switch_to_polling() -> None:
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", "1e400", "1 0", "99999999999", "٣"])
 def test_intervals_that_cannot_be(text: str) -> None:
     assert "environment REFRESH_INTERVAL: expected seconds" in problems_of(REFRESH_INTERVAL=text)[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("500ms", 0.5), ("5m", 300.0), ("1h", 3600.0), ("2.5 s", 2.5), (".5", 0.5)]
-)
-def test_durations_may_have_a_unit(text: str, seconds: float) -> None:
-    assert from_env(REFRESH_INTERVAL=text).settings.kubernetes.interval_s == seconds
 
 
 def test_commands_are_split_with_their_quotes() -> None:

@@ -215,6 +215,13 @@ def test_variables_are_merged_by_name() -> None:
     assert resolved.settings.templates.vars == {"a": 1, "b": "two", "c": "three", "d": "x y", "e": "it's"}
 
 
+def test_an_empty_listen_switches_the_page_off() -> None:
+    found = resolve({}, {"PYCONFD_STATUS_LISTEN": "", "PYCONFD_LOG_LEVEL": ""}, lambda _: "")
+    assert found.settings.status.listen == ""
+    assert found.origins["status.listen"].source is Source.ENVIRONMENT
+    assert found.origins["log.level"].source is Source.DEFAULT
+
+
 def test_a_variable_without_a_name() -> None:
     [problem] = problems_of("", {"templates.vars": ("my password=hunter2",)})
     assert problem.place == "--var"
