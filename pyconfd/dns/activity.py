@@ -1,4 +1,4 @@
-"""Whether this node can serve, and when that is believed; decides only on what this node sees of itself.
+"""Whether this node can serve, and from when that counts [pure]; decided only on what the node sees of itself.
 
 Whether Kubernetes, AWS or pyconfd answers is no input, on purpose: that must not take a node out that serves.
 """
@@ -6,31 +6,34 @@ Whether Kubernetes, AWS or pyconfd answers is no input, on purpose: that must no
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 HOUR_S = 3600.0
 _UNLIMITED = 1_000_000
+HOOK_FRESH_S = 20.0
+"""pyconfd-vip writes its report each five seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ServingFacts:
     """What was seen just now.
 
-    ``drained``: somebody drained this node at the floating address. ``astray`` says of each floating address that
-    counts why this node does not count as its holder, "" where it does.
+    ``drained``: this node is drained at the floating address (``pyconfd vip drain``). ``not_holder`` says of each
+    floating address that counts why this node is not its holder, "" where it is.
     """
 
     haproxy_answers: bool
     applied: bool
     frontends_silent: tuple[str, ...] = ()
     drained: bool = False
-    astray: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    not_holder: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def away(self, vip: str) -> tuple[str, ...]:
         """Return why this node does not count as the holder of a floating address; nothing where it does."""
-        return (self.astray[vip],) if self.astray.get(vip) else ()
+        return (self.not_holder[vip],) if self.not_holder.get(vip) else ()
 
 
-def reasons(facts: Facts, vip: str = "") -> tuple[str, ...]:
+def reasons(facts: ServingFacts, vip: str = "") -> tuple[str, ...]:
     """Return why a node cannot serve, or not names that follow ``vip``; nothing where it can."""
     found = [] if facts.haproxy_answers else ["haproxy does not answer on its socket"]
     found += [] if facts.applied else ["no configuration was applied yet"]
@@ -39,12 +42,37 @@ def reasons(facts: Facts, vip: str = "") -> tuple[str, ...]:
     return (*found, *facts.away(vip))
 
 
+def holders_of(document: Mapping[str, Any], now: float) -> tuple[dict[str, str], bool]:
+    """Parse the report of pyconfd-vip.
+
+    Return of each floating address why this node is not its holder, "" where it is, and whether this node is drained.
+    A report that is old says nothing of holders; that an order to drain stands is known even then.
+    """
+    try:
+        fresh = abs(now - float(document["at"])) < HOOK_FRESH_S
+        routers = document["routers"]
+        drained = bool(routers) and all(router["drained"] for router in routers)
+        found: dict[str, str] = {}
+        for instance in [instance for router in routers for instance in router["instances"]]:
+            addresses = [str(address).partition("/")[0] for address in instance["addresses"]]
+            why, names = "", ", ".join(addresses)
+            if not instance["holds"]:
+                holder = f"{instance['holder']} has it" if instance.get("holder") else "no node seems to have it"
+                why = f"the floating address {names} is elsewhere: {holder}"
+            elif instance["rivals"]:
+                why = f"another node has the floating address {names} too"
+            found |= dict.fromkeys(addresses, why)
+    except (KeyError, TypeError, ValueError):
+        return {}, False
+    return found if fresh else {}, drained
+
+
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ActivityRules:
     """``rise`` good looks in a row join, ``fall`` bad ones withdraw.
 
-    Who withdrew stays out for ``hold_s`` at least, and joins ``joins_an_hour`` times an hour at most. To withdraw is
-    never limited: what does not serve must not be answered.
+    A node that withdrew stays out for ``hold_s`` at least, and joins ``joins_an_hour`` times an hour at most. To
+    withdraw is never limited: a node that does not serve must not be answered.
     """
 
     rise: int = 2
@@ -53,14 +81,14 @@ class Rules:
     joins_an_hour: int = 6
 
     @property
-    def following(self) -> "Rules":
-        """The rules for who holds a floating address: its election has its own, and late is wrong for all that time."""
+    def for_holder(self) -> "ActivityRules":
+        """The rules for the holder of a floating address: VRRP has limits of its own, and late means a wrong answer."""
         return replace(self, hold_s=0.0, joins_an_hour=_UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What is believed. ``active`` is None until enough was seen after a start: nothing changes before that.
+class Activity:
+    """Whether a node counts as serving. ``active`` is None until enough was seen after a start: nothing changes then.
 
     ``streak`` counts equal looks in a row, bad ones below zero; ``joins`` are the times of the last hour.
     """
@@ -71,29 +99,29 @@ class Standing:
     joins: tuple[float, ...] = ()
 
 
-def advance(standing: Standing, *, good: bool, now: float, rules: Rules) -> Standing:
-    """Return what is believed after one more look."""
-    streak = max(standing.streak, 0) + 1 if good else min(standing.streak, 0) - 1
-    joins = tuple(time for time in standing.joins if now - HOUR_S < time <= now)
-    following = replace(standing, streak=streak, joins=joins)
-    if streak <= -rules.fall and standing.active is not False:
+def advance(former: Activity, *, good: bool, now: float, rules: ActivityRules) -> Activity:
+    """Return the activity after one more look."""
+    streak = max(former.streak, 0) + 1 if good else min(former.streak, 0) - 1
+    joins = tuple(time for time in former.joins if now - HOUR_S < time <= now)
+    following = replace(former, streak=streak, joins=joins)
+    if streak <= -rules.fall and former.active is not False:
         return replace(following, active=False, withdrawn_at=now)
-    if streak >= rules.rise and standing.active is None:
+    if streak >= rules.rise and former.active is None:
         return replace(following, active=True)  # it was found so: a restart is no change
-    if streak >= rules.rise and standing.active is False and not waits_s(following, now, rules):
+    if streak >= rules.rise and former.active is False and not waits_s(following, now, rules):
         return replace(following, active=True, joins=(*joins, now))
     return following
 
 
-def both(*beliefs: bool | None) -> bool | None:
-    """Return whether all is so: not where one is not, and not known where one is not known."""
-    return False if False in beliefs else None if None in beliefs else True
+def both(*active: bool | None) -> bool | None:
+    """Return whether all are active: False where one is not, None where one is not known."""
+    return False if False in active else None if None in active else True
 
 
-def waits_s(standing: Standing, now: float, rules: Rules) -> float:
+def waits_s(activity: Activity, now: float, rules: ActivityRules) -> float:
     """Return for how long a node that withdrew may not join yet, 0.0 where it may."""
     # A clock that was set back must not keep a node out for longer than it would have been.
-    since = min(max(now - standing.withdrawn_at, 0.0), rules.hold_s)
+    since = min(max(now - activity.withdrawn_at, 0.0), rules.hold_s)
     held = rules.hold_s - since
-    full = len(standing.joins) >= rules.joins_an_hour
-    return max(held, standing.joins[-rules.joins_an_hour] + HOUR_S - now if full else 0.0)
+    full = len(activity.joins) >= rules.joins_an_hour
+    return max(held, activity.joins[-rules.joins_an_hour] + HOUR_S - now if full else 0.0)

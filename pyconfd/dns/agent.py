@@ -1,32 +1,98 @@
-"""One node and its names: reads in its own time, plans, changes. Time, chance and the network are arguments."""
+"""One node and its names: read each in its own time, plan, change. Time, chance and the network are arguments.
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+An account has 5 requests a second, and all nodes and all other programs share them. So time is parted into slots that
+the nodes take in turn. A slot has room for two requests, a read and the change that follows from it: two nodes seldom
+meet, and where their clocks differ the compare-and-swap sorts it out.
+
+A node is dead if it is silent on the network and in Route 53. One that does not answer is doubted: that is written
+beside its record. A node that lives and reaches Route 53 reads it and wipes it out; one that serves but does not reach
+Route 53 answers on the network. Only where neither happens for the whole time, and its sequence stays the same, is it
+taken out.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from random import Random
+from zlib import crc32
 
 import structlog
 
-from pyconfd.dns import pacing
 from pyconfd.dns.ownership import Marker, Mode, marks_of
-from pyconfd.dns.planning import Batch, Blocked, InStep, Plan, Wish, doubt, forget, plan
-from pyconfd.dns.provider import Provider, RefusedBatchError
-from pyconfd.dns.reaping import Suspicion, Verdict, judge
-from pyconfd.dns.records import Change, RecordSet
-from pyconfd.dns.view import Node, Spec
+from pyconfd.dns.planner import DnsNode, NamePlan, NameSpec, Wish, doubt, forget, plan
+from pyconfd.dns.records import Provider, RecordSet, RefusedBatchError
 from pyconfd.errors import Problem, PyconfdError, TransientError, first_line
+from pyconfd.system.backoff import Backoff
 
 log = structlog.get_logger(__name__)
 
-_BACK_OFF_S = 1.0
+SLOT_S = 1.0
+REQUESTS_IN_A_SLOT = 2
+"""So no second has more than four, which leaves one to others: it has parts of two slots at the most.
+
+Source: Route 53 Developer Guide, Quotas: five requests a second for an account.
+"""
+_FIRST_PAUSE_S = 2.0
 _LOOKS_AT_LEAST = 3
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRules:
-    """``interval_s`` between two reads where nothing happens; ``reap_after_s`` 0.0 leaves dead nodes alone."""
+def place(node: str, known: Iterable[str], expected: int) -> tuple[int, int]:
+    """Return the slot of a node and the number of slots in a round.
 
-    interval_s: float = 60.0
-    expected_nodes: int = 4
-    reap_after_s: float = 0.0
+    ``known`` are the nodes that all others know too. One that is not among them yet takes a slot by its name.
+    """
+    nodes = sorted({*known})
+    slots = max(len({node, *nodes}), expected)
+    return (nodes.index(node) if node in nodes else crc32(node.encode()) % slots), slots
+
+
+def slot_number(now: float) -> int:
+    """Return the number of the slot that a time (seconds since the epoch) is in."""
+    return int(now // SLOT_S)
+
+
+def next_slot(now: float, slot: int, slots: int, used: int) -> float:
+    """Return the earliest time from ``now`` on in an own slot; ``used`` is the number of the last one that was used."""
+    first = max(slot_number(now), used + 1)
+    number = first + (slot - first) % slots
+    return max(number * SLOT_S, now)
+
+
+class Verdict(StrEnum):
+    """What to do about another node; TRUST wipes the doubt out that this node wrote."""
+
+    LEAVE = "leave"
+    DOUBT = "doubt"
+    TRUST = "trust"
+    FORGET = "forget"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """Since when a node has been silent, and since when it has not wiped a doubt out; 0.0 for neither."""
+
+    sequence: int
+    silent_since: float = 0.0
+    doubted_since: float = 0.0
+
+
+def judge(
+    marker: Marker, suspicion: Suspicion | None, *, answers: bool, me: str, now: float, after_s: float
+) -> tuple[Suspicion | None, Verdict]:
+    """Return the suspicion against a node now, and what follows."""
+    if marker.node == me or marker.adopted or not marker.addresses:
+        return None, Verdict.LEAVE
+    if answers:
+        return None, Verdict.TRUST if marker.doubt == me else Verdict.LEAVE
+    if suspicion is None or suspicion.sequence != marker.sequence:
+        suspicion = Suspicion(marker.sequence, silent_since=now)
+    doubted_since = (suspicion.doubted_since or now) if marker.doubt else 0.0
+    suspicion = replace(suspicion, doubted_since=doubted_since)
+    if now - suspicion.silent_since < after_s:
+        return suspicion, Verdict.LEAVE
+    if not marker.doubt:
+        return suspicion, Verdict.DOUBT
+    return suspicion, Verdict.FORGET if now - doubted_since >= after_s else Verdict.LEAVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +100,7 @@ class Want:
     """What this node wants of a name, and the addresses that it has there; ``wish`` None is not decided yet."""
 
     wish: Wish | None
-    node: Node
+    node: DnsNode
 
 
 @dataclass(slots=True)
@@ -44,13 +110,14 @@ class NameState:
     ``failures`` are those in a row; the totals count since the start.
     """
 
-    spec: Spec
+    spec: NameSpec
     want: Want
+    backoff: Backoff
     due: float = 0.0
     read_at: float = 0.0
     changed_at: float = 0.0
     observed: tuple[RecordSet, ...] = ()
-    plan: Plan | None = None
+    plan: NamePlan | None = None
     problem: Problem | None = None
     failures: int = 0
     failures_total: int = 0
@@ -62,104 +129,105 @@ class NameState:
 class Agent:
     """Keeps names in step with what this node wishes.
 
-    ``zone_of`` gives the hosted zone of a name; ``answers`` the names of those nodes that answer on the network;
-    ``chance`` gives a number from 0 to 1.
+    ``zone_of`` returns the hosted zone of a name, ``answers`` the names of those nodes that answer on the network.
+    Names are read each ``interval_s`` where nothing happens; ``reap_after_s`` 0.0 leaves dead nodes alone.
     """
 
     def __init__(
         self,
         provider: Provider,
-        zone_of: Callable[[Spec], str],
+        zone_of: Callable[[NameSpec], str],
         *,
         node: str,
-        rules: AgentRules,
         answers: Callable[[Sequence[Marker]], Collection[str]],
-        chance: Callable[[], float],
+        chance: Random,
+        interval_s: float = 60.0,
+        expected_nodes: int = 4,
+        reap_after_s: float = 0.0,
     ) -> None:
-        self.names: dict[Spec, NameState] = {}
+        self.names: dict[NameSpec, NameState] = {}
         self._provider = provider
         self._zone_of = zone_of
         self._node = node
-        self._rules = rules
         self._answers = answers
         self._chance = chance
+        self._interval_s, self._expected_nodes, self._reap_after_s = interval_s, expected_nodes, reap_after_s
         self._used_slot = -1
 
-    def turn(self, now: float, wants: Mapping[Spec, Want]) -> float:
-        """Do what is due, one name at most, if the slot is this node's; give when to be called again.
+    def turn(self, now: float, wants: Mapping[NameSpec, Want]) -> float:
+        """Do what is due, one name at most, if the slot is this node's; return when to be called again.
 
-        ``wants`` are all names; one that is no longer among them is let go as it is.
+        ``wants`` are all names; one that is no longer among them is left as it is.
         """
-        self._take(wants, now)
-        if not self.names:
-            return now + self._rules.interval_s
-        state = min(self.names.values(), key=lambda item: item.due)
-        if state.due > now:
-            return state.due
-        slot, slots = self._place()
-        free = pacing.next_slot(now, slot, slots, self._used_slot)
-        if free > now:
-            return free
-        self._used_slot = pacing.slot_number(now)
-        self._visit(state, now)
-        return min(item.due for item in self.names.values())
-
-    def _take(self, wants: Mapping[Spec, Want], now: float) -> None:
         if self.names.keys() != wants.keys():
-            self.names = {spec: self.names.get(spec) or NameState(spec, want) for spec, want in wants.items()}
+            self.names = {spec: self.names.get(spec) or self._new(spec, want) for spec, want in wants.items()}
         for spec, want in wants.items():
             state = self.names[spec]
             if state.want != want:
                 state.want = want
                 state.due = min(state.due, now)
+        if not self.names:
+            return now + self._interval_s
+        state = min(self.names.values(), key=lambda item: item.due)
+        if state.due > now:
+            return state.due
+        slot, slots = self._place()
+        free = next_slot(now, slot, slots, self._used_slot)
+        if free > now:
+            return free
+        self._used_slot = slot_number(now)
+        self._visit(state, now)
+        return min(item.due for item in self.names.values())
+
+    def _new(self, spec: NameSpec, want: Want) -> NameState:
+        return NameState(spec, want, Backoff(first_s=_FIRST_PAUSE_S, last_s=self._interval_s, jitter=self._chance))
 
     def _place(self) -> tuple[int, int]:
-        return pacing.place(self._node, self._known_nodes(), self._rules.expected_nodes)
-
-    def _known_nodes(self) -> set[str]:
-        return {
+        known = {
             marker.node
             for state in self.names.values()
             for marker, _ in marks_of(state.observed).markers.values()
             if not marker.adopted
         }
+        return place(self._node, known, self._expected_nodes)
 
     def _visit(self, state: NameState, now: float) -> None:
         """Read one name, plan, and change it."""
-        name, wish, node = state.spec.name, state.want.wish, state.want.node
+        name, wish = state.spec.name, state.want.wish
         try:
             zone_id = self._zone_of(state.spec)
             state.observed = self._provider.records(zone_id, name)
             state.read_at = now
-            state.plan = InStep() if wish is None else plan(state.spec, node, wish, state.observed)
-            if isinstance(state.plan, InStep) and wish is Wish.PUBLISH and self._rules.reap_after_s:
-                state.plan = self._reaping(state, now)
-            if isinstance(state.plan, Batch):
+            state.plan = NamePlan() if wish is None else plan(state.spec, state.want.node, wish, state.observed)
+            if state.plan.in_step and wish is Wish.PUBLISH and self._reap_after_s:
+                state.plan = self._reap(state, now)
+            if state.plan.changes:
                 self._provider.change(zone_id, state.plan.changes)
                 state.changed_at = now
                 state.changes_total += 1
-                log.info("dns.changed", name=name, changes=[change_text(item) for item in state.plan.changes])
+                log.info("dns.changed", name=name, changes=[str(item) for item in state.plan.changes])
         except PyconfdError as error:
             self._failed(state, now, error)
             return
-        self._tell(state, state.plan.problem if isinstance(state.plan, Blocked) else None)
+        self._report(state, state.plan.problem)
         state.failures = 0
-        # A change is looked at once more in the next round: what was read before it is no longer true.
-        again = 0.0 if isinstance(state.plan, Batch) else self._rules.interval_s * (0.9 + 0.2 * self._chance())
-        state.due = now + again
+        state.backoff.reset()
+        # After a change the name is read once more in the next round: what was read before it is no longer true.
+        state.due = now if state.plan.changes else now + self._interval_s * self._chance.uniform(0.9, 1.1)
 
     def _failed(self, state: NameState, now: float, error: PyconfdError) -> None:
-        """Try again: at once where only somebody was faster, later each time where it goes on."""
+        """Retry: at once where only another node was faster, later each time where it goes on."""
         state.failures += 1
         state.failures_total += 1
-        raced = isinstance(error, RefusedBatchError) and state.failures == 1
-        most = self._rules.interval_s if isinstance(error, TransientError | RefusedBatchError) else 0.0
-        wait = min(_BACK_OFF_S * 2.0 ** min(state.failures, 16), most) or self._rules.interval_s
-        state.due = now if raced else now + wait * (0.5 + self._chance())
-        if not raced:
-            self._tell(state, error.problems[0] if error.problems else Problem(state.spec.name, str(error)))
+        if isinstance(error, RefusedBatchError) and state.failures == 1:
+            state.due = now
+            return
+        retries = isinstance(error, TransientError | RefusedBatchError)
+        wait_s = state.backoff.delay_s() if retries else self._interval_s * self._chance.uniform(0.5, 1.0)
+        state.due = now + wait_s
+        self._report(state, error.problems[0] if error.problems else Problem(state.spec.name, str(error)))
 
-    def _tell(self, state: NameState, problem: Problem | None) -> None:
+    def _report(self, state: NameState, problem: Problem | None) -> None:
         """Log a problem when it comes and when it goes, not each time it is met."""
         if problem and problem != state.problem:
             log.warning("dns.stuck", name=state.spec.name, problem=first_line([problem]))
@@ -167,45 +235,35 @@ class Agent:
             log.info("dns.recovered", name=state.spec.name)
         state.problem = problem
 
-    def _reaping(self, state: NameState, now: float) -> Plan:
+    def _reap(self, state: NameState, now: float) -> NamePlan:
         """Return the plan about the first node that something is to be done about."""
         spec = state.spec
-        markers = [marker for marker, _ in marks_of(state.observed).markers.values() if marker.owner == spec.owner]
         former, state.suspicions = state.suspicions, {}
-        found: Plan = InStep()
         if spec.mode is Mode.VIP:
-            return found
-        # Who lives must have had its turns to say so, however many names and nodes there are.
-        round_s = len(self.names) * self._place()[1] * pacing.SLOT_S
-        after_s = max(self._rules.reap_after_s, _LOOKS_AT_LEAST * max(round_s, self._rules.interval_s))
-        others = [marker for marker in markers if marker.node != self._node and not marker.adopted]
+            return NamePlan()
+        # A node that lives must have had its turns to say so, however many names and nodes there are.
+        round_s = len(self.names) * self._place()[1] * SLOT_S
+        after_s = max(self._reap_after_s, _LOOKS_AT_LEAST * max(round_s, self._interval_s))
+        markers = [marker for marker, _ in marks_of(state.observed).markers.values() if marker.owner == spec.owner]
+        others = sorted(
+            (marker for marker in markers if marker.node != self._node and not marker.adopted),
+            key=lambda marker: marker.node,
+        )
         alive = self._answers(others) if others else ()
-        for marker in sorted(others, key=lambda item: item.node):
+        found = NamePlan()
+        for marker in others:
+            node = marker.node
             suspicion, verdict = judge(
-                marker,
-                former.get(marker.node),
-                answers=marker.node in alive,
-                me=self._node,
-                now=now,
-                after_s=after_s,
+                marker, former.get(node), answers=node in alive, me=self._node, now=now, after_s=after_s
             )
             if suspicion:
-                state.suspicions[marker.node] = suspicion
-            if verdict is not Verdict.LEAVE and not isinstance(found, Batch):
-                log.info("node.judged", name=spec.name, node=marker.node, verdict=verdict.value)
-                state.forgotten_total += verdict is Verdict.FORGET
-                found = _consequence(spec, marker, verdict, self._node, state.observed)
+                state.suspicions[node] = suspicion
+            if verdict is Verdict.LEAVE or found.changes:
+                continue
+            log.info("node.judged", name=spec.name, node=node, verdict=verdict.value)
+            if verdict is Verdict.FORGET:
+                state.forgotten_total += 1
+                found = forget(spec, node, state.observed)
+            else:
+                found = doubt(spec, node, self._node if verdict is Verdict.DOUBT else "", state.observed)
         return found
-
-
-def _consequence(spec: Spec, marker: Marker, verdict: Verdict, me: str, observed: tuple[RecordSet, ...]) -> Plan:
-    if verdict is Verdict.FORGET:
-        return forget(spec, marker.node, observed)
-    return doubt(spec, marker.node, me if verdict is Verdict.DOUBT else "", observed)
-
-
-def change_text(change: Change) -> str:
-    """Return a change in one line."""
-    record = change.record
-    which = f" [{record.identifier}]" if record.identifier else ""
-    return f"{change.action} {record.name} {record.type}{which} {' '.join(record.values)}"

@@ -5,20 +5,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pyconfd.dns.activity import reasons
-from pyconfd.dns.addresses import Addresses
-from pyconfd.dns.adoption import adopt as adoption
-from pyconfd.dns.agent import change_text
-from pyconfd.dns.memory import stored_asked
-from pyconfd.dns.planning import Batch, Blocked, InStep, Plan, Wish, plan
-from pyconfd.dns.planning import drop as dropping
-from pyconfd.dns.planning import forget as forgetting
-from pyconfd.dns.provider import RefusedBatchError, ThrottledError
-from pyconfd.dns.readers import Reader
-from pyconfd.dns.records import ADDRESS_TYPES, Action, RecordSet
-from pyconfd.dns.reporting import report
-from pyconfd.dns.site import Kept, Site, floating, is_withdrawn, of_name, set_published, set_withdrawn, site_of, spec_of
-from pyconfd.dns.view import Node, Spec, values_of, view_of
+from pyconfd.dns import planner
+from pyconfd.dns.activity import ServingFacts, reasons
+from pyconfd.dns.names import (
+    DnsNames,
+    KeptName,
+    dns_names,
+    floating,
+    is_withdrawn,
+    of_name,
+    set_published,
+    set_withdrawn,
+    spec_of,
+    stored_annotated,
+)
+from pyconfd.dns.node import NodeAddresses, NodeReader
+from pyconfd.dns.planner import DnsNode, NamePlan, NameSpec, NameView, Wish
+from pyconfd.dns.records import ADDRESS_TYPES, Action, RecordSet, RefusedBatchError, ThrottledError
+from pyconfd.dns.report import report
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError, first_line
 from pyconfd.settings import Settings, dns_name, name_of
 
@@ -37,7 +41,7 @@ class Planned:
 
     name: str
     zone_id: str
-    plan: Plan
+    plan: NamePlan
     ttl_s: int = 0
     error: PyconfdError | None = None
 
@@ -46,23 +50,20 @@ class Planned:
         """``in step``, ``kept``, ``changes``, ``blocked`` or ``failed``."""
         if self.error:
             return "failed"
-        match self.plan:
-            case Blocked():
-                return "blocked"
-            case Batch():
-                return "changes"
-            case InStep(kept):
-                return "kept" if kept else "in step"
+        if self.plan.problem:
+            return "blocked"
+        if self.plan.changes:
+            return "changes"
+        return "kept" if self.plan.kept else "in step"
 
     @property
     def lines(self) -> list[str]:
         """The changes, or what is in the way, and what stays."""
         if self.error:
             return [first_line(self.error.problems)]
-        if isinstance(self.plan, Blocked):
+        if self.plan.problem:
             return [self.plan.problem.message, f"-> {self.plan.problem.remedy}"]
-        changes = self.plan.changes if isinstance(self.plan, Batch) else ()
-        return [*(change_text(item) for item in changes), *self.plan.kept]
+        return [*map(str, self.plan.changes), *self.plan.kept]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -72,34 +73,34 @@ class Planned:
 
 def plan_names(settings: Settings) -> tuple[Planned, ...]:
     """Return what the service would do now."""
-    site = site_of(settings)
+    names = dns_names(settings)
     withdrawn, able = is_withdrawn(settings), _able(settings)
 
-    def decide(kept: Kept) -> Planned:
-        gone = kept.asked is not None and kept.asked.gone
+    def decide(kept: KeptName) -> Planned:
+        gone = kept.gone
         wish = Wish.WITHDRAW if withdrawn or gone or not able(kept) else Wish.PUBLISH
-        node = _node(site, kept)
-        return _planned(site, kept.spec, lambda spec, seen: plan(spec, node, wish, seen))
+        node = _node(names, kept)
+        return _planned(names, kept.spec, lambda spec, seen: planner.plan(spec, node, wish, seen))
 
-    return _each(_kept(site), decide)
+    return _each(_kept(names), decide)
 
 
 def withdraw(settings: Settings, *, until_boot: bool) -> tuple[Planned, ...]:
     """Take this node out of every name, and keep it out; where that fails the service goes on trying."""
-    site = site_of(settings)
+    names = dns_names(settings)
     set_withdrawn(settings, until_boot=until_boot)
     said = {(item["name"], item["private"]): item["addresses"] for item in report(settings).get("names", ())}
 
-    def done(kept: Kept) -> Planned:
+    def done(kept: KeptName) -> Planned:
         known = said.get((kept.spec.name, kept.spec.private)) or [kept.own.address, kept.own.address6]
-        node = Node(
-            site.node,
+        node = DnsNode(
+            names.node,
             next((item for item in known if "." in item), ""),
             next((item for item in known if ":" in item), ""),
         )
-        return _done(site, kept.spec, lambda spec, seen: plan(spec, node, Wish.WITHDRAW, seen))
+        return _done(names, kept.spec, lambda spec, seen: planner.plan(spec, node, Wish.WITHDRAW, seen))
 
-    return _each(_kept(site), done)
+    return _each(_kept(names), done)
 
 
 def publish(settings: Settings) -> tuple[Planned, ...]:
@@ -108,31 +109,27 @@ def publish(settings: Settings) -> tuple[Planned, ...]:
     Raises:
         RejectedInput: it cannot serve; it joins by itself when it can.
     """
-    site = site_of(settings)
+    names = dns_names(settings)
     set_published(settings)
-    reader = Reader(settings)
-    try:
-        facts = reader.facts()
-    finally:
-        reader.close()
+    facts = _facts(settings)
     if why := reasons(facts):
         problem = Problem(
             "dns publish", f"this node cannot serve yet: {'; '.join(why)}", "the service joins when it can"
         )
         raise RejectedInput(problem)
 
-    def done(kept: Kept) -> Planned:
+    def done(kept: KeptName) -> Planned:
         wish = Wish.WITHDRAW if reasons(facts, kept.own.vip) else Wish.PUBLISH
-        node = _node(site, kept)
-        return _done(site, kept.spec, lambda spec, seen: plan(spec, node, wish, seen))
+        node = _node(names, kept)
+        return _done(names, kept.spec, lambda spec, seen: planner.plan(spec, node, wish, seen))
 
-    return _each((kept for kept in _kept(site) if kept.asked is None or not kept.asked.gone), done)
+    return _each((kept for kept in _kept(names) if not kept.gone), done)
 
 
 def adopt(settings: Settings, name: str) -> tuple[Planned, ...]:
     """Take over what is at a name."""
-    site = site_of(settings)
-    return _each(of_name(_kept(site), name), lambda kept: _done(site, kept.spec, adoption))
+    names = dns_names(settings)
+    return _each(of_name(_kept(names), name), lambda kept: _done(names, kept.spec, planner.adopt))
 
 
 def drop(settings: Settings, name: str) -> Planned:
@@ -142,18 +139,18 @@ def drop(settings: Settings, name: str) -> Planned:
         RejectedInput: it is still kept here, or is no name.
         TransientError: Route 53 does not answer.
     """
-    site = site_of(settings)
+    names = dns_names(settings)
     try:
         wanted = dns_name(name)
     except ValueError as error:
         raise RejectedInput(Problem("dns drop", str(error))) from error
     own = name_of(settings.dns, wanted)
-    for kept in _kept(site):
-        if (kept.spec.name, kept.spec.private) == (wanted, own.private) and not (kept.asked and kept.asked.gone):
-            where = "in the annotation" if kept.asked else "in the settings"
+    for kept in _kept(names):
+        if (kept.spec.name, kept.spec.private) == (wanted, own.private) and not kept.gone:
+            where = "in the annotation" if kept.annotated else "in the settings"
             remedy = "take it out there first, on all nodes; then nobody puts it back"
             raise RejectedInput(Problem("dns drop", f"{wanted} is still {where} of this node", remedy))
-    return _done(site, spec_of(own), dropping)
+    return _done(names, spec_of(own), planner.drop)
 
 
 def forget(settings: Settings, node: str) -> tuple[Planned, ...]:
@@ -162,58 +159,57 @@ def forget(settings: Settings, node: str) -> tuple[Planned, ...]:
     Raises:
         RejectedInput: no name has it.
     """
-    site = site_of(settings)
+    names = dns_names(settings)
 
-    def done(kept: Kept) -> Planned:
-        return _done(site, kept.spec, lambda spec, seen: forgetting(spec, node, seen))
+    def done(kept: KeptName) -> Planned:
+        return _done(names, kept.spec, lambda spec, seen: planner.forget(spec, node, seen))
 
-    found = _each(_kept(site), done)
-    if all(item.plan == InStep() and not item.error for item in found):
+    found = _each(_kept(names), done)
+    if all(item.plan == NamePlan() and not item.error for item in found):
         raise RejectedInput(Problem("", f"no name has a node {node}", "pyconfd dns status lists them"))
     return found
 
 
 def status(settings: Settings) -> tuple[dict[str, Any], PyconfdError | None]:
     """Return what is in Route 53 and what the service of this node thinks, and why something is missing there."""
-    site = site_of(settings)
-    told = Reader(settings).told().names or ()
+    names = dns_names(settings)
+    annotation, _ = NodeReader(settings).annotated()
     rows: list[dict[str, Any]] = []
 
-    def seen(kept: Kept) -> Planned:
-        rows.append(_name_status(site, kept.spec))
-        return Planned(kept.spec.name, "", InStep())
+    def seen(kept: KeptName) -> Planned:
+        rows.append(_name_status(names, kept.spec))
+        return Planned(kept.spec.name, "", NamePlan())
 
-    failed = [item for item in _each(_kept(site), seen) if item.error]
+    failed = [item for item in _each(_kept(names), seen) if item.error]
     rows += [_unknown(item) for item in failed]
     values = {
         "service": {**report(settings), "unit": "pyconfd" if settings.dns.in_daemon else "pyconfd-dns"},
         "names": rows,
-        "not_taken": [] if settings.dns.annotation_suffixes else list(told),
+        "not_taken": [] if settings.dns.annotation_suffixes else list(annotation or ()),
     }
     return values, failed[0].error if failed else None
 
 
-def _kept(site: Site) -> tuple[Kept, ...]:
-    asked = stored_asked(site.settings) if site.settings.dns.annotation_suffixes else {}
-    return site.kept(asked)
+def _kept(names: DnsNames) -> tuple[KeptName, ...]:
+    return names.kept(stored_annotated(names.settings))
 
 
-def _name_status(site: Site, spec: Spec) -> dict[str, Any]:
-    zone_id = site.zone_id(spec)
-    view = view_of(spec, site.provider.records(zone_id, spec.name))
+def _name_status(names: DnsNames, spec: NameSpec) -> dict[str, Any]:
+    zone_id = names.zone_id(spec)
+    view = NameView(spec, names.provider.records(zone_id, spec.name))
     rows = [
-        {"type": kind, "value": value, **_whose(item, values_of(view, kind).get(value)), "ttl_s": item.ttl_s}
+        {"type": kind, "value": value, **_whose(item, view.values(kind).get(value)), "ttl_s": item.ttl_s}
         for kind in ADDRESS_TYPES
         for item in view.at(kind)
         for value in item.values or ("(alias)",)
     ]
     doubts = {marker.node: marker.doubt for marker in view.markers() if marker.doubt}
-    claim = view.claim
+    owner = view.owner
     return {
         "name": spec.name,
         "zone": zone_id,
         "mode": spec.mode.value,
-        "generation": claim[0].generation if claim else 0,
+        "generation": owner[0].generation if owner else 0,
         "records": rows,
         "doubts": doubts,
         "problem": "",
@@ -229,36 +225,40 @@ def _whose(item: RecordSet, node: str | None) -> dict[str, str]:
     return {"node": node or "", "identifier": item.identifier}
 
 
-def _able(settings: Settings) -> Callable[[Kept], bool]:
+def _facts(settings: Settings) -> ServingFacts:
+    reader = NodeReader(settings)
+    try:
+        return reader.facts()
+    finally:
+        reader.close()
+
+
+def _able(settings: Settings) -> Callable[[KeptName], bool]:
     """Return what tells whether this node can serve a name: by what the service believes, else by one look."""
     said = report(settings)
     names = said["names"] if said["running"] else ()
     believed = {(item["name"], item["private"]): item["active"] for item in names}
     if believed and None not in believed.values():
         return lambda kept: bool(believed.get((kept.spec.name, kept.spec.private), said["active"]))
-    reader = Reader(settings)
-    try:
-        facts = reader.facts()
-    finally:
-        reader.close()
+    facts = _facts(settings)
     return lambda kept: not reasons(facts, kept.own.vip)
 
 
-_Decide = Callable[[Spec, tuple[RecordSet, ...]], Plan]
+_Decide = Callable[[NameSpec, tuple[RecordSet, ...]], NamePlan]
 
 
 class _NoAddressError(TransientError):
     """The source of this node's address is silent, which says nothing of other names."""
 
 
-def _node(site: Site, kept: Kept) -> Node:
+def _node(names: DnsNames, kept: KeptName) -> DnsNode:
     try:
-        return Addresses(kept.own, site.node, floating=floating(site.settings)).read()
+        return NodeAddresses(kept.own, names.node, floating=floating(names.settings)).read()
     except TransientError as error:
         raise _NoAddressError(*error.problems) from error
 
 
-def _each(kept: Iterable[Kept], do: Callable[[Kept], Planned]) -> tuple[Planned, ...]:
+def _each(kept: Iterable[KeptName], do: Callable[[KeptName], Planned]) -> tuple[Planned, ...]:
     """Do something about each name: what is wrong with one, an annotation's say, keeps no other from its turn.
 
     Where Route 53 is away the rest is not asked: each name would take as long, and a shutdown may be waiting.
@@ -275,19 +275,18 @@ def _each(kept: Iterable[Kept], do: Callable[[Kept], Planned]) -> tuple[Planned,
                 error = raised
                 if isinstance(raised, TransientError) and not isinstance(raised, _NoAddressError):
                     away = raised
-        found.append(Planned(each.spec.name, "", InStep(), error=error))
+        found.append(Planned(each.spec.name, "", NamePlan(), error=error))
     return tuple(found)
 
 
-def _planned(site: Site, spec: Spec, decide: _Decide) -> Planned:
-    zone_id = site.zone_id(spec)
-    found = decide(spec, site.provider.records(zone_id, spec.name))
-    changes = found.changes if isinstance(found, Batch) else ()
-    former = (item.record.ttl_s or 0 for item in changes if item.action is Action.DELETE)
+def _planned(names: DnsNames, spec: NameSpec, decide: _Decide) -> Planned:
+    zone_id = names.zone_id(spec)
+    found = decide(spec, names.provider.records(zone_id, spec.name))
+    former = (item.record.ttl_s or 0 for item in found.changes if item.action is Action.DELETE)
     return Planned(spec.name, zone_id, found, max((spec.ttl_s, *former)))
 
 
-def _done(site: Site, spec: Spec, decide: _Decide) -> Planned:
+def _done(names: DnsNames, spec: NameSpec, decide: _Decide) -> Planned:
     """Plan and change until nobody was faster; a reply that was lost shows when it is read again.
 
     A busy account is asked again too: where all nodes leave at once, each would find it so.
@@ -295,9 +294,9 @@ def _done(site: Site, spec: Spec, decide: _Decide) -> Planned:
     throttled = 0
     for attempt in range(ATTEMPTS):
         try:
-            found = _planned(site, spec, decide)
-            if isinstance(found.plan, Batch):
-                site.provider.change(found.zone_id, found.plan.changes)
+            found = _planned(names, spec, decide)
+            if found.plan.changes:
+                names.provider.change(found.zone_id, found.plan.changes)
         except (RefusedBatchError, ThrottledError) as error:
             last = error
             throttled += isinstance(error, ThrottledError)

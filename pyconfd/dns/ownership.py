@@ -1,8 +1,8 @@
 """The TXT record sets at ``_pyconfd.NAME`` that say whose the records of a name are.
 
-A prefix of its own label: joined to the name it would leave the zone at its apex, and could exceed 63 characters.
-Each node has one (what it publishes), and each owner one more: the claim, whose generation is the compare-and-swap that
-keeps two nodes from leaving at once.
+The prefix is a label of its own: joined to the name it would leave the zone at its apex, and could exceed 63
+characters. Each node has one (what it publishes), and each owner one more, whose generation is the compare-and-swap
+that keeps two nodes from leaving at once.
 """
 
 import re
@@ -14,7 +14,7 @@ from pyconfd.dns.records import Policy, RecordSet, record_set
 
 HERITAGE = "pyconfd"
 LABEL = "_pyconfd"
-_GENERATION = "+generation"  # no node can have this name, nor one that begins like the next
+_GENERATION = "+generation"  # not a valid name of a node, nor one that begins like the next
 _ADOPTED = "adopted:"
 _STRING = 255
 """Characters in one string of a TXT record. Source: RFC 1035, 3.3."""
@@ -33,7 +33,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a node says of itself beside its records; ``doubt`` names the node that thinks it dead, "" for none."""
+    """What a node says of itself beside its records; ``doubt`` names the node that takes it for dead, "" for none."""
 
     owner: str
     node: str
@@ -48,8 +48,8 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Whose a name is, how it is kept, and how often something was taken from it."""
+class NameOwner:
+    """The owner of a name, how it is kept, and how often something was taken out of the answer."""
 
     owner: str
     mode: Mode
@@ -82,11 +82,10 @@ def marker_record(name: str, marker: Marker, ttl_s: int) -> RecordSet:
     return _record(name, marker.owner, marker.node, pairs, ttl_s)
 
 
-def claim_record(name: str, claim: Claim, ttl_s: int) -> RecordSet:
+def owner_record(name: str, owner: NameOwner, ttl_s: int) -> RecordSet:
     """Return the TXT record set of an owner."""
-    return _record(
-        name, claim.owner, _GENERATION, {"mode": claim.mode.value, "generation": str(claim.generation)}, ttl_s
-    )
+    pairs = {"mode": owner.mode.value, "generation": str(owner.generation)}
+    return _record(name, owner.owner, _GENERATION, pairs, ttl_s)
 
 
 def _record(name: str, owner: str, who: str, pairs: Mapping[str, str], ttl_s: int) -> RecordSet:
@@ -97,32 +96,31 @@ def _record(name: str, owner: str, who: str, pairs: Mapping[str, str], ttl_s: in
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The markers and claims of a name with the record sets that carry them; what is not pyconfd's is left out."""
+    """The markers and owners of a name with the record sets that carry them; what is not pyconfd's is left out."""
 
     markers: Mapping[tuple[str, str], tuple[Marker, RecordSet]]
     """By owner and node."""
-    claims: Mapping[str, tuple[Claim, RecordSet]]
+    owners: Mapping[str, tuple[NameOwner, RecordSet]]
     """By owner."""
 
 
 def marks_of(records: Iterable[RecordSet]) -> Marks:
-    """Read the TXT record sets of a name; each counts only under the SetIdentifier that belongs to its text."""
+    """Parse the TXT record sets of a name; each counts only under the SetIdentifier that belongs to its text."""
     markers: dict[tuple[str, str], tuple[Marker, RecordSet]] = {}
-    claims: dict[str, tuple[Claim, RecordSet]] = {}
+    owners: dict[str, tuple[NameOwner, RecordSet]] = {}
     for record in records:
         pairs = _pairs(record)
         owner = pairs.get("owner", "")
         if pairs.get("heritage") != HERITAGE or not owner:
             continue
         if record.identifier == identifier_of(owner, _GENERATION):
-            claim = _claim(owner, pairs)
-            if claim:
-                claims[owner] = (claim, record)
+            if (mode := pairs.get("mode")) in set(Mode):
+                owners[owner] = (NameOwner(owner, Mode(mode), _number(pairs.get("generation", ""))), record)
         elif pairs.get("node") and record.identifier == identifier_of(owner, pairs["node"]):
             addresses = tuple(filter(None, pairs.get("ip", "").split("+")))
             marker = Marker(owner, pairs["node"], addresses, _number(pairs.get("seq", "")), pairs.get("doubt", ""))
             markers[owner, marker.node] = (marker, record)
-    return Marks(markers, claims)
+    return Marks(markers, owners)
 
 
 def _pairs(record: RecordSet) -> dict[str, str]:
@@ -131,11 +129,6 @@ def _pairs(record: RecordSet) -> dict[str, str]:
     text = "".join(re.findall(r'"([^"]*)"', record.values[0]))
     parts = [part.partition("=") for part in text.split(",")]
     return {key: value for key, _, value in parts}
-
-
-def _claim(owner: str, pairs: Mapping[str, str]) -> Claim | None:
-    mode = pairs.get("mode", "")
-    return Claim(owner, Mode(mode), _number(pairs.get("generation", ""))) if mode in set(Mode) else None
 
 
 def _number(text: str) -> int:

@@ -1,9 +1,12 @@
-"""Record sets and changes, in Route 53's words; plain values."""
+"""Record sets, changes and zones in Route 53's words, and the provider that keeps them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
+from typing import Protocol
+
+from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
 
 ADDRESS_TYPES = ("A", "AAAA")
 """The types that a node publishes."""
@@ -13,12 +16,6 @@ def normalised(name: str) -> str:
     r"""Return a DNS name as Route 53 compares it: lower case, with its final dot, ``\052`` as ``*``."""
     plain = name.lower().replace("\\052", "*")
     return plain if plain.endswith(".") else f"{plain}."
-
-
-def inside(name: str, zone: str) -> bool:
-    """Return whether a name is a zone's own or below it, on a label boundary."""
-    name, zone = normalised(name), normalised(zone)
-    return name == zone or name.endswith(f".{zone}")
 
 
 class Policy(StrEnum):
@@ -34,7 +31,7 @@ class Policy(StrEnum):
 class RecordSet:
     """One record set. ``name`` is normalised, ``values`` are sorted; ``ttl_s`` is None only for an alias.
 
-    ``policy`` OTHER and ``alias`` are never written here, only looked at: such a record set is somebody else's.
+    ``policy`` OTHER and ``alias`` are only read: such a record set is somebody else's.
     """
 
     name: str
@@ -61,7 +58,7 @@ def record_set(  # noqa: PLR0917 - in the order in which zone files have them
 
 
 def canonical(kind: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Return values sorted, IPv6 addresses in their usual spelling; what cannot be read stays as it is."""
+    """Return values sorted, IPv6 addresses in their usual spelling; what cannot be parsed stays as it is."""
     return tuple(sorted({_address(value) if kind == "AAAA" else value for value in values}))
 
 
@@ -73,7 +70,7 @@ def _address(text: str) -> str:
 
 
 class Action(StrEnum):
-    """What a change does. UPSERT is left out on purpose: it overwrites what somebody else wrote in between."""
+    """What a change does. Never UPSERT: it would overwrite what another node wrote in between."""
 
     DELETE = "DELETE"
     CREATE = "CREATE"
@@ -86,18 +83,18 @@ class Change:
     action: Action
     record: RecordSet
 
+    def __str__(self) -> str:
+        record = self.record
+        which = f" [{record.identifier}]" if record.identifier else ""
+        return f"{self.action} {record.name} {record.type}{which} {' '.join(record.values)}"
+
 
 def swapped(former: RecordSet | None, wanted: RecordSet | None) -> tuple[Change, ...]:
-    """Return the changes from one record set to another; None is absent. They fail where ``former`` is not true."""
+    """Return the changes from one record set to another; None is absent. They fail where ``former`` is not there."""
     if former == wanted:
         return ()
     gone = (Change(Action.DELETE, former),) if former else ()
     return (*gone, Change(Action.CREATE, wanted)) if wanted else gone
-
-
-def with_values(record: RecordSet, values: Iterable[str]) -> RecordSet:
-    """Return a record set with other values."""
-    return replace(record, values=canonical(record.type, values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +104,57 @@ class Zone:
     zone_id: str
     name: str
     private: bool = False
+
+
+def inside(name: str, zone: str) -> bool:
+    """Return whether a name is a zone's own or below it, on a label boundary."""
+    name, zone = normalised(name), normalised(zone)
+    return name == zone or name.endswith(f".{zone}")
+
+
+def zone_of(name: str, zones: Iterable[Zone], *, private: bool) -> Zone:
+    """Return the public (or private) zone with the longest name that ``name`` is in.
+
+    Raises:
+        ConfigurationError: there is none, or two of the same name.
+    """
+    kind = "private" if private else "public"
+    fitting = [zone for zone in zones if zone.private is private and inside(name, zone.name)]
+    longest = max((len(normalised(zone.name)) for zone in fitting), default=0)
+    best = sorted((zone for zone in fitting if len(normalised(zone.name)) == longest), key=lambda zone: zone.zone_id)
+    if not best:
+        remedy = "set dns.zone_id, or dns.private if it is the other kind"
+        raise ConfigurationError(Problem("dns.names", f"no {kind} hosted zone has {name}", remedy))
+    if len(best) > 1:
+        both = " and ".join(f"{zone.zone_id} ({zone.name})" for zone in best)
+        message = f"{name} fits {both}, both {kind}"
+        raise ConfigurationError(Problem("dns.zone_id", message, "set dns.zone_id to the one that is meant"))
+    return best[0]
+
+
+class RefusedBatchError(RejectedInput):
+    """Nothing of a batch was done: a record set is not as it was read, or breaks a rule. Reading again tells which."""
+
+
+class ThrottledError(TransientError):
+    """The account sent too many requests; all of its programs share one limit."""
+
+
+class Provider(Protocol):
+    """Record sets in hosted zones. All calls raise TransientError, or RejectedInput where a retry does not help."""
+
+    def zones(self) -> tuple[Zone, ...]:
+        """Return the hosted zones of the account."""
+        ...
+
+    def records(self, zone_id: str, name: str) -> tuple[RecordSet, ...]:
+        """Return the record sets at a name and at its marker name."""
+        ...
+
+    def change(self, zone_id: str, changes: tuple[Change, ...]) -> None:
+        """Carry out all changes or none.
+
+        Raises:
+            RefusedBatchError: a record set is not as a change says, or must not be.
+        """
+        ...

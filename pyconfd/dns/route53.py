@@ -10,8 +10,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pyconfd.dns.ownership import marker_name
-from pyconfd.dns.provider import RefusedBatchError, ThrottledError
-from pyconfd.dns.records import Change, Policy, RecordSet, Zone, canonical, normalised
+from pyconfd.dns.records import (
+    Change,
+    Policy,
+    RecordSet,
+    RefusedBatchError,
+    ThrottledError,
+    Zone,
+    canonical,
+    normalised,
+)
 from pyconfd.errors import Problem, RejectedInput, TransientError
 
 ATTEMPTS = 3

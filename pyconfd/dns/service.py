@@ -1,13 +1,35 @@
-"""``pyconfd dns run``: keeps the names of this node in step; a process of its own, whoever starts it."""
+"""``pyconfd dns run``: keeps the names of this node in step; a process of its own, whoever starts it.
+
+Each turn looks at this node, decides from several looks whether it is active, and does at most one visit to Route 53.
+"""
 
 import os
 import signal
 import time
+from functools import partial
+from random import SystemRandom
+from typing import Any, Self
 
 import structlog
 
-from pyconfd.dns.following import Following
-from pyconfd.dns.site import site_of
+from pyconfd.dns.activity import Activity, ActivityRules, ServingFacts, advance, both, reasons, waits_s
+from pyconfd.dns.agent import Agent, Want
+from pyconfd.dns.names import (
+    AnnotatedName,
+    KeptName,
+    activity_file,
+    annotated,
+    annotation_file,
+    dns_names,
+    floating,
+    is_withdrawn,
+    stored_annotated,
+    wish_of,
+)
+from pyconfd.dns.node import NodeAddresses, NodeReader, nodes_that_accept
+from pyconfd.dns.ownership import Mode
+from pyconfd.dns.planner import DnsNode, NamePlan, Wish, drop
+from pyconfd.dns.report import REPORT_EVERY_S, line, name_values, write_report
 from pyconfd.errors import PyconfdError, first_line
 from pyconfd.settings import Resolved, Settings, names_of, resolve_again
 from pyconfd.status.logging import configure
@@ -17,10 +39,12 @@ from pyconfd.system.state_file import StateLock
 log = structlog.get_logger(__name__)
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_CHANGING = frozenset({"may_join_at", "requests_total"})
+"""What alone makes no new report before its time."""
 
 
 def run(resolved: Resolved, *, child_of: int = 0) -> int:
-    """Keep the names in step until asked to stop; SIGHUP begins anew with fresh settings. The exit code.
+    """Keep the names in step until asked to stop; SIGHUP starts again with fresh settings. Return the exit code.
 
     To stop changes nothing: ``pyconfd dns withdraw`` takes a node out. With ``child_of`` it also ends when that process
     is no longer its parent.
@@ -33,14 +57,14 @@ def run(resolved: Resolved, *, child_of: int = 0) -> int:
     refused = ""
     former = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
-        while _ended_by(resolved.settings, notifier, child_of, refused) == signal.SIGHUP:
+        while _run_until_signal(resolved.settings, notifier, child_of, refused) == signal.SIGHUP:
             notifier.reloading("reading the settings again")
             try:
                 fresh = resolve_again(resolved)
-                site_of(fresh.settings)
+                dns_names(fresh.settings)
             except PyconfdError as error:
                 refused = f"{first_line(error.problems)}; the former settings are still in force"
-                log.error("settings.refused", problem=first_line(error.problems))  # noqa: TRY400 - no bug of ours
+                log.error("settings.refused", problem=first_line(error.problems))  # noqa: TRY400 - not a bug
             else:
                 resolved, refused = fresh, ""
         notifier.stopping()
@@ -50,31 +74,31 @@ def run(resolved: Resolved, *, child_of: int = 0) -> int:
     return 0
 
 
-def _ended_by(settings: Settings, notifier: SystemdNotifier, child_of: int, refused: str) -> int:
-    """Serve until a signal comes, which is only looked for between two turns; give its number."""
+def _run_until_signal(settings: Settings, notifier: SystemdNotifier, child_of: int, refused: str) -> int:
+    """Take turns until a signal comes, which is only looked for between two of them; return its number."""
     configure(settings.log.level, settings.log.format)
     lock = StateLock(settings.state_dir, "dns.lock", "keeps the names in Route 53", "pyconfd-dns")
-    with Following(settings) as following:
+    with DnsService(settings) as service:
         lock.acquire()
         try:
-            log.info("dns.started", names=[each.name for each in names_of(settings.dns)], node=following.site.node)
-            number = _turns(following, notifier, child_of, refused)
+            log.info("dns.started", names=[each.name for each in names_of(settings.dns)], node=service.names.node)
+            number = _take_turns(service, notifier, child_of, refused)
         finally:
             lock.release()
     log.info("dns.stopped", signal=number)
     return number
 
 
-def _turns(following: Following, notifier: SystemdNotifier, child_of: int, refused: str) -> int:
-    told = ""
+def _take_turns(service: "DnsService", notifier: SystemdNotifier, child_of: int, refused: str) -> int:
+    former = ""
     while True:
-        wait_s = following.turn(time.time())
-        line = "; ".join(filter(None, (following.line, refused)))
-        if not told:
-            notifier.ready(line)
-        elif line != told:
-            notifier.status(line)
-        told = line
+        wait_s = service.turn(time.time())
+        status = "; ".join(filter(None, (service.line, refused)))
+        if not former:
+            notifier.ready(status)
+        elif status != former:
+            notifier.status(status)
+        former = status
         notifier.watchdog()
         came = signal.sigtimedwait(_SIGNALS, wait_s)
         if came is not None:
@@ -82,3 +106,163 @@ def _turns(following: Following, notifier: SystemdNotifier, child_of: int, refus
         if child_of and os.getppid() != child_of:
             log.warning("parent.gone", pid=child_of)
             return signal.SIGTERM
+
+
+class DnsService:
+    """One look and at most one visit to Route 53 at each turn."""
+
+    def __init__(self, settings: Settings) -> None:
+        dns = settings.dns
+        self._settings = settings
+        self._requests = 0
+        self.names = dns_names(settings, self._count)
+        self.line = "starting"
+        """The state in one line."""
+        self._rules = ActivityRules(dns.rise, dns.fall, dns.hold_s, dns.joins_an_hour)
+        self._annotated = stored_annotated(settings)
+        self._refused: dict[str, str] = {}
+        self._kept = self.names.kept(self._annotated)
+        self._reader = NodeReader(settings)
+        self._activity_file, self._annotation_file = activity_file(settings), annotation_file(settings)
+        # What a former process saw is no proof that the node serves now; that it was withdrawn, and when, still counts.
+        self._activities = {
+            vip: Activity(False if each.active is False else None, 0, each.withdrawn_at, each.joins)
+            for vip, each in (self._activity_file.load() or {}).items()
+        }
+        self._facts = ServingFacts(haproxy_answers=False, applied=False)
+        self._addresses: dict[tuple[str, ...], NodeAddresses] = {}
+        self._next_look = 0.0
+        self._reported: tuple[float, dict[str, Any]] = (0.0, {})
+        self._agent = Agent(
+            self.names.provider,
+            self.names.zone_id,
+            node=self.names.node,
+            answers=partial(nodes_that_accept, port=dns.reap_port),
+            chance=SystemRandom(),
+            interval_s=dns.interval_s,
+            expected_nodes=dns.nodes,
+            reap_after_s=dns.reap_after_s if dns.reaper else 0.0,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    def _count(self) -> None:
+        self._requests += 1
+
+    def turn(self, now: float) -> float:
+        """Do what is due; return the seconds until the next turn."""
+        look_s = self._settings.dns.look_s
+        if now >= self._next_look or self._next_look > now + look_s:
+            self._look(now)
+            self._next_look = now + look_s
+        withdrawn = is_withdrawn(self._settings)
+        wants = {kept.spec: self._want(kept, now, withdrawn=withdrawn) for kept in self._kept}
+        due = min(self._next_look, self._agent.turn(now, wants))
+        self._drop_finished()
+        self._report(now, withdrawn=withdrawn)
+        return max(due - time.time(), 0.0)
+
+    def _look(self, now: float) -> None:
+        self._facts = self._reader.facts()
+        changed = False
+        for vip in {"", *(kept.own.vip for kept in self._kept)}:
+            why = self._facts.away(vip) if vip else reasons(self._facts)
+            former = self._activity(vip)
+            rules = self._rules.for_holder if vip else self._rules
+            activity = self._activities[vip] = advance(former, good=not why, now=now, rules=rules)
+            if activity.active is not former.active:
+                changed = True
+                address = {"vip": vip} if vip else {}
+                event = "node.joined" if activity.active else "node.withdrew"
+                log.warning(event, node=self.names.node, reasons=list(why), **address)
+        if changed:
+            self._activity_file.save(self._activities)
+        if self._settings.dns.annotation_suffixes:
+            names, sure = self._reader.annotated()
+            found, refused = annotated(self._annotated, names, self._settings.dns, sure=sure, now=now)
+            self._set_annotated(found)
+            for name in sorted(refused.keys() - self._refused.keys()):
+                log.warning("name.refused", name=name, reason=refused[name])
+            self._refused = refused
+
+    def _activity(self, vip: str) -> Activity:
+        return self._activities.get(vip, Activity())
+
+    def _set_annotated(self, found: dict[str, AnnotatedName]) -> None:
+        former, self._annotated = self._annotated, found
+        if found == former:
+            return
+        for name, entry in found.items():
+            if name not in former:
+                log.info("name.taken", name=name)
+            elif entry.gone and not former[name].gone:
+                log.warning("name.dropped", name=name, reason="the annotation has it no more")
+        self._annotation_file.save(list(found.values()))
+        self._kept = self.names.kept(found)
+
+    def _drop_finished(self) -> None:
+        """Drop annotated names that are gone once this node is out of them."""
+        done = {kept.spec.name for kept in self._kept if kept.gone and self._is_out(kept)}
+        if done:
+            log.info("names.let_go", names=sorted(done))
+            self._set_annotated({name: entry for name, entry in self._annotated.items() if name not in done})
+
+    def _is_out(self, kept: KeptName) -> bool:
+        state = self._agent.names.get(kept.spec)
+        if state is None or kept.annotated is None or state.want.wish is not Wish.WITHDRAW or state.problem:
+            return False
+        if state.read_at <= kept.annotated.missed_since or state.plan != NamePlan():
+            return False
+        # In mode vip a node that withdraws leaves its record to the next holder; a name that is gone has none.
+        return kept.spec.mode is not Mode.VIP or drop(kept.spec, state.observed) == NamePlan()
+
+    def _want(self, kept: KeptName, now: float, *, withdrawn: bool) -> Want:
+        wish = wish_of(active=self._active(kept), withdrawn=withdrawn or kept.gone)
+        node = self._addresses_of(kept).known(now, self._settings.dns.interval_s)
+        # A node that does not know its addresses can still take out what it has put in.
+        return Want(wish if node or wish is Wish.WITHDRAW else None, node or DnsNode(self.names.node))
+
+    def _active(self, kept: KeptName) -> bool | None:
+        """Return whether this node is to be in the answer of a name: it serves, and holds the address that counts."""
+        return both(*(self._activity(vip).active for vip in {"", kept.own.vip}))
+
+    def _addresses_of(self, kept: KeptName) -> NodeAddresses:
+        own = kept.own
+        key = (own.address_source.value, own.address, own.address6, own.interface, own.vip)
+        if key not in self._addresses:
+            self._addresses[key] = NodeAddresses(own, self.names.node, floating=floating(self._settings))
+        return self._addresses[key]
+
+    def _report(self, now: float, *, withdrawn: bool) -> None:
+        base = self._activity("")
+        values = {
+            "pid": os.getpid(),
+            "node": self.names.node,
+            "active": base.active,
+            "withdrawn_by_command": withdrawn,
+            "reasons": list(reasons(self._facts)),
+            "may_join_at": now + waits_s(base, now, self._rules) if base.active is False else 0.0,
+            "problem": "; ".join(source.problem for source in self._addresses.values() if source.problem),
+            "names": [
+                {
+                    **name_values(self._agent.names[kept.spec]),
+                    "active": self._active(kept),
+                    "reasons": list(reasons(self._facts, kept.own.vip)),
+                    "asked_by_cluster": kept.annotated is not None,
+                    "dropped": kept.gone,
+                }
+                for kept in self._kept
+            ],
+            "refused": dict(self._refused),
+            "requests_total": self._requests,
+        }
+        lasting = {key: value for key, value in values.items() if key not in _CHANGING}
+        if lasting != self._reported[1] or now - self._reported[0] >= REPORT_EVERY_S:
+            self._reported = (now, lasting)
+            document = {"at": now, **values}
+            self.line = line(document)
+            write_report(self._settings.runtime_dir, document)

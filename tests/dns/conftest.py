@@ -8,7 +8,7 @@ import boto3
 import pytest
 
 from pyconfd.dns.records import Zone
-from tests.dns.imds import InstanceMetadata
+from tests.dns.imds import FakeMetadata
 from tests.dns.nodes import FieldNode
 from tests.dns.stage import zone_with
 from tests.dns.strict import StrictRoute53
@@ -55,8 +55,8 @@ def new_zone(proxy: FaultProxy) -> Callable[..., Zone]:
 
 
 @pytest.fixture
-def imds() -> Iterator[InstanceMetadata]:
-    fake = InstanceMetadata({"public-ipv4": "198.51.100.4", "local-ipv4": "10.0.0.4", "ipv6": "2001:db8::4"})
+def imds() -> Iterator[FakeMetadata]:
+    fake = FakeMetadata({"public-ipv4": "198.51.100.4", "local-ipv4": "10.0.0.4", "ipv6": "2001:db8::4"})
     yield fake
     fake.close()
 

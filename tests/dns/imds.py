@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
-class InstanceMetadata:
+class FakeMetadata:
     """A fake IMDSv2: a token is needed, and lasts for ``good_for`` questions."""
 
     def __init__(self, values: dict[str, str], good_for: int = 1000) -> None:

@@ -6,13 +6,12 @@ import random
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from pyconfd.dns.activity import Rules, Standing, advance, both
-from pyconfd.dns.agent import Agent, AgentRules, Want
+from pyconfd.dns.activity import Activity, ActivityRules, advance, both
+from pyconfd.dns.agent import Agent, Want
+from pyconfd.dns.names import wish_of
 from pyconfd.dns.ownership import Marker, Mode
-from pyconfd.dns.provider import ThrottledError
-from pyconfd.dns.records import ADDRESS_TYPES, Change, Policy, RecordSet, Zone
-from pyconfd.dns.site import wish_of
-from pyconfd.dns.view import Node, Spec
+from pyconfd.dns.planner import DnsNode, NameSpec
+from pyconfd.dns.records import ADDRESS_TYPES, Change, Policy, RecordSet, ThrottledError, Zone
 from pyconfd.errors import Problem, TransientError
 from tests.dns.stage import NAME, ZONE, beside, foreign, node
 from tests.dns.strict import StrictRoute53
@@ -27,15 +26,15 @@ REAP_AFTER_S = 240.0
 class Machine:
     """One node: what befalls it, and the program that runs on it while it lives."""
 
-    who: Node
+    who: DnsNode
     agent: Agent
     alive: bool = True
     healthy: bool = True
     drained: bool = False
     reaches_aws: bool = True
     reaches_others: bool = True
-    standing: Standing = field(default_factory=Standing)
-    holding: Standing = field(default_factory=Standing)
+    serving: Activity = field(default_factory=Activity)
+    holding: Activity = field(default_factory=Activity)
     requests: list[float] = field(default_factory=list)
 
     @property
@@ -49,7 +48,7 @@ class World:
 
     seed: int
     count: int
-    spec: Spec
+    spec: NameSpec
     crashes: bool = False
     now: float = START
     answered: set[str] = field(default_factory=set)
@@ -64,19 +63,19 @@ class World:
         self.recent: deque[float] = deque()
         self.most_in_10_s = 0
         self.holder = 0
-        rules = AgentRules(expected_nodes=self.count, reap_after_s=REAP_AFTER_S if self.crashes else 0.0)
-        self.machines = [self._machine(number, rules) for number in range(self.count)]
+        self.machines = [self._machine(number) for number in range(self.count)]
 
-    def _machine(self, number: int, rules: AgentRules) -> Machine:
+    def _machine(self, number: int) -> Machine:
         # Some have no IPv6; the holder of an address always has: its name would go on saying what was there before.
         who = node(number, v6=number % 3 != 1 or self.spec.mode is Mode.VIP)
         agent = Agent(
             _Reached(self, number),
             lambda _: ZONE.zone_id,
             node=who.name,
-            rules=rules,
+            expected_nodes=self.count,
+            reap_after_s=REAP_AFTER_S if self.crashes else 0.0,
             answers=lambda markers: {marker.node for marker in markers if self._answers(number, marker)},
-            chance=self.random.random,
+            chance=self.random,
         )
         return Machine(who, agent)
 
@@ -118,9 +117,9 @@ class World:
         if not machine.alive:
             return self.now + look_s
         holds = self.spec.mode is not Mode.VIP or machine is self.machines[self.holder]
-        machine.standing = advance(machine.standing, good=machine.healthy, now=self.now, rules=Rules())
-        machine.holding = advance(machine.holding, good=holds, now=self.now, rules=Rules().following)
-        active = both(machine.standing.active, machine.holding.active)
+        machine.serving = advance(machine.serving, good=machine.healthy, now=self.now, rules=ActivityRules())
+        machine.holding = advance(machine.holding, good=holds, now=self.now, rules=ActivityRules().for_holder)
+        active = both(machine.serving.active, machine.holding.active)
         want = Want(wish_of(active=active, withdrawn=machine.drained), machine.who)
         due = machine.agent.turn(self.now, {self.spec: want})
         return min(max(due, self.now + 0.01), self.now + look_s)
@@ -140,11 +139,11 @@ class World:
             case "holder":
                 self.holder = self.random.randrange(self.count)
             case "restart":
-                machine.standing = replace(machine.standing, active=None, streak=0)
+                machine.serving = replace(machine.serving, active=None, streak=0)
                 machine.holding = replace(machine.holding, active=None, streak=0)
             case "crash":
                 machine.alive = not machine.alive
-                machine.standing = machine.holding = Standing()
+                machine.serving = machine.holding = Activity()
 
     def _calm(self) -> None:
         """The end of all trouble: who is cut off is no longer; at least one node can serve."""

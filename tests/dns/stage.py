@@ -2,19 +2,17 @@
 
 from dataclasses import replace
 
-from pyconfd.dns.planning import Batch, Plan, Wish, plan
-from pyconfd.dns.provider import Provider
-from pyconfd.dns.records import Policy, RecordSet, Zone, record_set
-from pyconfd.dns.view import Node, Spec
+from pyconfd.dns.planner import DnsNode, NamePlan, NameSpec, Wish, plan
+from pyconfd.dns.records import Policy, Provider, RecordSet, Zone, record_set
 from tests.dns.strict import StrictRoute53
 
 ZONE = Zone("Z1", "example.com.")
 NAME = "lb.example.com"
-SPEC = Spec(NAME, "prod")
+SPEC = NameSpec(NAME, "prod")
 
 
-def node(number: int, *, v6: bool = False) -> Node:
-    return Node(f"n{number}", f"192.0.2.{number + 1}", f"2001:db8::{number + 1:x}" if v6 else "")
+def node(number: int, *, v6: bool = False) -> DnsNode:
+    return DnsNode(f"n{number}", f"192.0.2.{number + 1}", f"2001:db8::{number + 1:x}" if v6 else "")
 
 
 def foreign() -> tuple[RecordSet, ...]:
@@ -40,20 +38,20 @@ def zone_with(*records: RecordSet) -> StrictRoute53:
     return provider
 
 
-def carry_out(provider: StrictRoute53, found: Plan) -> Plan:
-    if isinstance(found, Batch):
+def carry_out(provider: StrictRoute53, found: NamePlan) -> NamePlan:
+    if found.changes:
         provider.change(ZONE.zone_id, found.changes)
     return found
 
 
-def turn_over_wire(provider: Provider, zone: Zone, spec: Spec, who: Node, wish: Wish) -> Plan:
+def turn_over_wire(provider: Provider, zone: Zone, spec: NameSpec, who: DnsNode, wish: Wish) -> NamePlan:
     """The same in any zone of any provider."""
     found = plan(spec, who, wish, provider.records(zone.zone_id, spec.name))
-    if isinstance(found, Batch):
+    if found.changes:
         provider.change(zone.zone_id, found.changes)
     return found
 
 
-def turn(provider: StrictRoute53, spec: Spec, who: Node, wish: Wish) -> Plan:
+def turn(provider: StrictRoute53, spec: NameSpec, who: DnsNode, wish: Wish) -> NamePlan:
     """One node reads, plans and changes."""
     return carry_out(provider, plan(spec, who, wish, provider.records(ZONE.zone_id, spec.name)))

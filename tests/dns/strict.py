@@ -11,8 +11,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 
 from pyconfd.dns.ownership import marker_name
-from pyconfd.dns.provider import RefusedBatchError
-from pyconfd.dns.records import Action, Change, Policy, RecordSet, Zone, inside, normalised
+from pyconfd.dns.records import Action, Change, Policy, RecordSet, RefusedBatchError, Zone, inside, normalised
 from pyconfd.errors import Problem, RejectedInput
 
 MOST_VALUES = 1000

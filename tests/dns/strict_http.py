@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree as ET
 
-from pyconfd.dns.provider import RefusedBatchError
-from pyconfd.dns.records import Action, Change, Policy, RecordSet, Zone, normalised
+from pyconfd.dns.records import Action, Change, Policy, RecordSet, RefusedBatchError, Zone, normalised
 from pyconfd.errors import RejectedInput
 from tests.dns.strict import StrictRoute53
 

@@ -1,38 +1,59 @@
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.dns.activity import HOUR_S, Facts, Rules, Standing, advance, both, reasons, waits_s
+from pyconfd.dns.activity import (
+    HOUR_S,
+    Activity,
+    ActivityRules,
+    ServingFacts,
+    advance,
+    both,
+    holders_of,
+    reasons,
+    waits_s,
+)
 
 VIP = "192.0.2.9"
-GOOD = Facts(haproxy_answers=True, applied=True)
+GOOD = ServingFacts(haproxy_answers=True, applied=True)
 
 
 def after(
-    looks: str, *, standing: Standing | None = None, every_s: float = 1.0, rules: Rules | None = None
-) -> Standing:
+    looks: str, *, former: Activity | None = None, every_s: float = 1.0, rules: ActivityRules | None = None
+) -> Activity:
     """``+`` is a good look, ``-`` a bad one."""
-    found = standing or Standing()
+    found = former or Activity()
     for number, look in enumerate(looks):
-        found = advance(found, good=look == "+", now=1000.0 + number * every_s, rules=rules or Rules())
+        found = advance(found, good=look == "+", now=1000.0 + number * every_s, rules=rules or ActivityRules())
     return found
 
 
 def test_only_what_this_node_sees_of_itself_counts() -> None:
     assert reasons(GOOD) == ()
     silent = ("http://127.0.0.1/",)
-    bad = Facts(haproxy_answers=False, applied=False, frontends_silent=silent, drained=True, astray={VIP: "it is away"})
+    bad = ServingFacts(
+        haproxy_answers=False, applied=False, frontends_silent=silent, drained=True, not_holder={VIP: "it is away"}
+    )
     assert len(reasons(bad)) == 4
     assert reasons(bad, VIP) == (*reasons(bad), "it is away")
-    assert reasons(Facts(haproxy_answers=True, applied=True, astray={VIP: ""}), VIP) == ()
-    assert set(Facts.__dataclass_fields__) == {"haproxy_answers", "applied", "frontends_silent", "drained", "astray"}
+    assert reasons(ServingFacts(haproxy_answers=True, applied=True, not_holder={VIP: ""}), VIP) == ()
+    assert set(ServingFacts.__dataclass_fields__) == {
+        "haproxy_answers",
+        "applied",
+        "frontends_silent",
+        "drained",
+        "not_holder",
+    }
 
 
 def test_whether_an_address_is_held_is_believed_without_a_hold_and_without_a_limit() -> None:
-    following = Rules().following
-    assert after("---" + "++", rules=following).active is True
-    assert after("+++---" * 50 + "++", rules=following).active is True
-    assert after("+++---" * 50 + "++", rules=Rules(hold_s=0.0)).active is False
-    assert after("+-" * 50, standing=Standing(active=True), rules=following).active is True
+    for_holder = ActivityRules().for_holder
+    assert after("---" + "++", rules=for_holder).active is True
+    assert after("+++---" * 50 + "++", rules=for_holder).active is True
+    assert after("+++---" * 50 + "++", rules=ActivityRules(hold_s=0.0)).active is False
+    assert after("+-" * 50, former=Activity(active=True), rules=for_holder).active is True
 
 
 def test_a_name_is_for_who_serves_and_holds_its_address() -> None:
@@ -59,24 +80,66 @@ def test_a_node_that_withdrew_stays_out_for_a_while() -> None:
 
 
 def test_a_node_joins_six_times_an_hour_and_withdraws_as_often_as_it_must() -> None:
-    standing, joined, withdrawn = Standing(), 0, 0
+    activity, joined, withdrawn = Activity(), 0, 0
     for second in range(int(HOUR_S)):
-        former = standing.active
-        standing = advance(standing, good=second % 100 >= 10, now=1e9 + second, rules=Rules())
-        joined += former is False and standing.active is True
-        withdrawn += former is True and standing.active is False
+        former = activity.active
+        activity = advance(activity, good=second % 100 >= 10, now=1e9 + second, rules=ActivityRules())
+        joined += former is False and activity.active is True
+        withdrawn += former is True and activity.active is False
     assert (joined, withdrawn) == (6, 6)
-    assert standing.active is False
-    assert 0 < waits_s(standing, 1e9 + HOUR_S, Rules()) <= HOUR_S
+    assert activity.active is False
+    assert 0 < waits_s(activity, 1e9 + HOUR_S, ActivityRules()) <= HOUR_S
 
 
 def test_a_clock_that_was_set_back_keeps_nobody_out_for_longer_than_the_hold() -> None:
-    standing = Standing(active=False, withdrawn_at=1e9)
-    assert waits_s(standing, 0.0, Rules()) == 60.0
-    assert after("++", standing=Standing(active=False, withdrawn_at=900.0)).active is True
+    activity = Activity(active=False, withdrawn_at=1e9)
+    assert waits_s(activity, 0.0, ActivityRules()) == 60.0
+    assert after("++", former=Activity(active=False, withdrawn_at=900.0)).active is True
 
 
 @given(looks=st.text("+-", max_size=60), fall=st.integers(1, 5))
 def test_fewer_bad_looks_in_a_row_than_fall_never_withdraw(looks: str, fall: int) -> None:
-    found = after(looks, standing=Standing(active=True), rules=Rules(fall=fall))
+    found = after(looks, former=Activity(active=True), rules=ActivityRules(fall=fall))
     assert found.active is ("-" * fall not in looks) or found.joins
+
+
+NOW = 1_800_000_000.0
+V4, V6 = "192.0.2.9", "2001:db8::9"
+
+
+def report(*, holds: bool = True, rivals: bool = False, drained: bool = False, holder: str = "lb2") -> dict[str, Any]:
+    """As the hook writes it, with one router."""
+    instance = {
+        "addresses": [f"{V4}/24", V6],
+        "holds": holds,
+        "holder": holder,
+        "rivals": [{"hardware": "x", "peer": "lb2"}] if rivals else [],
+    }
+    return {"at": NOW - 5, "routers": [{"drained": {"at": 1} if drained else None, "instances": [instance]}]}
+
+
+def test_the_holder_is_who_the_hook_says() -> None:
+    assert holders_of(report(), NOW) == ({V4: "", V6: ""}, False)
+    away = holders_of(report(holds=False), NOW)[0]
+    assert "lb2 has it" in away[V4]
+    assert away.keys() == {V4, V6}
+    assert "no node seems to have it" in holders_of(report(holds=False, holder=""), NOW)[0][V6]
+
+
+def test_who_shares_the_address_with_a_rival_does_not_count_as_its_holder() -> None:
+    assert "another node has" in holders_of(report(rivals=True), NOW)[0][V4]
+
+
+def test_a_dead_hook_says_nothing_of_holders_but_an_order_to_drain_stands() -> None:
+    assert holders_of(report(drained=True), NOW + 60) == ({}, True)
+    assert holders_of(report(), NOW + 60) == ({}, False)
+    two = report(drained=True)
+    two["routers"].append(report()["routers"][0])
+    assert not holders_of(two, NOW)[1]  # one router of two is no drained node
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"routers": None}, {"at": "x", "routers": []}, {"at": NOW, "routers": [{"drained": None}]}]
+)
+def test_what_is_no_report_is_not_known(document: dict[str, Any]) -> None:
+    assert holders_of(document, NOW) == ({}, False)

@@ -1,28 +1,43 @@
-"""One node with many names, and with names that come and go; the provider is the strict one, time is an argument."""
+"""One node with many names: its slots, the others that it takes for dead; the provider is the strict one."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
-from pyconfd.dns.agent import Agent, AgentRules, Want
-from pyconfd.dns.ownership import Mode
-from pyconfd.dns.planning import Wish
-from pyconfd.dns.view import Node, Spec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyconfd.dns.agent import (
+    SLOT_S,
+    Agent,
+    Suspicion,
+    Verdict,
+    Want,
+    judge,
+    next_slot,
+    place,
+    slot_number,
+)
+from pyconfd.dns.ownership import Marker, Mode
+from pyconfd.dns.planner import DnsNode, NameSpec, Wish
 from tests.dns.stage import NAME, SPEC, ZONE, node, zone_with
 from tests.dns.strict import StrictRoute53
 
 NOW = 1_800_000_000.0
-Nodes = tuple[tuple[Agent, Node, Callable[[int], bool]], ...]
+Nodes = tuple[tuple[Agent, DnsNode, Callable[[int], bool]], ...]
 MANY = tuple(replace(SPEC, name=f"n{number:02}.example.com") for number in range(40))
 
 
-def agent(provider: StrictRoute53, who: Node, *, answers: bool = True, reap_after_s: float = 0.0) -> Agent:
+def agent(provider: StrictRoute53, who: DnsNode, *, answers: bool = True, reap_after_s: float = 0.0) -> Agent:
     return Agent(
         provider,
         lambda spec: spec.zone_id or ZONE.zone_id,
         node=who.name,
-        rules=AgentRules(interval_s=5.0, expected_nodes=2, reap_after_s=reap_after_s),
+        interval_s=5.0,
+        expected_nodes=2,
+        reap_after_s=reap_after_s,
         answers=lambda markers: {marker.node for marker in markers if answers},
-        chance=lambda: 0.5,
+        chance=Random(1),
     )
 
 
@@ -65,7 +80,7 @@ def test_a_dead_node_is_forgotten_in_each_of_many_names() -> None:
 
 def test_names_are_wanted_each_for_itself_and_one_that_is_wanted_no_more_is_let_go_as_it_is() -> None:
     provider = zone_with()
-    public, other = SPEC, Spec("other.example.com", "second", Mode.SHARED)
+    public, other = SPEC, NameSpec("other.example.com", "second", Mode.SHARED)
     one = agent(provider, node(0))
     wants = {public: Want(Wish.PUBLISH, node(0)), other: Want(None, node(0))}
     now = NOW
@@ -83,3 +98,64 @@ def test_names_are_wanted_each_for_itself_and_one_that_is_wanted_no_more_is_let_
     assert provider.answer(other.name, "A") == ("192.0.2.7",)
     assert set(one.names) == {other}
     assert one.turn(now, {}) > now
+
+
+@given(names=st.sets(st.text("abc", min_size=1), min_size=1, max_size=30), expected=st.integers(1, 40))
+def test_nodes_that_know_each_other_have_slots_of_their_own(names: set[str], expected: int) -> None:
+    places = [place(name, names, expected) for name in names]
+    assert len({slot for slot, _ in places}) == len(names)
+    assert {slots for _, slots in places} == {max(len(names), expected)}
+
+
+@given(now=st.floats(0, 1e9), slots=st.integers(1, 40), data=st.data())
+def test_the_next_slot_is_an_own_one_soon_and_never_the_same_twice(now: float, slots: int, data: st.DataObject) -> None:
+    slot = data.draw(st.integers(0, slots - 1))
+    found = next_slot(now, slot, slots, -1)
+    assert now <= found <= now + slots * SLOT_S
+    assert slot_number(found) % slots == slot
+    assert slot_number(next_slot(found, slot, slots, slot_number(found))) == slot_number(found) + slots
+
+
+MARKER = Marker("prod", "n1", ("192.0.2.2",), 3)
+
+
+def over(*looks: tuple[float, bool, str, int]) -> list[Verdict]:
+    """Each look is the time, whether the node answers, who doubts it and its sequence."""
+    suspicion: Suspicion | None = None
+    found = []
+    for now, answers, doubt, sequence in looks:
+        marker = replace(MARKER, doubt=doubt, sequence=sequence)
+        suspicion, verdict = judge(marker, suspicion, answers=answers, me="n0", now=now, after_s=100.0)
+        found.append(verdict)
+    return found
+
+
+LEAVE, DOUBT, TRUST, FORGET = Verdict.LEAVE, Verdict.DOUBT, Verdict.TRUST, Verdict.FORGET
+
+
+def test_a_node_is_forgotten_when_it_is_silent_on_the_network_and_in_route_53() -> None:
+    assert over((1, False, "", 3), (101, False, "", 3), (102, False, "n0", 3), (202, False, "n0", 3)) == [
+        LEAVE,
+        DOUBT,
+        LEAVE,
+        FORGET,
+    ]
+
+
+def test_a_node_that_answers_is_trusted_whatever_was_thought() -> None:
+    assert over((1, False, "n0", 3), (150, True, "n0", 3), (300, False, "n0", 3)) == [LEAVE, TRUST, LEAVE]
+    assert over((1, True, "n7", 3)) == [LEAVE]
+
+
+def test_a_node_that_writes_in_route_53_lives_although_it_does_not_answer() -> None:
+    assert over((1, False, "", 3), (101, False, "", 3), (102, False, "n0", 3), (202, False, "", 4)) == [
+        LEAVE,
+        DOUBT,
+        LEAVE,
+        LEAVE,
+    ]
+
+
+def test_a_node_does_not_judge_itself_nor_what_has_no_node() -> None:
+    for marker in (replace(MARKER, node="n0"), replace(MARKER, node="adopted:192.0.2.2")):
+        assert judge(marker, Suspicion(3, 1.0, 1.0), answers=False, me="n0", now=9e9, after_s=1.0)[1] is LEAVE

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.dns.following import Following
-from pyconfd.dns.memory import stored_asked
-from pyconfd.dns.planning import Wish
+from pyconfd.dns.names import stored_annotated
+from pyconfd.dns.planner import Wish
+from pyconfd.dns.service import DnsService
 from pyconfd.haproxy.generations import GenerationStore
 from pyconfd.model.outcome import Generation
 from pyconfd.model.rendering import Piece, Rendering
@@ -66,7 +66,7 @@ def _in_history(settings: Settings) -> None:
 def run(settings: Settings, begin: float, seconds: float) -> float:
     """One life of the process: turns as it would take them, in a time of their own; give when it ended."""
     now = begin
-    with Following(settings) as following:
+    with DnsService(settings) as following:
         while now < begin + seconds:
             following.turn(now)
             now += settings.dns.look_s
@@ -105,7 +105,7 @@ def test_an_hour_without_kubernetes_and_restarts_of_every_process_send_no_changi
     assert now >= end
     assert sent
     assert aws.changing == 0
-    assert set(stored_asked(settings)) == {WEB}
+    assert set(stored_annotated(settings)) == {WEB}
     # Twice a minute, for two names; each life begins with one more of each.
     assert 60 <= len(aws.seen) <= 2 * 75 + 10
 

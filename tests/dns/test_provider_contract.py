@@ -8,8 +8,17 @@ import boto3
 import pytest
 
 from pyconfd.dns.ownership import marker_name
-from pyconfd.dns.provider import Provider, RefusedBatchError
-from pyconfd.dns.records import Action, Change, Policy, RecordSet, Zone, record_set, swapped
+from pyconfd.dns.records import (
+    Action,
+    Change,
+    Policy,
+    Provider,
+    RecordSet,
+    RefusedBatchError,
+    Zone,
+    record_set,
+    swapped,
+)
 from pyconfd.dns.route53 import Route53
 from pyconfd.errors import RejectedInput
 from tests.dns.stage import NAME, ZONE

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.dns.planning import InStep, Wish
-from pyconfd.dns.provider import RefusedBatchError, ThrottledError
-from pyconfd.dns.records import Zone, record_set, swapped
+from pyconfd.dns.planner import NamePlan, Wish
+from pyconfd.dns.records import RefusedBatchError, ThrottledError, Zone, record_set, swapped
 from pyconfd.dns.route53 import ATTEMPTS, Route53, metadata_without_proxy
 from pyconfd.errors import RejectedInput, TransientError
-from tests.dns.imds import InstanceMetadata
+from tests.dns.imds import FakeMetadata
 from tests.dns.stage import NAME, SPEC, node, turn_over_wire
 from tests.dns.wire import HANG, LOSE_REPLY, FaultProxy
 
@@ -85,7 +84,7 @@ def test_a_lost_reply_is_refused_when_it_is_tried_again_and_reading_finds_it_don
     proxy.faults = ["", LOSE_REPLY]
     with pytest.raises(RefusedBatchError):
         turn_over_wire(provider, zone, SPEC, node(0), Wish.PUBLISH)
-    assert turn_over_wire(provider, zone, SPEC, node(0), Wish.PUBLISH) == InStep()
+    assert turn_over_wire(provider, zone, SPEC, node(0), Wish.PUBLISH) == NamePlan()
 
 
 def test_a_large_group_is_read_over_several_pages(proxy: FaultProxy, new_zone: Callable[..., Zone]) -> None:
@@ -97,7 +96,7 @@ def test_a_large_group_is_read_over_several_pages(proxy: FaultProxy, new_zone: C
         provider.change(zone.zone_id, tuple(change for item in records for change in swapped(None, item)))
     turn_over_wire(provider, zone, SPEC, node(0), Wish.PUBLISH)
     proxy.seen.clear()
-    assert turn_over_wire(provider, zone, SPEC, node(0), Wish.PUBLISH) == InStep()
+    assert turn_over_wire(provider, zone, SPEC, node(0), Wish.PUBLISH) == NamePlan()
     assert len(proxy.seen) == 2
 
 
@@ -108,7 +107,7 @@ def test_the_hosts_of_instance_metadata_are_reached_without_a_proxy() -> None:
 
 
 def test_credentials_of_the_instance_work_behind_a_proxy(
-    proxy: FaultProxy, new_zone: Callable[..., Zone], imds: InstanceMetadata, monkeypatch: pytest.MonkeyPatch
+    proxy: FaultProxy, new_zone: Callable[..., Zone], imds: FakeMetadata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zone = new_zone("example.com.")
     role = {"Code": "Success", "AccessKeyId": "a", "SecretAccessKey": "s", "Token": "t"}

@@ -7,12 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from pyconfd.dns import pacing
+from pyconfd.dns.agent import REQUESTS_IN_A_SLOT, slot_number
 from pyconfd.dns.ownership import Mode
-from pyconfd.dns.planning import Batch, Wish, plan
-from pyconfd.dns.provider import RefusedBatchError
-from pyconfd.dns.records import ADDRESS_TYPES
-from pyconfd.dns.view import Spec
+from pyconfd.dns.planner import NameSpec, Wish, plan
+from pyconfd.dns.records import ADDRESS_TYPES, RefusedBatchError
 from tests.dns.simulation import World
 from tests.dns.stage import NAME, SPEC, ZONE, node, turn, zone_with
 from tests.dns.strict import StrictRoute53
@@ -48,8 +46,8 @@ def settles(world: World) -> None:
     # Nodes that do not know each other yet may meet in a slot; the account's limit sorts that out.
     assert world.throttled <= max(0.005 * sum(len(machine.requests) for machine in world.machines), world.count / 10)
     for machine in world.machines:
-        slots = Counter(pacing.slot_number(time) for time in machine.requests)
-        assert max(slots.values(), default=0) <= pacing.REQUESTS_IN_A_SLOT
+        slots = Counter(slot_number(time) for time in machine.requests)
+        assert max(slots.values(), default=0) <= REQUESTS_IN_A_SLOT
     changes = world.provider.changing
     world.run(busy_s=0.0, settle_s=3600.0)
     assert world.provider.changing == changes, "nothing happened, and something was changed"
@@ -58,7 +56,7 @@ def settles(world: World) -> None:
 @pytest.mark.parametrize(
     "spec", [SPECS["multivalue"], SPECS["weighted"], SPECS["shared"]], ids=["multivalue", "weighted", "shared"]
 )
-def test_two_nodes_that_leave_together_two_hundred_times_never_empty_the_answer(spec: Spec) -> None:
+def test_two_nodes_that_leave_together_two_hundred_times_never_empty_the_answer(spec: NameSpec) -> None:
     for _ in range(200):
         provider = zone_with()
         for number in range(2):
@@ -72,11 +70,11 @@ def test_two_nodes_that_leave_together_two_hundred_times_never_empty_the_answer(
         assert len(provider.answer(NAME, "A")) == 1
 
 
-def _leave(provider: StrictRoute53, spec: Spec, number: int, together: threading.Barrier) -> None:
+def _leave(provider: StrictRoute53, spec: NameSpec, number: int, together: threading.Barrier) -> None:
     seen = provider.records(ZONE.zone_id, NAME)
     together.wait()
     found = plan(spec, node(number), Wish.WITHDRAW, seen)
-    while isinstance(found, Batch):
+    while found.changes:
         try:
             provider.change(ZONE.zone_id, found.changes)
         except RefusedBatchError:

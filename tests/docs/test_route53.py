@@ -4,8 +4,7 @@ import json
 import tomllib
 
 from pyconfd.dns.ownership import marker_name
-from pyconfd.dns.planning import Batch, Wish, plan
-from pyconfd.dns.view import Node, Spec
+from pyconfd.dns.planner import DnsNode, NameSpec, Wish, plan
 from pyconfd.settings import names_of, resolve
 from tests.docs.examples import ROOT, blocks_of
 
@@ -39,11 +38,11 @@ def test_the_policy_allows_what_is_sent_and_no_more() -> None:
     allowed = next(iter(statement["Condition"].values()))
     name = "lb.example.com"
     assert set(allowed["route53:ChangeResourceRecordSetsNormalizedRecordNames"]) == {name, marker_name(name)}
-    spec = Spec(name, "prod")
-    first = plan(spec, Node("n0", "192.0.2.1", "2001:db8::1"), Wish.PUBLISH, ())
-    assert isinstance(first, Batch)
-    second = plan(spec, Node("n0", "192.0.2.2"), Wish.PUBLISH, [change.record for change in first.changes])
-    assert isinstance(second, Batch)
+    spec = NameSpec(name, "prod")
+    first = plan(spec, DnsNode("n0", "192.0.2.1", "2001:db8::1"), Wish.PUBLISH, ())
+    assert first.changes
+    second = plan(spec, DnsNode("n0", "192.0.2.2"), Wish.PUBLISH, [change.record for change in first.changes])
+    assert second.changes
     sent = (*first.changes, *second.changes)
     assert {change.action.value for change in sent} == set(allowed["route53:ChangeResourceRecordSetsActions"])
     assert {change.record.type for change in sent} == set(allowed["route53:ChangeResourceRecordSetsRecordTypes"])

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 import pytest
 from pyroute2 import netns
 
-from pyconfd.dns.addresses import Addresses, Metadata, interface_addresses
-from pyconfd.dns.site import floating
-from pyconfd.dns.view import Node
+from pyconfd.dns.names import floating
+from pyconfd.dns.node import InstanceMetadata, NodeAddresses, interface_addresses
+from pyconfd.dns.planner import DnsNode
 from pyconfd.errors import TransientError
 from pyconfd.settings import AddressSource, DnsSettings, NameSettings, name_of, names_of, resolve
-from tests.dns.imds import InstanceMetadata
+from tests.dns.imds import FakeMetadata
 from tests.vip.network import Network, ip, missing
 
 
@@ -17,58 +17,58 @@ def kept(source: AddressSource) -> NameSettings:
     return name_of(DnsSettings(address_source=source), "lb.example.com")
 
 
-def read(imds: InstanceMetadata, source: AddressSource) -> Node:
-    return Addresses(kept(source), "n0", Metadata(imds.url)).read()
+def read(imds: FakeMetadata, source: AddressSource) -> DnsNode:
+    return NodeAddresses(kept(source), "n0", InstanceMetadata(imds.url)).read()
 
 
-def test_public_and_private_addresses_of_an_instance(imds: InstanceMetadata) -> None:
-    assert read(imds, AddressSource.IMDS_PUBLIC) == Node("n0", "198.51.100.4", "2001:db8::4")
-    assert read(imds, AddressSource.IMDS_PRIVATE) == Node("n0", "10.0.0.4", "2001:db8::4")
+def test_public_and_private_addresses_of_an_instance(imds: FakeMetadata) -> None:
+    assert read(imds, AddressSource.IMDS_PUBLIC) == DnsNode("n0", "198.51.100.4", "2001:db8::4")
+    assert read(imds, AddressSource.IMDS_PRIVATE) == DnsNode("n0", "10.0.0.4", "2001:db8::4")
 
 
-def test_one_token_is_used_until_it_expires(imds: InstanceMetadata) -> None:
+def test_one_token_is_used_until_it_expires(imds: FakeMetadata) -> None:
     imds.good_for = 3
-    addresses = Addresses(kept(AddressSource.IMDS_PUBLIC), "n0", Metadata(imds.url))
+    addresses = NodeAddresses(kept(AddressSource.IMDS_PUBLIC), "n0", InstanceMetadata(imds.url))
     for _ in range(3):
         assert addresses.read().v4 == "198.51.100.4"
     assert imds.tokens == 2
 
 
-def test_an_address_that_the_instance_has_not_is_none_and_no_error(imds: InstanceMetadata) -> None:
+def test_an_address_that_the_instance_has_not_is_none_and_no_error(imds: FakeMetadata) -> None:
     del imds.values["ipv6"]
-    assert read(imds, AddressSource.IMDS_PUBLIC) == Node("n0", "198.51.100.4")
+    assert read(imds, AddressSource.IMDS_PUBLIC) == DnsNode("n0", "198.51.100.4")
 
 
-def test_an_instance_without_any_address_is_an_error(imds: InstanceMetadata) -> None:
+def test_an_instance_without_any_address_is_an_error(imds: FakeMetadata) -> None:
     imds.values.clear()
     with pytest.raises(TransientError, match="gives no address"):
         read(imds, AddressSource.IMDS_PUBLIC)
 
 
-def test_a_service_that_gives_no_token_or_is_away_is_an_error_with_a_remedy(imds: InstanceMetadata) -> None:
+def test_a_service_that_gives_no_token_or_is_away_is_an_error_with_a_remedy(imds: FakeMetadata) -> None:
     imds.silent = True
     with pytest.raises(TransientError, match="hop limit"):
         read(imds, AddressSource.IMDS_PUBLIC)
     with pytest.raises(TransientError, match="does not answer"):
-        Metadata("http://127.0.0.1:1").value("ipv6")
+        InstanceMetadata("http://127.0.0.1:1").value("ipv6")
 
 
 def test_a_service_that_hangs_is_waited_for_a_moment_only() -> None:
     with socket.create_server(("127.0.0.1", 0)) as hangs:  # as behind a hop limit that the answer does not survive
-        metadata = Metadata(f"http://127.0.0.1:{hangs.getsockname()[1]}", timeout_s=0.1)
+        metadata = InstanceMetadata(f"http://127.0.0.1:{hangs.getsockname()[1]}", timeout_s=0.1)
         with pytest.raises(TransientError, match="does not answer: timed out"):
             metadata.value("local-ipv4")
 
 
-def test_a_proxy_is_never_asked_for_instance_metadata(imds: InstanceMetadata, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_is_never_asked_for_instance_metadata(imds: FakeMetadata, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.url)
-    assert Metadata().value("local-ipv4") == "10.0.0.4"
+    assert InstanceMetadata().value("local-ipv4") == "10.0.0.4"
 
 
 def test_fixed_addresses_are_as_they_were_given() -> None:
     settings = DnsSettings(address="192.0.2.1", address6="2001:db8::1")
-    assert Addresses(name_of(settings, "x.example.com"), "n0").read() == Node("n0", "192.0.2.1", "2001:db8::1")
+    assert NodeAddresses(name_of(settings, "x.example.com"), "n0").read() == DnsNode("n0", "192.0.2.1", "2001:db8::1")
 
 
 def test_an_interface_gives_its_global_addresses() -> None:
@@ -126,4 +126,6 @@ def test_an_interface_gives_both_families_and_no_floating_address(space: str, la
         lambda _: "",
     ).settings
     for name in names_of(settings.dns):
-        assert Addresses(name, "n0", floating=floating(settings)).read() == Node("n0", "192.0.2.4", "2001:db8::4")
+        assert NodeAddresses(name, "n0", floating=floating(settings)).read() == DnsNode(
+            "n0", "192.0.2.4", "2001:db8::4"
+        )

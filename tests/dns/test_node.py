@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyconfd.dns.activity import reasons
+from pyconfd.dns.node import NodeReader, answers, holds, nodes_that_accept
 from pyconfd.dns.ownership import Marker
-from pyconfd.dns.readers import Reader, answers, holds, nodes_that_accept
 from pyconfd.settings import resolve
 from tests.dns.nodes import FieldNode
 
@@ -19,7 +19,7 @@ def node(tmp_path: Path) -> Iterator[FieldNode]:
 
 
 def why(node: FieldNode, **changes: str) -> tuple[str, ...]:
-    reader = Reader(resolve({}, node.environ(**changes), lambda _: "").settings)
+    reader = NodeReader(resolve({}, node.environ(**changes), lambda _: "").settings)
     try:
         return reasons(reader.facts(), changes.get("DNS_VIP", ""))
     finally:
@@ -54,7 +54,7 @@ def test_what_a_hook_left_behind_counts_only_where_the_settings_have_one(node: F
 
 @pytest.mark.haproxy
 def test_one_reader_finds_the_haproxy_that_came_back(node: FieldNode) -> None:
-    reader = Reader(resolve({}, node.environ(), lambda _: "").settings)
+    reader = NodeReader(resolve({}, node.environ(), lambda _: "").settings)
     for serves in (True, False, True):
         assert reader.facts().haproxy_answers is serves
         if serves:

@@ -1,7 +1,6 @@
 import pytest
 
-from pyconfd.dns.records import Zone, inside, normalised
-from pyconfd.dns.zones import zone_of
+from pyconfd.dns.records import Zone, inside, normalised, zone_of
 from pyconfd.errors import ConfigurationError
 
 PUBLIC = (Zone("Z1", "example.com."), Zone("Z2", "lb.example.com."), Zone("Z3", "b.example.com."))

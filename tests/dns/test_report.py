@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from pyconfd.dns.reporting import line, metrics
+from pyconfd.dns.report import line, metrics
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -1,4 +1,4 @@
-"""What the service says of itself: a document for ``pyconfd dns status``, and metrics for the node exporter."""
+"""The service's report: a document for ``pyconfd dns status``, and metrics for the node exporter."""
 
 import json
 import time
@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import structlog
 
 from pyconfd.dns.agent import NameState
-from pyconfd.dns.planning import Blocked, InStep
+from pyconfd.errors import TransientError, first_line
 from pyconfd.settings import Settings
+from pyconfd.system.files import replace_shared
+
+log = structlog.get_logger(__name__)
 
 REPORT = "dns-status.json"
 METRICS = "dns.prom"
@@ -19,8 +23,19 @@ METRICS = "dns.prom"
 REPORT_EVERY_S = 10.0
 
 
+def write_report(runtime_dir: str, document: Mapping[str, Any]) -> None:
+    """Write the report and the metrics; a full disk is logged, and stops nothing."""
+    text = json.dumps(document, indent=2) + "\n"
+    # The collector of metrics is neither this user nor of its group.
+    for name, content, mode in ((REPORT, text, 0o640), (METRICS, metrics(document), 0o644)):
+        try:
+            replace_shared(str(Path(runtime_dir) / name), content.encode(), mode=mode)
+        except TransientError as error:
+            log.warning("file.refused", problem=first_line(error.problems))
+
+
 def report(settings: Settings) -> dict[str, Any]:
-    """Return what the service said last, and as ``running`` whether it lives and said it lately."""
+    """Return the last report, and as ``running`` whether the service lives and wrote it lately."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         values = json.loads((Path(settings.runtime_dir) / REPORT).read_text())
         # A turn that hangs in Route 53 takes no longer than its requests.
@@ -30,14 +45,13 @@ def report(settings: Settings) -> dict[str, Any]:
 
 
 def name_values(state: NameState) -> dict[str, Any]:
-    """Return what is to be told of one name."""
-    kept = () if state.plan is None or isinstance(state.plan, Blocked) else state.plan.kept
+    """Return the report of one name."""
     node = state.want.node
     return {
         "name": state.spec.name,
         "private": state.spec.private,
-        "in_step": isinstance(state.plan, InStep) and state.problem is None,
-        "kept": list(kept),
+        "in_step": state.plan is not None and state.plan.in_step and state.problem is None,
+        "kept": list(state.plan.kept) if state.plan else [],
         "problem": str(state.problem or ""),
         "addresses": [address for address in (node.v4, node.v6) if address],
         "read_at": state.read_at,

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from pyconfd.dns.commands import drop
-from pyconfd.dns.following import Following
 from pyconfd.dns.ownership import Mode
-from pyconfd.dns.planning import Wish
-from pyconfd.dns.view import Node
+from pyconfd.dns.planner import DnsNode, Wish
+from pyconfd.dns.service import DnsService
 from pyconfd.model.outcome import Generation
 from pyconfd.model.status import Phase, SourceHealth, Status
 from pyconfd.settings import Settings, resolve
 from pyconfd.status import document
-from tests.dns.imds import InstanceMetadata
+from tests.dns.imds import FakeMetadata
 from tests.dns.nodes import FieldNode
 from tests.dns.stage import NAME, SPEC, turn
 from tests.dns.strict import StrictRoute53
@@ -43,7 +42,7 @@ class Life:
         self.node, self.now = node, time.time()
         more = {"DNS_ANNOTATION_SUFFIXES": "example.com", "DNS_ANNOTATION_GRACE_S": "60", "DNS_LOOK_S": "1"} | changes
         self.settings: Settings = resolve({}, node.environ(**more), lambda _: "").settings
-        self.following = stack.enter_context(Following(self.settings))
+        self.following = stack.enter_context(DnsService(self.settings))
 
     def told(self, *names: str) -> None:
         """All is well with the daemon, and it says this; what it says is compared with the true time."""
@@ -118,7 +117,7 @@ def test_a_name_follows_its_address_however_soon_it_comes_back(
 ) -> None:
     hook = {"VIP_INTERFACE": "lo", "VIP_RUNTIME_DIR": str(node.folder / "vip")}
     life = Life(node, stack, DNS_MODE="vip", DNS_VIP=VIP, DNS_HOLD_S="60", **hook)
-    other = Node("n1", "192.0.2.2")
+    other = DnsNode("n1", "192.0.2.2")
     for _ in range(8):  # more often than a node may join in an hour
         for _ in range(15):
             life.hook_says(holds=True)
@@ -136,7 +135,7 @@ def test_a_name_follows_its_address_however_soon_it_comes_back(
 
 
 def test_an_address_that_cannot_be_read_any_more_stays_and_one_that_was_never_read_is_waited_for(
-    node: FieldNode, provider: StrictRoute53, imds: InstanceMetadata, monkeypatch: pytest.MonkeyPatch, stack: ExitStack
+    node: FieldNode, provider: StrictRoute53, imds: FakeMetadata, monkeypatch: pytest.MonkeyPatch, stack: ExitStack
 ) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.url)
     imds.silent = True

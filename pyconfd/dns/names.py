@@ -1,0 +1,238 @@
+"""Which names this node keeps: those of the settings, and those that the cluster asks for by annotation.
+
+An annotated name comes with the first applied generation that has it. It goes only when the daemon said, all being
+well, for the whole time of grace that the annotation has it no more: a daemon that is away, holds changes back or has
+old data takes no name away.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyconfd.dns.activity import Activity
+from pyconfd.dns.node import host_name
+from pyconfd.dns.ownership import LABEL, Mode
+from pyconfd.dns.planner import NameSpec, Wish
+from pyconfd.dns.records import Provider, Zone, zone_of
+from pyconfd.dns.route53 import Route53
+from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
+from pyconfd.settings import DnsSettings, NameSettings, Settings, dns_name, name_of, names_of
+from pyconfd.system.files import problem_of, replace_shared, unlink_shared
+from pyconfd.system.state_file import StateFile
+
+WITHDRAWN = "dns-withdrawn"
+"""The name of a file in the runtime or in the state directory; while it is there, this node publishes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedName:
+    """``missed_since`` is when the annotation was first without it, 0.0 while it is there; ``gone``: withdraw."""
+
+    name: str
+    missed_since: float = 0.0
+    gone: bool = False
+
+
+def annotated(
+    former: Mapping[str, AnnotatedName], names: tuple[str, ...] | None, dns: DnsSettings, *, sure: bool, now: float
+) -> tuple[dict[str, AnnotatedName], dict[str, str]]:
+    """Return the annotated names after one more look at the daemon's status, and why others are refused.
+
+    ``names`` is None where the daemon does not know, ``sure`` False where it may know too few.
+    """
+    known = {name: entry for name, entry in former.items() if _allowed(name, dns)}
+    refused: dict[str, str] = {}
+    wanted = {}
+    for text in names or ():
+        name = _parse(text)
+        if not name:
+            refused[text] = "is no name"
+        elif not _allowed(name, dns):
+            refused[text] = "is not below one of dns.annotation_suffixes"
+        else:
+            wanted[name] = AnnotatedName(name)
+    for name in sorted(wanted.keys() - known.keys()):
+        if len(known) >= dns.annotation_names:
+            refused[name] = f"there are {len(known)} names already, and dns.annotation_names is {dns.annotation_names}"
+        else:
+            known[name] = wanted[name]
+    for name, entry in known.items():
+        if name in wanted:
+            known[name] = wanted[name]
+        elif not entry.gone and (names is None or not sure):
+            known[name] = replace(entry, missed_since=0.0)
+        elif not entry.gone:
+            # After a clock was set back the time of grace begins again.
+            since = entry.missed_since if 0.0 < entry.missed_since <= now else now
+            known[name] = replace(entry, missed_since=since, gone=now - since >= dns.annotation_grace_s)
+    return dict(sorted(known.items())), refused
+
+
+def _allowed(name: str, dns: DnsSettings) -> bool:
+    return any(name == suffix or name.endswith(f".{suffix}") for suffix in dns.annotation_suffixes)
+
+
+def _parse(text: str) -> str:
+    try:
+        name = dns_name(text)
+    except ValueError:
+        return ""
+    return "" if name.startswith(f"{LABEL}.") else name
+
+
+@dataclass(frozen=True, slots=True)
+class KeptName:
+    """One name, how it is kept, and its settings; ``annotated`` is None for a name of the settings themselves."""
+
+    spec: NameSpec
+    own: NameSettings
+    annotated: AnnotatedName | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Return whether the annotation has it no more."""
+        return self.annotated is not None and self.annotated.gone
+
+
+class DnsNames:
+    """The names that this node keeps, and the hosted zones of the provider; zones are listed once."""
+
+    def __init__(self, settings: Settings, provider: Provider, node: str) -> None:
+        self.settings, self.provider, self.node = settings, provider, node
+        self._zones: tuple[Zone, ...] = ()
+
+    def kept(self, annotated: Mapping[str, AnnotatedName]) -> tuple[KeptName, ...]:
+        """Return the names of the settings, and the annotated ones beside them."""
+        dns = self.settings.dns
+        own = tuple(KeptName(spec_of(name), name) for name in names_of(dns))
+        known = {each.spec.name for each in own}
+        more = ((entry, name_of(dns, name)) for name, entry in annotated.items() if name not in known)
+        return own + tuple(KeptName(spec_of(name, dns.annotation_zones), name, entry) for entry, name in more)
+
+    def zone_id(self, spec: NameSpec) -> str:
+        """Return the id of the hosted zone of a name.
+
+        Raises:
+            ConfigurationError: there is none, or more than one.
+            RejectedInput: it is none that the name may be in.
+        """
+        found = spec.zone_id
+        if not found:
+            self._zones = self._zones or self.provider.zones()
+            try:
+                found = zone_of(spec.name, self._zones, private=spec.private).zone_id
+            except ConfigurationError:
+                self._zones = ()  # list again: the operator may create it
+                raise
+        if spec.may_be_in and found not in spec.may_be_in:
+            remedy = "add it there, or take the name out of the annotation"
+            raise RejectedInput(Problem(spec.name, f"its zone {found} is not among dns.annotation_zones", remedy))
+        return found
+
+
+def dns_names(settings: Settings, before_request: Callable[[], None] | None = None) -> DnsNames:
+    """Return the names of some settings; nothing is requested yet. ``before_request`` is called before each request.
+
+    Raises:
+        ConfigurationError: there are no names, and none can come.
+    """
+    dns = settings.dns
+    if not (dns.names or dns.records or dns.annotation_suffixes):
+        problem = Problem("dns.names", "there is no name to publish", "set dns.names; docs/route53.md has an example")
+        raise ConfigurationError(problem)
+    provider = Route53(dns.endpoint_url, read_timeout_s=dns.timeout_s, before_request=before_request)
+    return DnsNames(settings, provider, dns.node or host_name())
+
+
+def spec_of(own: NameSettings, may_be_in: tuple[str, ...] = ()) -> NameSpec:
+    """Return how a name is kept; in one of these zones, where any are given."""
+    return NameSpec(
+        own.name,
+        own.owner,
+        Mode(own.mode),
+        own.ttl_s,
+        own.weight,
+        own.health_check_id,
+        own.min_records,
+        own.zone_id,
+        own.private,
+        may_be_in,
+    )
+
+
+def of_name(kept: Iterable[KeptName], name: str) -> tuple[KeptName, ...]:
+    """Return how a name is kept: in a public zone, in a private one, or in both.
+
+    Raises:
+        ConfigurationError: it is none of those that are kept.
+    """
+    wanted = name.lower().removesuffix(".")
+    every = tuple(kept)
+    found = tuple(each for each in every if each.spec.name == wanted)
+    if found:
+        return found
+    known = ", ".join(dict.fromkeys(each.spec.name for each in every)) or "none"
+    message = f"{name} is not among the names that are kept"
+    raise ConfigurationError(Problem("", message, f"these are: {known}"))
+
+
+def floating(settings: Settings) -> frozenset[str]:
+    """Return all floating addresses that the settings name: whichever node holds one, it is no node's own."""
+    names = (*names_of(settings.dns), name_of(settings.dns, ""))
+    return settings.vip.floating.union(name.vip for name in names) - {""}
+
+
+def activity_file(settings: Settings) -> StateFile[dict[str, Activity]]:
+    """Return the file that keeps each floating address's activity ("" for the node's) over a restart."""
+    return StateFile(Path(settings.state_dir) / "dns.json", dict[str, Activity], effect="a node may join sooner")
+
+
+def annotation_file(settings: Settings) -> StateFile[list[AnnotatedName]]:
+    """Return the file that keeps the annotated names over a restart."""
+    path = Path(settings.state_dir) / "dns-names.json"
+    return StateFile(path, list[AnnotatedName], effect="names that only the cluster asks for wait for the daemon")
+
+
+def stored_annotated(settings: Settings) -> dict[str, AnnotatedName]:
+    """Return the annotated names that were stored; none where the settings allow none."""
+    stored = annotation_file(settings).load() if settings.dns.annotation_suffixes else None
+    return {entry.name: entry for entry in stored or ()}
+
+
+def wish_of(*, active: bool | None, withdrawn: bool) -> Wish | None:
+    """Return what a node wants; None where nothing is known yet."""
+    if withdrawn or active is False:
+        return Wish.WITHDRAW
+    return Wish.PUBLISH if active else None
+
+
+def _files(settings: Settings) -> tuple[Path, Path]:
+    return Path(settings.runtime_dir) / WITHDRAWN, Path(settings.state_dir) / WITHDRAWN
+
+
+def is_withdrawn(settings: Settings) -> bool:
+    """Return whether this node was withdrawn by command."""
+    return any(path.exists() for path in _files(settings))
+
+
+def set_withdrawn(settings: Settings, *, until_boot: bool) -> None:
+    """Keep this node out, until ``pyconfd dns publish`` or until the next boot.
+
+    Raises:
+        TransientError: it cannot be written.
+    """
+    until_next_boot, for_good = _files(settings)
+    replace_shared(str(until_next_boot if until_boot else for_good), b"")
+
+
+def set_published(settings: Settings) -> None:
+    """Let this node in again, as far as it can serve.
+
+    Raises:
+        TransientError: it cannot be written.
+    """
+    for path in _files(settings):
+        try:
+            unlink_shared(path)
+        except OSError as error:
+            raise TransientError(problem_of(str(path), error)) from error
