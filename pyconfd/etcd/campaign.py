@@ -1,6 +1,6 @@
 """One producer at a time: the one that holds the campaign key with its lease; the next takes over when the lease ends.
 
-The leader also checks in each round that the chunks of what is published are still there and unchanged.
+In each round the leader also checks that the chunks of what is published are still there and unchanged.
 """
 
 import json
@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -21,18 +22,18 @@ from pyconfd.model.status import ApiServerState
 log = structlog.get_logger(__name__)
 
 ROUNDS_PER_LEASE = 3
-"""The lease is renewed, and looked at by those who wait, so many times within its length."""
+"""The leader renews its lease so many times within its length; the others look as often whether it ended."""
 STOP_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How this producer stands, as of the last round.
+class Leadership:
+    """Who publishes, as of the last round.
 
-    ``fence`` is the revision at which it took the campaign key, 0 while it does not hold it: a transaction that
-    compares it fails for whoever lost the key meanwhile. ``holder`` names who holds the key. ``pointer`` is what the
-    pointer key held, None where there is none; it means nothing unless ``known``. ``damage`` says what is wrong with
-    the chunks that it names, "" where nothing is known to be; only who leads looks.
+    ``fence`` is the revision at which this producer took the campaign key, 0 while it does not hold it: a transaction
+    that compares it fails once the key was lost. ``holder`` names who holds the key. ``pointer`` is what the pointer
+    key held, None where there is none; it means nothing unless ``known``. ``damage`` says what is wrong with the chunks
+    that it names, "" where nothing is known to be; only the leader checks.
     """
 
     known: bool = False
@@ -49,7 +50,7 @@ class Standing:
 
 
 class Campaign:
-    """Stands for election, in a thread of its own between :meth:`start` and :meth:`stop`, or by :meth:`turn`."""
+    """Takes part in the election: in a thread between :meth:`start` and :meth:`stop`, or by :meth:`run_round`."""
 
     def __init__(
         self, client: EtcdClient, keys: Keys, *, name: str, lease_s: float, clock: Callable[[], float]
@@ -60,37 +61,37 @@ class Campaign:
         self._ttl_s = math.ceil(lease_s)
         self._pause_s = lease_s / ROUNDS_PER_LEASE
         self._clock = clock
-        self._inspection = ChunkInspection(client, keys, longest_s=self._pause_s)
+        self._inspection = ChunkInspection(client, keys, limit_s=self._pause_s)
         self._lease = 0
         self._lock = threading.Lock()
-        self._wrote_at = 0.0
-        self._standing = Standing()
-        self._notify: Callable[[], None] = _nobody
+        self._published_at = 0.0
+        self._leadership = Leadership()
+        self._notify: Callable[[], None] | None = None
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
 
     @property
-    def standing(self) -> Standing:
-        """How it stands; safe in any thread."""
-        return self._standing
+    def leadership(self) -> Leadership:
+        """Who publishes; safe in any thread."""
+        return self._leadership
 
     def states(self) -> tuple[ApiServerState, ...]:
         """Return the state of each endpoint; safe in any thread."""
         return self._client.states()
 
     def start(self, notify: Callable[[], None]) -> None:
-        """Stand; ``notify`` is called when the standing or the pointer changed."""
+        """Begin; ``notify`` is called when the leadership or the pointer changed."""
         self._notify = notify
         self._thread = threading.Thread(target=self._run, name="etcd-campaign", daemon=True)
         self._thread.start()
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Do the next round now."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Stand down, so that the next takes over at once."""
+        """End the thread and resign, so that the next producer takes over at once."""
         self._stopping = True
         self._wake.set()
         if self._thread is not None:
@@ -99,24 +100,24 @@ class Campaign:
         self._client.close()
 
     def resign(self) -> None:
-        """Give the key back; where etcd does not answer, the lease ends by itself."""
+        """Give up the key; where etcd does not answer, the lease ends by itself."""
         lease, self._lease = self._lease, 0
         with self._lock:
-            self._standing = replace(self._standing, fence=0)
+            self._leadership = replace(self._leadership, fence=0)
         if lease:
             try:
                 self._client.revoke(lease)
             except EtcdError as error:
                 log.debug("campaign.lease_left_to_expire", problem=str(error))
 
-    def wrote(self, pointer: Value) -> None:
-        """Take note that this producer wrote the pointer, so that it is no news."""
+    def published(self, pointer: Value) -> None:
+        """Record that this producer wrote the pointer, so that it is no news."""
         with self._lock:
-            self._wrote_at = time.monotonic()
-            self._standing = replace(self._standing, pointer=pointer, damage="")
+            self._published_at = time.monotonic()
+            self._leadership = replace(self._leadership, pointer=pointer, damage="")
 
-    def turn(self) -> Standing:
-        """Do one round: renew the lease, look who holds the key, try to get it, look at the pointer and its chunks.
+    def run_round(self) -> Leadership:
+        """Renew the lease, try to get the key where no producer holds it, look at the pointer and its chunks.
 
         Raises:
             EtcdError: etcd does not answer.
@@ -125,41 +126,40 @@ class Campaign:
         if self._lease and not self._client.keep_alive(self._lease):
             self._lease = 0
         held = self._client.read(self._keys.campaign)
-        fence, holder = (self._stand(), self._name) if held is None else self._judge(held)
+        fence, holder = self._try_to_lead() if held is None else self._holder_of(held)
         pointer = self._client.read(self._keys.pointer)
         damage = self._inspection.damage(pointer) if fence else ""
         with self._lock:
-            before = self._standing
-            if self._wrote_at >= began:
+            before = self._leadership
+            if self._published_at >= began:  # the loop published meanwhile: what was read here is older
                 pointer, damage = before.pointer, ""
-            now = Standing(True, fence, holder, pointer, self._clock(), damage)
-            self._standing = now
-        self._say(before, now)
-        if replace(before, synced_at=0.0) != replace(now, synced_at=0.0):
+            now = Leadership(True, fence, holder, pointer, self._clock(), damage)
+            self._leadership = now
+        self._log_change(before, now)
+        if self._notify is not None and replace(before, synced_at=0.0) != replace(now, synced_at=0.0):
             self._notify()
         return now
 
-    def _stand(self) -> int:
-        """Try to create the key; give the revision of that, 0 where somebody was quicker."""
+    def _try_to_lead(self) -> tuple[int, str]:
         if not self._lease:
             self._lease = self._client.grant(self._ttl_s)
         about = json.dumps({"producer": self._name}).encode()
         key = self._keys.campaign
         answer = self._client.transact([created_at(key, 0)], [putting(key, about, self._lease)])
-        return answer.revision if answer.succeeded else 0
+        return (answer.revision if answer.succeeded else 0), self._name
 
-    def _judge(self, held: Value) -> tuple[int, str]:
+    def _holder_of(self, held: Value) -> tuple[int, str]:
         """Return the fence and the holder: a key on our lease is ours, even if the answer to our try was lost."""
         if self._lease and held.lease == self._lease:
             return held.create_revision, self._name
         try:
             return 0, str(json.loads(held.content)["producer"])
         except (ValueError, KeyError, TypeError):
-            return 0, "somebody else"
+            return 0, "another one"
 
-    def _say(self, before: Standing, now: Standing) -> None:
+    def _log_change(self, before: Leadership, now: Leadership) -> None:
         if now.damage and now.damage != before.damage:
-            log.error("publication.damaged", problem=now.damage, remedy="nothing to do: it is published anew")
+            log.error("publication.damaged", problem=now.damage, remedy="nothing to do: it is published again")
         if before.fence and before.fence != now.fence:
             log.warning("campaign.lost", producer=self._name, reason="the lease ended before it was renewed")
         if now.fence and now.fence != before.fence:
@@ -170,63 +170,51 @@ class Campaign:
     def _run(self) -> None:
         while not self._stopping:
             try:
-                self.turn()
+                self.run_round()
             except EtcdError as error:
-                log.debug("campaign.round_failed", problem=str(error))  # the client says it once
+                log.debug("campaign.round_failed", problem=str(error))  # the client logs what fails, once
             self._wake.wait(self._pause_s)
             self._wake.clear()
 
 
-def _nobody() -> None:
-    """Stand in before :meth:`Campaign.start`."""
-
-
 class ChunkInspection:
-    """For one thread. ``longest_s`` is how long one look may take; the next look goes on from there."""
+    """Checks the chunks that a pointer names; one check may take ``limit_s``, and the next one goes on from there."""
 
-    def __init__(self, client: EtcdClient, keys: Keys, *, longest_s: float) -> None:
+    def __init__(self, client: EtcdClient, keys: Keys, *, limit_s: float) -> None:
         self._client = client
         self._keys = keys
-        self._longest_s = longest_s
-        self._seen: tuple[Value, Pointer | None] | None = None
+        self._limit_s = limit_s
+        self._value: Value | None = None
+        self._pointer: Pointer | None = None
         self._next = 0
         self._damaged: dict[int, str] = {}
 
-    def damage(self, published: Value | None) -> str:
-        """Return what is wrong with the chunks that the pointer ``published`` names, "" where nothing is known to be.
+    def damage(self, value: Value | None) -> str:
+        """Return what is wrong with the chunks that the pointer ``value`` names, "" where nothing is known to be.
 
         A pointer that cannot be read is not judged here.
 
         Raises:
             EtcdError: etcd does not answer.
         """
-        pointer = self._pointer(published)
-        if pointer is None:
+        if value != self._value:
+            self._value, self._pointer = value, None
+            self._next, self._damaged = 0, {}
+            with suppress(RejectedInput):
+                self._pointer = read_pointer(value.content) if value is not None else None
+        if self._pointer is None:
             return ""
-        ends = time.monotonic() + self._longest_s
-        for _ in pointer.stored.chunks:
-            self._look(pointer)
+        stored, ends = self._pointer.stored, time.monotonic() + self._limit_s
+        for _ in stored.chunks:
+            index, self._next = self._next, (self._next + 1) % len(stored.chunks)
+            found = self._client.read(self._keys.chunk(stored.sha256, index))
+            name = f"chunk {index + 1} of {len(stored.chunks)} of generation {self._pointer.number}"
+            if found is None:
+                self._damaged[index] = f"{name} is gone"
+            elif sha256(found.content).hexdigest() != stored.chunks[index]:
+                self._damaged[index] = f"{name} was changed"
+            else:
+                self._damaged.pop(index, None)
             if time.monotonic() > ends:
                 break
         return self._damaged[min(self._damaged)] if self._damaged else ""
-
-    def _look(self, pointer: Pointer) -> None:
-        index, count = self._next, len(pointer.stored.chunks)
-        found = self._client.read(self._keys.chunk(pointer.stored.sha256, index))
-        self._damaged.pop(index, None)
-        if found is None:
-            self._damaged[index] = f"chunk {index + 1} of {count} of generation {pointer.number} is gone"
-        elif sha256(found.content).hexdigest() != pointer.stored.chunks[index]:
-            self._damaged[index] = f"chunk {index + 1} of {count} of generation {pointer.number} was changed"
-        self._next = (index + 1) % count
-
-    def _pointer(self, published: Value | None) -> Pointer | None:
-        if published is None:
-            return None
-        if self._seen is None or self._seen[0] != published:
-            self._next, self._damaged = 0, {}
-            try:
-                self._seen = published, read_pointer(published.content)
-            except RejectedInput:
-                self._seen = published, None
-        return self._seen[1]

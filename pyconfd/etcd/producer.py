@@ -6,10 +6,10 @@ from typing import Any
 import structlog
 
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
-from pyconfd.etcd.campaign import Campaign, Standing
+from pyconfd.etcd.campaign import Campaign, Leadership
 from pyconfd.etcd.client import EtcdClient, EtcdError, Value, at_revision, created_at, deleting, exists, putting
 from pyconfd.etcd.publication import (
-    Former,
+    FormerPublication,
     Keys,
     KnownGeneration,
     Packed,
@@ -81,7 +81,7 @@ class EtcdBalancer(TakesAll):
 
     def last_good(self) -> Stored | None:
         """Return what is published, None where that is nothing or not known; its text is not read back."""
-        pointer = self._pointer(self._campaign.standing.pointer)
+        pointer = self._pointer(self._campaign.leadership.pointer)
         if pointer is None:
             return None
         own = self._own[1] if self._own and self._own[0] == pointer.sha256 else None
@@ -101,23 +101,23 @@ class EtcdBalancer(TakesAll):
             ApplyError: it is not known what is published.
             RejectedInput: it cannot be published.
         """
-        standing = self._campaign.standing
-        if not standing.known:
+        leadership = self._campaign.leadership
+        if not leadership.known:
             raise ApplyError(Step.PUBLISH, *self._why_unknown())
-        pointer = self._pointer(standing.pointer)
+        pointer = self._pointer(leadership.pointer)
         if self._newer is not None:
             raise self._newer
         if not rendering.pieces and pointer is not None:
             return Noop()  # what last_good gives for what another producer rendered
-        packed = pack(rendering, self._files_dir)
+        packed = pack(rendering, self._files_dir).pointer
         if pointer is None:
             reason = ReloadReason.FILE_EDITED if self._floor else ReloadReason.FIRST_CONFIGURATION
             return Reload((reason,), ("nothing is published",))
-        if not standing.leads:
+        if not leadership.leads:
             return Noop()
         went_back = f"etcd went back from {self._floor} to {pointer.number}" if pointer.number < self._floor else ""
-        if went_back or standing.damage:
-            return Reload((ReloadReason.FILE_EDITED,), (went_back or standing.damage,))
+        if went_back or leadership.damage:
+            return Reload((ReloadReason.FILE_EDITED,), (went_back or leadership.damage,))
         if pointer.sha256 == packed.sha256:
             self._own = (packed.sha256, rendering)
             return Noop()
@@ -140,7 +140,7 @@ class EtcdBalancer(TakesAll):
             pointer = self._write(packed, fence, curdate=curdate, census=census, now=now)
         except EtcdError as error:
             raise ApplyError(Step.PUBLISH, *error.problems) from error
-        self._own = (packed.sha256, rendering)
+        self._own = (packed.pointer.sha256, rendering)
         generation = Generation(
             number=pointer.number,
             digest=rendering.digest,
@@ -164,17 +164,17 @@ class EtcdBalancer(TakesAll):
 
     def runs(self) -> bool:
         """Return whether there is something that takes publications: etcd."""
-        return self._campaign.standing.known
+        return self._campaign.leadership.known
 
     def report_progress(self, progress: Callable[[], None]) -> None:
         """Have ``progress`` called after each chunk."""
         self._progress = progress
 
     def _fence(self) -> int:
-        standing = self._campaign.standing
-        if not standing.leads:
-            raise ApplyError(Step.PUBLISH, _not_leading(standing))
-        return standing.fence
+        leadership = self._campaign.leadership
+        if not leadership.leads:
+            raise ApplyError(Step.PUBLISH, _not_leading(leadership))
+        return leadership.fence
 
     def _why_unknown(self) -> tuple[Problem, ...]:
         try:
@@ -190,7 +190,7 @@ class EtcdBalancer(TakesAll):
             raise self._newer
         number = max(former.number if former else 0, self._floor) + 1
         content = write_pointer(
-            packed,
+            packed.pointer,
             number=number,
             producer=self._producer,
             created=now,
@@ -198,7 +198,7 @@ class EtcdBalancer(TakesAll):
             census=census,
             history=_history(former, self._keep, now),
         )
-        chunks = [self._keys.chunk(packed.stored.sha256, index) for index in range(len(packed.chunks))]
+        chunks = [self._keys.chunk(packed.pointer.stored.sha256, index) for index in range(len(packed.chunks))]
         for key, chunk in zip(chunks, packed.chunks, strict=True):
             self._client.put(key, chunk)
             self._progress()
@@ -209,10 +209,10 @@ class EtcdBalancer(TakesAll):
         ]
         written = self._put_pointer(compare, content, found)
         if written is None:
-            self._campaign.look()
+            self._campaign.wake()
             message = f"generation {number} was not published: another producer wrote meanwhile, or the lease ended"
             raise ApplyError(Step.PUBLISH, Problem("etcd", message, "nothing to do: it is tried again"))
-        self._campaign.wrote(written)
+        self._campaign.published(written)
         pointer = self._pointer(written)
         if pointer is None:
             raise AssertionError("what was just written can be read")
@@ -277,23 +277,23 @@ def _nobody() -> None:
     """Stand in before :meth:`EtcdBalancer.report_progress`."""
 
 
-def _not_leading(standing: Standing) -> Problem:
-    if standing.holder:
-        return Problem("etcd", f"the producer {standing.holder} publishes; this one stands by", "nothing to do")
+def _not_leading(leadership: Leadership) -> Problem:
+    if leadership.holder:
+        return Problem("etcd", f"the producer {leadership.holder} publishes; this one stands by", "nothing to do")
     return Problem("etcd", "the lease of this producer ended; it stands again", "is etcd slow, or etcd.lease_s short?")
 
 
-def _history(former: Pointer | None, keep: int, now: float) -> tuple[Former, ...]:
+def _history(former: Pointer | None, keep: int, now: float) -> tuple[FormerPublication, ...]:
     """Return the former generations whose chunks stay, newest first; ``created`` is when each was published."""
     if former is None:
         return ()
-    entries = [Former(former.number, former.stored.sha256, former.created), *former.history]
+    entries = [FormerPublication(former.number, former.stored.sha256, former.created), *former.history]
     replaced_at = [now, *(entry.created for entry in entries)]
     kept = [entry for index, entry in enumerate(entries) if index < keep - 1 or now - replaced_at[index] < READER_S]
     return tuple(kept[:MAX_HISTORY])
 
 
-def _reasons(pointer: Pointer, packed: Packed) -> tuple[ReloadReason, ...]:
+def _reasons(pointer: Pointer, packed: Pointer) -> tuple[ReloadReason, ...]:
     def of_kind(files: Sequence[PublishedFile], kind: FileKind) -> list[PublishedFile]:
         return [file for file in files if file.kind is kind]
 

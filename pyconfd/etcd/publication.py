@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,7 +94,7 @@ class PublishedFile(_Record, frozen=True):
     bytes: _Size = 0
 
 
-class Stored(_Record, frozen=True):
+class ChunkList(_Record, frozen=True):
     """What the chunks are when put together: compressed, and named by their SHA-256."""
 
     sha256: _Digest
@@ -102,7 +103,7 @@ class Stored(_Record, frozen=True):
     encoding: str = "zlib"
 
 
-class Former(_Record, frozen=True):
+class FormerPublication(_Record, frozen=True):
     """A former generation whose chunks are still there; ``created`` is seconds since the epoch."""
 
     number: int
@@ -127,13 +128,13 @@ class Pointer(_Record, frozen=True):
     pieces: tuple[PublishedPiece, ...]
     files: tuple[PublishedFile, ...]
     files_dir: str
-    stored: Stored
+    stored: ChunkList
     producer: Producer
     created: float
     curdate: str = ""
     claimed: int = 0
     total: int = 0
-    history: tuple[Former, ...] = ()
+    history: tuple[FormerPublication, ...] = ()
 
     @property
     def census(self) -> Census:
@@ -173,7 +174,7 @@ class DamagedError(RejectedInput):
 
     def __init__(self, message: str) -> None:
         super().__init__(
-            Problem("etcd", message, "a running producer writes it anew within seconds; see docs/etcd.md"),
+            Problem("etcd", message, "a running producer publishes it again within seconds; see docs/etcd.md"),
             step=Step.CHECK,
         )
 
@@ -184,14 +185,9 @@ class UnknownFormatError(RejectedInput):
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A rendering ready to be put: what the pointer says of it, and the chunks."""
+    """A rendering ready to be put: its chunks, and the pointer but for what :func:`write_pointer` adds."""
 
-    sha256: str
-    text_sha256: str
-    pieces: tuple[PublishedPiece, ...]
-    files: tuple[PublishedFile, ...]
-    files_dir: str
-    stored: Stored
+    pointer: Pointer
     chunks: tuple[bytes, ...]
 
 
@@ -231,35 +227,40 @@ def pack(rendering: Rendering, files_dir: str, *, chunk_bytes: int = CHUNK_BYTES
         raise RejectedInput(Problem("publish", message, "let each balancer render for itself: pyconfd run"))
     pieces = tuple(PublishedPiece(piece.fragment, len(piece.text.encode())) for piece in rendering.pieces)
     files = tuple(_published(file) for file in rendering.files)
-    stored = Stored(_hash(packed), len(packed), tuple(_hash(chunk) for chunk in chunks))
-    return Packed(_identity(_hash(text), pieces, files), _hash(text), pieces, files, files_dir, stored, chunks)
+    pointer = Pointer(
+        format=FORMAT,
+        number=0,
+        sha256=_identity(_hash(text), pieces, files),
+        text_sha256=_hash(text),
+        pieces=pieces,
+        files=files,
+        files_dir=files_dir,
+        stored=ChunkList(_hash(packed), len(packed), tuple(_hash(chunk) for chunk in chunks)),
+        producer=Producer("", ""),
+        created=0.0,
+    )
+    return Packed(pointer, chunks)
 
 
 def write_pointer(
-    packed: Packed,
+    pointer: Pointer,
     *,
     number: int,
     producer: Producer,
     created: float,
     curdate: str = "",
     census: Census | None = None,
-    history: Sequence[Former] = (),
+    history: Sequence[FormerPublication] = (),
 ) -> bytes:
-    """Return the value of the pointer key.
+    """Return the value of the pointer key, for a pointer that :func:`pack` made.
 
     Raises:
         RejectedInput: there are so many fragments or files that it would be too large.
     """
     counted = census or Census()
-    pointer = Pointer(
-        format=FORMAT,
+    whole = msgspec.structs.replace(
+        pointer,
         number=number,
-        sha256=packed.sha256,
-        text_sha256=packed.text_sha256,
-        pieces=packed.pieces,
-        files=packed.files,
-        files_dir=packed.files_dir,
-        stored=packed.stored,
         producer=producer,
         created=created,
         curdate=curdate,
@@ -267,7 +268,7 @@ def write_pointer(
         total=counted.total,
         history=tuple(history),
     )
-    document: dict[str, Any] = msgspec.to_builtins(pointer)
+    document: dict[str, Any] = msgspec.to_builtins(whole)
     content = json.dumps({**document, "check": _check(document)}, indent=1, sort_keys=True).encode() + b"\n"
     if len(content) > MAX_POINTER_BYTES:
         message = f"the pointer would have {len(content):,} bytes: too many fragments, maps or certificates"
@@ -285,20 +286,20 @@ def read_pointer(content: bytes) -> Pointer:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DamagedError("the pointer is no JSON") from error
+        raise DamagedError("the pointer is not JSON") from error
     if not isinstance(document, dict):
-        raise DamagedError("the pointer is no JSON object")
+        raise DamagedError("the pointer is not a JSON object")
     form = document.get("format")
     if isinstance(form, int) and form > FORMAT:
         message = f"the pointer has format {form}, this pyconfd knows {FORMAT}"
         raise UnknownFormatError(Problem("etcd", message, "update pyconfd here before the producer"), step=Step.CHECK)
     check = document.pop("check", None)
     if check != _check(document):
-        raise DamagedError("the pointer's own check sum is wrong")
+        raise DamagedError("checksum mismatch of the pointer itself")
     try:
         return msgspec.convert(document, Pointer)
     except msgspec.ValidationError as error:
-        raise DamagedError(f"the pointer is not one: {error}") from error
+        raise DamagedError(f"the pointer has another shape: {error}") from error
 
 
 def unpack(pointer: Pointer, chunks: Sequence[bytes]) -> Published:
@@ -308,12 +309,12 @@ def unpack(pointer: Pointer, chunks: Sequence[bytes]) -> Published:
         DamagedError: anything is not what the pointer says; nothing of it may be used.
     """
     if tuple(map(_hash, chunks)) != pointer.stored.chunks:
-        raise DamagedError("a chunk is not what the pointer says")
+        raise DamagedError("checksum mismatch of a chunk")
     payload = _unzipped(pointer.stored, b"".join(chunks))
     parts = _parts(pointer, payload)
     text_bytes = sum(piece.bytes for piece in pointer.pieces)
     if _hash(payload[:text_bytes]) != pointer.text_sha256:
-        raise DamagedError("the text is not what the pointer says")
+        raise DamagedError("checksum mismatch of the text")
     if _identity(pointer.text_sha256, pointer.pieces, pointer.files) != pointer.sha256:
         raise DamagedError("the pointer contradicts itself")
     try:
@@ -327,9 +328,9 @@ def unpack(pointer: Pointer, chunks: Sequence[bytes]) -> Published:
     return Published(pointer, pieces, maps, certificates)
 
 
-def _unzipped(stored: Stored, packed: bytes) -> bytes:
+def _unzipped(stored: ChunkList, packed: bytes) -> bytes:
     if stored.encoding != "zlib" or len(packed) != stored.bytes or _hash(packed) != stored.sha256:
-        raise DamagedError("the chunks together are not what the pointer says")
+        raise DamagedError("checksum mismatch of the chunks together")
     unzip = zlib.decompressobj()
     try:
         payload = unzip.decompress(packed, MAX_BYTES)
@@ -346,19 +347,13 @@ def _parts(pointer: Pointer, payload: bytes) -> Iterator[bytes]:
     sizes += [file.bytes for file in pointer.files if file.kind is FileKind.MAP]
     if sum(sizes) != len(payload):
         raise DamagedError("the text is longer or shorter than the pointer says")
-    return _slices(sizes, payload)
-
-
-def _slices(sizes: Sequence[int], payload: bytes) -> Iterator[bytes]:
-    start = 0
-    for size in sizes:
-        yield payload[start : start + size]
-        start += size
+    ends = list(accumulate(sizes))
+    return (payload[end - size : end] for size, end in zip(sizes, ends, strict=True))
 
 
 def _map(file: PublishedFile, content: bytes) -> OutputFile:
     if _hash(content) != file.sha256:
-        raise DamagedError(f"the map {file.path} is not what the pointer says")
+        raise DamagedError(f"checksum mismatch of the map {file.path}")
     return OutputFile(FileKind.MAP, file.path, content.decode())
 
 
@@ -377,16 +372,11 @@ def _published(file: OutputFile) -> PublishedFile:
 
 
 def _identity(text_sha256: str, pieces: Sequence[PublishedPiece], files: Sequence[PublishedFile]) -> str:
-    document = {"text": text_sha256, "pieces": msgspec.to_builtins(pieces), "files": msgspec.to_builtins(files)}
-    return _hash(_canonical(document))
+    return _check({"text": text_sha256, "pieces": msgspec.to_builtins(pieces), "files": msgspec.to_builtins(files)})
 
 
 def _check(document: Mapping[str, Any]) -> str:
-    return _hash(_canonical(document))
-
-
-def _canonical(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    return _hash(json.dumps(document, sort_keys=True, separators=(",", ":")).encode())
 
 
 def _hash(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Reads publications from etcd: a watch is a hint to read again, and so is a timer."""
+"""Reads publications from etcd: the pointer, when a watch says that it may have changed and at least every so often."""
 
 import threading
 import time
@@ -16,7 +16,6 @@ log = structlog.get_logger(__name__)
 
 RETRY_S = 1.0
 WATCH_SILENCE_S = 60.0
-"""A watch that says nothing for so long is begun anew: a dead connection looks just like it."""
 STOP_TIMEOUT_S = 10.0
 _ATTEMPTS = 5
 
@@ -35,38 +34,27 @@ class Reading:
 
 
 class PublishedSource:
-    """One reader thread and one that watches. ``make_client`` gives each its own."""
+    """Reads and watches in a thread of its own between :meth:`start` and :meth:`stop`."""
 
-    def __init__(
-        self,
-        make_client: Callable[[bool], EtcdClient],
-        keys: Keys,
-        *,
-        poll_s: float,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._client = make_client(False)
-        self._watch_client = make_client(True)
+    def __init__(self, client: EtcdClient, keys: Keys, *, poll_s: float) -> None:
+        self._client = client
         self._keys = keys
         self._poll_s = poll_s
-        self._clock = clock
-        self._hint = threading.Event()
-        self._stopping = threading.Event()
-        self._notify: Callable[[], None] = _nobody
+        self._wake = threading.Event()
+        self._stopping = False
+        self._notify: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._stream: Stream | None = None
         self._value: Value | None = None
         self._reading = Reading()
         self._synced_at = 0.0
-        self._threads: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
 
     def start(self, notify: Callable[[], None]) -> None:
-        """Begin to read; ``notify`` is called from a thread whenever :meth:`reading` gives something else."""
+        """Begin to read; ``notify`` is called from the thread whenever :meth:`reading` returns something else."""
         self._notify = notify
-        for name, target in (("etcd-reader", self._read_on), ("etcd-watch", self._watch_on)):
-            thread = threading.Thread(target=target, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._thread = threading.Thread(target=self._run, name="etcd-reader", daemon=True)
+        self._thread.start()
 
     def reading(self) -> Reading:
         """Return the newest reading; safe in any thread."""
@@ -74,7 +62,10 @@ class PublishedSource:
 
     def relist(self) -> None:
         """Read again now."""
-        self._hint.set()
+        self._wake.set()
+        with self._lock:
+            if self._stream is not None:
+                self._stream.interrupt()
 
     def health(self) -> SourceHealth:
         """Return how etcd does; never waits for the network."""
@@ -85,38 +76,32 @@ class PublishedSource:
         )
 
     def stop(self) -> None:
-        """End both threads."""
-        self._stopping.set()
-        self._hint.set()
-        with self._lock:
-            if self._stream is not None:
-                self._stream.interrupt()
-        for thread in self._threads:
-            thread.join(STOP_TIMEOUT_S)
+        """End the thread."""
+        self._stopping = True
+        self.relist()
+        if self._thread is not None:
+            self._thread.join(STOP_TIMEOUT_S)
         self._client.close()
-        self._watch_client.close()
 
     def read_now(self) -> Reading:
         """Read the pointer, and what it names unless that is known already.
 
         Raises:
-            EtcdError: etcd does not answer; what was read before stands.
+            EtcdError: etcd does not answer; the former reading stays.
         """
-        reading = self._reading
-        value = self._client.read(self._keys.pointer)
-        if not reading.read or value != self._value or isinstance(reading.error, DamagedError):
+        former, value = self._reading, self._client.read(self._keys.pointer)
+        reading = former
+        if not former.read or value != self._value or isinstance(former.error, DamagedError):
             value, reading = self._resolved(value)
-        self._synced_at = self._clock()
-        self._value = value
-        news = (reading.published, str(reading.error)) != (self._reading.published, str(self._reading.error))
-        news = news or not self._reading.read
-        self._reading = reading
-        if news:
+        self._synced_at = time.time()
+        self._value, self._reading = value, reading
+        changed = (reading.published, str(reading.error)) != (former.published, str(former.error))
+        if (changed or not former.read) and self._notify is not None:
             self._notify()
         return reading
 
     def _resolved(self, value: Value | None) -> tuple[Value | None, Reading]:
-        """Follow the pointer; where it moves on meanwhile, follow it there."""
+        """Follow the pointer; where it changes while its chunks are read, follow it there."""
         for _ in range(_ATTEMPTS):
             if value is None:
                 return None, Reading(read=True)
@@ -135,50 +120,38 @@ class PublishedSource:
         for index in range(len(pointer.stored.chunks)):
             value = self._client.read(self._keys.chunk(pointer.stored.sha256, index))
             if value is None:
-                raise DamagedError(
-                    f"chunk {index + 1} of {len(pointer.stored.chunks)} of generation {pointer.number} is missing"
-                )
+                count = len(pointer.stored.chunks)
+                raise DamagedError(f"chunk {index + 1} of {count} of generation {pointer.number} is missing")
             chunks.append(value.content)
         return chunks
 
-    def _read_on(self) -> None:
-        while not self._stopping.is_set():
-            self._hint.clear()
-            try:
-                reading = self.read_now()
-            except EtcdError:
-                pause_s = RETRY_S  # the client says it, once
-            else:
-                pause_s = RETRY_S if isinstance(reading.error, DamagedError) else self._poll_s
-            self._hint.wait(pause_s)
-
-    def _watch_on(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                stream = self._watch_client.watch(self._keys.pointer, WATCH_SILENCE_S)
-            except EtcdError:
-                self._stopping.wait(RETRY_S)
-                continue
-            with self._lock:
-                self._stream = stream
-            if self._stopping.is_set():
-                stream.interrupt()
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
             began = time.monotonic()
             try:
-                # The first line says that the watch stands: what was written before it is read now. All later ones,
-                # an error and a cancellation because of compaction too, say that something may be new.
-                for _ in stream.lines():
-                    self._hint.set()
+                # No watch shows that a damaged chunk is there again, so that is read each second.
+                if not isinstance(self.read_now().error, DamagedError):
+                    self._watch()
             except EtcdError as error:
-                log.debug("watch.ended", problem=str(error))
-            finally:
-                with self._lock:
-                    self._stream = None
-                stream.close()
-            self._hint.set()
+                log.debug("etcd.watch_ended", problem=str(error))  # the client logs what fails, once
             if time.monotonic() - began < RETRY_S:
-                self._stopping.wait(RETRY_S)
+                self._wake.wait(RETRY_S)
 
-
-def _nobody() -> None:
-    """Stand in before :meth:`PublishedSource.start`."""
+    def _watch(self) -> None:
+        # Silence looks just like a dead connection, so it ends the watch, and what it may have missed is read.
+        stream = self._client.watch(self._keys.pointer, min(self._poll_s, WATCH_SILENCE_S))
+        with self._lock:
+            self._stream = stream
+        try:
+            if self._wake.is_set():
+                return
+            # The first line says that the watch has begun: what was written after the last reading is read now. All
+            # later ones, an error and a cancellation because of compaction too, say that something may be new.
+            for _ in stream.lines():
+                if self._wake.is_set() or isinstance(self.read_now().error, DamagedError):
+                    return
+        finally:
+            with self._lock:
+                self._stream = None
+            stream.close()

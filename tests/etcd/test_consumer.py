@@ -25,7 +25,7 @@ def stack() -> Iterator[ExitStack]:
 @pytest.fixture
 def maker(etcd: EtcdProcess, tmp_path: Path, stack: ExitStack) -> Maker:
     maker = Makers(etcd, tmp_path, stack).make("one", lease_s=600.0)
-    maker.campaign.turn()
+    maker.campaign.run_round()
     return maker
 
 
@@ -83,7 +83,7 @@ def test_a_frozen_etcd_changes_nothing(maker: Maker, consumer: LightConsumer, et
     assert consumer.status().phase is Phase.SERVING
     assert consumer.text() == text(1)
     etcd.thaw()
-    maker.campaign.turn()
+    maker.campaign.run_round()
     maker.publish(text(2))
     gets(consumer, 2)
 
@@ -97,7 +97,7 @@ def test_etcd_lost_its_data(maker: Maker, consumer: LightConsumer, etcd: EtcdPro
     etcd.start()
     says(consumer, "etcd lost what was published, at least up to generation 3")
     assert consumer.text() == text(3)
-    maker.campaign.turn()
+    maker.campaign.run_round()
     maker.publish(text(4))
     gets(consumer, 4)
     assert consumer.status().problems == ()
@@ -114,7 +114,7 @@ def test_an_older_generation_is_held_until_it_is_allowed(
     etcd.start()
     # A producer that never saw the former numbers begins with 1.
     stranger = Makers(etcd, tmp_path, stack).make("stranger", lease_s=600.0)
-    stranger.campaign.turn()
+    stranger.campaign.run_round()
     stranger.publish(text(9))
     says(consumer, "etcd has generation 1, this balancer took 3 already")
     status = consumer.status()
@@ -157,7 +157,7 @@ def test_half_a_generation_is_never_applied(
     says(consumer, "etcd:")
     assert consumer.status().phase is Phase.REJECTED
     assert consumer.text() == text(1)
-    maker.campaign.turn()
+    maker.campaign.run_round()
     maker.publish(text(2))
     gets(consumer, 2)
     assert [rendering.text for rendering in consumer.balancer.applied] == [text(1), text(2)]

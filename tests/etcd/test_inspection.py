@@ -19,28 +19,28 @@ from tests.world.etcd import EtcdProcess
 def maker(etcd: EtcdProcess, tmp_path: Path) -> Iterator[Maker]:
     with ExitStack() as stack:
         maker = Makers(etcd, tmp_path, stack).make("one", lease_s=600.0)
-        maker.campaign.turn()
+        maker.campaign.run_round()
         yield maker
 
 
 def break_chunk(etcd: EtcdProcess, maker: Maker, index: int, damage: str) -> None:
     key = KEYS.chunk(pointer_in(maker).stored.sha256, index).decode()
-    etcd.ctl(*(("del", key) if damage == "gone" else ("put", key, "something else")))
+    etcd.ctl(*(("del", key) if damage == "is gone" else ("put", key, "something else")))
 
 
-@pytest.mark.parametrize("damage", ["gone", "was changed"])
+@pytest.mark.parametrize("damage", ["is gone", "was changed"])
 def test_a_damaged_chunk_is_published_anew(maker: Maker, etcd: EtcdProcess, damage: str) -> None:
     maker.publish("a\n")
-    assert not maker.campaign.turn().damage
+    assert not maker.campaign.run_round().damage
     break_chunk(etcd, maker, 0, damage)
     assert maker.publish("a\n") is None, "nobody looked yet"
-    assert maker.campaign.turn().damage == f"chunk 1 of 1 of generation 1 {'is gone' if damage == 'gone' else damage}"
+    assert maker.campaign.run_round().damage == f"chunk 1 of 1 of generation 1 {damage}"
     again = maker.publish("a\n")
     assert again is not None
     assert (again.number, again.reasons) == (2, ("file_edited",))
     assert text_in(etcd) == "a\n"
     assert maker.publish("a\n") is None
-    assert not maker.campaign.turn().damage
+    assert not maker.campaign.run_round().damage
     assert maker.publish("a\n") is None
 
 
@@ -48,10 +48,10 @@ def test_each_of_many_chunks_is_looked_at(maker: Maker, etcd: EtcdProcess) -> No
     maker.publish("".join(f"# {random.Random(number).randbytes(40).hex()}\n" for number in range(20_000)))
     count = len(pointer_in(maker).stored.chunks)
     assert count > 1
-    break_chunk(etcd, maker, count - 1, "gone")
-    assert f"chunk {count} of {count}" in maker.campaign.turn().damage
+    break_chunk(etcd, maker, count - 1, "is gone")
+    assert f"chunk {count} of {count}" in maker.campaign.run_round().damage
     # Where there is time for one only, the next look goes on from there, and what was found stays found.
-    hurried = ChunkInspection(maker.client, KEYS, longest_s=0.0)
+    hurried = ChunkInspection(maker.client, KEYS, limit_s=0.0)
     pointer = maker.client.read(KEYS.pointer)
     said = [hurried.damage(pointer) for _ in range(count + 1)]
     assert [bool(each) for each in said] == [False] * (count - 1) + [True, True]
@@ -60,8 +60,8 @@ def test_each_of_many_chunks_is_looked_at(maker: Maker, etcd: EtcdProcess) -> No
 def test_where_nothing_can_be_rendered_what_was_published_is_put_back(maker: Maker, etcd: EtcdProcess) -> None:
     maker.publish("a\n")
     assert isinstance(maker.balancer.restore_last_good(1.0), Unchanged)
-    break_chunk(etcd, maker, 0, "gone")
-    maker.campaign.turn()
+    break_chunk(etcd, maker, 0, "is gone")
+    maker.campaign.run_round()
     last = maker.balancer.last_good()
     assert last is not None
     assert maker.balancer.plan(last.rendering) == Reload(
@@ -75,14 +75,14 @@ def test_where_nothing_can_be_rendered_what_was_published_is_put_back(maker: Mak
 
 def test_who_stands_by_leaves_it_to_the_leader(maker: Maker, etcd: EtcdProcess, tmp_path: Path) -> None:
     maker.publish("a\n")
-    break_chunk(etcd, maker, 0, "gone")
+    break_chunk(etcd, maker, 0, "is gone")
     with ExitStack() as stack:
         other = Makers(etcd, tmp_path, stack).make("other")
-        assert not other.campaign.turn().damage
+        assert not other.campaign.run_round().damage
         assert other.publish("a\n") is None
         # It takes over: it finds the damage, and mends it as soon as it knows what is to be published.
         maker.campaign.stop()
-        assert other.campaign.turn().damage
+        assert other.campaign.run_round().damage
         last = other.balancer.last_good()
         assert last is not None
         assert other.balancer.plan(last.rendering) == Noop(), "it does not know the text"

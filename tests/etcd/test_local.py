@@ -23,7 +23,7 @@ def published() -> Published:
         OutputFile(FileKind.MAP, "/p/files/maps/hosts.map", "a b\n"),
     )
     packed = pack(Rendering((Piece("01.conf", TEXT),), files), "/p/files")
-    content = write_pointer(packed, number=1, producer=Producer("p", "1"), created=1.0)
+    content = write_pointer(packed.pointer, number=1, producer=Producer("p", "1"), created=1.0)
     return unpack(read_pointer(content), packed.chunks)
 
 
@@ -65,7 +65,7 @@ def test_paths_in_a_list_of_certificates_move_too() -> None:
         OutputFile(FileKind.MAP, "/p/files/maps/other.map", lines),
     )
     packed = pack(Rendering((Piece("01.conf", text),), files), "/p/files")
-    content = write_pointer(packed, number=1, producer=Producer("p", "1"), created=1.0)
+    content = write_pointer(packed.pointer, number=1, producer=Producer("p", "1"), created=1.0)
     rendering = localise(unpack(read_pointer(content), packed.chunks), "/own", lambda path: CERTIFICATE.encode())[0]
     moved, other = (file.content for file in rendering.files)
     assert moved == "/own/certs/shop.pem [ca-file /own/certs/ca.pem] shop.example.com\n/etc/other.pem\n"

@@ -87,7 +87,7 @@ def pointer_in(maker: Maker) -> Pointer:
 
 
 def text_in(etcd: EtcdProcess) -> str:
-    source = PublishedSource(lambda quiet: EtcdClient(etcd.settings(), quiet=quiet), KEYS, poll_s=1)
+    source = PublishedSource(EtcdClient(etcd.settings()), KEYS, poll_s=1)
     reading = source.read_now()
     source.stop()
     assert reading.error is None
@@ -99,7 +99,7 @@ def test_what_is_published_and_what_changed(makers: Makers, etcd: EtcdProcess) -
     maker = makers.make("one")
     with pytest.raises(ApplyError, match="not decided yet"):
         maker.publish("a\n")
-    assert maker.campaign.turn().leads
+    assert maker.campaign.run_round().leads
     assert maker.balancer.last_good() is None
     first = maker.publish("a\n", (OutputFile(FileKind.MAP, "/f/maps/m", "k v\n"),))
     assert first is not None
@@ -121,7 +121,7 @@ def test_what_is_published_and_what_changed(makers: Makers, etcd: EtcdProcess) -
     # One that starts anew knows from etcd what serves, and publishes the same text no second time.
     maker.campaign.stop()
     again = makers.make("again")
-    again.campaign.turn()
+    again.campaign.run_round()
     found = again.balancer.last_good()
     assert found is not None
     assert (found.generation.number, found.generation.census) == (3, Census(1, 2))
@@ -131,7 +131,7 @@ def test_what_is_published_and_what_changed(makers: Makers, etcd: EtcdProcess) -
 
 def test_what_haproxy_refuses_is_not_published(makers: Makers) -> None:
     maker = makers.make("one")
-    maker.campaign.turn()
+    maker.campaign.run_round()
     maker.publish("a\n")
 
     def refuse(rendering: Rendering) -> None:
@@ -145,53 +145,53 @@ def test_what_haproxy_refuses_is_not_published(makers: Makers) -> None:
 
 def test_only_the_leader_writes_and_the_next_takes_over(makers: Makers) -> None:
     first, second = makers.make("first"), makers.make("second")
-    first.campaign.turn()
-    assert second.campaign.turn().holder == "first"
+    first.campaign.run_round()
+    assert second.campaign.run_round().holder == "first"
     with pytest.raises(ApplyError, match="producer first publishes"):
         second.publish("b\n")  # nothing is published yet, so there would be something to do
     first.publish("a\n")
-    second.campaign.turn()
+    second.campaign.run_round()
     assert second.publish("b\n") is None
     # The lease of the first ends, and it does not know.
     second.client.revoke(first.campaign._lease)
-    assert second.campaign.turn().leads
+    assert second.campaign.run_round().leads
     taken = second.publish("b\n")
     assert taken is not None
     assert taken.number == 2
     # The first has not noticed yet: its pointer transaction fails, and its deletions too.
-    assert first.campaign.standing.leads
+    assert first.campaign.leadership.leads
     with pytest.raises(ApplyError, match="another producer wrote meanwhile"):
         first.publish("c\n")
     assert pointer_in(second).number == 2
-    assert not first.campaign.turn().leads
+    assert not first.campaign.run_round().leads
     assert first.publish("c\n") is None
 
 
 def test_a_lease_that_nobody_renews_ends(makers: Makers) -> None:
     first, second = makers.make("first", lease_s=2.0), makers.make("second")
-    first.campaign.turn()
-    assert first.campaign.standing.leads
-    wait_for(lambda: second.campaign.turn().leads, "the second leads")
-    assert not first.campaign.turn().leads
+    first.campaign.run_round()
+    assert first.campaign.leadership.leads
+    wait_for(lambda: second.campaign.run_round().leads, "the second leads")
+    assert not first.campaign.run_round().leads
 
 
 def test_the_answer_to_a_won_election_was_lost(makers: Makers) -> None:
     maker = makers.make("one")
-    maker.campaign.turn()
+    maker.campaign.run_round()
     lease = maker.campaign._lease
     # As if the answer had never come: it holds the key and does not know.
-    maker.campaign._standing = replace(maker.campaign.standing, fence=0, holder="")
-    standing = maker.campaign.turn()
-    assert standing.leads
+    maker.campaign._leadership = replace(maker.campaign.leadership, fence=0, holder="")
+    leadership = maker.campaign.run_round()
+    assert leadership.leads
     assert maker.campaign._lease == lease
 
 
 def test_a_stop_hands_over_at_once(makers: Makers) -> None:
     first, second = makers.make("first"), makers.make("second")
-    first.campaign.turn()
-    assert not second.campaign.turn().leads
+    first.campaign.run_round()
+    assert not second.campaign.run_round().leads
     first.campaign.stop()
-    assert second.campaign.turn().leads
+    assert second.campaign.run_round().leads
 
 
 def test_two_race_and_there_is_one_sequence(makers: Makers, etcd: EtcdProcess) -> None:
@@ -229,7 +229,7 @@ def test_two_race_and_there_is_one_sequence(makers: Makers, etcd: EtcdProcess) -
 
 def test_what_was_published_counts_where_another_one_came_at_once(makers: Makers, etcd: EtcdProcess) -> None:
     maker = makers.make("one")
-    maker.campaign.turn()
+    maker.campaign.run_round()
     transact = maker.client.transact
 
     def and_then_another(compare: Sequence[dict[str, Any]], success: Sequence[dict[str, Any]]) -> Compared:
@@ -245,7 +245,7 @@ def test_what_was_published_counts_where_another_one_came_at_once(makers: Makers
 
 def test_a_large_rendering_goes_in_chunks(makers: Makers, etcd: EtcdProcess) -> None:
     maker = makers.make("one")
-    maker.campaign.turn()
+    maker.campaign.run_round()
     text = "".join(f"# {random.Random(number).randbytes(40).hex()}\n" for number in range(62_000))
     assert len(text) > 5_000_000
     maker.publish(text)
@@ -256,7 +256,7 @@ def test_a_large_rendering_goes_in_chunks(makers: Makers, etcd: EtcdProcess) -> 
 
 def test_old_chunks_go_and_needed_ones_stay(makers: Makers) -> None:
     maker = makers.make("one", keep=2)
-    maker.campaign.turn()
+    maker.campaign.run_round()
     maker.client.put(KEYS.chunk("f" * 64, 0), b"a producer died before its pointer")
 
     def publish(text: str, now: float) -> str:
@@ -280,7 +280,7 @@ def test_old_chunks_go_and_needed_ones_stay(makers: Makers) -> None:
 
 def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) -> None:
     maker = makers.make("one")
-    maker.campaign.turn()
+    maker.campaign.run_round()
     for text in ("a\n", "b\n", "c\n"):
         maker.publish(text)
     etcd.kill()
@@ -288,9 +288,9 @@ def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) ->
         maker.publish("d\n")
     etcd.lose_data()
     etcd.start()
-    standing = maker.campaign.turn()
-    assert standing.leads
-    assert standing.pointer is None
+    leadership = maker.campaign.run_round()
+    assert leadership.leads
+    assert leadership.pointer is None
     assert maker.balancer.last_good() is None
     again = maker.publish("c\n")
     assert again is not None
@@ -300,7 +300,7 @@ def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) ->
     old = etcd.ctl("get", KEYS.pointer.decode(), "--print-value-only").stdout
     maker.publish("d\n")
     etcd.ctl("put", KEYS.pointer.decode(), old)
-    maker.campaign.turn()
+    maker.campaign.run_round()
     back = maker.publish("d\n")
     assert back is not None
     assert back.number == 6
@@ -310,7 +310,7 @@ def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) ->
     etcd.lose_data()
     etcd.start()
     anew = makers.make("one")
-    anew.campaign.turn()
+    anew.campaign.run_round()
     after = anew.publish("d\n")
     assert after is not None
     assert after.number == 7
@@ -318,10 +318,10 @@ def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) ->
 
 def test_a_pointer_that_somebody_broke_is_written_anew(makers: Makers, etcd: EtcdProcess) -> None:
     maker = makers.make("one")
-    maker.campaign.turn()
+    maker.campaign.run_round()
     maker.publish("a\n")
     etcd.ctl("put", KEYS.pointer.decode(), "nonsense")
-    maker.campaign.turn()
+    maker.campaign.run_round()
     again = maker.publish("a\n")
     assert again is not None
     assert again.number == 2
@@ -331,7 +331,7 @@ def test_a_pointer_that_somebody_broke_is_written_anew(makers: Makers, etcd: Etc
 def test_what_a_newer_pyconfd_published_stays(makers: Makers, etcd: EtcdProcess) -> None:
     maker = makers.make("one")
     etcd.ctl("put", KEYS.pointer.decode(), '{"format": 2}')
-    maker.campaign.turn()
+    maker.campaign.run_round()
     assert maker.balancer.last_good() is None
     with pytest.raises(UnknownFormatError):
         maker.publish("a\n")
@@ -340,10 +340,10 @@ def test_what_a_newer_pyconfd_published_stays(makers: Makers, etcd: EtcdProcess)
 
 def test_a_deleted_campaign_key_is_taken_again(makers: Makers, etcd: EtcdProcess) -> None:
     maker = makers.make("one")
-    before = maker.campaign.turn().fence
+    before = maker.campaign.run_round().fence
     etcd.ctl("del", KEYS.campaign.decode())
     with pytest.raises(ApplyError):
         maker.publish("a\n")
-    after = maker.campaign.turn()
+    after = maker.campaign.run_round()
     assert after.fence > before
     assert maker.publish("a\n") is not None

@@ -12,7 +12,7 @@ from pyconfd.errors import RejectedInput
 from pyconfd.etcd.publication import (
     MAX_CHUNKS,
     DamagedError,
-    Former,
+    FormerPublication,
     Keys,
     Producer,
     UnknownFormatError,
@@ -40,7 +40,7 @@ _RENDERINGS = st.builds(Rendering, _PIECES, _MAPS)
 
 def pointer_of(rendering: Rendering, chunk_bytes: int = 64) -> tuple[bytes, tuple[bytes, ...]]:
     packed = pack(rendering, "/f", chunk_bytes=chunk_bytes)
-    return write_pointer(packed, number=3, producer=WHO, created=1.5, census=Census(2, 4)), packed.chunks
+    return write_pointer(packed.pointer, number=3, producer=WHO, created=1.5, census=Census(2, 4)), packed.chunks
 
 
 @given(_RENDERINGS, st.integers(1, 300))
@@ -124,7 +124,7 @@ def test_certificates_are_named_by_their_public_part() -> None:
     assert b"BBBB" not in content + b"".join(chunks)
     assert public_part(KEY + CERTIFICATE) == CERTIFICATE
     renewed = pack(Rendering((Piece("a", "x\n"),), (OutputFile(file.kind, file.path, KEY),)), "/f")
-    assert renewed.sha256 != published.pointer.sha256
+    assert renewed.pointer.sha256 != published.pointer.sha256
 
 
 @pytest.mark.parametrize("where", ["text", "map"])
@@ -142,19 +142,19 @@ def test_what_is_too_large_is_refused() -> None:
         pack(Rendering((Piece("a", noise),)), "/f", chunk_bytes=500)
     many = tuple(Piece(f"fragment-{number:0100}", "") for number in range(10_000))
     with pytest.raises(RejectedInput, match="too many fragments"):
-        write_pointer(pack(Rendering(many), "/f"), number=1, producer=WHO, created=1.0)
+        write_pointer(pack(Rendering(many), "/f").pointer, number=1, producer=WHO, created=1.0)
 
 
 def test_the_same_rendering_has_the_same_name() -> None:
     one = Rendering((Piece("a", "x\n"), Piece("b", "y\n")))
-    assert pack(one, "/f").sha256 == pack(one, "/f").sha256
-    assert pack(one, "/f").sha256 != pack(Rendering((Piece("a", "x\ny\n"),)), "/f").sha256
+    assert pack(one, "/f").pointer.sha256 == pack(one, "/f").pointer.sha256
+    assert pack(one, "/f").pointer.sha256 != pack(Rendering((Piece("a", "x\ny\n"),)), "/f").pointer.sha256
 
 
 def test_former_generations_are_listed() -> None:
-    former = (Former(1, "0" * 64, 1.0),)
+    former = (FormerPublication(1, "0" * 64, 1.0),)
     packed = pack(Rendering((Piece("a", "x\n"),)), "/f")
-    content = write_pointer(packed, number=2, producer=WHO, created=2.0, history=former)
+    content = write_pointer(packed.pointer, number=2, producer=WHO, created=2.0, history=former)
     assert read_pointer(content).history == former
 
 

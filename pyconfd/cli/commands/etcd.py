@@ -151,10 +151,10 @@ def publish_once(settings: Settings) -> str:
 
 def _lead(campaign: Campaign) -> None:
     """Get the lease, or renew it; raises TransientError where somebody else has it, or etcd does not answer."""
-    standing = campaign.turn()
-    if not standing.leads:
+    leadership = campaign.run_round()
+    if not leadership.leads:
         remedy = "stop that one first, or leave it to it: one producer is enough"
-        raise TransientError(Problem("etcd", f"the producer {standing.holder} publishes", remedy))
+        raise TransientError(Problem("etcd", f"the producer {leadership.holder} publishes", remedy))
 
 
 def _producing(settings: Settings, around: Surroundings) -> Daemon:
@@ -222,10 +222,10 @@ class _Candidate:
         self._campaign.start(notify)
 
     def note(self) -> str:
-        standing = self._campaign.standing
-        if standing.leads:
+        leadership = self._campaign.leadership
+        if leadership.leads:
             return "publishes: this producer holds the lease"
-        return f"stands by: {standing.holder} publishes" if standing.holder else "stands for election"
+        return f"stands by: {leadership.holder} publishes" if leadership.holder else "stands for election"
 
     def states(self) -> tuple[ApiServerState, ...]:
         return self._campaign.states()
@@ -254,9 +254,7 @@ def _consuming(settings: Settings, around: Surroundings) -> Consumer:
 
 def publications(settings: Settings) -> "EtcdPublications":
     """Return the source of a consumer."""
-    source = PublishedSource(
-        lambda quiet: EtcdClient(settings.etcd, quiet=quiet), Keys(settings.etcd.path), poll_s=settings.etcd.poll_s
-    )
+    source = PublishedSource(EtcdClient(settings.etcd), Keys(settings.etcd.path), poll_s=settings.etcd.poll_s)
     return EtcdPublications(source, files_dir_of(settings.haproxy))
 
 
