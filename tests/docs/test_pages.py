@@ -71,7 +71,7 @@ def _named(pattern: str) -> list[tuple[str, str]]:
     )
 
 
-FILES = (".cfg", ".json", ".prom", ".service", ".tmpl")
+FILES = (".cfg", ".json", ".prom", ".py", ".service", ".tmpl")
 VARIABLES = {"kube2lb.services", "kubefigurator.backends", "kubefigurator.listeners"}
 
 
