@@ -25,7 +25,7 @@ LIBEXEC = ("systemd/pyconfd-*", "keepalived/pyconfd-*", "keepalived/*.sh")
 """What haproxy, keepalived and the units run, among other files."""
 PROGRAMS = {"pyconfd": "pyconfd", "pyconfd-vip": "pyconfd.vip.hook"}
 LAUNCHER = """#!/bin/sh
-# With the libraries beside it, also where the package was only unpacked: pyconfd upgrade-check tries it there.
+# With the libraries beside it, also where the package was only unpacked: before an upgrade its plan is asked there.
 exec "$(dirname "$(readlink -f "$0")")/python3" -P -m {module} "$@"
 """
 MAINTAINER = "pyconfd <pyconfd@localhost>"

@@ -29,8 +29,7 @@ COMMANDS = {
         "render": ("render:render", "Print what would be written; change nothing."),
         "test": ("test:test", "Test fragments."),
         "try": ("try_:try_", "Serve a file's objects on loopback, with stand-ins for pods."),
-        "preflight": ("preflight:preflight", "Look at everything that the daemon needs."),
-        "upgrade-check": ("upgrade_check:upgrade_check", "Try a new haproxy or pyconfd before installing it."),
+        "preflight": ("preflight:preflight", "Look at everything that the daemon needs, or at a new haproxy."),
     },
     "Operate": {
         "server": ("server:server", "Drain servers, or put them into maintenance."),

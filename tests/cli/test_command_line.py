@@ -123,7 +123,6 @@ def test_every_function_takes_what_its_command_gives() -> None:
         (("explain",), "give either a NAME or --all-refused"),
         (("explain", "web", "--all-refused"), "give either a NAME or --all-refused"),
         (("explain", " "), "give either a NAME or --all-refused"),
-        (("upgrade-check",), "--new-haproxy PATH"),
         (("server", "drain"), "Missing argument 'NAME'"),
         (("server", "drain", "b/a", "--for", "soon"), "seconds above 0"),
         (("server", "drain", "b/a", "--for", "0"), "seconds above 0"),
@@ -237,7 +236,7 @@ def test_the_help_shows_each_command_and_the_predecessors_names_not_at_all() -> 
 
 REPORTS = [
     ("check",), ("plan",), ("status",), ("explain",), ("preflight",), ("history",), ("diff",), ("watch",),
-    ("server", "list"), ("vip", "status"), ("dns", "plan"), ("dns", "status"), ("settings",), ("upgrade-check",),
+    ("server", "list"), ("vip", "status"), ("dns", "plan"), ("dns", "status"), ("settings",),
 ]  # fmt: skip
 
 

@@ -1,9 +1,11 @@
-"""``pyconfd preflight``: look at everything that the daemon will need, before it is started. It changes nothing."""
+"""``pyconfd preflight``: look at everything that the daemon will need, or at a new haproxy. It changes nothing."""
 
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,10 +13,10 @@ import psutil
 
 from pyconfd import wiring
 from pyconfd.app.rehearsal import Nothing, rehearse
-from pyconfd.cli.command import CommandContext, command, json_option
+from pyconfd.cli.command import CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
-from pyconfd.errors import Problem, PyconfdError, RejectedInput
+from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy import preflight as haproxy
 from pyconfd.haproxy import unit as systemd
 from pyconfd.haproxy.balancer import Balancer
@@ -24,7 +26,7 @@ from pyconfd.haproxy.preflight import idle_close_note
 from pyconfd.model.context import Refusal
 from pyconfd.model.preflight import Finding, Level, findings_of
 from pyconfd.model.preset import PresetName
-from pyconfd.model.rendering import Rendering
+from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import CredentialState, Renewal
 from pyconfd.printable import clean, short_duration
 from pyconfd.settings import Settings
@@ -32,12 +34,14 @@ from pyconfd.sources.kubernetes import preflight as kubernetes
 from pyconfd.sources.kubernetes.resources import reads
 from pyconfd.status.document import read_report
 from pyconfd.status.listen import bind, parse_listen
+from pyconfd.system.command import run
 
 _EARLIEST_S = 1735689600.0
 """2025-01-01: a clock before this version was written is wrong."""
 
 _NOTHING = Rendering(())
 _MOST_NAMED = 10
+_CHECK_TIMEOUT_S = 180.0
 
 
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILURE: "red"}
@@ -48,24 +52,32 @@ _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILURE: "red"}
     "Look at everything that the daemon needs, before it is started or beside it; nothing is changed. HAProxy, its"
     " sockets and the way to reload it, directories, fragments (rendered for an empty cluster and for the real one,"
     " and checked by HAProxy), each API server and each permission there, certificates, limits, the clock. Each"
-    " line is ok, a warning or a failure, with what to do. Run it as the user that pyconfd runs as.",
+    " line is ok, a warning or a failure, with what to do. Run it as the user that pyconfd runs as."
+    "\n\nWith --new-haproxy it looks at what another haproxy would make of this machine: the new one checks the"
+    " installed configuration, the one that a boot without API servers would load, and the one that the cluster gives"
+    " now, and what it warns of for the first time is told.",
     examples={
         "sudo -u pyconfd -- pyconfd preflight": "as the service",
         "pyconfd preflight --strict": "warnings count as failures",
-        "pyconfd preflight --json": "for programs",
+        "pyconfd preflight --new-haproxy /tmp/new/usr/sbin/haproxy": "before an upgrade",
     },
     exits={
         Exit.OK: "nothing is in the way; there may be warnings",
         Exit.FAILED: "there are failures, or with --strict warnings",
     },
 )
+@click.option("--new-haproxy", metavar="PATH", default="", help="Look only at what this haproxy would make of it.")
+@snapshot_option("With --new-haproxy: what `pyconfd record` or kubectl wrote, in place of the cluster.")
 @click.option("--strict", is_flag=True, help="End as with failures where there are warnings.")
 @json_option
-def preflight(context: CommandContext, *, as_json: bool, strict: bool) -> int:
+def preflight(
+    context: CommandContext, new_haproxy: str, snapshots: tuple[str, ...], *, as_json: bool, strict: bool
+) -> int:
     """Look at everything."""
     # What is wrong is told as a finding, once, and not logged as well.
     settings = context.settings(log_level="CRITICAL")
-    return print_findings(look(settings, time.time()), as_json=as_json, strict=strict)
+    findings = look_at_new_haproxy(settings, new_haproxy, snapshots) if new_haproxy else look(settings, time.time())
+    return print_findings(findings, as_json=as_json, strict=strict)
 
 
 def print_findings(findings: Iterable[Finding], *, as_json: bool, strict: bool) -> Exit:
@@ -313,3 +325,62 @@ def _own_certificates(settings: Settings) -> Iterator[Finding]:
             yield Finding(Level.WARNING, "certificates", path, fault, "who names it is left out until it is mended")
     if not any(files.values()):
         yield Finding.ok("certificates", "kubefigurator.ssl_dir", f"{len(files)} files can be used")
+
+
+def look_at_new_haproxy(settings: Settings, binary: str, snapshot_files: tuple[str, ...]) -> Iterator[Finding]:
+    """Yield what another haproxy makes of what is installed, kept, and asked for now."""
+    # An own chk_cmd names the program that is there now.
+    new = replace(settings.haproxy, binary=binary, chk_cmd=())
+    looked_at = list(haproxy.program(new))
+    yield from looked_at
+    if any(finding.level is Level.FAILURE for finding in looked_at):
+        return
+    balancer = Balancer(new, settings.apply, settings.state_dir, unit=systemd.gather(settings.haproxy.unit))
+    conf, installed = settings.haproxy.conf, _installed(settings)
+    if installed:
+        yield from _judged(balancer, Rendering((Piece(conf, installed),)), "what is installed")
+        yield from _new_warnings(settings.haproxy.binary, binary, conf)
+    last = balancer.last_good()
+    if last is not None:
+        what = f"generation {last.generation.number}, which a boot without any API server would load"
+        yield from _judged(balancer, last.rendering, what)
+    try:
+        # Nothing is left out for what the new one refuses: that is to be told.
+        once = rehearse(settings, snapshot_files, Nothing(), curdate=last.generation.curdate if last else None).once
+    except TransientError as error:
+        remedy = "look again when an API server answers, or give what pyconfd record wrote with --snapshot"
+        for each in error.problems:
+            message = f"not rendered: {each.message}"
+            yield Finding(Level.WARNING, "haproxy", "the cluster as it is", message, remedy)
+    except PyconfdError as error:
+        yield from findings_of(Level.FAILURE, "haproxy", error.problems)
+    else:
+        yield from _judged(balancer, once.rendered.rendering, "what the cluster gives now")
+
+
+def _judged(balancer: Balancer, rendering: Rendering, what: str) -> Iterator[Finding]:
+    try:
+        balancer.check(rendering)
+    except PyconfdError as error:
+        for problem in error.problems:
+            remedy = f"{problem.remedy or 'correct the fragment'}; until then keep the haproxy that runs"
+            yield Finding.of(Level.FAILURE, "haproxy", Problem(problem.place or what, problem.message, remedy))
+    else:
+        yield Finding.ok("haproxy", what, "the new one accepts it")
+
+
+def _new_warnings(old: str, new: str, conf: str) -> Iterator[Finding]:
+    """Tell of what the new one warns and the old one does not: mostly what a later version will refuse."""
+    before = set(_warnings(old, conf))
+    for text in _warnings(new, conf):
+        if text not in before:
+            remedy = "change the fragment before a later version refuses it"
+            yield Finding(Level.WARNING, "haproxy", conf, text, remedy)
+
+
+def _warnings(binary: str, conf: str) -> list[str]:
+    try:
+        output = run([binary, "-W", "-c", "-f", conf], timeout_s=_CHECK_TIMEOUT_S).output
+    except TransientError:
+        return []
+    return re.findall(r"^\[WARNING\]\s+\(\d+\) : (.*)$", output, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""``pyconfd upgrade-check`` beside a real daemon, with programs that stand for newer ones."""
+"""``pyconfd preflight --new-haproxy`` beside a real daemon, with a program that stands for a newer haproxy."""
 
 import json
 import subprocess
@@ -31,13 +31,6 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
-def new_pyconfd(folder: Path) -> str:
-    """This pyconfd under another version."""
-    code = "import pyconfd; pyconfd.__version__ = '9.9.1'; from pyconfd.cli.main import main; raise SystemExit(main())"
-    environ = f"PYTHONPATH='{Path.cwd()}'"
-    return program(folder / "new-pyconfd", f'#!/bin/sh\n{environ} exec {sys.executable} -c "{code}" "$@"\n')
-
-
 def looked(appliance: Appliance, *arguments: str, code: int = 0) -> dict[str, list[dict[str, Any]]]:
     appliance.write_settings()
     done = subprocess.run(
@@ -45,7 +38,7 @@ def looked(appliance: Appliance, *arguments: str, code: int = 0) -> dict[str, li
             sys.executable,
             "-m",
             "pyconfd",
-            "upgrade-check",
+            "preflight",
             "--config",
             appliance.config,
             "--json",
@@ -75,7 +68,7 @@ def test_a_new_haproxy_judges_all_that_it_may_have_to_serve(appliance: Appliance
     assert not good["warning"]
     assert not good["failure"]
     said = " / ".join(f"{each['what']} {each['message']}" for each in good["ok"])
-    for part in ("version 9.9.1", "replaces 2.", "what is installed", "boot without any API", "what the cluster gives"):
+    for part in ("version 9.9.1", "what is installed", "boot without any API", "what the cluster gives"):
         assert part in said
     left = sorted(path for path in appliance.folder.rglob("*") if "run" not in path.parts)
     assert [path for path in left if path not in before] == []
@@ -101,39 +94,7 @@ def test_a_new_haproxy_judges_all_that_it_may_have_to_serve(appliance: Appliance
     looked(appliance, "--new-haproxy", new, "--strict", code=1)
 
 
-def test_what_is_no_haproxy_and_no_pyconfd(appliance: Appliance, tmp_path: Path) -> None:
+def test_what_is_no_haproxy(appliance: Appliance, tmp_path: Path) -> None:
     other = program(tmp_path / "other", "#!/bin/sh\necho hello\n")
     assert looked(appliance, "--new-haproxy", other, code=1)["failure"][0]["remedy"] == "is it HAProxy?"
     assert looked(appliance, "--new-haproxy", "/nowhere/haproxy", code=1)["failure"]
-    assert "no pyconfd" in looked(appliance, "--new-pyconfd", other, code=1)["failure"][0]["message"]
-    assert looked(appliance, "--new-pyconfd", "/nowhere/pyconfd", code=1)["failure"]
-
-
-def test_a_new_pyconfd_says_what_it_would_change(appliance: Appliance, tmp_path: Path) -> None:
-    serving(appliance)
-    same = looked(appliance, "--new-pyconfd", new_pyconfd(tmp_path))
-    assert not same["warning"]
-    assert not same["failure"]
-    assert [each["message"] for each in same["ok"]][1:] == [
-        "are taken",
-        "the kept generations can be read",
-        "is the one that serves: nothing changes",
-    ]
-    assert "version 9.9.1 replaces" in same["ok"][0]["message"]
-
-
-def test_a_new_pyconfd_whose_first_configuration_differs(appliance: Appliance, tmp_path: Path) -> None:
-    serving(appliance)
-    appliance.values["templates.vars"]["runtime_socket"] = ""
-    differs = looked(appliance, "--new-pyconfd", new_pyconfd(tmp_path))
-    assert "differs from the one that serves" in differs["warning"][0]["message"]
-    assert "this version would change something now as well" in differs["warning"][0]["message"]
-
-
-def test_a_new_pyconfd_that_does_not_take_the_settings(appliance: Appliance, tmp_path: Path) -> None:
-    environ = f"PYCONFD_INVENTED=1 PYTHONPATH='{Path.cwd()}'"
-    new = program(tmp_path / "new", f'#!/bin/sh\n{environ} exec {sys.executable} -m pyconfd "$@"\n')
-    (failure,) = looked(appliance, "--new-pyconfd", new, code=1)["failure"]
-    assert failure["what"] == "settings"
-    assert "is not a setting" in failure["message"]
-    assert failure["remedy"] == f"mend them: {new} settings"
