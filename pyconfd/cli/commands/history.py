@@ -9,7 +9,7 @@ import click
 
 from pyconfd.cli.command import CommandContext, command, json_option
 from pyconfd.cli.exits import Exit
-from pyconfd.cli.output import print_difference, print_json, print_notes, print_table, print_text
+from pyconfd.cli.output import print_difference, print_json, print_lines, print_notes, print_table, print_text
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.haproxy.bases import BasisStore
 from pyconfd.haproxy.difference import Difference, difference
@@ -18,8 +18,7 @@ from pyconfd.haproxy.passwords import without_passwords
 from pyconfd.haproxy.pin import PinFile
 from pyconfd.haproxy.retention import Entry
 from pyconfd.model.basis import Edit
-from pyconfd.model.outcome import Stored
-from pyconfd.model.pin import Pin
+from pyconfd.model.outcome import Generation, Stored
 from pyconfd.settings import Settings
 from pyconfd.settings.inputs import secret_values
 from pyconfd.status.document import read_report
@@ -45,7 +44,27 @@ _CHANGES_SHOWN = 2
 @json_option
 def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
     """Print the history."""
-    rows = history_rows(context.settings(), 0 if everything else _SHOWN)
+    settings = context.settings()
+    past = GenerationHistory(settings)
+    entries = past.store.entries()
+    shown = entries if everything else entries[: _SHOWN + 1]  # one more, to compare the last with
+    pin, running = PinFile(settings.state_dir).read(), past.running(entries)
+    found = ((entry, past.store.read(entry.number)) for entry in shown)
+    readable = [(entry, stored) for entry, stored in found if stored is not None]
+    formers: list[Stored | None] = [*(stored for _, stored in readable[1:]), None]
+    rows = [
+        HistoryRow(
+            entry,
+            stored.generation,
+            since=former.generation.number if former else 0,
+            edits=past.edits(former.rendering.basis, entry.basis) if former else (),
+            difference=difference(former.rendering, stored.rendering) if former else None,
+            serving=entry.number == running,
+            pinned=pin is not None and pin.generation == entry.number,
+        )
+        for (entry, stored), former in zip(readable, formers, strict=False)
+    ]
+    rows = rows if everything else rows[:_SHOWN]
     if as_json:
         print_json([row.values for row in rows])
     elif rows:
@@ -77,61 +96,66 @@ def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
 @json_option
 def diff(context: CommandContext, before: int | None, after: int | None, *, as_json: bool) -> int:
     """Print a difference."""
-    found = compare(context.settings(), before, after)
-    code = Exit.CHANGES if found.sentences or found.text or found.notes else Exit.OK
+    settings = context.settings()
+    past = GenerationHistory(settings)
+    entries = past.store.entries()
+    newer = past.stored(after if after is not None else past.running(entries), entries)
+    if before is None:
+        before = next((entry.number for entry in entries if entry.number < newer.generation.number), None)
+        if before is None:
+            raise RejectedInput(Problem("diff", f"there is none before generation {newer.generation.number}"))
+    older = past.stored(before, entries)
+    number, other = older.generation.number, newer.generation.number
+    edits = past.edits(older.rendering.basis, newer.rendering.basis)
+    changed = difference(older.rendering, newer.rendering)
+    sentences = (*map(str, edits), *changed.sentences)
+    hidden = secret_values(settings)
+    old, new = (without_passwords(each.rendering.text, hidden).splitlines() for each in (older, newer))
+    lines = difflib.unified_diff(old, new, f"generation {number}", f"generation {other}", lineterm="")
+    text = "".join(f"{line}\n" for line in lines)
+    only_hidden = not text and older.rendering.text != newer.rendering.text
+    code = Exit.CHANGES if sentences or text or only_hidden else Exit.OK
     if as_json:
-        named = {"from": found.before, "to": found.after, "edits": [asdict(edit) for edit in found.edits]}
-        print_json({**named, **asdict(found.difference), "text": found.text})
+        named = {"from": number, "to": other, "edits": [asdict(edit) for edit in edits]}
+        print_json({**named, **asdict(changed), "text": text})
         return code
-    print_notes(found.notes)
-    print_text(click.style(f"From generation {found.before} to {found.after}:", bold=True))
-    for sentence in found.sentences or ("nothing differs but comments, blanks or the order of sections",):
-        print_text(f"  {sentence}")
-    if found.text:
+    if only_hidden:
+        print_notes(("the texts differ only in what is hidden: passwords",))
+    print_text(click.style(f"From generation {number} to {other}:", bold=True))
+    print_lines(sentences or ("nothing differs but comments, blanks or the order of sections",))
+    if text:
         print_text("")
-        print_difference(found.text)
+        print_difference(text)
     return code
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One generation; ``reasons`` are those of its reload, () where it went live.
+    """One generation, and what differs from generation ``since`` (0 for none): ``edits`` of fragments and settings."""
 
-    ``difference`` is what differs from generation ``since`` (None and 0 for none), ``edits`` are those of fragments and
-    settings.
-    """
-
-    number: int
-    applied_at: float
-    digest: str
-    reasons: tuple[str, ...]
+    entry: Entry
+    generation: Generation
     since: int
     edits: tuple[Edit, ...]
     difference: Difference | None
-    basis: str
-    ran_well: bool
     serving: bool
     pinned: bool
 
     @property
-    def how(self) -> str:
-        """``live`` or ``reload``."""
-        return "reload" if self.reasons else "live"
-
-    @property
     def values(self) -> dict[str, Any]:
         """All of it as plain data."""
+        generation = self.generation
         return {
-            "number": self.number,
-            "applied_at": self.applied_at,
-            "digest": self.digest,
-            "how": self.how,
-            "reasons": list(self.reasons),
+            "number": generation.number,
+            "applied_at": generation.applied_at,
+            "digest": generation.digest,
+            "how": "reload" if generation.reasons else "live",
+            "reasons": list(generation.reasons),
             "since": self.since,
             "edits": [asdict(edit) for edit in self.edits],
             "difference": asdict(self.difference) if self.difference else None,
-            "basis": self.basis,
-            "ran_well": self.ran_well,
+            "basis": self.entry.basis,
+            "ran_well": self.entry.ran_well,
             "serving": self.serving,
             "pinned": self.pinned,
         }
@@ -139,37 +163,22 @@ class HistoryRow:
     @property
     def cells(self) -> tuple[str, ...]:
         """What the table shows."""
+        generation = self.generation
         mark = ("*" if self.serving else "") + ("p" if self.pinned else "")
-        when = datetime.fromtimestamp(self.applied_at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        when = datetime.fromtimestamp(generation.applied_at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         sentences = (*map(str, self.edits), *(self.difference.sentences if self.difference else ()))
         more = len(sentences) - _CHANGES_SHOWN
         said = "; ".join(sentences[:_CHANGES_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-        how = f"{self.how} ({', '.join(self.reasons)})" if self.reasons else self.how
+        how = f"reload ({', '.join(generation.reasons)})" if generation.reasons else "live"
         nothing = "nothing before it is kept" if not self.since else "only comments, blanks or the order of sections"
-        return mark, str(self.number), when, self.digest[:8], how, said or nothing
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationDiff:
-    """What differs from one generation to another; ``text`` is unified and has no passwords, "" for no difference."""
-
-    before: int
-    after: int
-    edits: tuple[Edit, ...]
-    difference: Difference
-    text: str
-    notes: tuple[str, ...] = ()
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """Return all in words, fragments and settings first."""
-        return (*map(str, self.edits), *self.difference.sentences)
+        return mark, str(generation.number), when, generation.digest[:8], how, said or nothing
 
 
 class GenerationHistory:
     """The generations that are kept, with their fragments and settings."""
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self.store = GenerationStore(settings.state_dir, settings.apply.keep_generations)
         self.bases = BasisStore(settings.state_dir)
 
@@ -191,72 +200,14 @@ class GenerationHistory:
         except RejectedInput as error:
             return (Edit("", "", f"fragments or settings changed: {error.problems[0]}"),)
 
-
-def history_rows(settings: Settings, limit: int) -> tuple[HistoryRow, ...]:
-    """Return the generations that are kept, newest first; at most ``limit``, 0 for all.
-
-    Raises:
-        TransientError: this user may not read them.
-    """
-    past = GenerationHistory(settings)
-    entries = past.store.entries()
-    shown = entries[: limit + 1] if limit else entries
-    pin, serving = PinFile(settings.state_dir).read(), _running(settings, entries)
-    found = ((entry, past.store.read(entry.number)) for entry in shown)
-    readable = [(entry, stored) for entry, stored in found if stored is not None]
-    formers: list[Stored | None] = [*(stored for _, stored in readable[1:]), None]
-    rows = [
-        _row(past, entry, stored, former, serving=stored.generation.number == serving, pin=pin)
-        for (entry, stored), former in zip(readable, formers, strict=False)
-    ]
-    return tuple(rows[:limit] if limit else rows)
-
-
-def _row(
-    past: GenerationHistory, entry: Entry, stored: Stored, former: Stored | None, *, serving: bool, pin: Pin | None
-) -> HistoryRow:
-    generation = stored.generation
-    return HistoryRow(
-        number=generation.number,
-        applied_at=generation.applied_at,
-        digest=generation.digest,
-        reasons=generation.reasons,
-        since=former.generation.number if former else 0,
-        edits=past.edits(former.rendering.basis, entry.basis) if former else (),
-        difference=difference(former.rendering, stored.rendering) if former else None,
-        basis=entry.basis,
-        ran_well=entry.ran_well,
-        serving=serving,
-        pinned=pin is not None and pin.generation == generation.number,
-    )
-
-
-def compare(settings: Settings, before: int | None, after: int | None) -> GenerationDiff:
-    """Compare two generations: ``after`` None is the running one, ``before`` None the one before ``after``.
-
-    Raises:
-        RejectedInput: there is no such generation.
-        TransientError: this user may not read them.
-    """
-    past = GenerationHistory(settings)
-    entries = past.store.entries()
-    newest = past.stored(after if after is not None else _running(settings, entries), entries)
-    if before is None:
-        older = [entry.number for entry in entries if entry.number < newest.generation.number]
-        if not older:
-            raise RejectedInput(Problem("diff", f"there is none before generation {newest.generation.number}"))
-        before = older[0]
-    oldest = past.stored(before, entries)
-    one, other = oldest.generation.number, newest.generation.number
-    hidden = secret_values(settings)
-    old, new = (without_passwords(each.rendering.text, hidden).splitlines() for each in (oldest, newest))
-    lines = difflib.unified_diff(old, new, f"generation {one}", f"generation {other}", lineterm="")
-    text = "".join(f"{line}\n" for line in lines)
-    notes = []
-    if not text and oldest.rendering.text != newest.rendering.text:
-        notes.append("the texts differ only in what is hidden: passwords")
-    edits = past.edits(oldest.rendering.basis, newest.rendering.basis)
-    return GenerationDiff(one, other, edits, difference(oldest.rendering, newest.rendering), text, tuple(notes))
+    def running(self, entries: tuple[Entry, ...]) -> int:
+        """Return the number of the running generation, as far as it is on disk; 0 for none."""
+        report = read_report(self._settings)
+        status = report.status if report.running else None
+        numbers = [entry.number for entry in entries]
+        if status is not None and status.generation is not None and status.generation.number in numbers:
+            return status.generation.number
+        return numbers[0] if numbers else 0
 
 
 def unknown_generation(number: int, entries: tuple[Entry, ...]) -> RejectedInput:
@@ -268,13 +219,3 @@ def unknown_generation(number: int, entries: tuple[Entry, ...]) -> RejectedInput
         )
     kept = f"there are: {', '.join(numbers[:20])}{', ...' if len(numbers) > 20 else ''}"
     return RejectedInput(Problem("history", f"generation {number} is not kept", kept))
-
-
-def _running(settings: Settings, entries: tuple[Entry, ...]) -> int:
-    """Return the number of the running generation, as far as it is on disk; 0 for none."""
-    report = read_report(settings)
-    status = report.status if report.running else None
-    numbers = [entry.number for entry in entries]
-    if status is not None and status.generation is not None and status.generation.number in numbers:
-        return status.generation.number
-    return numbers[0] if numbers else 0

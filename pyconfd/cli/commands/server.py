@@ -5,7 +5,7 @@ It changes HAProxy itself, so that it works without the daemon too; the daemon k
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from pyconfd.haproxy.readback import ServerNow, condition_of, takes_traffic
 from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.model.plan import ServerState
-from pyconfd.model.status import LiveStatus
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
 from pyconfd.status.document import read_report
@@ -249,26 +248,31 @@ def _rows(
     sessions = runtime.sessions(backends)
     expected = {name: haproxy.expected(name) if haproxy.knows(name) else None for name in backends}
     overrides = OverrideStore(settings.state_dir).refresh()
-    since = {one.server: one.since for one in _live(settings).leaving}
+    report = read_report(settings)
+    leaving = report.status.live.leaving if report.status is not None and report.running else ()
+    since = {one.server: one.since for one in leaving}
     rows = []
     for one in found:
-        known = overrides.get(OverrideKey(one.backend, one.name))
+        override = overrides.get(OverrideKey(one.backend, one.name))
         its = expected[one.backend]
         leaves = its is not None and one.name not in its
-        age = f"leaving for {short_duration(now - since[_name(one)])}" if _name(one) in since else "leaving"
-        row = ServerRow(
-            _name(one),
-            one.target,
-            condition_of(one),
-            one.weight,
-            sessions.get((one.backend, one.name), 0),
-            _by_hand(known, now) if known is not None else "",
-            age if leaves else "",
-            known,
-            leaves,
-            since.get(_name(one), 0.0) if leaves else 0.0,
+        leaves_since = since.get(_name(one), 0.0) if leaves else 0.0
+        age = f"leaving for {short_duration(now - leaves_since)}" if leaves_since else "leaving"
+        words = override_words(override.state.value, override.since, override.until, "command", now) if override else ""
+        rows.append(
+            ServerRow(
+                _name(one),
+                one.target,
+                condition_of(one),
+                one.weight,
+                sessions.get((one.backend, one.name), 0),
+                words,
+                age if leaves else "",
+                override,
+                leaves,
+                leaves_since,
+            )
         )
-        rows.append(row)
     return tuple(rows)
 
 
@@ -300,48 +304,30 @@ def _set(store: OverrideStore, haproxy: _InstalledHaproxy, overrides: Sequence[O
     In this order: the daemon brings into force what is stored, and would undo what is not.
     """
     with store.edited() as stored:
-        former = dict(stored)
+        former = {override.key: stored.pop(override.key, None) for override in overrides}
         for override in overrides:
-            _store_one(stored, haproxy, override)
-        written = dict(stored)
+            expected = haproxy.expected(override.backend).get(override.server)
+            # Ready is what a server is without an override, unless the configuration says otherwise.
+            if override.state is not ServerState.READY or (expected and expected.state is not ServerState.READY):
+                stored[override.key] = override
     if haproxy.runtime is None:
         return
     try:
         haproxy.runtime.execute([override.command for override in overrides])
     except NotLive:
         with store.edited() as stored:
-            for key in {override.key for override in overrides}:
-                _restore(stored, key, written.get(key), former.get(key))
+            for key, before in former.items():
+                stored.pop(key, None)
+                if before is not None:
+                    stored[key] = before
         raise
 
 
-def _store_one(stored: dict[OverrideKey, Override], haproxy: _InstalledHaproxy, override: Override) -> None:
-    expected = haproxy.expected(override.backend).get(override.server)
-    stored.pop(override.key, None)
-    if override.state is not ServerState.READY or (expected is not None and expected.state is not ServerState.READY):
-        stored[override.key] = override
-
-
-def _restore(
-    stored: dict[OverrideKey, Override], key: OverrideKey, written: Override | None, former: Override | None
-) -> None:
-    """Take back what was written under ``key``, unless somebody else changed it since."""
-    if stored.get(key) != written:
-        return
-    stored.pop(key, None)
-    if former is not None:
-        stored[key] = former
-
-
-def _said(found: Sequence[ServerNow], state: ServerState, for_s: float | None) -> list[str]:
-    lines = []
+def _said(found: Sequence[ServerNow], state: ServerState, for_s: float | None) -> Iterator[str]:
+    words = {ServerState.DRAIN: "drains", ServerState.MAINT: "is in maintenance", ServerState.READY: "is ready"}
+    lasting = f" for {short_duration(for_s)}" if for_s else ""
     for server in found:
-        now = {ServerState.DRAIN: "drains", ServerState.MAINT: "is in maintenance", ServerState.READY: "is ready"}[
-            state
-        ]
-        lasting = f" for {short_duration(for_s)}" if for_s else ""
-        lines.append(f"{_name(server)} ({server.target}) {now}{lasting}.")
-    return lines
+        yield f"{_name(server)} ({server.target}) {words[state]}{lasting}."
 
 
 def _notes(
@@ -355,15 +341,6 @@ def _notes(
                 yield f"No server of {backend} takes traffic now."
     if not read_report(settings).running:
         yield "No pyconfd runs: until one does, nothing ends it in time, or keeps it through a reload."
-
-
-def _live(settings: Settings) -> LiveStatus:
-    report = read_report(settings)
-    return report.status.live if report.status is not None and report.running else LiveStatus()
-
-
-def _by_hand(override: Override, now: float) -> str:
-    return override_words(override.state.value, override.since, override.until, "command", now)
 
 
 def _name(server: ServerNow) -> str:
