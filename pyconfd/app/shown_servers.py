@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from pyconfd.haproxy.readback import ServerNow
+from pyconfd.haproxy.readback import ServerNow, servers_now
 from pyconfd.haproxy.runtime import NotLive, Runtime
 from pyconfd.haproxy.sections import stats_sockets
 from pyconfd.settings import Settings
@@ -35,7 +35,8 @@ class ShownServers:
             return None
         if backend not in self._known:
             try:
-                found = self._runtime.servers_by_backend([backend]).get(backend, ())
+                answer = self._runtime.server_states([backend]).get(backend, "")
+                found = list(servers_now(answer)) if answer else []
             except NotLive as error:
                 self.why, self._runtime = str(error), None
                 return None

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import structlog
 
@@ -23,8 +24,9 @@ from pyconfd.haproxy.overrides import (
     OverrideKey,
     OverrideStore,
 )
-from pyconfd.haproxy.readback import ServerNow, state_of, takes_traffic, wrong_address
-from pyconfd.haproxy.runtime import Runtime
+from pyconfd.haproxy.proxies import Inherited
+from pyconfd.haproxy.readback import ServerNow, server_rows, servers_now, state_of, takes_traffic, wrong_address
+from pyconfd.haproxy.runtime import Leaving, Runtime
 from pyconfd.model.plan import Command, RemoveServer, ServerState, SetState, SetWeight
 from pyconfd.model.status import BackendDown, LeavingStatus, LiveStatus, OverrideStatus, Paused
 
@@ -42,8 +44,8 @@ DOWN_SHOWN = 1_000
 _UP = 2
 """``srv_op_state`` of a server that takes traffic. Source: ``enum srv_state`` in HAProxy 2.6 to 3.4."""
 
-LeavingServers = Mapping[tuple[str, str], RemoveServer]
-"""Servers on their way out, by backend and name, with what sends them there."""
+LeavingServers = Mapping[tuple[str, str], Leaving]
+"""Servers on their way out, by backend and name."""
 
 
 @dataclass(slots=True)
@@ -61,6 +63,15 @@ class Judgement:
     foreign: dict[tuple[str, str], ServerState] = field(default_factory=dict)
     ended: list[EndedOverride] = field(default_factory=list)
     changed: list[Override] = field(default_factory=list)
+
+    def extend(self, other: "Judgement") -> None:
+        """Add what was found in another backend."""
+        self.commands += other.commands
+        self.repairs += other.repairs
+        self.beyond += other.beyond
+        self.foreign |= other.foreign
+        self.ended += other.ended
+        self.changed += other.changed
 
 
 def judge(
@@ -93,7 +104,8 @@ def judge(
     for name, server in there.items():
         former = leaving.get((backend.name, name))
         if name not in backend.servers and (former is None or state_of(server) is ServerState.READY):
-            found.commands.append(former or RemoveServer(backend.name, name, server.target))
+            gone = RemoveServer(backend.name, name, server.target)
+            found.commands.append(gone if former is None else former.command)
             found.repairs.append(f"{backend.name}/{name} takes traffic but is not in the configuration")
 
 
@@ -202,6 +214,21 @@ class DriftReport:
     executed: int = 0
 
 
+class _Seen(NamedTuple):
+    """What a backend was judged by: most are the same at each look, and then nothing is parsed."""
+
+    text: str
+    base: Inherited | None
+    twice: bool
+    servers: int
+
+    @classmethod
+    def of(cls, index: Index, key: Key, answer: str | None) -> "_Seen":
+        """Return it for a section and an answer to ``show servers state``."""
+        twice = key._replace(position=1) in index.texts
+        return cls(index.texts[key], index.bases.get(key), twice, hash(answer and server_rows(answer)))
+
+
 class Drift:
     """Looks at a slice of the backends each time, all of them within :data:`ROUND_S`."""
 
@@ -210,6 +237,9 @@ class Drift:
         self._monotonic = monotonic
         self._last_at: float | None = None
         self._queue: deque[Key] = deque()
+        self._round = 0
+        self._seen: dict[Key, _Seen] = {}
+        """The backends that were as they should be, or cannot be judged."""
         self._again: set[str] = set()
         self._in_force: tuple[int, KnownOverrides] = 0, {}
         """The worker and the overrides that were brought into force in it."""
@@ -262,21 +292,33 @@ class Drift:
         by_backend = _by_backend(known)
         fresh = self._in_force != (runtime.pid, known)
         due = {one.backend for one in known.values() if fresh or one.expired(now)}
-        backends = _expected(index, self._slice(index, due), runtime)
-        there = runtime.servers_by_backend([backend.name for backend in backends])
-        leaving = {
-            key: RemoveServer(one.backend, one.server, one.address, one.words or ())
-            for key, one in runtime.leaving.items()
-        }
-        self._note_down(index, there, now)
-        found = Judgement()
-        for backend in backends:
-            if backend.name in there:
-                judge(found, backend, there[backend.name], known, leaving, now=now, fresh=fresh)
-                absent = [one for one in by_backend.get(backend.name, ()) if one.server not in backend.servers]
-                judge_absent(found, absent, now)
-            else:
-                found.beyond.append(f"backend {backend.name} is missing")
+        leaving = runtime.leaving
+        busy = {*by_backend, *(backend for backend, _ in leaving)}
+        found, looked = Judgement(), list[ExpectedBackend]()
+        keys = self._slice(index, due)
+        answers = runtime.server_states([key.name for key in keys])
+        for key in keys:
+            answer = answers.get(key.name)
+            seen = _Seen.of(index, key, answer)
+            if self._seen.get(key) == seen and key.name not in busy:
+                continue
+            self._seen.pop(key, None)
+            expected = expected_backend(index, key, cookies=runtime.abilities.cookies)
+            if expected is None:
+                self._seen[key] = seen  # its text does not say which servers there are
+                continue
+            looked.append(expected)
+            if answer is None:
+                found.beyond.append(f"backend {key.name} is missing")
+                continue
+            own, servers = Judgement(), list(servers_now(answer))
+            self._note_down(index, key.name, servers, now)
+            judge(own, expected, servers, known, leaving, now=now, fresh=fresh)
+            absent = [one for one in by_backend.get(key.name, ()) if one.server not in expected.servers]
+            judge_absent(own, absent, now)
+            if own == Judgement():
+                self._seen[key] = seen
+            found.extend(own)
         for name, overrides in by_backend.items():
             if next(keys_of(index, name), None) is None:
                 judge_absent(found, overrides, now)
@@ -286,10 +328,10 @@ class Drift:
             self._in_force = runtime.pid, self._overrides.known
             self._again = {one.backend for one in found.commands if isinstance(one, RemoveServer)}
             # And those that wait for a server of theirs to go, so that it can come back.
-            self._again |= {one.name for one in backends for server in one.servers if (one.name, server) in leaving}
-            self._report(found, {backend.name for backend in backends}, now)
+            self._again |= {one.name for one in looked for server in one.servers if (one.name, server) in leaving}
+            self._report(found, {key.name for key in keys}, now)
         return DriftReport(
-            len(backends),
+            len(keys),
             tuple(found.repairs) if repair else (),
             tuple(found.beyond) if repair else (*found.repairs, *found.beyond),
             tuple(f"{backend}/{server}" for backend, server in found.foreign),
@@ -297,26 +339,28 @@ class Drift:
             len(found.commands) if repair else 0,
         )
 
-    def _note_down(self, index: Index, there: Mapping[str, Sequence[ServerNow]], now: float) -> None:
-        """Remember which backends have no server that is up; those that left the configuration are forgotten."""
-        self._down = {name: one for name, one in self._down.items() if next(keys_of(index, name), None) is not None}
-        for name, servers in there.items():
-            if any(takes_traffic(server) for server in servers) or (not servers and _answers_itself(index, name)):
-                self._down.pop(name, None)
-            else:
-                since = self._down[name].since if name in self._down else now
-                self._down[name] = BackendDown(name, len(servers), since)
+    def _note_down(self, index: Index, name: str, servers: Sequence[ServerNow], now: float) -> None:
+        """Remember whether a backend has a server that is up."""
+        if any(takes_traffic(server) for server in servers) or (not servers and _answers_itself(index, name)):
+            self._down.pop(name, None)
+        else:
+            since = self._down[name].since if name in self._down else now
+            self._down[name] = BackendDown(name, len(servers), since)
 
     def _slice(self, index: Index, due: set[str]) -> list[Key]:
         """Return the next sections, and those of the backends in ``due``."""
         now = self._monotonic()
         elapsed = 0.0 if self._last_at is None else now - self._last_at
         self._last_at = now
-        everything = keys_with_servers(index)
-        count = min(MAX_SLICE, max(SLICE, math.ceil(len(everything) * elapsed / ROUND_S)))
         if not self._queue:
+            everything = keys_with_servers(index)
             self._queue.extend(everything)
-        taken = [self._queue.popleft() for _ in range(min(count, len(self._queue)))]
+            self._round = len(everything)
+            self._seen = {key: self._seen[key] for key in everything if key in self._seen}
+        for name in [name for name in self._down if next(keys_of(index, name), None) is None]:
+            del self._down[name]
+        count = min(MAX_SLICE, max(SLICE, math.ceil(self._round * elapsed / ROUND_S)), len(self._queue))
+        taken = [self._queue.popleft() for _ in range(count)]
         found = [key for key in taken if key in index.texts]
         found += [key for name in sorted(due | self._again) for key in keys_of(index, name)]
         return list(dict.fromkeys(found))

@@ -6,6 +6,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import assert_never
 
@@ -55,6 +56,7 @@ class HaproxyProcess:
         self.master_socket = settings.master_socket
         if settings.master_socket == defaults.master_socket and unit.master_socket:
             self.master_socket = unit.master_socket
+        self._stats_socket = ""
         self.pid_file = settings.pid_file
         if settings.pid_file == defaults.pid_file and unit.pid_file:
             self.pid_file = unit.pid_file
@@ -245,16 +247,21 @@ class HaproxyProcess:
         except NoAnswer as error:
             if refusals is not None:
                 refusals.append(error)
+        # What answered last comes first: to find the others the whole text is searched.
+        found = (path for text in texts for path in stats_sockets(text))
         tried: set[str] = set()
-        for path in (path for text in texts for path in stats_sockets(text)):
+        for path in chain(filter(None, [self._stats_socket]), found):
             if path in tried:
                 continue
             tried.add(path)
             try:
-                return running_by_stats_socket(path)
+                running = running_by_stats_socket(path)
             except NoAnswer as error:
                 if refusals is not None:
                     refusals.append(error)
+            else:
+                self._stats_socket = path
+                return running
         return None
 
     def _verify(

@@ -80,6 +80,11 @@ class Leaving:
     words: tuple[str, ...] | None
     since: float
 
+    @property
+    def command(self) -> RemoveServer:
+        """What sends it away."""
+        return RemoveServer(self.backend, self.server, self.address, self.words or ())
+
 
 class Runtime:
     """One running HAProxy, as its runtime socket shows it.
@@ -297,21 +302,22 @@ class Runtime:
             self.close()
             raise NotLive(str(error)) from error
 
-    def servers_by_backend(self, backends: Sequence[str]) -> dict[str, list[ServerNow]]:
-        """Return the servers of each of these backends; one that the process does not have is left out.
+    def server_states(self, backends: Sequence[str]) -> dict[str, str]:
+        """Return the answer to ``show servers state`` of each of these backends; without those that are not there.
 
         Raises:
             NotLive: the process cannot be asked.
         """
-        found: dict[str, list[ServerNow]] = {}
         try:
             answers = self._ask([f"show servers state {name}" for name in backends])
-            for name, answer in zip(backends, answers, strict=True):
-                if "Can't find backend" not in answer:
-                    found[name] = list(servers_now(answer))
-        except (NoAnswer, ValueError) as error:
+        except NoAnswer as error:
             self.close()
             raise NotLive(str(error)) from error
+        found = {
+            name: answer for name, answer in zip(backends, answers, strict=True) if "Can't find backend" not in answer
+        }
+        if strange := next((answer for answer in found.values() if "# be_id " not in answer), None):
+            raise NotLive(strange.strip()[:200] or "an empty answer")
         return found
 
     def sessions(self, backends: Sequence[str]) -> dict[tuple[str, str], int]:

@@ -5,7 +5,6 @@ configuration, reload, see the new worker run that very text, record. Whatever f
 back and the former text serves.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,7 +53,7 @@ class Transaction:
         self._process = process
         self._store = store
         self.layout = Layout(settings, unit)
-        self._read: tuple[tuple[int, ...], str] | None = None
+        self._read: tuple[Identity, str] | None = None
         self._installed: tuple[Rendering, Mapping[str, Identity]] | None = None
         """What was installed last and by what its files are known; the one that is being written is none of them."""
 
@@ -77,13 +76,12 @@ class Transaction:
         return rendering if self.layout.identities(rendering) == identities else None
 
     def _installed_text(self) -> str | None:
-        """Read the installed configuration, again only where its file is another one than before."""
+        """Read the installed configuration, but for what was written or read last and is there still."""
         try:
-            status = os.stat(self._settings.conf)  # noqa: PTH116 - beside the reading below
+            identity = identity_of(self._settings.conf)
         except OSError:
             self._read = None
             return None
-        identity = status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
         if self._read is None or self._read[0] != identity:
             content = self.layout.read(self._settings.conf)
             if content is None:
@@ -157,7 +155,7 @@ class Transaction:
             problems = (*error.problems, *self._undo(rendering, installation, before, known))
             raise ApplyError(error.step, *problems, disruptive=error.disruptive) from error
         installation.finish()
-        self._installed = rendering, identities
+        self._note_installed(rendering, identities)
         self.layout.prune(declared_before, rendering)
         return verified
 
@@ -184,7 +182,7 @@ class Transaction:
                 self._store.discard(prepared)
             raise ApplyError(error.step, *error.problems, *installation.roll_back()) from error
         installation.finish()
-        self._installed = rendering, identities
+        self._note_installed(rendering, identities)
         self.layout.prune(declared_before, rendering)
 
     def _prepared(self, rendering: Rendering, generation: Generation | None) -> PreparedGeneration | None:
@@ -205,6 +203,11 @@ class Transaction:
             identities = {path: identity_of(staged) for path, staged in installation.staged_paths().items()}
             installation.install()
         return identities
+
+    def _note_installed(self, rendering: Rendering, identities: Mapping[str, Identity]) -> None:
+        self._installed = rendering, identities
+        if (identity := identities.get(self._settings.conf)) is not None:
+            self._read = identity, mark(rendering.text, rendering.digest)
 
     def _judge_binds(self, rendering: Rendering, before: Observation, known: Known) -> None:
         wanted, held = binds_of(rendering.text), self._held_binds(before, known)

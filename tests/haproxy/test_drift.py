@@ -1,16 +1,17 @@
 """A real haproxy that somebody changes behind pyconfd's back."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import structlog
 
 from pyconfd.haproxy.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftReport
-from pyconfd.haproxy.index import Index, index_of
+from pyconfd.haproxy.expected import ExpectedBackend, expected_backend
+from pyconfd.haproxy.index import Index, Key, index_of
 from pyconfd.haproxy.live import Abilities
 from pyconfd.haproxy.master_socket import NoAnswer, ask
 from pyconfd.haproxy.overrides import FILE_NAME, EndReason, Override, OverrideStore, with_overrides
@@ -278,13 +279,17 @@ class CountingRuntime(Runtime):
     def abilities(self) -> Abilities:
         return Abilities(runtime=True)
 
-    def servers_by_backend(self, backends: object) -> dict[str, list[ServerNow]]:
-        assert isinstance(backends, list)
+    def server_states(self, backends: Sequence[str]) -> dict[str, str]:
         self.latest = len(backends)
         for name in backends:
             self.asked[name] = self.asked.get(name, 0) + 1
-        server = ServerNow("", "s", "10.0.0.1", 80, 1, maint=False, drain=False)
-        return {name: [replace(server, backend=name)] for name in backends}
+        return {name: STATE.format(name) for name in backends}
+
+
+STATE = """# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight \
+srv_time_since_last_change srv_port
+3 {} 1 s 10.0.0.1 2 0 1 1 7 80
+"""
 
 
 @pytest.mark.parametrize("every_s", [1.0, 3.0, 5.0])
@@ -297,6 +302,25 @@ def test_a_round_over_many_backends_is_cut_into_slices(tmp_path: Path, every_s: 
         assert SLICE <= runtime.latest <= MAX_SLICE or len(runtime.asked) == 10_000
         now[0] += every_s
     assert len(runtime.asked) == 10_000
+
+
+def test_a_backend_that_was_as_it_should_be_is_not_parsed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(10))
+    drift, runtime = Drift(OverrideStore(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
+    assert drift.look(runtime, index_of(text)) == DriftReport(looked=10)
+    parsed: list[str] = []
+
+    def count(index: Index, key: Key, *, cookies: bool) -> ExpectedBackend | None:
+        parsed.append(key.name)
+        return expected_backend(index, key, cookies=cookies)
+
+    monkeypatch.setattr("pyconfd.haproxy.drift.expected_backend", count)
+    assert drift.look(runtime, index_of(text)) == DriftReport(looked=10)
+    assert parsed == []
+    drift.look(runtime, index_of(text.replace("b4\n", "b4\n    # changed\n")))
+    assert parsed == ["b4"]
 
 
 def test_few_backends_are_looked_at_each_time(tmp_path: Path) -> None:

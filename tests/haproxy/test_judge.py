@@ -9,6 +9,7 @@ from pyconfd.haproxy.expected import ExpectedBackend, expected_backend
 from pyconfd.haproxy.index import Key, index_of
 from pyconfd.haproxy.overrides import GONE_AFTER_S, EndReason, Override
 from pyconfd.haproxy.readback import ServerNow
+from pyconfd.haproxy.runtime import Leaving
 from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
 
 NOW = 1000.0
@@ -42,7 +43,9 @@ def judged(
     text: str = TEXT,
 ) -> Judgement:
     found = Judgement()
-    on_their_way = {(one.backend, one.server): one for one in leaving}
+    on_their_way = {
+        (one.backend, one.server): Leaving(one.backend, one.server, one.address, one.words, 0.0) for one in leaving
+    }
     judge(found, expected(text), servers, {one.key: one for one in known}, on_their_way, now=NOW, fresh=fresh)
     return found
 
