@@ -10,8 +10,7 @@ import structlog
 
 from pyconfd import __version__, wiring
 from pyconfd.app.explaining import explainer
-from pyconfd.app.service import Surroundings, guard_rules, serve, with_dns
-from pyconfd.daemon.held_objects import HeldObjects
+from pyconfd.app.service import Surroundings, removal_rules, serve, with_dns
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
@@ -20,6 +19,7 @@ from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.pinning import Pinning
 from pyconfd.daemon.pinning import Surroundings as PinningSurroundings
 from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, Source, World
+from pyconfd.daemon.protection import hold_file
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.adoption import adopted
@@ -112,7 +112,7 @@ def _with_pins(
 
 def loop_in(world: World, settings: Settings) -> Daemon:
     """Return the loop in this world."""
-    apply, rules = wiring.apply_settings(settings), guard_rules(settings)
+    apply, rules = wiring.apply_settings(settings), removal_rules(settings)
     presets, pid = settings.presets.use, os.getpid()
     return Daemon(world, LoopSettings(apply, presets, __version__, pid, rules, settings.history))
 
@@ -155,7 +155,7 @@ def cluster_world(
         base_options=base_options(settings),
         templates=AcceptedTemplates(settings.state_dir),
         renderings=templates or NoRenderings(),
-        hold_memory=HeldObjects(settings.state_dir),
+        hold_file=hold_file(settings.state_dir),
         certificates=InstalledCertificates(settings.state_dir),
         paused=Pause(settings.state_dir).read,
         changes=ChangeLog(settings.runtime_dir),

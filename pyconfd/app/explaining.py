@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlencode
 import msgspec
 
 from pyconfd import wiring
+from pyconfd.admission.removal_protection import kept_back
 from pyconfd.app.rehearsal import Nothing, rehearse
 from pyconfd.app.shown_servers import ShownServers
 from pyconfd.daemon.loop import Daemon
@@ -17,7 +18,6 @@ from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.explain.evidence import Evidence
 from pyconfd.explain.queries import explain as answer
 from pyconfd.explain.queries import explain_refused
-from pyconfd.guard import kept_back
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.model.changes import Change
 from pyconfd.model.context import Context, RefusalReason

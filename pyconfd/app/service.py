@@ -15,10 +15,10 @@ import msgspec
 import structlog
 
 from pyconfd import __version__
+from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.runner import EXIT_OK, Loop, run_until_stopped
 from pyconfd.daemon.signals import Signals
 from pyconfd.errors import Problem, PyconfdError, TransientError
-from pyconfd.guard import Rules
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.settings.table import CONFIG_FLAG, TABLE
 from pyconfd.status.document import StatusFile
@@ -138,10 +138,10 @@ def warn(event: str, problems: tuple[Problem, ...]) -> None:
         log.warning(event, place=problem.place, problem=problem.message, remedy=problem.remedy)
 
 
-def guard_rules(settings: Settings) -> Rules:
-    """Return what the guard obeys."""
+def removal_rules(settings: Settings) -> RemovalRules:
+    """Return what removal protection obeys."""
     own = settings.guard
-    return Rules(
+    return RemovalRules(
         total=settings.apply.total_loss is TotalLoss.HOLD,
         share=own.share_percent / 100,
         least=own.least,

@@ -15,7 +15,16 @@ from pyconfd.model.preset import PresetName
 from pyconfd.model.status import Paused, Phase, QuarantineStatus, SourceHealth, Standing, Status
 
 Topic = Literal[
-    "source", "rollout", "guard", "outcome", "candidate", "fragments", "templates", "last_good", "balancer", "other"
+    "source",
+    "rollout",
+    "removal protection",
+    "outcome",
+    "candidate",
+    "fragments",
+    "templates",
+    "last_good",
+    "balancer",
+    "other",
 ]
 _TOPICS: tuple[Topic, ...] = get_args(Topic)
 """In the order in which their problems are shown."""
@@ -153,11 +162,11 @@ class Account:
         self._put(replace(self.status, hosts_total=len(self._owned | hosts) if hosts else len(self._owned)))
 
     def held(self, hold: Hold | None, events: tuple[HoldEvent, ...]) -> None:
-        """Show what the guard keeps back of what is otherwise applied, and count the steps of holds."""
+        """Show what is held of what is otherwise applied, and count the steps of holds."""
         if hold == self.status.hold and not events:
             return
         counts = _counted(self.status.holds_by_step, (event.step.value for event in events))
-        shown = self._shown("guard", (hold.problem,) if hold else ())
+        shown = self._shown("removal protection", (hold.problem,) if hold else ())
         hold_id = hold.hold_id if hold else ""
         self._put(replace(self.status, hold=hold, hold_id=hold_id, holds_by_step=counts, problems=shown))
 

@@ -94,7 +94,7 @@ def translator(
         return tenures.succeeded(former, context.owners, is_released=is_released, now=now, keep_s=keep_s)
 
     def translate(taken: Mapping[Listener, str]) -> Context:
-        # The guard asks first, and the reconciliation asks the same again.
+        # Removal protection asks first, and the reconciliation asks the same again.
         known = memo.settled(asked) if memo is not None and not taken else None
         if known is not None:
             return known

@@ -6,6 +6,8 @@ from functools import partial
 
 import structlog
 
+from pyconfd.admission.removal_protection import RemovalRules
+from pyconfd.admission.whole_change import WholeChange
 from pyconfd.daemon.account import Account
 from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.debounce import Debounce
@@ -17,8 +19,8 @@ from pyconfd.daemon.reconcile import Attempt, serve
 from pyconfd.daemon.retry import Retry
 from pyconfd.daemon.upkeep import Surroundings, Upkeep
 from pyconfd.errors import Problem, RejectedInput, TransientError
-from pyconfd.guard import CountingGuard, Rules
 from pyconfd.model.context import Census
+from pyconfd.model.hold import PLACE
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Reload
 from pyconfd.model.rendering import Rendering
@@ -49,9 +51,11 @@ class _Decided:
 class Consumer:
     """One run of a consumer, from start to stop. A stop changes nothing that serves."""
 
-    def __init__(self, world: ConsumerWorld, apply: ApplySettings, rules: Rules, *, version: str, pid: int) -> None:
+    def __init__(
+        self, world: ConsumerWorld, apply: ApplySettings, rules: RemovalRules, *, version: str, pid: int
+    ) -> None:
         self._world = world
-        self._guard = CountingGuard(rules)
+        self._whole_change = WholeChange(rules)
         self.mailbox = Mailbox()
         self._journal = Journal()
         self._retry, restoring = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(2))
@@ -119,7 +123,7 @@ class Consumer:
         if self._decided:
             self._upkeep.look()
         status = self._account.status
-        if status.hold_id and (status.hold_id in self._world.allowed_holds() or self._guard.is_over(now)):
+        if status.hold_id and (status.hold_id in self._world.allowed_holds() or self._whole_change.is_over(now)):
             self._due = True
         if now < self._next_drift or not self._decided or self._upkeep.paused:
             return
@@ -208,7 +212,7 @@ class Consumer:
         before = self._world.count(serving.rendering.text)
         # A server that is still there, and gets nothing new, was taken out on purpose.
         lost = before.claimed - census.total
-        held = self._guard.judge(
+        held = self._whole_change.judge(
             self._world.clock.monotonic(),
             Census(before.claimed, before.claimed),
             Census(census.claimed, census.claimed),
@@ -222,7 +226,7 @@ class Consumer:
         then = "" if not census.claimed else " until that has lasted"
         message = f"{gone} servers would be gone at once; the last good configuration keeps serving{then}"
         remedy = f"look at the producer and its cluster; if this is meant, run: pyconfd allow {held.hold_id}"
-        return Held(held.hold_id, Problem("guard", message, remedy))
+        return Held(held.hold_id, Problem(PLACE, message, remedy))
 
     def _apply(self, rendering: Rendering, census: Census, publication: Publication, *, may_reload: bool) -> Outcome:
         balancer, now = self._world.balancer, self._world.clock.now()

@@ -8,13 +8,13 @@ from pyconfd.daemon.account import Account
 from pyconfd.daemon.arbitration import translator
 from pyconfd.daemon.debounce import Debounce, LiveClock
 from pyconfd.daemon.fragments import Compiled, LiveFragments
-from pyconfd.daemon.guarding import Guarding
 from pyconfd.daemon.journal import Journal
 from pyconfd.daemon.last_good import LastGood
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.mailbox import Mailbox
 from pyconfd.daemon.memory import Memory
 from pyconfd.daemon.ports import World
+from pyconfd.daemon.protection import ProtectedSnapshots
 from pyconfd.daemon.pulse import Pulse
 from pyconfd.daemon.quarantine import Quarantine
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
@@ -79,7 +79,7 @@ class Daemon:
         self._pulse = Pulse(world.clock, world.notifier, self._account)
         around = Surroundings(world.balancer, world.clock, world.paused, world.changes)
         self._upkeep = Upkeep(around, self._account, self._journal)
-        self._guarding = Guarding(settings.guard, world, self._memo, self._upkeep.held)
+        self._protected = ProtectedSnapshots(settings.removal, world, self._memo, self._upkeep.held)
         told, reloaded = (self._account, self._journal, restoring), self._debounce.applied
         self._last_good = LastGood(world.balancer, world.clock, *told, reloaded=reloaded)
         self._rollout = RolloutMonitor(world, settings.history, self._account, self._last_good.is_in_place)
@@ -191,7 +191,7 @@ class Daemon:
         self._account.problems("source", self._world.source.health().problems)
         self._account.problems("other", self._world.other_problems())
         hold_id = self._account.status.hold_id
-        if (hold_id and hold_id in self._world.allowed_holds()) or self._guarding.is_due(now):
+        if (hold_id and hold_id in self._world.allowed_holds()) or self._protected.is_due(now):
             self._note_change(now, at_once=True)
         if self._decided and self._world.tenants.is_due(self._world.clock.now()):
             self._note_change(now, at_once=True)  # whoever waits for a name that was kept may have it now
@@ -283,7 +283,7 @@ class Daemon:
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
         remembered = self._world.tenants.at(now)
-        snapshot = self._guarding.keep_back(snapshot, self._settings.presets, compiled.options, remembered)
+        snapshot = self._protected.protect(snapshot, self._settings.presets, compiled.options, remembered)
         done = reconcile(
             Inputs(
                 snapshot=snapshot,
@@ -292,7 +292,7 @@ class Daemon:
                 options=compiled.options,
                 now=now,
                 curdate=clock.date(now),
-                judge=self._guarding.judge,
+                judge=self._protected.judge,
                 last=last,
                 memo=self._memo,
                 may_reload=may_reload,
@@ -309,12 +309,12 @@ class Daemon:
             ),
             self._world.balancer,
         )
-        self.memory.made(snapshot, compiled.options, done, self._guarding.unheld)
+        self.memory.made(snapshot, compiled.options, done, self._protected.unheld)
         return done, clock.monotonic() - began
 
     def _finish(self, done: Reconciled, duration_s: float, compiled: Compiled, now: float) -> None:
         outcome = done.outcome
-        self._guarding.concluded(outcome)
+        self._protected.concluded(outcome)
         self._world.tenants.keep(done.context.tenancy)
         self._world.tenants.flush()
         self._isolated(done)
@@ -370,7 +370,7 @@ class Daemon:
         """List again while something is held: the lists may be whole again without any event that says so."""
         now = self._world.clock.monotonic()
         held = isinstance(outcome, Held) and outcome.hold_id != ADOPTION  # no list of the cluster ends that
-        if not held and self._guarding.hold is None:
+        if not held and self._protected.hold is None:
             self._retry_held.clear()
         elif not self._retry_held.standing(now):
             if self._world.source.relisted():

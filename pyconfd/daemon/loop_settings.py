@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from pyconfd.guard import Rules
+from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.settings import ApplySettings, HistorySettings
 
 
@@ -14,5 +14,5 @@ class LoopSettings:
     presets: tuple[str, ...]
     version: str
     pid: int
-    guard: Rules = field(default_factory=Rules)
+    removal: RemovalRules = field(default_factory=RemovalRules)
     history: HistorySettings = field(default_factory=HistorySettings)

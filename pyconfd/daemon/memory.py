@@ -24,7 +24,7 @@ _Cause = tuple[ObjectRef, str, str]
 class Seen:
     """One reconciliation. ``desired`` is what it rendered, None where it could not, ``serving`` what serves since.
 
-    ``unheld`` is what it would have been without what the guard keeps back, None where that is nothing.
+    ``unheld`` is what it would have been without what is held, None where that is nothing.
     """
 
     snapshot: Snapshot

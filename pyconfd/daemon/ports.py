@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pyconfd.daemon.guarding import ForgetfulHolds, HoldMemory
+from pyconfd.admission.removal_protection import SavedHold
 from pyconfd.daemon.installed_certificates import ForgetfulCertificates, KnownCertificates
 from pyconfd.daemon.reconcile import Balancer
 from pyconfd.daemon.tenants import Tenants
@@ -20,6 +20,7 @@ from pyconfd.model.status import EventCounts, Paused, SourceHealth, Standing, St
 from pyconfd.model.traffic import Sample
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
+from pyconfd.system.state_file import StateFile
 
 
 class Source(Protocol):
@@ -265,7 +266,7 @@ class World:
     paused: Callable[[float], Paused | None] = lambda _: None
     changes: Changes = field(default_factory=NoChanges)
     base_options: PresetOptions = field(default_factory=PresetOptions)
-    hold_memory: HoldMemory = field(default_factory=ForgetfulHolds)
+    hold_file: StateFile[SavedHold] | None = None
     certificates: KnownCertificates = field(default_factory=ForgetfulCertificates)
     templates: AcceptedTemplates = field(default_factory=ForgetfulTemplates)
     renderings: Renderings = field(default_factory=NoRenderings)

@@ -1,4 +1,4 @@
-"""The main job, once: translate, render, guard, plan, check, apply. Read this first."""
+"""The main job, once: translate, render, plan, check, apply. Read this first."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress

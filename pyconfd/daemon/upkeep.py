@@ -86,7 +86,7 @@ class Upkeep:
         self._told_edit = None
 
     def held(self, hold: Hold | None, events: tuple[HoldEvent, ...]) -> None:
-        """Show what the guard keeps back, and tell people when that begins and how it ends."""
+        """Show what is held, and tell people when that begins and how it ends."""
         self._account.held(hold, events)
         if not events:
             return

@@ -32,8 +32,8 @@ class Evidence:
     ``fragments`` are the texts of the template directory by name. ``refused`` are all refusals, also those of objects
     that cannot be read. ``haproxy`` is False where only other load balancers are served, whose configurations nobody
     can read here. ``secrets`` are texts that no line may be shown with, longest first. ``changes`` are those of the
-    past that are still known, oldest first. ``kept`` are addresses that are served only because the guard holds their
-    removal, by preset and what it serves. ``secret_namespaces`` are those whose TLS Secrets are read.
+    past that are still known, oldest first. ``kept`` are addresses that are served only because their
+    removal is held, by preset and what it serves. ``secret_namespaces`` are those whose TLS Secrets are read.
     """
 
     now: float

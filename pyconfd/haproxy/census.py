@@ -1,4 +1,4 @@
-"""Counts the servers that a configuration sends traffic to, for a guard that has no cluster to look at. Pure."""
+"""Counts the servers that a configuration sends traffic to, where there is no cluster to look at. Pure."""
 
 from itertools import pairwise
 

@@ -46,7 +46,7 @@ class Action(StrEnum):
     DEFERRED = "deferred"
     HELD = "held"
     RELEASED = "released"
-    """What the guard kept back of a change is held no more; only told, never a plan."""
+    """What was held of a change is held no more; only told, never a plan."""
     REJECTED = "rejected"
     FAILED = "failed"
 

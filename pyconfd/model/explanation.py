@@ -30,8 +30,8 @@ class ServerState(Record, frozen=True, gc=False):
     where it has no such server; ``state_s`` is for how many seconds that is so, -1 where it is not known. ``place``
     and ``line`` say where the server line stands: fragment, and line of haproxy.cfg. ``object`` and ``pod`` are whose
     address it is, "" where nothing in the cluster has it. ``draining``: its
-    pod terminates, or HAProxy sends it nothing new. ``held``: the cluster does not call it ready any more, and the
-    guard keeps it.
+    pod terminates, or HAProxy sends it nothing new. ``held``: the cluster does not call it ready any more, and
+    removal protection keeps it.
     """
 
     backend: str

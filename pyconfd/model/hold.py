@@ -1,4 +1,4 @@
-"""What the guard keeps back, in the words of status, metrics and logs."""
+"""What removal protection holds, in the words of status, metrics and logs."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,6 +8,9 @@ from pyconfd.errors import Problem
 
 SHOWN = 8
 """So many names of a hold are shown."""
+
+PLACE = "removal protection"
+"""What its problems are said to be about."""
 
 ADOPTION = "adopt"
 """The ID of the hold before the first configuration replaces one that pyconfd did not write."""
@@ -38,7 +41,7 @@ class HoldStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Removals that the guard keeps back; everything else of the same change went through.
+    """Removals that are held; everything else of the same change went through.
 
     ``lost`` of ``of`` endpoints are gone from the cluster and still served, after ``let_go`` others that were applied
     shortly before; ``names`` are the first of the ``affected`` domains, services or backends that they stand behind.
@@ -82,7 +85,7 @@ class Hold:
                     else f"they stay until that list confirms it, and until {at} at least"
                 )
         return Problem(
-            "guard",
+            PLACE,
             f"{gone}{behind}; {confirmed}; {then}",
             f"look at the cluster and pyconfd's permissions; if this is meant, run: pyconfd allow {self.hold_id}",
         )

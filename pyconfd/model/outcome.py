@@ -15,7 +15,6 @@ class Step(StrEnum):
 
     TRANSLATE = "translate"
     RENDER = "render"
-    GUARD = "guard"
     CHECK = "check"
     BINDS = "binds"
     INSTALL = "install"
@@ -29,7 +28,7 @@ class Step(StrEnum):
 class Generation:
     """A rendering that was checked and applied.
 
-    ``applied_at`` is seconds since the epoch; ``census`` is what the guard compares the next change with. ``digest`` is
+    ``applied_at`` is seconds since the epoch; ``census`` is what the next change is compared with. ``digest`` is
     "" while the file has not followed a change that went live; ``loaded`` is the digest that the ``worker``
     (its process number) shows, where that was changed since: that of the text it began with.
     """
@@ -90,7 +89,7 @@ class Deferred:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The guard keeps back a change; ``hold_id`` lets it through with ``pyconfd allow``."""
+    """A whole change is held; ``hold_id`` lets it through with ``pyconfd allow``."""
 
     hold_id: str
     problem: Problem

@@ -242,7 +242,7 @@ class EventCounts:
 class Status:
     """Everything there is to say, at ``now``.
 
-    ``hold`` is what the guard keeps back of changes that otherwise go through; ``hold_id`` is its ID, or that of a
+    ``hold`` is what is held of changes that otherwise go through; ``hold_id`` is its ID, or that of a
     change that is held as a whole. ``dns_names`` are the names that the cluster asked to point here when something was
     applied last, ``hosts_total`` counts those that clients ask for by; None where that is not known. ``untried``: there
     are newer fragments, and nothing came of them yet.

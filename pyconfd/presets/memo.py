@@ -54,17 +54,6 @@ class Memo:
         """Keep what came of ``asked``, as long as the same Snapshot is at hand."""
         self._settled = asked, context
 
-    def fork(self) -> "Memo":
-        """Return another one that goes on from here, for the translations of another succession of Snapshots."""
-        made = Memo()
-        made._snapshot, made._kept, made._refused, made.cluster = (
-            self._snapshot,
-            list(self._kept),
-            self._refused,
-            self.cluster,
-        )
-        return made
-
     def begin(self, snapshot: Snapshot) -> None:
         """Forget the readings that were of no use for the Snapshot before this one."""
         if snapshot is not self._snapshot:

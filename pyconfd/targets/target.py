@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from pyconfd import guard
+from pyconfd.admission.whole_change import total_loss
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.model.context import Census, Context
 from pyconfd.model.outcome import Held, Step
@@ -126,9 +126,7 @@ class Target:
         digest = _digest(text.encode())
         former = self.applied()
         if guarded:
-            held = guard.judge(
-                former.census if former else None, context.census, digest=lambda: digest, allowed=frozenset()
-            )
+            held = total_loss(former.census if former else None, context.census, digest=lambda: digest)
             if held:
                 return held
         if former and former.digest == digest and not self._unsure and self.is_in_place():

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from pyconfd.daemon.guarding import HoldMemory
+from pyconfd.admission.removal_protection import RemovalRules, SavedHold
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import NoChanges, NoRenderings, Renderings, RolloutPort, World
+from pyconfd.daemon.protection import decoded, encoded
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.guard import Rules, saved
-from pyconfd.guard.saved import Saved
 from pyconfd.haproxy import diff
 from pyconfd.haproxy.marker import digest_in, mark
 from pyconfd.haproxy.observation import NotRunning, Observation, Running
@@ -32,6 +31,7 @@ from pyconfd.model.traffic import Sample
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings, HistorySettings
+from pyconfd.system.state_file import StateFile
 from tests.presets import objects
 
 EPOCH = 1_700_000_000.0
@@ -248,17 +248,19 @@ def cluster(*addresses: str, name: str = "shop", extra: str = "") -> Snapshot:
 FIRST = ReloadReason.FIRST_CONFIGURATION
 
 
-class RememberedHolds:
+class RememberedHolds(StateFile[SavedHold]):
     """Outlives a Bed, as the state directory does; what goes in is what comes out of a file."""
 
     def __init__(self) -> None:
-        self.data: bytes | None = None
+        super().__init__("", SavedHold)
+        self.data = b"{}"
 
-    def load(self) -> Saved | None:
-        return msgspec.json.decode(self.data, type=Saved, dec_hook=saved.whole) if self.data is not None else None
+    def load(self) -> SavedHold | None:
+        return msgspec.json.decode(self.data, type=SavedHold, dec_hook=decoded)
 
-    def save(self, held: Saved | None) -> None:
-        self.data = msgspec.json.encode(held, enc_hook=saved.plain) if held is not None else None
+    def save(self, value: SavedHold) -> bool:
+        self.data = msgspec.json.encode(value, enc_hook=encoded)
+        return True
 
 
 class ToldChanges(NoChanges):
@@ -272,7 +274,7 @@ class ToldChanges(NoChanges):
 
 
 class Bed:
-    """A Daemon with fakes around it and a real renderer, presets, guard and diff inside it."""
+    """A Daemon with fakes around it and a real renderer, presets, removal protection and diff inside it."""
 
     sample: Sample | None = None
     """What HAProxy counted."""
@@ -285,8 +287,8 @@ class Bed:
     def __init__(
         self,
         disk: FakeDisk | None = None,
-        rules: Rules | None = None,
-        memory: HoldMemory | None = None,
+        rules: RemovalRules | None = None,
+        memory: StateFile[SavedHold] | None = None,
         /,
         **apply: float,
     ) -> None:
@@ -317,7 +319,7 @@ class Bed:
             publish=self.published.append,
             other_problems=lambda: self.others,
             paused=lambda _: self.paused,
-            hold_memory=self.memory,
+            hold_file=self.memory,
             tenants=Tenants("", self.reserve_s),
             renderings=self.renderings,
             changes=self.changes,
@@ -325,7 +327,7 @@ class Bed:
         )
         settings = replace(ApplySettings(), **apply)  # type: ignore[arg-type]
         history = HistorySettings()
-        loop = LoopSettings(settings, self.presets, "0", 1, rules or Rules(), history)
+        loop = LoopSettings(settings, self.presets, "0", 1, rules or RemovalRules(), history)
         self.daemon = Daemon(world, loop)
         self.daemon.start()
 

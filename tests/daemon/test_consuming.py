@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import pytest
 import structlog.testing
 
+from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.runner import EXIT_BUG, run_until_stopped
 from pyconfd.errors import ApplyError, Problem, RejectedInput
-from pyconfd.guard import Rules
 from pyconfd.haproxy.census import census_of
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Piece, Rendering
@@ -80,7 +80,7 @@ class ConsumerBed:
             other_problems=lambda: self.others,
         )
         settings = replace(ApplySettings(), **apply)  # type: ignore[arg-type]
-        self.consumer = Consumer(world, settings, Rules(), version="0", pid=1)
+        self.consumer = Consumer(world, settings, RemovalRules(), version="0", pid=1)
         self.consumer.start()
 
     @property

@@ -1,13 +1,13 @@
 """What the loop holds, and what lets it through."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import structlog.testing
 
-from pyconfd.errors import Problem, TransientError
-from pyconfd.guard import Rules
-from pyconfd.guard.saved import Saved
+from pyconfd.admission.removal_protection import RemovalRules
+from pyconfd.daemon.protection import hold_file
 from pyconfd.model.hold import HoldKind
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
@@ -72,16 +72,6 @@ def test_a_permission_survives_an_apply_that_fails() -> None:
     assert bed.phase() is Phase.SERVING
 
 
-class Unwritable:
-    """A full disk."""
-
-    def load(self) -> Saved | None:
-        return None
-
-    def save(self, held: Saved | None) -> None:
-        raise TransientError(Problem("held.json", "no space left on device"))
-
-
 PODS = tuple(f"192.0.2.{number}" for number in range(10, 20))
 
 
@@ -94,7 +84,7 @@ def _two_services(*, second: int) -> Snapshot:
     )
 
 
-def _lossy(rules: Rules | None = None, memory: RememberedHolds | None = None) -> Bed:
+def _lossy(rules: RemovalRules | None = None, memory: RememberedHolds | None = None) -> Bed:
     """Give a daemon that holds a loss of six of ten endpoints."""
     bed = Bed(None, rules, memory)
     bed.source.show(_two_services(second=6))
@@ -194,7 +184,7 @@ def test_a_loss_is_held_by_the_same_name_after_a_restart_and_what_comes_is_serve
     again.source.show(_two_services(second=1))
     again.settle()
     assert again.phase() is Phase.SERVING, "five of ten are not more than half"
-    assert memory.data is None
+    assert memory.data == b"{}"
 
 
 def test_a_total_loss_during_a_stop_is_held_by_what_the_history_counts() -> None:
@@ -269,22 +259,23 @@ def test_a_hold_is_shown_while_the_configuration_is_refused_and_can_be_allowed()
     assert bed.status.hold_id == ""
 
 
-@pytest.mark.parametrize("rules", [Rules(share=1.0), Rules(least=7)])
-def test_the_settings_decide_what_is_held(rules: Rules) -> None:
+@pytest.mark.parametrize("rules", [RemovalRules(share=1.0), RemovalRules(least=7)])
+def test_the_settings_decide_what_is_held(rules: RemovalRules) -> None:
     bed = _lossy(rules)
     assert bed.phase() is Phase.SERVING
     assert PODS[9] not in bed.serves
 
 
-def test_a_memory_that_cannot_be_written_stops_nobody() -> None:
-    bed = Bed(None, None, Unwritable())
+def test_a_hold_that_cannot_be_saved_is_held_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    bed = Bed(None, None, hold_file(str(tmp_path / "file")))
     bed.source.show(_two_services(second=6))
     bed.settle()
     with structlog.testing.capture_logs() as logs:
         bed.source.show(_two_services(second=0))
         bed.run_for(30)
     assert bed.phase() is Phase.HELD
-    assert [line["event"] for line in logs].count("hold.not_saved") == 1
+    assert [line["event"] for line in logs].count("state_file.unwritable") == 1
 
 
 def test_a_removal_that_was_applied_stays_applied_when_a_later_one_is_held() -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import structlog
 
-from pyconfd.daemon.held_objects import HeldObjects
+from pyconfd.admission.removal_protection import SavedHold
 from pyconfd.daemon.pause import Pause
+from pyconfd.daemon.protection import hold_file
 from pyconfd.etcd.publication import KnownGeneration
-from pyconfd.guard.saved import Saved, SavedLoss
 from pyconfd.haproxy.pin import PinFile
 from pyconfd.model.context import AcceptedTemplate, Census
+from pyconfd.model.hold import Hold, HoldKind
 from pyconfd.model.pin import Pin
 from pyconfd.model.status import Paused
 from pyconfd.sandbox.background import AcceptedTemplates
@@ -22,7 +23,7 @@ from pyconfd.system.state_file import StateFile
 from pyconfd.targets.target import AppliedTarget
 from pyconfd.vip.output import Drain, HookMemory, memory_file
 
-HELD = Saved("id", "total", "domains", 1.0, 3, [SavedLoss("domains", "a", 2, ["b"])], ["c"])
+HELD = SavedHold(Hold("id", HoldKind.TOTAL, 1.0, 3, 3, 1), [("domains", "a", 3, 3)], ["192.0.2.1"])
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Case:
 CASES = [
     Case("paused.json", lambda at: Pause(at).begin(Paused(1.0, reason="x")), lambda at: Pause(at).read(2.0)),
     Case("pin.json", lambda at: PinFile(at).begin(Pin("a", 1, "b", 1.0)), lambda at: PinFile(at).read()),
-    Case("held.json", lambda at: HeldObjects(at).save(HELD), lambda at: HeldObjects(at).load()),
+    Case("held.json", lambda at: hold_file(at).save(HELD), lambda at: hold_file(at).load()),
     Case(
         "cluster-templates.json",
         lambda at: AcceptedTemplates(at).keep((AcceptedTemplate("a", "b", "c"),)),

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from pyconfd import guard
+from pyconfd.admission.whole_change import total_loss
 from pyconfd.daemon.reconcile import Attempt, Inputs, Judge, Reconciled, reconcile
 from pyconfd.errors import ApplyError, Problem
 from pyconfd.model.context import Census, Context, RefusalReason
@@ -45,7 +45,7 @@ def by_numbers(*allowed: str) -> Judge:
     """Judge as the loop does before it has seen a first Snapshot."""
 
     def judge(before: Stored, context: Context, digest: Callable[[], str]) -> Held | None:
-        return guard.judge(before.generation.census, context.census, digest=digest, allowed=frozenset(allowed))
+        return total_loss(before.generation.census, context.census, digest=digest, allowed=frozenset(allowed))
 
     return judge
 
@@ -115,7 +115,7 @@ def test_a_total_loss_is_held_and_let_through_by_its_id_which_makes_it_the_new_b
     assert isinstance(run(balancer, snapshot=cluster(name="new"), judge=by_numbers()).outcome, Applied)
 
 
-def test_the_baseline_of_the_guard_survives_a_restart() -> None:
+def test_the_baseline_of_removal_protection_survives_a_restart() -> None:
     restarted = FakeBalancer(disk=serving().disk)
     assert isinstance(run(restarted, snapshot=cluster(), judge=by_numbers()).outcome, Held)
 
@@ -127,7 +127,7 @@ def test_a_loss_that_changes_nothing_in_the_configuration_is_not_held() -> None:
     assert isinstance(run(balancer, renderer=constant, snapshot=cluster(), judge=by_numbers()).outcome, Unchanged)
 
 
-def test_without_a_guard_everything_is_applied() -> None:
+def test_without_protection_everything_is_applied() -> None:
     assert isinstance(run(serving(), snapshot=cluster()).outcome, Applied)
 
 

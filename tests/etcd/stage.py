@@ -17,12 +17,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from pyconfd import fragments
+from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.cli.commands import etcd as commands
 from pyconfd.daemon.consumer_ports import ConsumerWorld
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.runner import run_until_stopped
 from pyconfd.etcd.publication import KnownGeneration
-from pyconfd.guard import Rules
 from pyconfd.haproxy.census import census_of
 from pyconfd.model.balancing import TakesAll
 from pyconfd.model.context import Census
@@ -133,7 +133,7 @@ class LightConsumer:
             publish=lambda status: None,
         )
         settings = ApplySettings(boot_wait_s=1.0, retry_min_s=0.2, retry_max_s=1.0)
-        self.consumer = Consumer(world, settings, Rules(), version="test", pid=os.getpid())
+        self.consumer = Consumer(world, settings, RemovalRules(), version="test", pid=os.getpid())
         self._thread = threading.Thread(target=run_until_stopped, args=(self.consumer,), daemon=True)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Servers whose removal the guard holds are told apart in every preset: pods, and nodes behind node ports."""
+"""Servers whose removal is held are told apart in every preset: pods, and nodes behind node ports."""
 
 import json
 from dataclasses import replace
@@ -6,10 +6,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from pyconfd.admission.removal_protection import kept_back
 from pyconfd.explain.fates import fates
 from pyconfd.explain.queries import explain
 from pyconfd.explain.text import render
-from pyconfd.guard import kept_back
 from pyconfd.model.explanation import Served, Standing
 from pyconfd.model.kubernetes import ConfigMap, ObjectMeta, Service, ServicePort
 from pyconfd.model.preset import PresetName

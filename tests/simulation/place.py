@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from pyconfd import fragments, wiring
+from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.app.daemon import pinning, rollout_port
-from pyconfd.daemon.held_objects import HeldObjects
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World
+from pyconfd.daemon.protection import hold_file
 from pyconfd.daemon.tenants import Tenants
-from pyconfd.guard import Rules
 from pyconfd.haproxy import adoption
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.file_writer import FileWriter
@@ -111,7 +111,7 @@ class Seen:
         if self._caches is None:
             return None
         views: dict[str, Any] = {kind_of.field: cache.view() for kind_of, cache in self._caches.items()}
-        return Snapshot(**views)
+        return Snapshot(**views, departures=tuple(cache.departures for cache in self._caches.values()))
 
     def refusals(self) -> tuple[Refusal, ...]:
         return tuple(each for cache in (self._caches or {}).values() for each in cache.refusals())
@@ -242,11 +242,11 @@ class Place:
             other_problems=chosen.problems,
             former_fragments=chosen.former,
             served_before=chosen.served,
-            hold_memory=HeldObjects(own.state_dir),
+            hold_file=hold_file(own.state_dir),
             rollout=rollout_port(own, self.balancer, self.parts),
             tenants=Tenants(own.state_dir, own.claims.reserve_s),
         )
-        rules = Rules(window_s=LONG_S, persist_s=LONG_S)
+        rules = RemovalRules(window_s=LONG_S, persist_s=LONG_S)
         self.daemon = Daemon(world, LoopSettings(own.apply, own.presets.use, "0", 1, rules, own.history))
         self.daemon.start()
 

@@ -10,10 +10,11 @@ from dataclasses import replace
 import click
 import structlog
 
-from pyconfd import __version__, guard, wiring
+from pyconfd import __version__, wiring
+from pyconfd.admission.whole_change import total_loss
 from pyconfd.app.daemon import cluster_loop
 from pyconfd.app.rehearsal import rehearse
-from pyconfd.app.service import Surroundings, guard_rules, serve, warn, with_dns
+from pyconfd.app.service import Surroundings, removal_rules, serve, warn, with_dns
 from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_notes, print_text
@@ -37,6 +38,7 @@ from pyconfd.haproxy.certificates import NamedCertificates
 from pyconfd.haproxy.check import check
 from pyconfd.haproxy.layout import files_dir_of
 from pyconfd.haproxy.stubs import with_stubs
+from pyconfd.model.hold import PLACE
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import ApiServerState, SourceHealth
@@ -135,10 +137,10 @@ def publish_once(settings: Settings) -> str:
             once = rehearse(settings, (), balancer, judged_here=False).once
         rendering, census = once.rendered.rendering, once.context.census
         if serving and settings.apply.total_loss is TotalLoss.HOLD:
-            held = guard.judge(serving.census, census, digest=lambda: rendering.digest, allowed=frozenset())
+            held = total_loss(serving.census, census, digest=lambda: rendering.digest)
             if held:
                 message = held.problem.message.replace("serving", "being published")
-                raise RejectedInput(Problem("guard", message, "if this is meant: --apply-total-loss apply"))
+                raise RejectedInput(Problem(PLACE, message, "if this is meant: --apply-total-loss apply"))
         reload = plan if isinstance(plan, Reload) else Reload((ReloadReason.FIRST_CONFIGURATION,))
         _lead(campaign)  # whoever was searched for may have taken longer than the lease
         clock = SystemClock()
@@ -249,7 +251,7 @@ def _consuming(settings: Settings, around: Surroundings) -> Consumer:
         paused=Pause(settings.state_dir).read,
         changes=ChangeLog(settings.runtime_dir),
     )
-    return Consumer(world, settings.apply, guard_rules(settings), version=__version__, pid=os.getpid())
+    return Consumer(world, settings.apply, removal_rules(settings), version=__version__, pid=os.getpid())
 
 
 def publications(settings: Settings) -> "EtcdPublications":

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from pyconfd import guard, wiring
+from pyconfd import wiring
+from pyconfd.admission.whole_change import total_loss
 from pyconfd.app.rehearsal import Nothing, rehearse
 from pyconfd.cli.command import SNAPSHOT_HELP, UNREACHABLE, CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
@@ -148,7 +149,7 @@ def _hold_note(settings: Settings, last: Stored | None, once: wiring.Once) -> It
     """Say that the daemon would keep this change back."""
     if last is not None and settings.apply.total_loss is TotalLoss.HOLD:
         census, rendering = once.context.census, once.rendered.rendering
-        held = guard.judge(last.generation.census, census, digest=lambda: rendering.digest, allowed=frozenset())
+        held = total_loss(last.generation.census, census, digest=lambda: rendering.digest)
         if held is not None:
             yield f"the daemon would hold this change: {held.problem.message}; {held.problem.remedy}"
 

@@ -201,7 +201,7 @@ def _waits_for_somebody(status: Status) -> bool:
 
 
 def _holds_removals(status: Status) -> bool:
-    """Return whether the guard keeps back removals only: fragments and settings go through."""
+    """Return whether removals only are held: fragments and settings go through."""
     return status.phase is Phase.HELD and status.hold is not None
 
 

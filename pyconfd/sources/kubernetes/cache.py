@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from pyconfd.model.context import Refusal
-from pyconfd.model.kubernetes import AnyObject, EndpointSlice, Pod
+from pyconfd.model.kubernetes import AnyObject, EndpointSlice, Node, Pod
 from pyconfd.model.layered import Layered, with_values
 from pyconfd.model.snapshot import Departures, Key
 from pyconfd.sources.kubernetes.decode import Bookmark, Deleted, Event, Unreadable, Upserted, key_of, same_content
@@ -42,6 +42,7 @@ class Cache:
             else:
                 records[key] = item
                 changed = True
+                self._note_departures(item)
         refused = {_key_of_refusal(refusal): refusal for refusal in refusals}
         changed = changed or len(records) != len(self._records) or refused != self._refusals
         self._records, self._replaced = records, None
@@ -107,6 +108,10 @@ class Cache:
                     self.departures.leaves(endpoint.addresses[0])
                 elif self.departures and endpoint.addresses:
                     self.departures.returned(endpoint.addresses[0])
+        elif isinstance(record, Node):
+            leaves = record.spec.unschedulable or record.metadata.deletion_timestamp
+            for item in record.status.addresses or ():
+                (self.departures.leaves if leaves else self.departures.returned)(item.address)
 
     def _drop(self, key: Key) -> bool:
         self._replaced = None

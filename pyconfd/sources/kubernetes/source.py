@@ -28,7 +28,7 @@ from pyconfd.sources.kubernetes.reflector import Reflector
 from pyconfd.sources.kubernetes.resources import reads, right_to_read
 
 STOP_TIMEOUT_S = 1.0
-_DEPARTING = frozenset({Resource.ENDPOINTSLICES, Resource.PODS})
+_DEPARTING = frozenset({Resource.ENDPOINTSLICES, Resource.PODS, Resource.NODES})
 """Where the cluster says that an address leaves on purpose."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 

@@ -1,8 +1,7 @@
 """A hold over a restart: what it keeps, and what gives way to what happened meanwhile."""
 
-from pyconfd.guard import Guard, Moment, Rules, Seen
 from pyconfd.model.hold import HoldKind
-from tests.guard.stage import OPTIONS, Pod, staged
+from tests.admission.stage import Pod, staged
 
 
 def test_a_hold_survives_a_restart_with_its_id_and_what_it_keeps() -> None:
@@ -11,12 +10,12 @@ def test_a_hold_survives_a_restart_with_its_id_and_what_it_keeps() -> None:
         before = stage.all_served
         stage.pods.hidden = stage.pods.hidden_slices = hidden
         stage.look()
-        hold = stage.guard.hold
+        hold = stage.protection.hold
         assert hold is not None
         stage.restart()
-        assert stage.guard.hold is not None
-        assert (stage.guard.hold.hold_id, stage.kind) == (hold.hold_id, hold.kind)
-        assert (stage.guard.hold.lost, stage.guard.hold.of) == (hold.lost, hold.of)
+        assert stage.protection.hold is not None
+        assert (stage.protection.hold.hold_id, stage.kind) == (hold.hold_id, hold.kind)
+        assert (stage.protection.hold.lost, stage.protection.hold.of) == (hold.lost, hold.of)
         assert stage.all_served == before
         stage.pods.hidden = stage.pods.hidden_slices = set()
         stage.look()
@@ -27,12 +26,8 @@ def test_after_a_restart_addresses_that_were_given_away_are_not_served() -> None
     stage = staged(4, 6)
     stage.pods.services["s1"].clear()
     stage.look()
-    _, saved = stage.guard.to_save()
-    assert saved is not None
     stage.pods.add("s0", "s0-other", "10.1.0.2")
-    seen = Seen(stage.pods.snapshot(), stage.translate(stage.pods.snapshot()), OPTIONS)
-    restarted = Guard(Rules())
-    stage.served = restarted.restore(saved, Moment(stage.now, 1e9 + stage.now), seen)
+    stage.restart()
     assert stage.addresses()["s1"] == {f"10.1.0.{number}" for number in range(6) if number != 2}
 
 
@@ -57,7 +52,6 @@ def test_a_service_that_goes_on_to_vanish_while_nobody_looks_is_kept_too() -> No
     stage.pods.hidden_slices = {"s1"}
     stage.look()
     assert stage.kind is HoldKind.SHARE
-    stage.guard.to_save()
     stage.pods.domains["s1"] = "other"  # a change of it that comes first is saved
     stage.look()
     stage.pods.hidden = {"s1"}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pyconfd.guard import Moment, Rules, Seen
+from pyconfd.admission.removal_protection import Moment, RemovalRules, SavedHold
 from pyconfd.model.hold import HoldKind, HoldStep
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.snapshot import Key, Snapshot
-from tests.guard.stage import Pod, Stage, staged
+from tests.admission.stage import Pod, Stage, staged
 from tests.presets import objects
 
 
@@ -28,8 +28,8 @@ def test_lists_that_turn_empty_are_held_and_everything_stays_served(orders: list
         stage.look()
         assert stage.kind is HoldKind.TOTAL
         assert stage.all_served == before
-    assert stage.guard.hold is not None
-    assert (stage.guard.hold.lost, stage.guard.hold.of, stage.guard.hold.names) == (
+    assert stage.protection.hold is not None
+    assert (stage.protection.hold.lost, stage.protection.hold.of, stage.protection.hold.names) == (
         7,
         7,
         ("s0.example.com", "s1.example.com"),
@@ -50,9 +50,9 @@ def test_everything_unready_is_held_without_limit_even_if_it_comes_one_by_one(co
     for _ in range(10):
         stage.again(3600.0)
     assert stage.kind is HoldKind.TOTAL
-    assert stage.guard.hold is not None
-    assert stage.guard.hold.applies_at == 0.0
-    stage.allowed = {stage.guard.hold.hold_id}
+    assert stage.protection.hold is not None
+    assert stage.protection.hold.applies_at == 0.0
+    stage.allowed = {stage.protection.hold.hold_id}
     stage.again()
     assert stage.kind is None
     assert stage.all_served == set()
@@ -84,8 +84,8 @@ def test_a_confirmed_loss_waits_until_it_has_lasted() -> None:
     stage.again(1.0)
     stage.again(58.0)
     assert stage.kind is HoldKind.SHARE
-    assert stage.guard.hold is not None
-    assert stage.guard.hold.applies_at == pytest.approx(stage.guard.hold.since + 60.0)
+    assert stage.protection.hold is not None
+    assert stage.protection.hold.applies_at == pytest.approx(stage.protection.hold.since + 60.0)
     stage.again(2.0)
     assert stage.kind is None
 
@@ -144,14 +144,14 @@ def test_a_total_loss_that_becomes_a_partial_one_begins_to_wait_then_and_under_a
     stage.look()
     stage.confirmed = True
     stage.again(3600.0)
-    former = stage.guard.hold
+    former = stage.protection.hold
     assert former is not None
     assert former.kind is HoldKind.TOTAL
     stage.pods.add("s0", "s0-0", "10.0.0.0")
     stage.look()
     assert stage.kind is HoldKind.SHARE
-    assert stage.guard.hold is not None
-    assert stage.guard.hold.hold_id != former.hold_id
+    assert stage.protection.hold is not None
+    assert stage.protection.hold.hold_id != former.hold_id
     assert len(stage.all_served) == 10
     stage.again(59.0)
     assert stage.kind is HoldKind.SHARE
@@ -164,8 +164,8 @@ def test_a_partial_loss_that_becomes_total_is_not_let_through_by_the_former_id()
     stage = staged(4, 6)
     _vanish(stage, "s1")
     stage.look()
-    assert stage.guard.hold is not None
-    stage.allowed = {stage.guard.hold.hold_id}
+    assert stage.protection.hold is not None
+    stage.allowed = {stage.protection.hold.hold_id}
     _vanish(stage, "s0")
     stage.look()
     assert stage.kind is HoldKind.TOTAL
@@ -218,7 +218,7 @@ def test_losses_count_together_within_the_window_and_not_beyond_it() -> None:
         _vanish(stage, "s2")
         stage.look(pause_s)
         assert stage.kind is kind
-        hold = stage.guard.hold
+        hold = stage.protection.hold
         assert hold is None or (hold.lost, hold.let_go, hold.of) == (3, 3, 10)
         addresses = stage.addresses()
         assert (len(addresses["s0"]), len(addresses["s1"]), len(addresses["s2"])) == (4, 0, 3 if kind else 0)
@@ -266,8 +266,8 @@ def test_all_that_one_of_two_presets_serves_is_held_for_a_time() -> None:
     assert "10.7.0.1" in stage.all_served
     stage.show(shown(both=False))
     assert stage.kind is HoldKind.PRESET
-    assert stage.guard.hold is not None
-    assert stage.guard.hold.preset == "kube2lb"
+    assert stage.protection.hold is not None
+    assert stage.protection.hold.preset == "kube2lb"
     assert "10.7.0.1" in stage.all_served
     stage.confirmed = True
     stage.again()
@@ -288,25 +288,23 @@ def test_a_cluster_that_serves_by_no_preset_counts_as_a_whole() -> None:
 
 def test_other_settings_lose_nothing() -> None:
     stage = staged(10)
-    bare = stage.translate(stage.raw)
-    empty = Snapshot()
-    seen = Seen(stage.raw, stage.translate(empty), "other options")
-    served = stage.guard.look(_moment(stage), seen, lambda snapshot: stage.translate(empty), confirmed=True, allowed=())
+    nothing = stage.translate(Snapshot())
+    stage.protection.rebase(nothing)
+    served = stage.protection.look(Moment(0.0, 0.0), stage.raw, nothing, confirmed=True, allowed=())
     assert served is stage.raw
-    assert stage.guard.hold is None
-    assert bare.claimed
+    assert stage.kind is None
 
 
 def test_total_losses_are_like_others_where_the_setting_says_so() -> None:
     for count, kind in ((4, None), (10, HoldKind.SHARE)):
-        stage = staged(count, rules=Rules(total=False))
+        stage = staged(count, rules=RemovalRules(total=False))
         _vanish(stage, "s0")
         stage.look()
         assert stage.kind is kind
 
 
 def test_with_a_share_of_all_only_a_total_loss_is_held() -> None:
-    stage = staged(1, 99, rules=Rules(share=1.0))
+    stage = staged(1, 99, rules=RemovalRules(share=1.0))
     _vanish(stage, "s1")
     stage.look()
     assert stage.kind is None
@@ -317,16 +315,16 @@ def test_with_a_share_of_all_only_a_total_loss_is_held() -> None:
 
 def test_saved_once_for_each_change() -> None:
     stage = staged(10)
-    assert stage.guard.to_save() == (False, None)
-    _vanish(stage, "s0")
-    stage.look()
-    changed, saved = stage.guard.to_save()
-    assert changed
-    assert saved is not None
-    assert stage.guard.to_save() == (False, None)
-    stage.pods.fill("s0", 10)
-    stage.look()
-    assert stage.guard.to_save() == (True, None)
+    assert stage.protection.is_saved
+    for count in (0, 10):
+        _vanish(stage, "s0")
+        stage.pods.fill("s0", count)
+        stage.look()
+        assert not stage.protection.is_saved
+        stage.protection.is_saved = True
+        stage.again()
+        assert stage.protection.is_saved
+    assert stage.protection.saved() == SavedHold()
 
 
 def test_the_same_snapshot_is_given_again_while_nothing_changes() -> None:
@@ -341,15 +339,11 @@ def test_the_same_snapshot_is_given_again_while_nothing_changes() -> None:
     assert stage.served.endpointslices[untouched] is stage.raw.endpointslices[untouched]
 
 
-def _moment(stage: Stage) -> Moment:
-    return Moment(stage.now, 1e9 + stage.now)
-
-
 def test_an_applied_removal_is_never_undone() -> None:
-    """Of 453 endpoints beside 223 others 200 announce that they leave, 250 vanish later: each time under half."""
+    """Of 453 endpoints beside 323 others 200 announce that they leave, 250 vanish later: each time under half."""
     stage = Stage()
     web = {f"web-{number}": Pod(f"10.1.{number // 250}.{number % 250}") for number in range(453)}
-    other = {f"other-{number}": Pod(f"10.2.0.{number}") for number in range(223)}
+    other = {f"other-{number}": Pod(f"10.2.{number // 250}.{number % 250}") for number in range(323)}
     stage.pods.services = {"web": web, "other": other}
     stage.look()
     leaving, dying = list(web)[253:], list(web)[3:253]

@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from pyconfd.guard import Guard, Moment, Rules, Seen
-from pyconfd.guard.saved import Saved, plain, whole
+from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules, SavedHold
+from pyconfd.daemon.protection import decoded, encoded
 from pyconfd.model.context import Context
 from pyconfd.model.hold import HoldKind, HoldStep
-from pyconfd.model.layered import Layered
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
+from pyconfd.sources.kubernetes.cache import Cache
 from tests.presets import objects
 
 OPTIONS = PresetOptions()
@@ -32,6 +32,8 @@ class Pods:
     services: dict[str, dict[str, Pod]] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     hidden_slices: set[str] = field(default_factory=set)
+    of_services: Cache = field(default_factory=Cache)
+    of_slices: Cache = field(default_factory=Cache)
     domains: dict[str, str] = field(default_factory=dict)
     """Of the services that do not ask for their own name."""
 
@@ -62,16 +64,25 @@ class Pods:
                 for called, pod in pods.items()
             )
             shown.append(objects.slice_(name, *members))
-        made = objects.snapshot(*shown)
-        return Snapshot(services=Layered(dict(made.services)), endpointslices=Layered(dict(made.endpointslices)))
+        return self.listed(objects.snapshot(*shown))
+
+    def listed(self, made: Snapshot) -> Snapshot:
+        """Give what the caches make of it: what did not change is the same object."""
+        self.of_services.replace(made.services.values(), ())
+        self.of_slices.replace(made.endpointslices.values(), ())
+        return Snapshot(
+            services=self.of_services.view(),  # type: ignore[arg-type]
+            endpointslices=self.of_slices.view(),  # type: ignore[arg-type]
+            departures=(self.of_slices.departures,),
+        )
 
 
 class Stage:
     """Time passes only where a test says so."""
 
-    def __init__(self, rules: Rules | None = None, *, presets: tuple[str, ...] = ("domains",)) -> None:
-        self.rules = rules or Rules()
-        self.guard = Guard(self.rules)
+    def __init__(self, rules: RemovalRules | None = None, *, presets: tuple[str, ...] = ("domains",)) -> None:
+        self.rules = rules or RemovalRules()
+        self.protection = RemovalProtection(self.rules)
         self.presets = presets
         self.now = 1000.0
         self.pods = Pods()
@@ -82,7 +93,7 @@ class Stage:
         self.served = Snapshot()
         self.raw = Snapshot()
         self.steps: list[HoldStep] = []
-        self.saved: Saved | None = None
+        self.started = False
         self._memo = Memo()
 
     def translate(self, snapshot: Snapshot, memo: Memo | None = None) -> Context:
@@ -95,15 +106,17 @@ class Stage:
 
     def show(self, snapshot: Snapshot) -> None:
         self.raw = snapshot
-        seen = Seen(snapshot, self.translate(snapshot, self._memo), OPTIONS)
-        passes = self.guard.lets_pass(seen)
-        self.served = self.guard.look(
-            Moment(self.now, 1e9 + self.now), seen, self.translate, confirmed=self.confirmed, allowed=self.allowed
-        )
-        assert not passes or (self.guard.hold is None and self.served is snapshot)
+        context = self.translate(snapshot, self._memo)
+        moment = Moment(self.now, 1e9 + self.now)
+        if self.started:
+            look = self.protection.look
+            self.served = look(moment, snapshot, context, confirmed=self.confirmed, allowed=self.allowed)
+        else:
+            self.protection.start(snapshot, context)
+            self.served, self.started = snapshot, True
         if self.applies:
-            self.guard.applied()
-        self.steps += [event.step for event in self.guard.events()]
+            self.protection.applied()
+        self.steps += [event.step for event in self.protection.events()]
 
     def again(self, after_s: float = 0.1) -> None:
         """Let time pass and show the same again."""
@@ -112,21 +125,20 @@ class Stage:
 
     def restart(self) -> None:
         """Begin anew with what the state directory has."""
-        changed, saved = self.guard.to_save()
-        self.saved = saved if changed else self.saved
-        assert self.saved is not None
-        self.guard = Guard(self.rules)
+        saved = msgspec.json.encode(self.protection.saved(), enc_hook=encoded)
+        self.protection = RemovalProtection(self.rules)
         self._memo = Memo()
+        self.pods.of_services, self.pods.of_slices = Cache(), Cache()
         self.raw = self.pods.snapshot()
-        seen = Seen(self.raw, self.translate(self.raw, self._memo), OPTIONS)
-        self.served = self.guard.restore(
-            msgspec.json.decode(msgspec.json.encode(self.saved, enc_hook=plain), type=Saved, dec_hook=whole),
+        self.served = self.protection.restore(
+            msgspec.json.decode(saved, type=SavedHold, dec_hook=decoded),
             Moment(self.now, 1e9 + self.now),
-            seen,
+            self.raw,
+            self.translate(self.raw, self._memo),
         )
         if self.applies:
-            self.guard.applied()
-        self.steps += [event.step for event in self.guard.events()]
+            self.protection.applied()
+        self.steps += [event.step for event in self.protection.events()]
 
     def addresses(self, snapshot: Snapshot | None = None) -> dict[str, set[str]]:
         """Give the ready addresses behind each domain, of what is served."""
@@ -143,10 +155,10 @@ class Stage:
 
     @property
     def kind(self) -> HoldKind | None:
-        return self.guard.hold.kind if self.guard.hold else None
+        return self.protection.hold.kind if self.protection.hold else None
 
 
-def staged(*counts: int, rules: Rules | None = None) -> Stage:
+def staged(*counts: int, rules: RemovalRules | None = None) -> Stage:
     """Give a stage with services ``s0``, ``s1`` ... of so many pods, seen once."""
     stage = Stage(rules)
     for number, count in enumerate(counts):

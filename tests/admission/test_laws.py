@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyconfd.model.hold import HoldKind
-from tests.guard.stage import Pod, Stage, staged
+from tests.admission.stage import Pod, Stage, staged
 
 Event = Callable[[Stage, int, int], None]
 
@@ -108,7 +108,7 @@ def test_laws(counts: tuple[int, ...], script: list[tuple[Event, int, int, float
     stage = staged(*counts)
     served_once = stage.addresses()
     for event, number, which, pause_s, confirmed in script:
-        former = stage.guard.hold
+        former = stage.protection.hold
         had = stage.all_served
         event(stage, number, which)
         stage.confirmed = confirmed
@@ -125,7 +125,7 @@ def test_laws(counts: tuple[int, ...], script: list[tuple[Event, int, int, float
             shared = any(each is _steal for each, *_ in script)
             assert shared or addresses <= served_once.get(name, set()) | own, "what is held served before"
             served_once.setdefault(name, set()).update(addresses)
-        if stage.guard.hold is None:
+        if stage.protection.hold is None:
             assert served == shown
             assert stage.served is stage.raw
         if had and not stage.all_served:
@@ -134,8 +134,8 @@ def test_laws(counts: tuple[int, ...], script: list[tuple[Event, int, int, float
             assert any(event is _steal for event, *_ in script)
         if former is not None and former.kind is HoldKind.TOTAL and not any(shown.values()):
             assert stage.kind is HoldKind.TOTAL, "nobody allowed it"
-        if former is None and stage.guard.hold is not None:
-            assert stage.guard.hold.lost
+        if former is None and stage.protection.hold is not None:
+            assert stage.protection.hold.lost
 
 
 @settings(max_examples=100)
@@ -147,7 +147,7 @@ def test_a_restart_at_any_time_changes_nothing(
     for event, number, which, pause_s, _ in script:
         event(stage, number, which)
         stage.look(pause_s)
-        if stage.guard.hold is not None and not any(each is _steal for each, *_ in script):
+        if stage.protection.hold is not None and not any(each is _steal for each, *_ in script):
             before, kind = stage.addresses(), stage.kind
             stage.restart()
             assert (stage.addresses(), stage.kind) == (before, kind)
@@ -175,17 +175,17 @@ def test_a_rolling_update_of_everything_at_once_is_never_held(
             step += 1
             stage.pods.add(name, f"{old}-next", f"10.200.{step // 250}.{step % 250}")
         stage.look(pause_s)
-        assert stage.guard.hold is None
+        assert stage.protection.hold is None
         pods = stage.pods.services[name]
         if is_seen:
             for old in batch:
                 pods[old].terminating = True
             stage.look(pause_s)
-            assert stage.guard.hold is None
+            assert stage.protection.hold is None
         for old in batch:
             del pods[old]
         stage.look(pause_s)
-        assert stage.guard.hold is None
+        assert stage.protection.hold is None
         assert stage.served is stage.raw
 
 
@@ -204,12 +204,12 @@ def test_an_orderly_scale_down_of_everything_at_once_is_never_held(
         for name in names:
             pods[name].terminating = True
         stage.look(pause_s)
-        assert stage.guard.hold is None
+        assert stage.protection.hold is None
     for pods, names in leaving:
         for name in names:
             del pods[name]
         stage.look(pause_s)
-        assert stage.guard.hold is None
+        assert stage.protection.hold is None
 
 
 @settings(max_examples=300)
@@ -222,7 +222,7 @@ def test_what_is_gone_and_was_let_go_never_comes_back(
     counts: tuple[int, ...], script: list[tuple[Event, int, int, float, bool]], applied: list[bool]
 ) -> None:
     stage = staged(*counts)
-    last_applied = stage.addresses()
+    last_applied = last_served = stage.addresses()
     for (event, number, which, pause_s, confirmed), applies in zip(script, applied, strict=False):
         event(stage, number, which)
         stage.confirmed, stage.applies = confirmed, applies
@@ -230,6 +230,7 @@ def test_what_is_gone_and_was_let_go_never_comes_back(
         served = stage.addresses()
         for name, addresses in served.items():
             present = {pod.address for pod in stage.pods.services[name].values()}
-            assert addresses <= last_applied.get(name, set()) | present
+            assert addresses <= last_applied.get(name, set()) | last_served.get(name, set()) | present
+        last_served = served
         if applies:
             last_applied = served

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from pyconfd.guard import Guard, Moment, Rules, Seen
+from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules
 from pyconfd.model.hold import HoldKind
 from pyconfd.model.kubernetes import ConfigMap, ObjectMeta, ServicePort
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.reading import HostsOptions, PresetOptions
+from pyconfd.sources.kubernetes.cache import Cache
 from tests.presets import objects, pods
 
 HOSTS = ("hosts", PresetOptions(hosts=HostsOptions(selector={"lb": "yes"})))
@@ -47,17 +48,18 @@ def _served(way: tuple[str, PresetOptions], snapshot: Snapshot) -> set[str]:
 
 
 def _after(way: tuple[str, PresetOptions], *snapshots: Snapshot) -> tuple[HoldKind | None, set[str]]:
-    guard, served = Guard(Rules()), Snapshot()
-    for number, snapshot in enumerate(snapshots):
-        seen = Seen(snapshot, registry.translate(snapshot, [way[0]], way[1]), way[1])
-        served = guard.look(
-            Moment(float(number), float(number)),
-            seen,
-            lambda other: registry.translate(other, [way[0]], way[1]),
-            confirmed=False,
-            allowed=(),
-        )
-    return (guard.hold.kind if guard.hold else None), _served(way, served)
+    protection, served = RemovalProtection(RemovalRules()), Snapshot()
+    protection.start(snapshots[0], registry.translate(snapshots[0], [way[0]], way[1]))
+    caches = {each: Cache() for each in Resource}
+    for number, listed in enumerate(snapshots):
+        for kind, cache in caches.items():
+            cache.replace(getattr(listed, kind.field).values(), ())
+        views = {kind.field: cache.view() for kind, cache in caches.items()}
+        snapshot = Snapshot(**views, departures=tuple(cache.departures for cache in caches.values()))  # type: ignore[arg-type]
+        context = registry.translate(snapshot, [way[0]], way[1])
+        moment = Moment(float(number), float(number))
+        served = protection.look(moment, snapshot, context, confirmed=False, allowed=())
+    return (protection.hold.kind if protection.hold else None), _served(way, served)
 
 
 TEN = tuple(range(1, 11))

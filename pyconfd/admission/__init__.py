@@ -1,0 +1,1 @@
+"""What may be served of what the cluster asks for [pure]."""

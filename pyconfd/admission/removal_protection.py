@@ -1,0 +1,457 @@
+"""Removal protection: a sudden loss of endpoints is held back until it proves to be meant [pure].
+
+An empty list after a change of permissions, a restored etcd or the wrong cluster looks like a cluster in which
+everything was deleted. HAProxy's own checks know better which of the last known servers answer. The life of a hold:
+
+* **Nothing held.** Of each Snapshot the names that changed are compared with the former ones. An endpoint that went
+  without an announcement (its pod terminates, its node is cordoned), and without a newcomer behind the same name, is
+  lost. What was lost within ``window_s`` counts together. Where nothing is left, announcements do not count.
+* **Begun**, when everything is lost, or all that one preset serves, or more than ``share`` and at least ``least``; and
+  some of that is not applied yet. The objects that had those addresses, and those that asked for them, stay as they
+  were in the Snapshot that is served (:mod:`pyconfd.admission.kept_objects`): held means that the previous claim
+  stays. All else is the cluster's, newcomers included. What is lost later joins the hold.
+* **Confirmed**, when every resource was listed in full once more and the loss is still there.
+* **Ended**: *returned*, when what is missing is too little to be held; *allowed* by an operator; *expired*, once it is
+  confirmed and ``persist_s`` old, which a total loss never does.
+* **Begun again** under another ID and with a new time, when it becomes another kind of loss.
+"""
+
+import hashlib
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from pyconfd.admission.kept_objects import CLAIMANTS, HOLDERS, KeptObjects
+from pyconfd.model.context import Claimed, Context
+from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
+from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Node, Pod, Service
+from pyconfd.model.layered import differing
+from pyconfd.model.snapshot import Key, Snapshot
+
+Name = tuple[str, Any]
+"""A preset, and what it serves under which name: a text, or the key of a service."""
+
+CLUSTER = "cluster"
+"""Stands for a preset where none serves anything: all services of the cluster count then."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalRules:
+    """When a loss is held.
+
+    ``total``: whether the loss of everything is. ``share``: a loss above this part of what was served is (1.0: never),
+    if it is of at least ``least`` endpoints and happened within ``window_s``. It expires ``persist_s`` after it began.
+    """
+
+    total: bool = True
+    share: float = 0.5
+    least: int = 5
+    window_s: float = 60.0
+    persist_s: float = 60.0
+
+    def is_too_much(self, lost: int, of: int) -> bool:
+        """Return whether the loss of so many of so many endpoints is one to hold."""
+        return self.share < 1.0 and lost >= self.least and lost > self.share * of
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Both clocks: ``now`` never jumps, ``at`` is seconds since the epoch."""
+
+    now: float
+    at: float
+
+
+class SavedHold(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A hold as it survives a restart, with the objects that are kept.
+
+    ``losses`` has a preset, a name, how many it lost and how many it should have; ``missing`` are all their addresses.
+    """
+
+    hold: Hold | None = None
+    losses: list[tuple[str, str | tuple[str, str], int, int]] = []
+    missing: list[str] = []
+    services: list[Service] = []
+    endpointslices: list[EndpointSlice] = []
+    endpoints: list[Endpoints] = []
+    nodes: list[Node] = []
+    pods: list[Pod] = []
+    config_maps: list[ConfigMap] = []
+
+    def objects(self) -> Snapshot:
+        """Return the objects that are kept."""
+        fields: dict[str, Any] = {
+            field: {Key(each.metadata.namespace, each.metadata.name): each for each in getattr(self, field)}
+            for field in (*HOLDERS, *CLAIMANTS)
+        }
+        return Snapshot(**fields)
+
+
+class RemovalProtection:
+    """Belongs to one loop: :meth:`start` or :meth:`restore` it, then :meth:`look` at each Snapshot."""
+
+    def __init__(self, rules: RemovalRules) -> None:
+        self._rules = rules
+        self._counts = _Counts(rules.window_s)
+        self._claimed: tuple[Claimed, ...] = ()
+        self.snapshot = Snapshot()
+        """The last Snapshot that was looked at, as the cluster shows it."""
+        self._applied = Snapshot()
+        """The last one that was applied before something was held."""
+        self._missing: set[str] = set()
+        """The addresses that were lost since then."""
+        self._given_up: set[str] = set()
+        """Those that another pod has by now, or that announced their end after all; of this hold."""
+        self._kept = KeptObjects()
+        self._began = 0.0
+        self._events: list[HoldEvent] = []
+        self.hold: Hold | None = None
+        self.is_saved = True
+        """Whether what :meth:`saved` returns was saved; whoever saves it says so."""
+
+    def start(self, snapshot: Snapshot, context: Context) -> None:
+        """Take a first Snapshot for what is to be."""
+        self.snapshot = self._applied = snapshot
+        self._count_all(context, own=any(each.by_name for each in context.claimed))
+
+    def rebase(self, context: Context) -> None:
+        """Take what other settings make of the last Snapshot for what was claimed before: they lose nothing."""
+        if self._counts_claims():
+            for each in changes_between(self._claimed, context.claimed):
+                self._counts.ready[each.name[0]] += each.more
+            self._claimed = context.claimed
+
+    def look(
+        self, moment: Moment, snapshot: Snapshot, context: Context, *, confirmed: bool, allowed: Collection[str]
+    ) -> Snapshot:
+        """Return the Snapshot to serve: with what is held, and itself where nothing is.
+
+        ``confirmed`` says whether every resource was listed in full since the hold began, ``allowed`` has the holds
+        that an operator allowed.
+        """
+        former, self.snapshot = self.snapshot, snapshot
+        claim_went = self._count(moment.now, context)
+        if self.hold is not None:
+            self._kept.follow(former, snapshot, self._missing, claim_went=claim_went)
+            self._give_up(former)
+        self._decide(moment, confirmed=confirmed, allowed=allowed)
+        return self._served()
+
+    def applied(self) -> None:
+        """Note that what was returned last is applied: what it lacks is never put back, whatever is held later."""
+        if self.hold is None:
+            self._applied = self.snapshot
+            self._missing.clear()
+            self._counts.unapplied = 0
+
+    def is_due(self, now: float, *, confirmed: bool, allowed: Collection[str]) -> bool:
+        """Return whether a look at the same Snapshot would change the hold."""
+        hold = self.hold
+        if hold is None:
+            return False
+        return hold.hold_id in allowed or (self._is_over(now) if hold.confirmed_at else confirmed)
+
+    def events(self) -> tuple[HoldEvent, ...]:
+        """Return what happened to holds since the last call."""
+        events, self._events = tuple(self._events), []
+        return events
+
+    # What is lost
+
+    def _counts_claims(self) -> bool:
+        return any(each.preset != CLUSTER for each in self._claimed)
+
+    def _count_all(self, context: Context, *, own: bool) -> None:
+        self._claimed = _tracked(context, own=own)
+        self._counts = _Counts(self._rules.window_s)
+        for each in self._claimed:
+            self._counts.ready[each.preset] = sum(len(_addresses(each, name)) for name in each.by_name)
+
+    def _count(self, now: float, context: Context) -> bool:
+        """Count what changed, and return whether a name vanished that lost something."""
+        counts, own = self._counts, self._counts_claims()
+        if self.hold is None:
+            counts.expire(now)
+        if not own and any(each.by_name for each in context.claimed):
+            self._count_all(context, own=True)  # from now on other things count: nothing of them is lost
+            return False
+        claimed = _tracked(context, own=own)
+        changes = changes_between(self._claimed, claimed)
+        self._claimed = claimed
+        if not changes:
+            return False
+        came = {address for each in changes for address in each.came}
+        # What is served under another name at the same time was renamed.
+        lost = {address for each in changes for address in each.gone} - came
+        everything = not counts.total + sum(each.more for each in changes)
+        if not everything:
+            lost = {one for one in lost if not any(one in each for each in self.snapshot.departures)}
+        for each in changes:
+            counts.note(now, each, len(each.gone & lost), everything=everything)
+        self._missing = (self._missing | lost) - came - self._given_up
+        return any(each.vanished and each.name in counts.lost for each in changes)
+
+    def _give_up(self, former: Snapshot) -> None:
+        """Keep nothing that another pod has by now, or, as long as anything is left, that announced its end."""
+        given = self._kept.taken(former, self.snapshot)
+        if self._counts.total or not self._rules.total:
+            given |= {one for one in self._kept.touched() if any(one in each for each in self.snapshot.departures)}
+        if not given <= self._given_up:
+            self._kept.touch_all()
+            self._given_up |= given
+            self._missing -= given
+
+    # What is held
+
+    def _decide(self, moment: Moment, *, confirmed: bool, allowed: Collection[str]) -> None:
+        hold, (kind, preset) = self.hold, self._kind()
+        if hold is None:
+            if kind is not None and self._counts.unapplied:
+                self._begin(moment, kind, preset)
+        elif kind is None:
+            self._end(HoldStep.RETURNED)
+        elif hold.hold_id in allowed and not (kind is HoldKind.TOTAL and hold.kind is not HoldKind.TOTAL):
+            self._end(HoldStep.ALLOWED)
+        elif (kind, preset) != (hold.kind, hold.preset):
+            # Another loss than the one that people read about: a permission for that one is none for this.
+            self._begin(moment, kind, preset)
+        elif confirmed and not hold.confirmed_at:
+            applies_at = moment.at + max(0.0, self._rules.persist_s - (moment.now - self._began))
+            applies_at = 0.0 if kind is HoldKind.TOTAL else applies_at
+            self._show(replace(hold, confirmed_at=moment.at, applies_at=applies_at), HoldStep.CONFIRMED)
+        elif hold.confirmed_at and self._is_over(moment.now):
+            self._end(HoldStep.EXPIRED)
+        elif self._counts.changed:
+            self._show(hold)
+
+    def _kind(self) -> tuple[HoldKind | None, str]:
+        """Return what kind of loss this is, and of which preset; None where it is none to hold."""
+        counts, hold = self._counts, self.hold
+        if self._rules.total and not counts.total:
+            return (HoldKind.TOTAL if counts.count else None), ""
+        if counts.count <= (hold.let_go if hold else 0):
+            return None, ""
+        if self._rules.is_too_much(counts.count, hold.of if hold else counts.total + counts.count):
+            return HoldKind.SHARE, ""
+        emptied = [each.preset for each in self._claimed if counts.of[each.preset] and not counts.ready[each.preset]]
+        if emptied and counts.total and self._rules.share < 1.0:
+            return HoldKind.PRESET, min(emptied)
+        return None, ""
+
+    def _is_over(self, now: float) -> bool:
+        is_total = self.hold is not None and self.hold.kind is HoldKind.TOTAL
+        return not is_total and now - self._began >= self._rules.persist_s
+
+    def _begin(self, moment: Moment, kind: HoldKind, preset: str) -> None:
+        former, counts = self.hold, self._counts
+        of = former.of if former else counts.total + counts.count
+        let_go = former.let_go if former else max(0, counts.count - counts.unapplied)
+        if former is None:
+            self._kept, self._given_up = KeptObjects(), set()
+            claim_went = any(name not in each.by_name for each in self._claimed for name in counts.names(each.preset))
+            self._kept.follow(self._applied, self.snapshot, self._missing, claim_went=claim_went)
+            self._give_up(Snapshot())
+        elif former.kind is HoldKind.TOTAL:
+            self._kept.touch_all()  # announcements count again
+            self._give_up(self.snapshot)
+        self._began = moment.now
+        applies_at = 0.0 if kind is HoldKind.TOTAL else moment.at + self._rules.persist_s
+        seed = f"{kind} {preset} {moment.at!r} {moment.now!r} {sorted(counts.lost)[:SHOWN]}"
+        hold_id = hashlib.sha256(seed.encode()).hexdigest()[:8]
+        hold = Hold(hold_id, kind, moment.at, 0, of, 0, (), preset, applies_at=applies_at, let_go=let_go)
+        self._show(hold, HoldStep.BEGUN)
+
+    def _end(self, step: HoldStep) -> None:
+        if self.hold is not None:
+            self._show(self.hold, step)
+        self.hold, self._applied = None, self.snapshot
+        self._missing.clear()
+        if step is not HoldStep.RETURNED:
+            self._counts.forget_losses()
+
+    def _show(self, hold: Hold, step: HoldStep | None = None) -> None:
+        names = sorted(self._counts.lost)
+        shown = tuple(name if isinstance(name, str) else "/".join(name) for _, name in names[:SHOWN])
+        self.hold = replace(hold, lost=self._counts.count - hold.let_go, affected=len(names), names=shown)
+        if step is not None:
+            self._events.append(HoldEvent(step, self.hold))
+            self.is_saved = False
+
+    def _served(self) -> Snapshot:
+        self._counts.changed = False
+        if self.hold is None:
+            return self.snapshot
+        served = self._kept.merged(self.snapshot, self._missing)
+        self.is_saved, self._kept.changed = self.is_saved and not self._kept.changed, False
+        return served
+
+    # Over restarts
+
+    def saved(self) -> SavedHold:
+        """Return what has to survive a restart."""
+        if self.hold is None:
+            return SavedHold()
+        losses = [
+            (*name, len(lost), len(lost) + sum(len(_addresses(each, name[1])) for each in self._of(name[0])))
+            for name, lost in self._counts.lost.items()
+        ]
+        kept: dict[str, Any] = {field: list(objects.values()) for field, objects in self._kept.objects.items()}
+        return SavedHold(self.hold, losses, sorted(self._missing), **kept)
+
+    def restore(self, saved: SavedHold, moment: Moment, snapshot: Snapshot, context: Context) -> Snapshot:
+        """Start with the hold of a former run, and return the Snapshot to serve."""
+        hold = saved.hold
+        if hold is None:
+            self.start(snapshot, context)
+            return snapshot
+        self.snapshot = self._applied = snapshot
+        self._count_all(context, own=any(preset != CLUSTER for preset, *_ in saved.losses))
+        present: set[str] = set()
+        for preset, name, count, should in saved.losses:
+            now = frozenset[str]().union(*(_addresses(each, name) for each in self._of(preset)))
+            self._counts.lose(moment.now, (preset, name), max(0, min(count, should - len(now))))
+            present |= now
+        self._missing = set(saved.missing) - present
+        self._kept.restore(saved.objects(), snapshot)
+        self._give_up(Snapshot())
+        elapsed_s = min(max(0.0, moment.at - hold.since), self._rules.persist_s)
+        self._began = moment.now - elapsed_s
+        applies_at = moment.at + self._rules.persist_s - elapsed_s if hold.applies_at else 0.0
+        # The lists of this run are others: a second one has to confirm them again.
+        self._show(replace(hold, confirmed_at=0.0, applies_at=applies_at), HoldStep.BEGUN)
+        self._decide(moment, confirmed=False, allowed=())
+        return self._served()
+
+    def _of(self, preset: str) -> list[Claimed]:
+        return [each for each in self._claimed if each.preset == preset]
+
+
+class _Counts:
+    """How many are ready behind each preset, and when each endpoint was lost behind each name.
+
+    A newcomer behind a name makes up for one loss there, before it or within the window after it: a rolling update
+    loses nothing. An endpoint behind two names counts twice.
+    """
+
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
+        self.ready: Counter[str] = Counter()
+        self.changed = False
+        """Whether something was lost, or made up for, since somebody said False."""
+        self.forget_losses()
+
+    def forget_losses(self) -> None:
+        """Take what is now for what is to be."""
+        self.lost: defaultdict[Name, deque[float]] = defaultdict(deque)
+        self.of: Counter[str] = Counter()
+        """How many are lost of each preset."""
+        self.count = self.unapplied = 0
+        self._spare: Counter[Name] = Counter()
+        """By how many more came behind a name than went with an announcement, within the window."""
+        self._noted: deque[tuple[float, Name, int]] = deque()
+
+    @property
+    def total(self) -> int:
+        """How many are ready behind everything."""
+        return self.ready.total()
+
+    def names(self, preset: str) -> list[Any]:
+        """Return the names of a preset that lost something."""
+        return [name for of, name in self.lost if of == preset]
+
+    def note(self, now: float, change: "Change", lost: int, *, everything: bool) -> None:
+        """Count what changed behind one name; so many of what went were ``lost``.
+
+        Where ``everything`` is gone, former newcomers make up for nothing.
+        """
+        name = change.name
+        self.ready[name[0]] += change.more
+        found = self._find(name, len(change.came))
+        made_up = 0 if everything else min(lost, max(0, self._spare[name] + len(change.came) - found))
+        spare = len(change.came) - found - (len(change.gone) - lost) - made_up
+        if spare:
+            self._spare[name] += spare
+            self._noted.append((now, name, spare))
+        self.lose(now, name, lost - made_up)
+
+    def lose(self, now: float, name: Name, count: int) -> None:
+        """Count so many as lost behind a name."""
+        if count:
+            self.lost[name].extend([now] * count)
+            self._noted.append((now, name, 0))
+            self._add(name, count)
+            self.unapplied += count
+
+    def expire(self, now: float) -> None:
+        """Forget what happened before the window."""
+        begins = now - self._window_s
+        while self._noted and self._noted[0][0] < begins:
+            _, name, spare = self._noted.popleft()
+            self._spare[name] -= spare
+            self._find(name, sum(at < begins for at in self.lost.get(name, ())))
+
+    def _find(self, name: Name, count: int) -> int:
+        """Count so many less as lost behind a name, the oldest first, and return how many there were."""
+        lost = self.lost.get(name, ())
+        count = min(count, len(lost))
+        for _ in range(count):
+            self.lost[name].popleft()
+        if count:
+            self._add(name, -count)
+            self.unapplied = min(self.unapplied, self.count)
+            if not self.lost[name]:
+                del self.lost[name]
+        return count
+
+    def _add(self, name: Name, count: int) -> None:
+        self.count += count
+        self.of[name[0]] += count
+        self.changed = True
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The addresses that went and came behind one name; ``vanished`` where nothing is asked for under it any more."""
+
+    name: Name
+    gone: frozenset[str]
+    came: frozenset[str]
+    vanished: bool
+
+    @property
+    def more(self) -> int:
+        """By how many there are more."""
+        return len(self.came) - len(self.gone)
+
+
+def changes_between(old: tuple[Claimed, ...], new: tuple[Claimed, ...]) -> list[Change]:
+    """Return what changed behind the names of two Contexts; it costs what changed."""
+    former = {each.preset: each for each in old}
+    left = [replace(each, by_name={}) for each in old if each.preset not in {one.preset for one in new}]
+    found: list[Change] = []
+    for after in (*new, *left):
+        before = former.get(after.preset) or replace(after, by_name={})
+        for name in differing(before.by_name, after.by_name):
+            was, now = _addresses(before, name), _addresses(after, name)
+            if was != now or name not in after.by_name:
+                found.append(Change((after.preset, name), was - now, now - was, name not in after.by_name))
+    return found
+
+
+def kept_back(served: Context, shown: Context) -> Mapping[Name, frozenset[str]]:
+    """Return the addresses that are ready in ``served`` and not in what the cluster shows, by preset and name."""
+    return {each.name: each.gone for each in changes_between(served.claimed, shown.claimed) if each.gone}
+
+
+def _tracked(context: Context, *, own: bool) -> tuple[Claimed, ...]:
+    """Return what counts: what the presets serve, or all services of the cluster."""
+    if own:
+        return context.claimed
+    return (context.everything,) if context.everything is not None else ()
+
+
+def _addresses(claimed: Claimed, name: Any) -> frozenset[str]:
+    return frozenset(claimed.addresses(claimed.by_name[name])) if name in claimed.by_name else frozenset()

@@ -1,0 +1,85 @@
+"""Holds a whole change where nothing but numbers is known of what is served [pure].
+
+So it is for a consumer of etcd, for targets beside the balancer, and before the first Snapshot after a start.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyconfd.admission.removal_protection import RemovalRules
+from pyconfd.errors import Problem
+from pyconfd.model.context import Census
+from pyconfd.model.hold import PLACE
+from pyconfd.model.outcome import Held
+
+
+def total_loss(
+    before: Census | None, after: Census, *, digest: Callable[[], str], allowed: frozenset[str] = frozenset()
+) -> Held | None:
+    """Return a hold if every endpoint is gone at once, else None.
+
+    ``before`` is what is applied (None: nothing is), ``digest`` returns that of the rendering in question, and is
+    called only where that is held; ``allowed`` are the holds that an operator allowed.
+    """
+    if before is None or not (kind := _gone(before, after)):
+        return None
+    count, what = (before.claimed, "behind the served names") if kind == "claimed" else (before.total, "in the cluster")
+    gone = "the last ready endpoint" if count == 1 else f"all {count:,} ready endpoints"
+    message = f"{gone} {what} {'is' if count == 1 else 'are'} gone at once; the last good configuration keeps serving"
+    return _held(f"{kind} {digest()}", message, "check the cluster and pyconfd's permissions; ", allowed)
+
+
+@dataclass
+class WholeChange:
+    """A total loss is held without limit, one above the share of the rules until it lasted; belongs to one loop."""
+
+    rules: RemovalRules
+    since: float | None = None
+    """When the loss that is held and not total began."""
+
+    def is_over(self, now: float) -> bool:
+        """Return whether a held loss that is not total has lasted long enough."""
+        return self.since is not None and now - self.since >= self.rules.persist_s
+
+    def judge(
+        self,
+        now: float,
+        before: Census,
+        after: Census,
+        *,
+        lost: int,
+        digest: Callable[[], str],
+        allowed: frozenset[str],
+        confirmed: bool = True,
+    ) -> Held | None:
+        """Return a hold, or None where the change may pass; ``lost`` of the claimed endpoints of ``before`` are gone.
+
+        ``now`` never jumps; ``confirmed`` says whether the loss was seen in a second full reading.
+        """
+        if self.rules.total and _gone(before, after):
+            self.since = None
+            return total_loss(before, after, digest=digest, allowed=allowed)
+        if not self.rules.is_too_much(lost, before.claimed):
+            self.since = None
+            return None
+        self.since = now if self.since is None else self.since
+        if confirmed and self.is_over(now):
+            return None
+        message = (
+            f"{lost:,} of {before.claimed:,} ready endpoints are gone at once; the last good configuration keeps"
+            f" serving until that has lasted {self.rules.persist_s:g} s"
+        )
+        return _held(f"share {digest()}", message, "", allowed)
+
+
+def _gone(before: Census, after: Census) -> str:
+    """Name the number that fell to nothing, "" for none."""
+    return "claimed" if before.claimed and not after.claimed else "total" if before.total and not after.total else ""
+
+
+def _held(seed: str, message: str, remedy: str, allowed: frozenset[str]) -> Held | None:
+    hold_id = hashlib.sha256(seed.encode()).hexdigest()[:8]
+    if hold_id in allowed:
+        return None
+    return Held(hold_id, Problem(PLACE, message, f"{remedy}if this is meant, run: pyconfd allow {hold_id}"))

@@ -1,0 +1,166 @@
+"""Removal protection in the loop: what it is shown, what is said about its holds, and where they survive a restart."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules, SavedHold
+from pyconfd.admission.whole_change import WholeChange
+from pyconfd.daemon.arbitration import Remembered, translator
+from pyconfd.model.context import Context
+from pyconfd.model.hold import Hold, HoldEvent, HoldStep
+from pyconfd.model.kubernetes import WholeObject
+from pyconfd.model.outcome import Applied, Deferred, Held, Outcome, Stored, Unchanged
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets.memo import Memo
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.system.state_file import StateFile
+
+if TYPE_CHECKING:
+    from pyconfd.daemon.ports import World
+
+log = structlog.get_logger(__name__)
+
+FILE = "held.json"
+
+
+def hold_file(state_dir: str) -> StateFile[SavedHold]:
+    """Return the file for what is held; once nothing is any more, that stands there."""
+    effect = "a restart would not know what is held"
+    # Only for this user: a pod's environment may hold a password.
+    path = Path(state_dir) / FILE
+    return StateFile(path, SavedHold, effect=effect, mode=0o600, enc_hook=encoded, dec_hook=decoded)
+
+
+class ProtectedSnapshots:
+    """Turns the Snapshots of the source into those that are served.
+
+    What was served before the first Snapshot is known by its numbers alone: where these say that too much is gone, the
+    whole change waits, until something was applied.
+    """
+
+    def __init__(
+        self,
+        rules: RemovalRules,
+        world: "World",
+        memo: Memo,
+        told: Callable[[Hold | None, tuple[HoldEvent, ...]], None],
+    ) -> None:
+        self._protection = RemovalProtection(rules)
+        self._whole_change = WholeChange(rules)
+        self._world = world
+        self._told = told
+        self._memo = memo
+        self._own_memo: Memo | None = None
+        """For what the cluster shows, while something else is served."""
+        self._basis: object = None
+        """What decides beside the cluster what the presets make of it."""
+        self._nothing_applied = self._may_restore = True
+        self.unheld: Context | None = None
+        """What the presets make of the newest Snapshot without what is held; None where nothing is."""
+
+    @property
+    def hold(self) -> Hold | None:
+        """What is held; None for nothing, or for a whole change."""
+        return self._protection.hold
+
+    def is_due(self, now: float) -> bool:
+        """Return whether another look at the same Snapshot is worth while."""
+        world = self._world
+        return self.hold is not None and self._protection.is_due(
+            now, confirmed=world.source.relisted(), allowed=world.allowed_holds()
+        )
+
+    def protect(
+        self, snapshot: Snapshot, presets: tuple[str, ...], options: PresetOptions, remembered: Remembered
+    ) -> Snapshot:
+        """Return the Snapshot to serve: itself, or with the objects that are held as they were.
+
+        ``remembered`` is who had which name: what nobody may have yet makes up for no loss.
+        """
+        protection, memo = self._protection, self._own_memo or self._memo
+        basis = (options, snapshot.host)
+        if basis != self._basis:
+            if self._basis is not None:
+                former = replace(protection.snapshot, host=snapshot.host)
+                protection.rebase(translator(former, presets, options, memo, remembered)({}))
+            self._basis = basis
+        context = translator(snapshot, presets, options, memo, remembered)({})
+        served = self._look(snapshot, context)
+        events = protection.events()
+        for event in events:
+            self._tell(event)
+        self._told(protection.hold, events)
+        is_held = served is not snapshot
+        self.unheld = context if is_held else None
+        self._own_memo = (self._own_memo or Memo()) if is_held else None
+        return served
+
+    def _look(self, snapshot: Snapshot, context: Context) -> Snapshot:
+        world, protection = self._world, self._protection
+        moment = Moment(world.clock.monotonic(), world.clock.now())
+        if self._nothing_applied and protection.hold is None:
+            saved = world.hold_file.load() if world.hold_file is not None and self._may_restore else None
+            self._may_restore = False
+            return protection.restore(saved or SavedHold(), moment, snapshot, context)
+        # Permissions are files: nobody can have given one while nothing is held.
+        allowed = world.allowed_holds() if protection.hold is not None else ()
+        return protection.look(moment, snapshot, context, confirmed=world.source.relisted(), allowed=allowed)
+
+    def judge(self, before: Stored, context: Context, digest: Callable[[], str]) -> Held | None:
+        """Judge a whole change by numbers, until something was applied."""
+        if not self._nothing_applied:
+            return None
+        world, census = self._world, before.generation.census
+        return self._whole_change.judge(
+            world.clock.monotonic(),
+            census,
+            context.census,
+            lost=census.claimed - context.census.claimed,
+            digest=digest,
+            allowed=world.allowed_holds(),
+            confirmed=world.source.relisted(),
+        )
+
+    def concluded(self, outcome: Outcome) -> None:
+        """Note what became of the Snapshot that was returned last, and save what is held."""
+        protection = self._protection
+        if isinstance(outcome, Applied | Unchanged | Deferred):
+            self._nothing_applied = False
+            protection.applied()
+        if not protection.is_saved and self._world.hold_file is not None:
+            protection.is_saved = self._world.hold_file.save(protection.saved())
+
+    def _tell(self, event: HoldEvent) -> None:
+        hold, problem = event.hold, event.hold.problem
+        begins = event.step is HoldStep.BEGUN
+        (log.error if begins else log.info)(
+            f"hold.{event.step.value}",
+            **({"place": problem.place, "problem": problem.message, "remedy": problem.remedy} if begins else {}),
+            id=hold.hold_id,
+            kind=hold.kind.value,
+            endpoints=hold.lost,
+            of=hold.of,
+            affected=hold.affected,
+            names=list(hold.names),
+            held_s=round(max(0.0, self._world.clock.now() - hold.since), 3),
+        )
+        if begins:
+            self._world.source.relist()
+
+
+def encoded(value: object) -> object:
+    """Return what JSON has for a value that it lacks: msgspec's ``enc_hook``."""
+    if isinstance(value, WholeObject):
+        return value.json.decode()
+    raise NotImplementedError(f"no JSON for {type(value).__name__}")
+
+
+def decoded(kind: type, value: object) -> object:
+    """Return what :func:`encoded` stood for: msgspec's ``dec_hook``."""
+    if kind is WholeObject and isinstance(value, str):
+        return WholeObject(value.encode())
+    raise NotImplementedError(f"no {kind.__name__} from JSON")
