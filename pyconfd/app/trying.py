@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from pyconfd.errors import ConfigurationError, Problem, TransientError
 from pyconfd.haproxy.balancer import Balancer
 from pyconfd.haproxy.check import haproxy_version
 from pyconfd.model.changes import Change
-from pyconfd.model.rendering import FRAGMENT_SUFFIXES
+from pyconfd.model.context import Context
+from pyconfd.model.rendering import FRAGMENT_SUFFIXES, Rendering
 from pyconfd.model.status import Phase
 from pyconfd.render.engine import Renderer
 from pyconfd.settings import Resolved, Settings, SingleTargetSettings, Source
@@ -32,13 +33,10 @@ from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage, StatusServer
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.targets.worker import Targets
-from pyconfd.trying.fronts import MOST_NAMES, fronts, names
 from pyconfd.trying.loopback import HOST, Loopback
 from pyconfd.trying.own_haproxy import OwnHaproxy
-from pyconfd.trying.owners import Owner, owners_of
-from pyconfd.trying.probe import ask_all
-from pyconfd.trying.relocating import RelocatingRenderer, Shown, pods_behind
-from pyconfd.trying.table import Behind, Table, lines, questions, table
+from pyconfd.trying.relocate import RelocatingRenderer, Shown, pods_behind
+from pyconfd.trying.table import MOST_NAMES, Behind, Table, ask_all, fronts, lines, names, questions, table
 
 _LOOK_S = 0.1
 _PATIENCE_S = 30.0
@@ -69,31 +67,14 @@ def try_snapshot(resolved: Resolved, snapshot_files: tuple[str, ...]) -> Generat
         haproxy = stack.enter_context(
             OwnHaproxy(folder, resolved.settings.haproxy.binary, conf=generated / "haproxy.cfg")
         )
-        loopback = stack.enter_context(Loopback(folder, _Known(source).at))
+        loopback = stack.enter_context(Loopback(folder, source))
         settings, whose = _here(resolved, folder, haproxy, loopback)
-        changes = _ToldChanges(settings.runtime_dir)
-        scene = _Scene(settings, folder, haproxy, loopback, source, Shown(), changes)
-        daemon = scene.open(stack)
-        signals.stop_with(daemon.mailbox)
+        stage = _Stage(settings, folder, haproxy, loopback, source, stack=stack)
+        signals.stop_with(stage.daemon.mailbox)
         yield f"pyconfd {__version__} with HAProxy {version} serves {', '.join(snapshot_files)}, all on loopback."
         yield f"Preset {', '.join(settings.presets.use)}; fragments: {whose}. Edits apply at once. Ctrl-C ends it all."
-        yield from _Stage(scene, daemon).lines()
+        yield from stage.lines()
         yield "Stopping."
-
-
-class _Known:
-    """Who is behind an address now, found out once for each state of the files."""
-
-    def __init__(self, source: FollowedFiles) -> None:
-        self._source = source
-        self._last = (source.snapshot(), owners_of(source.snapshot()))
-
-    def at(self, host: str, port: int) -> Owner:
-        """Return who answers at an address."""
-        snapshot = self._source.snapshot()
-        if self._last[0] is not snapshot:
-            self._last = snapshot, owners_of(snapshot)
-        return self._last[1].at(host, port)
 
 
 def _here(resolved: Resolved, folder: Path, haproxy: OwnHaproxy, loopback: Loopback) -> tuple[Settings, str]:
@@ -173,54 +154,24 @@ class _ToldChanges(ChangeLog):
         self.waiting.put(change)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """What stands here, and the loop around it."""
-
-    settings: Settings
-    folder: Path
-    haproxy: OwnHaproxy
-    loopback: Loopback
-    source: FollowedFiles
-    shown: Shown
-    changes: _ToldChanges
-
-    def open(self, stack: ExitStack) -> Daemon:
-        """Return the loop; its parts go with ``stack``."""
-        settings = self.settings
-        holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
-        notifier = SystemdNotifier()
-        stack.callback(notifier.close)
-        page = StatusPage()
-        around = Surroundings(notifier, wiring.SystemClock(), holds, status_file, page, stack)
-        balancer = around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir))
-        world = cluster_world(settings, around, self.source, balancer, Targets(()))
-        make = partial(RelocatingRenderer, loopback=self.loopback, shown=self.shown)
-        world = replace(
-            world,
-            make_renderer=lambda found: wiring.renderer(settings, found, make),
-            # What is reserved is where the fragments listen as they are written.
-            preset_options=lambda compiled: wiring.preset_options(settings, _as_written(settings, compiled)),
-            changes=self.changes,
-            other_problems=lambda: (*around.problems(), *self.source.problems()),
-        )
-        daemon = loop_in(world, settings)
-        holds.prepare()
-        stack.callback(page.stop)
-        page.serve(StatusServer(settings.status.listen, daemon.status))
-        return daemon
-
-
-def _as_written(settings: Settings, compiled: Renderer) -> Renderer:
-    return wiring.renderer(settings, compiled.found) if isinstance(compiled, RelocatingRenderer) else compiled
-
-
 class _Stage:
-    """Runs the loop in a thread, haproxy as its unit would, and tells what can be seen."""
+    """Runs the loop in a thread, haproxy as its unit would, and tells what can be seen; its parts go with ``stack``."""
 
-    def __init__(self, scene: _Scene, daemon: Daemon) -> None:
-        self._scene = scene
-        self._daemon = daemon
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path,
+        haproxy: OwnHaproxy,
+        loopback: Loopback,
+        source: FollowedFiles,
+        *,
+        stack: ExitStack,
+    ) -> None:
+        self._settings, self._folder, self._haproxy = settings, folder, haproxy
+        self._loopback, self._source = loopback, source
+        self._shown = Shown(loopback)
+        self._changes = _ToldChanges(settings.runtime_dir)
+        self.daemon = self._loop(stack)
         self._thread = threading.Thread(target=self._run, name="loop", daemon=True)
         self._code = EXIT_OK
         self._former: Table | None = None
@@ -228,18 +179,42 @@ class _Stage:
         self._problems: tuple[str, ...] = ()
         self._told: object = None
 
+    def _loop(self, stack: ExitStack) -> Daemon:
+        settings = self._settings
+        holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
+        notifier = SystemdNotifier()
+        stack.callback(notifier.close)
+        page = StatusPage()
+        around = Surroundings(notifier, wiring.SystemClock(), holds, status_file, page, stack)
+        balancer = around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir))
+        world = cluster_world(settings, around, self._source, balancer, Targets(()))
+        make = partial(RelocatingRenderer, shown=self._shown)
+        world = replace(
+            world,
+            make_renderer=lambda found: wiring.renderer(settings, found, make),
+            # What is reserved is where the fragments listen as they are written.
+            preset_options=lambda compiled: wiring.preset_options(settings, _as_written(settings, compiled)),
+            changes=self._changes,
+            other_problems=lambda: (*around.problems(), *self._source.problems()),
+        )
+        daemon = loop_in(world, settings)
+        holds.prepare()
+        stack.callback(page.stop)
+        page.serve(StatusServer(settings.status.listen, daemon.status))
+        return daemon
+
     def _run(self) -> None:
-        self._code = run_until_stopped(self._daemon)
+        self._code = run_until_stopped(self.daemon)
 
     def lines(self) -> Iterator[str]:
         """Return what happens until the loop is stopped."""
         self._thread.start()
         try:
-            while self._thread.is_alive() and not self._daemon.mailbox.stopped:
+            while self._thread.is_alive() and not self.daemon.mailbox.stopped:
                 yield from self._look()
                 self._thread.join(_LOOK_S)
         finally:
-            self._daemon.mailbox.stop()
+            self.daemon.mailbox.stop()
             until = time.monotonic() + _PATIENCE_S
             while self._thread.is_alive() and time.monotonic() < until:
                 # It may be waiting for haproxy to load what was installed: that ends soonest with one that does.
@@ -247,20 +222,23 @@ class _Stage:
                     self._keep_haproxy()
                 self._thread.join(_LOOK_S)
         if self._code != EXIT_OK:
-            raise RuntimeError(f"the loop crashed:\n{_tail(self._scene.folder / 'pyconfd.log')}")
+            raise RuntimeError(f"the loop crashed:\n{_tail(self._folder / 'pyconfd.log')}")
 
     def _look(self) -> Iterator[str]:
         self._keep_haproxy()
-        yield from self._changes()
-        problems = self._daemon.status().problems
+        while not self._changes.waiting.empty():
+            yield line_of(self._changes.waiting.get())
+        problems = self.daemon.status().problems
         yield from (f"problem: {each}" for each in problems if each not in self._problems)
         self._problems = problems
-        if self._scene.shown.last is not self._told and self._serves():
-            yield from self._table()
+        last = self._shown.last
+        if last is not None and last is not self._told and self._serves():
+            self._told = last
+            yield from self._table(*last)
 
     def _keep_haproxy(self) -> None:
         """Start haproxy as soon as there is something to load; raises TransientError where it ends by itself."""
-        haproxy = self._scene.haproxy
+        haproxy = self._haproxy
         if not haproxy.launched and haproxy.conf.exists():
             haproxy.launch()
         code = haproxy.ended()
@@ -268,44 +246,37 @@ class _Stage:
             message = f"haproxy ended with {code}, though its check passed:\n{_tail(haproxy.log)}"
             raise TransientError(Problem(haproxy.binary, message))
 
-    def _changes(self) -> Iterator[str]:
-        waiting = self._scene.changes.waiting
-        while not waiting.empty():
-            yield line_of(waiting.get())
-
     def _serves(self) -> bool:
-        status = self._daemon.status()
-        return status.phase is Phase.SERVING and not status.pending_since and self._scene.haproxy.running() is not None
+        status = self.daemon.status()
+        return status.phase is Phase.SERVING and not status.pending_since and self._haproxy.running() is not None
 
-    def _table(self) -> Iterator[str]:
-        scene = self._scene
-        self._told = scene.shown.last
-        if scene.shown.last is None:
-            return
-        context, rendering = scene.shown.last
-        answers = ask_all(questions(fronts(rendering.text), names(context, rendering)[:MOST_NAMES]))
-        behind = Behind(scene.loopback.owners, pods_behind(rendering.text, scene.loopback))
-        now = table(answers, behind, scene.source.snapshot(), context, scene.source.refusals())
-        first = self._former is None
+    def _table(self, context: Context, text: Rendering) -> Iterator[str]:
+        answers = ask_all(questions(fronts(text.text), names(context, text)[:MOST_NAMES]))
+        owners = {name: owner for name, (owner, _address) in self._loopback.owners.items()}
+        behind = Behind(owners, pods_behind(text.text, self._loopback))
+        now = table(answers, behind, self._source.snapshot(), context, self._source.refusals())
         yield from lines(now, self._former)
-        self._former = now
-        if scene.shown.notes != self._notes:
-            self._notes = scene.shown.notes
+        if self._shown.notes != self._notes:
+            self._notes = self._shown.notes
             yield from (f"note: {note}" for note in self._notes)
-        if first:
-            yield from _hints(scene)
+        if self._former is None:
+            yield from self._hints()
+        self._former = now
+
+    def _hints(self) -> Iterator[str]:
+        for (host, port), here in sorted(self._loopback.listeners.items()):
+            if port != here:
+                yield f"note: {host or '*'}:{port} is {HOST}:{here} here"
+        config = self._folder / "pyconfd.toml"
+        yield "To look closer:"
+        yield f"  pyconfd status --config {config}"
+        yield f"  pyconfd server list --config {config}"
+        yield f"  cat {self._haproxy.conf}"
+        yield f"  tail -f {self._folder / 'pyconfd.log'}"
 
 
-def _hints(scene: _Scene) -> Iterator[str]:
-    for (host, port), here in sorted(scene.loopback.listeners.items()):
-        if port != here:
-            yield f"note: {host or '*'}:{port} is {HOST}:{here} here"
-    config = scene.folder / "pyconfd.toml"
-    yield "To look closer:"
-    yield f"  pyconfd status --config {config}"
-    yield f"  pyconfd server list --config {config}"
-    yield f"  cat {scene.haproxy.conf}"
-    yield f"  tail -f {scene.folder / 'pyconfd.log'}"
+def _as_written(settings: Settings, compiled: Renderer) -> Renderer:
+    return wiring.renderer(settings, compiled.found) if isinstance(compiled, RelocatingRenderer) else compiled
 
 
 def _tail(path: Path) -> str:

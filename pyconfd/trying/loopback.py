@@ -4,18 +4,21 @@ import errno
 import ipaddress
 import os
 import random
+import shutil
 import socket
 import ssl
-import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.stubs import stub_pem
+from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.sources.file import FollowedFiles
 from pyconfd.trying.own_haproxy import short_folder
-from pyconfd.trying.owners import Owner
 from pyconfd.trying.stand_ins import StandIns
 
 HOST = "127.0.0.1"
@@ -27,33 +30,102 @@ _FIRST_PORT, _LAST_PORT = 10_240, 32_000
 """Ports to choose from where the usual one is taken: below those of outgoing connections."""
 _TRIES = 200
 _POD_PORT = 8080
+_SERVICE_LABEL = "kubernetes.io/service-name"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """``name`` is ``namespace/pod``, or what else is known; ``services`` are ``namespace/name``, sorted."""
+
+    name: str
+    services: tuple[str, ...] = ()
+
+
+class Owners:
+    """Who is behind the addresses of a Snapshot: pods, nodes, and the Services that they serve."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._names: dict[str, str] = {}
+        self._services: dict[str, set[str]] = defaultdict(set)
+        for address, service, pod in _behind_services(snapshot):
+            self._services[address].add(service)
+            if pod or address not in self._names:
+                self._names[address] = pod or f"{service} at {address}"
+        self._names.update({pod.status.pod_ip: _text(key) for key, pod in snapshot.pods.items() if pod.status.pod_ip})
+        self._nodes = {
+            address.address: node.metadata.name
+            for node in snapshot.nodes.values()
+            for address in node.status.addresses or ()
+        }
+        self._by_node_port = {
+            port.node_port: _text(key)
+            for key, service_record in snapshot.services.items()
+            for port in service_record.spec.ports or ()
+            if port.node_port
+        }
+
+    def at(self, host: str, port: int) -> Owner:
+        """Return who answers at an address."""
+        host = _normal(host)
+        if host in self._nodes:
+            service = self._by_node_port.get(port, "")
+            name = f"{service} through {self._nodes[host]}" if service else f"{self._nodes[host]} port {port}"
+            return Owner(name, (service,) if service else ())
+        unknown = f"{host}:{port}" if port else host
+        return Owner(self._names.get(host, unknown), tuple(sorted(self._services.get(host, ()))))
+
+
+def _behind_services(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
+    """Return address, Service and pod ("" for none) of each endpoint."""
+    for key, piece in snapshot.endpointslices.items():
+        service = _text(Key(key.namespace, (piece.metadata.labels or {}).get(_SERVICE_LABEL, key.name)))
+        for endpoint in piece.endpoints or ():
+            pod = endpoint.target_ref.name if endpoint.target_ref else ""
+            for address in endpoint.addresses:
+                yield address, service, _text(Key(key.namespace, pod)) if pod else ""
+    for key, record in snapshot.endpoints.items():
+        for subset in record.subsets or ():
+            for item in (*(subset.addresses or ()), *(subset.not_ready_addresses or ())):
+                pod = item.target_ref.name if item.target_ref else ""
+                yield item.ip, _text(key), _text(Key(key.namespace, pod)) if pod else ""
+
+
+def _text(key: Key) -> str:
+    return f"{key.namespace}/{key.name}"
+
+
+def _normal(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host.partition("%")[0]))
+    except ValueError:
+        return host
 
 
 class Loopback:
     """Gives each listener, server, socket and certificate its stand-in, once; leaving the ``with`` ends them.
 
-    ``owner`` says who is behind an address of the cluster. A port is kept from other programs from when it is chosen,
+    ``source`` says who is behind an address of the cluster. A port is kept from other programs from when it is chosen,
     until haproxy, of the same user, binds it too.
     """
 
-    def __init__(self, folder: Path, owner: Callable[[str, int], Owner]) -> None:
-        self._folder = folder
-        self._owner = owner
+    def __init__(self, folder: Path, source: FollowedFiles) -> None:
+        self._source = source
+        self._known = source.snapshot(), Owners(source.snapshot())
         self._stack = ExitStack()
         self._chance = random.SystemRandom()
-        self._tls = _tls_context()
+        self._certificate = _self_signed(folder)
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.load_cert_chain(self._certificate)
+        self._tls.set_alpn_protocols(["http/1.1"])
         self._stand_ins = self._stack.enter_context(StandIns())
-        self._network = f"127.{self._chance.randrange(64, 250)}.{self._chance.randrange(1, 250)}"
+        self._network = ipaddress.IPv4Address(f"127.{self._chance.randrange(64, 250)}.0.0")
         self._hosts: dict[str, str] = {}
         self._sockets: dict[str, str] = {}
+        self._servers: dict[tuple[str, int], tuple[str, int]] = {}
         self.listeners: dict[tuple[str, int], int] = {}
         """The port on 127.0.0.1 of each address and port that was to be bound ("" is any address)."""
-        self.servers: dict[tuple[str, int], tuple[str, int]] = {}
-        """The address of the stand-in of each server."""
-        self.owners: dict[str, Owner] = {}
-        """Who a stand-in stands for, by the name that it answers with."""
-        self.addresses: dict[str, tuple[str, int]] = {}
-        """Where each of them is."""
+        self.owners: dict[str, tuple[Owner, str]] = {}
+        """Who a stand-in stands for, and its ADDRESS:PORT, by the name that it answers with."""
 
     def __enter__(self) -> Self:
         return self
@@ -93,80 +165,46 @@ class Loopback:
 
     def server(self, host: str, port: int) -> tuple[str, int]:
         """Return where the stand-in of a server is; it answers from now on. Raises: TransientError."""
-        if (host, port) not in self.servers:
-            self.servers[host, port] = self._stand_in(host, port)
-        return self.servers[host, port]
+        if (host, port) not in self._servers:
+            self._servers[host, port] = self._stand_in(host, port)
+        return self._servers[host, port]
 
     def _stand_in(self, host: str, port: int) -> tuple[str, int]:
-        address = self._hosts.setdefault(host, self._next_address())
-        owner = self._owner(_normal(host), port)
+        address = self._hosts.setdefault(host, str(self._network + 1 + len(self._hosts)))
+        if self._known[0] is not self._source.snapshot():
+            self._known = self._source.snapshot(), Owners(self._source.snapshot())
+        owner = self._known[1].at(host, port)
         name = owner.name
-        while name in self._stand_ins.pods:
+        while name in self.owners:
             name = f"{owner.name} port {port}" if name == owner.name else f"{name}'"
         wanted = port if port >= _FIRST_OF_ALL else (port or _POD_PORT - _ABOVE_PRIVILEGED) + _ABOVE_PRIVILEGED
         for here in (wanted, 0):
             try:
-                made = self._stand_ins.add_any(name, address, here, tls=self._tls)
+                made = self._stand_ins.add(name, address, here, tls=self._tls, plain_too=True)
             except (OSError, OverflowError) as error:
-                code = getattr(error, "errno", None)
-                if code in {errno.EMFILE, errno.ENFILE}:
-                    message = f"too many open files after {len(self.servers)} stand-ins"
+                if getattr(error, "errno", None) in {errno.EMFILE, errno.ENFILE}:
+                    message = f"too many open files after {len(self.owners)} stand-ins"
                     raise TransientError(Problem("try", message, "raise the limit: ulimit -n 65536")) from error
                 continue
-            self.owners[name] = owner
-            self.addresses[name] = made.address, made.port
+            self.owners[name] = owner, f"{made.address}:{made.port}"
             return made.address, made.port
         raise TransientError(Problem("loopback", f"no port is free on {address}", "end some programs"))
 
-    def _next_address(self) -> str:
-        number = len(self._hosts)
-        first, second, third = (int(part) for part in self._network.split("."))
-        return str(ipaddress.IPv4Address((first << 24) + (second << 16) + (third << 8) + 1 + number))
-
     def socket(self, path: str) -> str:
         """Return a path in a folder of its own, short enough for a socket."""
-        if path not in self._sockets:
-            if not self._sockets:
-                folder = short_folder("try-")
-                self._stack.callback(_remove, folder)
-                self._sockets[""] = str(folder)
-            self._sockets[path] = f"{self._sockets['']}/{len(self._sockets)}"
-        return self._sockets[path]
+        if not self._sockets:
+            folder = short_folder("try-")
+            self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._sockets[""] = str(folder)
+        return self._sockets.setdefault(path, f"{self._sockets['']}/{len(self._sockets)}")
 
     def certificate(self, path: str) -> str:
         """Return ``path`` where something is there, else the path of a self-signed certificate."""
-        if os.access(path, os.R_OK):
-            return path
-        return str(_written(self._folder))
+        return path if os.access(path, os.R_OK) else str(self._certificate)
 
 
-def _written(folder: Path) -> Path:
+def _self_signed(folder: Path) -> Path:
     made = folder / "self-signed.pem"
-    if not made.exists():
-        made.touch(0o600)
-        made.write_text(stub_pem(), "utf-8")
+    made.touch(0o600)
+    made.write_text(stub_pem(), "utf-8")
     return made
-
-
-def _tls_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(stub_pem())
-        file.flush()
-        context.load_cert_chain(file.name)
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-def _remove(folder: Path) -> None:
-    with suppress(OSError):
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
-
-
-def _normal(host: str) -> str:
-    try:
-        return str(ipaddress.ip_address(host.partition("%")[0]))
-    except ValueError:
-        return host

@@ -1,31 +1,46 @@
-"""Small servers that stand in for pods, many of them in one thread; each answers with its name.
+"""Small servers that stand in for pods; each answers with its name, to HTTP, redis or anything else.
 
 ``with StandIns() as pods: pods.add("app1-0", "127.1.0.1")``. Every pod has a loopback address of its own and, unless
-told otherwise, they share one port, as the pods of a Service do.
+told otherwise, they share one port, as the pods of a Service do. They take what a load balancer sends, behind a PROXY
+header or not.
 """
 
-import asyncio
 import re
+import select
+import selectors
 import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any, Self
+from contextlib import suppress
+from typing import Self
 
-from pyconfd.trying.sniffing import SniffingServer
-
-_HEAD_END = b"\r\n\r\n"
+_BACKLOG = 1024
 _PATIENCE_S = 30.0
 _KEPT_HEADS = 100
+_RECEIVED_BYTES = 65536
+_FIRST_LINE_BYTES = 8192
+_TLS_HANDSHAKE = b"\x16"
+"""Source: RFC 8446, 5.1."""
+_PROXY_V1, _PROXY_V2 = b"PR", b"\r\n"
+"""What a PROXY header begins with. Source: the PROXY protocol of HAProxy, 2.1 and 2.2."""
+_PROXY_V2_BYTES = 16
+
+_HEAD_END = b"\r\n\r\n"
+_HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/1\.[01]\r?\n")
+_REDIS = re.compile(rb"(\*\d+\r\n|PING\b|INFO\b|QUIT\b)", re.IGNORECASE)
+_FIRST_LINE_BEGINS = re.compile(rb"[\t\r -~]*")
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class StandIn:
-    """One pod. The counters may be read from any thread; the rest is set through ``StandIns``."""
+    """One pod; ``delay_s`` and ``code`` may be set and the counters read while it runs."""
 
-    def __init__(self, name: str, address: str, port: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, name: str, address: str, port: int, tls: ssl.SSLContext | None = None, *, plain_too: bool = False
+    ) -> None:
         self.name, self.address, self.port = name, address, port
-        self.tls = tls
+        self.tls, self.plain_too = tls, plain_too
         self.requests = 0
         """Answered so far."""
         self.accepted = 0
@@ -33,18 +48,18 @@ class StandIn:
         self.heads: deque[bytes] = deque(maxlen=_KEPT_HEADS)
         """The last request heads, as they came."""
         self.delay_s = 0.0
-        """Wait this long before each answer; may be set while it runs."""
+        """Wait this long before each answer over HTTP."""
         self.code = "200 OK"
-        """The status line's rest; may be set while it runs."""
-        self.open: set[asyncio.Transport] = set()
-        self.server: asyncio.Server | SniffingServer | None = None
+        """The status line's rest."""
+        self.open: set[socket.socket] = set()
+        self.listener: socket.socket | None = None
 
     @property
     def connections(self) -> int:
         """How many connections are open."""
         return len(self.open)
 
-    def answer(self, *, close: bool) -> bytes:
+    def response(self, *, close: bool) -> bytes:
         """Return the whole response: the pod's name as the body and in ``X-Pod``."""
         body = f"{self.name}\n"
         lines = [
@@ -57,124 +72,19 @@ class StandIn:
         return "\r\n".join(lines).encode() + _HEAD_END + body.encode()
 
 
-class _Http(asyncio.Protocol):
-    def __init__(self, backend: StandIn) -> None:
-        self._backend = backend
-        self._buffer = b""
-        self._waiting: list[asyncio.TimerHandle] = []
-        self._transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError("a stream is expected")
-        self._transport = transport
-        self._backend.accepted += 1
-        self._backend.open.add(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        self._backend.open.discard(self._transport)
-        for handle in self._waiting:
-            handle.cancel()
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        while self._transport and _HEAD_END in self._buffer:
-            head, _, rest = self._buffer.partition(_HEAD_END)
-            length = _content_length(head)
-            if len(rest) < length:
-                return
-            self._buffer = rest[length:]
-            self._answer(head)
-
-    def _answer(self, head: bytes) -> None:
-        backend = self._backend
-        lowered = head.lower()
-        close = b"\r\nconnection: close" in lowered or b" http/1.0" in lowered.split(b"\r\n", 1)[0]
-        backend.heads.append(head)
-        if backend.delay_s:
-            loop = asyncio.get_running_loop()
-            self._waiting = [
-                handle for handle in self._waiting if not handle.cancelled() and handle.when() > loop.time()
-            ]
-            self._waiting.append(loop.call_later(backend.delay_s, self._send, close))
-        else:
-            self._send(close)
-
-    def _send(self, close: bool) -> None:
-        self._backend.requests += 1
-        self._transport.write(self._backend.answer(close=close))
-        if close:
-            self._transport.close()
-
-
-def _content_length(head: bytes) -> int:
-    for line in head.split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            return int(value)
-    return 0
-
-
-class _Redis(_Http):
-    """Answers PING, inline or as RESP, as ``tcp-check`` of a load balancer sends it; INFO says it is a master."""
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        while b"\r\n" in self._buffer:
-            line, _, self._buffer = self._buffer.partition(b"\r\n")
-            word = line.strip().upper()
-            if word == b"PING":
-                self._reply(b"+PONG\r\n")
-            elif word.startswith(b"INFO"):
-                self._reply(b"$13\r\nrole:master\r\n\r\n")
-            elif word == b"QUIT":
-                self._reply(b"+OK\r\n")
-                self._transport.close()
-            elif word and not word.startswith((b"*", b"$")) and word != b"REPLICATION":
-                self._reply(b"-ERR unknown command\r\n")
-
-    def _reply(self, reply: bytes) -> None:
-        self._backend.requests += 1
-        self._transport.write(reply)
-
-
-_REQUEST = re.compile(rb"[A-Z]+ \S+ HTTP/1\.[01]\r?\n")
-_REDIS = re.compile(rb"(\*\d+\r\n|PING\b|INFO\b|QUIT\b)", re.IGNORECASE)
-_BEGINNING = re.compile(rb"[\t\r -~]*")
-_FIRST_LINE_BYTES = 8192
-
-
-class _Any(_Redis):
-    """Answers HTTP and redis, and everything else with a line of its name; what it is shows in the first line."""
-
-    _speaks: type[_Http] | None = None
-
-    def data_received(self, data: bytes) -> None:
-        if self._speaks is None:
-            first = self._buffer + data
-            if len(first) < _FIRST_LINE_BYTES and _BEGINNING.fullmatch(first):
-                self._buffer = first
-                return
-            self._buffer, data = b"", first
-            kinds = ((_REQUEST, _Http), (_REDIS, _Redis))
-            self._speaks = next((kind for pattern, kind in kinds if pattern.match(first)), _Any)
-        if self._speaks is _Any:
-            self._reply(f"{self._backend.name}\n".encode())
-        else:
-            self._speaks.data_received(self, data)
-
-
 class StandIns:
-    """Pods on loopback addresses, served by one thread. ``close`` (or leaving the ``with``) ends them all."""
+    """Pods on loopback addresses: one thread accepts, one serves each connection. ``close`` ends them all."""
 
     def __init__(self, port: int = 0) -> None:
         self.port = port
         """The shared port; 0 until the first pod is added, then a free one."""
         self.pods: dict[str, StandIn] = {}
-        self._protocols: dict[str, type[_Http]] = {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fake-pods", daemon=True)
+        self._changed = threading.Condition()
+        """Guards what pods count, accept and have open."""
+        self._selector = selectors.DefaultSelector()
+        self._ended, self._end = socket.socketpair()
+        self._selector.register(self._ended, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._accept, name="stand-ins", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -184,39 +94,42 @@ class StandIns:
         self.close()
 
     def add(
-        self, name: str, address: str = "127.0.0.1", port: int | None = None, *, tls: ssl.SSLContext | None = None
+        self,
+        name: str,
+        address: str = "127.0.0.1",
+        port: int | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        plain_too: bool = False,
     ) -> StandIn:
-        """Add a pod that answers HTTP (with ``tls`` HTTPS). Raises: OSError: where the address or port is not free."""
-        return self._add(name, address, port, tls, _Http)
-
-    def add_redis(self, name: str, address: str = "127.0.0.1", port: int | None = None) -> StandIn:
-        """Add a pod that answers PING. Raises: OSError."""
-        return self._add(name, address, port, None, _Redis)
-
-    def add_any(self, name: str, address: str, port: int, *, tls: ssl.SSLContext | None = None) -> StandIn:
-        """Add a pod that answers HTTP, redis, or any line; with ``tls`` over TLS too. Raises: OSError."""
-        return self._add(name, address, port, tls, _Any)
-
-    def _add(
-        self, name: str, address: str, port: int | None, tls: ssl.SSLContext | None, protocol: type[_Http]
-    ) -> StandIn:
+        """Add a pod; with ``tls`` it speaks that, or either. Raises: OSError: the address or port is not free."""
         if name in self.pods:
             raise ValueError(f"there is a pod {name} already")
-        backend = StandIn(name, address, self.port if port is None else port, tls)
-        self._protocols[name] = protocol
-        self._run(self._open(backend))
+        pod = StandIn(name, address, self.port if port is None else port, tls, plain_too=plain_too)
+        self._listen(pod)
         if port is None:
-            self.port = backend.port
-        self.pods[name] = backend
-        return backend
+            self.port = pod.port
+        self.pods[name] = pod
+        return pod
 
     def stop(self, name: str, *, graceful: bool = False) -> None:
         """Let a pod refuse connections; its open ones are cut; graceful: those live on until their client ends."""
-        self._run(self._close(self.pods[name], graceful=graceful))
+        pod = self.pods[name]
+        # Who accepts holds the lock too, so a connection is either cut here or refused.
+        with self._changed:
+            if pod.listener:
+                self._selector.unregister(pod.listener)
+                pod.listener.close()
+                pod.listener = None
+            if not graceful:
+                for connection in pod.open:
+                    _cut(connection)
+                self._changed.wait_for(lambda: not pod.open, _PATIENCE_S)
 
     def start(self, name: str) -> None:
         """Let a stopped pod serve again, at the same address and port."""
-        self._run(self._open(self.pods[name]))
+        if not self.pods[name].listener:
+            self._listen(self.pods[name])
 
     def remove(self, name: str) -> None:
         """Stop it and forget it."""
@@ -228,67 +141,159 @@ class StandIns:
         return {name: pod.requests for name, pod in self.pods.items()}
 
     def close(self) -> None:
-        """Stop all and end the thread."""
-        for pod in self.pods.values():
-            self._run(self._close(pod, graceful=False))
-        self._run(self._cut_handshakes())
-        self._run(self._loop.shutdown_asyncgens())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """Stop all."""
+        self._end.close()
         self._thread.join(_PATIENCE_S)
-        self._loop.close()
+        for name in self.pods:
+            self.stop(name)
+        self._selector.close()
+        self._ended.close()
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
+    def _listen(self, pod: StandIn) -> None:
+        family = socket.AF_INET6 if ":" in pod.address else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((pod.address, pod.port))
+            listener.listen(_BACKLOG)
+        except (OSError, OverflowError):
+            listener.close()
+            raise
+        listener.setblocking(False)
+        pod.port = listener.getsockname()[1]
+        with self._changed:
+            pod.listener = listener
+            self._selector.register(listener, selectors.EVENT_READ, pod)
 
-    @staticmethod
-    async def _cut_handshakes() -> None:
-        """End what is between a connection and its first byte over TLS; nobody else knows of it."""
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await _rounds()
+    def _accept(self) -> None:
+        while True:
+            for key, _events in self._selector.select():
+                if key.data is None:
+                    return
+                self._accept_one(key.data)
 
-    async def _open(self, backend: StandIn) -> None:
-        if backend.server:
-            return
-        protocol = self._protocols[backend.name]
-        if protocol is _Any:
-            family = socket.AF_INET6 if ":" in backend.address else socket.AF_INET
-            listener = socket.socket(family, socket.SOCK_STREAM)
+    def _accept_one(self, pod: StandIn) -> None:
+        with self._changed:
+            if pod.listener is None:
+                return
             try:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind((backend.address, backend.port))
+                connection, _ = pod.listener.accept()
+            except BlockingIOError:
+                return
             except OSError:
-                listener.close()
-                raise
-            backend.port = listener.getsockname()[1]
-            backend.server = SniffingServer(listener, lambda: protocol(backend), backend.tls)
-            return
-        backend.server = await asyncio.get_running_loop().create_server(
-            lambda: protocol(backend), backend.address, backend.port, ssl=backend.tls, backlog=4096, reuse_address=True
-        )
-        backend.port = backend.server.sockets[0].getsockname()[1]
+                self._changed.wait(0.1)  # out of descriptors: the next may be luckier
+                return
+            connection.setblocking(True)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            pod.accepted += 1
+            pod.open.add(connection)
+            threading.Thread(target=self._serve, args=(pod, connection), name=pod.name, daemon=True).start()
 
-    @staticmethod
-    async def _close(backend: StandIn, *, graceful: bool) -> None:
-        if isinstance(backend.server, asyncio.Server):
-            for listener in backend.server.sockets:
-                asyncio.get_running_loop().remove_reader(listener)
-            # What was accepted just now is a connection two rounds of the loop later; a server that is closed before
-            # would lose it, open for ever.
-            await _rounds()
-        if backend.server:
-            backend.server.close()
-            backend.server = None
-        if not graceful:
-            for transport in list(backend.open):
-                transport.abort()
-            # The loop calls connection_lost, which closes the sockets, in its next round.
-            await _rounds()
+    def _serve(self, pod: StandIn, connection: socket.socket) -> None:
+        try:
+            _skip_proxy_header(connection)
+            if pod.tls and (not pod.plain_too or connection.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE):
+                connection = secured = self._secured(pod, pod.tls, connection)
+                secured.do_handshake()
+            self._answer(pod, connection)
+        except (OSError, ValueError):  # the client left, or speaks nothing that is known here
+            pass
+        finally:
+            with self._changed:
+                pod.open.discard(connection)
+                connection.close()
+                self._changed.notify_all()
+
+    def _secured(self, pod: StandIn, tls: ssl.SSLContext, connection: socket.socket) -> ssl.SSLSocket:
+        with self._changed:
+            pod.open.discard(connection)
+            secured = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+            pod.open.add(secured)
+        return secured
+
+    def _answer(self, pod: StandIn, connection: socket.socket) -> None:
+        """Read the first line, and go on with what it speaks until the client leaves."""
+        first = b""
+        while len(first) < _FIRST_LINE_BYTES and _FIRST_LINE_BEGINS.fullmatch(first):
+            received = connection.recv(_RECEIVED_BYTES)
+            if not received:
+                return
+            first += received
+        if _HTTP.match(first):
+            self._answer_http(pod, connection, first)
+        elif _REDIS.match(first):
+            self._answer_redis(pod, connection, first)
+        else:
+            while first:
+                self._send(pod, connection, f"{pod.name}\n".encode())
+                first = connection.recv(_RECEIVED_BYTES)
+
+    def _answer_http(self, pod: StandIn, connection: socket.socket, buffer: bytes) -> None:
+        while True:
+            head, end, rest = buffer.partition(_HEAD_END)
+            length = _LENGTH.search(head)
+            body = int(length[1]) if length else 0
+            if not end or len(rest) < body:
+                received = connection.recv(_RECEIVED_BYTES)
+                if not received:
+                    return
+                buffer += received
+                continue
+            buffer = rest[body:]
+            pod.heads.append(head)
+            if pod.delay_s and _left_within(connection, pod.delay_s):
+                return
+            lowered = head.lower()
+            close = b"\r\nconnection: close" in lowered or b" http/1.0" in lowered.partition(b"\r\n")[0]
+            self._send(pod, connection, pod.response(close=close))
+            if close:
+                return
+
+    def _answer_redis(self, pod: StandIn, connection: socket.socket, buffer: bytes) -> None:
+        """Answer PING, inline or as RESP, as ``tcp-check`` of a load balancer sends it; INFO says it is a master."""
+        while True:
+            line, end, rest = buffer.partition(b"\r\n")
+            if not end:
+                received = connection.recv(_RECEIVED_BYTES)
+                if not received:
+                    return
+                buffer += received
+                continue
+            buffer, word = rest, line.strip().upper()
+            if word == b"PING":
+                self._send(pod, connection, b"+PONG\r\n")
+            elif word.startswith(b"INFO"):
+                self._send(pod, connection, b"$13\r\nrole:master\r\n\r\n")
+            elif word == b"QUIT":
+                self._send(pod, connection, b"+OK\r\n")
+                return
+            elif word and not word.startswith((b"*", b"$")) and word != b"REPLICATION":
+                self._send(pod, connection, b"-ERR unknown command\r\n")
+
+    def _send(self, pod: StandIn, connection: socket.socket, answer: bytes) -> None:
+        with self._changed:
+            pod.requests += 1
+        connection.sendall(answer)
 
 
-async def _rounds() -> None:
-    """Let the loop do what follows from what it does now."""
-    for _ in range(4):
-        await asyncio.sleep(0)
+def _skip_proxy_header(connection: socket.socket) -> None:
+    begin = connection.recv(2, socket.MSG_PEEK | socket.MSG_WAITALL)
+    if begin == _PROXY_V2:
+        head = connection.recv(_PROXY_V2_BYTES, socket.MSG_WAITALL)
+        connection.recv(int.from_bytes(head[14:], "big"), socket.MSG_WAITALL)
+    elif begin == _PROXY_V1:
+        while connection.recv(1) not in (b"\n", b""):
+            pass
+
+
+def _left_within(connection: socket.socket, seconds: float) -> bool:
+    """Wait; return whether the connection ended meanwhile, from either side."""
+    waiting = select.poll()
+    waiting.register(connection, select.POLLRDHUP)
+    return bool(waiting.poll(seconds * 1000))
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        # Not SSLSocket.shutdown, which takes the object away under the thread that reads.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)

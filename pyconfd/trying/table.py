@@ -1,17 +1,197 @@
-"""Which URL reaches which Service, and why others are not there; in lines for people. Pure."""
+"""Which URL reaches which Service, and why others are not there: each name is asked for, on each port."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import http.client
+import re
+import socket
+import ssl
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
 
+from pyconfd.haproxy.sections import Section, binds, parse
 from pyconfd.model.context import Context, Refusal
-from pyconfd.model.preset import PresetName
-from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.trying.fronts import Front, asked
-from pyconfd.trying.owners import Owner
-from pyconfd.trying.probe import NOBODY, Answer, Question
+from pyconfd.model.rendering import FileKind, Rendering
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.trying.loopback import HOST, Owner
+
+MOST_NAMES = 2000
+"""So many names are asked for at most."""
+
+_ROUTING = frozenset({"acl", "http-request", "tcp-request", "use_backend"})
+_NAME = re.compile(
+    r"(?<![\w./@%:$-])(?P<any>\*\.|\.)?(?P<name>(?:[A-Za-z0-9_](?:[\w-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*)(?![\w/(.])"
+)
+_NO_NAMES = frozenset({"req", "res", "txn", "sess", "proc", "var", "src", "dst"})
+"""First parts of samples and scopes of variables, not of host names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """One port on 127.0.0.1: ``proxy`` is its section, ``http`` its mode, ``tls`` where HAProxy ends TLS itself.
+
+    ``sni`` where the name in the TLS hello decides.
+    """
+
+    proxy: str
+    port: int
+    http: bool
+    tls: bool
+    sni: bool
+
+
+def fronts(text: str) -> tuple[Front, ...]:
+    """Return the ports of a configuration, one for each bind of a TCP port."""
+    found: list[Front] = []
+    by_title = {bind.number: bind for bind in binds(text)}
+    sections = tuple(_with_modes(parse(text)))
+    backends = {section.name: mode for section, mode in sections if section.keyword in {"backend", "listen"}}
+    for section, mode in sections:
+        # HAProxy takes connections of mode tcp up to HTTP where they go to such a backend.
+        default = _value(section, "default_backend")
+        http = mode == "http" or (section.keyword == "frontend" and backends.get(default) == "http")
+        for line in section.lines:
+            bind = by_title.get(line.number)
+            if bind is None or not bind.judged:
+                continue
+            ports = [each.rpartition(":")[2] for each in line.words[1].split(",")]
+            found += [
+                Front(
+                    section.title.partition(" from ")[0],
+                    int(port),
+                    http,
+                    "ssl" in line.words[2:],
+                    any("ssl_sni" in other.raw for other in section.lines),
+                )
+                for port in ports
+                if port.isdigit()
+            ]
+    return tuple(found)
+
+
+def _with_modes(sections: Iterable[Section]) -> Iterator[tuple[Section, str]]:
+    modes: dict[str, str] = {}
+    latest = "tcp"
+    for section in sections:
+        inherits = section.options[:1] == ("from",)
+        base = modes.get(section.options[1], latest) if inherits else latest
+        said = _value(section, "mode")
+        if section.keyword == "defaults":
+            latest = modes[section.name] = said or (base if inherits else "tcp")
+        yield section, said or base
+
+
+def _value(section: Section, keyword: str) -> str:
+    """Return the first word behind a keyword, "" without that."""
+    return next((line.words[1] for line in section.lines if line.words[0] == keyword and len(line.words) > 1), "")
+
+
+def names(context: Context, rendering: Rendering) -> tuple[str, ...]:
+    """Return the host names that may lead somewhere, sorted: those that presets give, and those that stand in the text.
+
+    A wildcard begins with ``*.``.
+    """
+    found = {*(context.dns_names or ()), *_domains(context)}
+    for section in parse(rendering.text):
+        if section.keyword in {"frontend", "listen"}:
+            found.update(name for line in section.lines if line.words[0] in _ROUTING for name in _names_in(line.raw))
+    for file in rendering.files:
+        if file.kind is FileKind.MAP:
+            keys = (line.split(maxsplit=1)[0] for line in file.content.splitlines() if line.strip())
+            found.update(name for key in keys for name in _names_in(key))
+    return tuple(sorted(found))
+
+
+def _domains(context: Context) -> Mapping[str, Any]:
+    given = context.names.get("domains", {})
+    return given if isinstance(given, Mapping) else {}
+
+
+def _names_in(text: str) -> Iterator[str]:
+    for found in _NAME.finditer(text):
+        if found["name"].partition(".")[0] not in _NO_NAMES:
+            yield f"*.{found['name']}" if found["any"] else found["name"]
+
+
+def asked(name: str) -> str:
+    """Return a host name to ask for: one below a wildcard, or the name itself."""
+    return f"any{name[1:]}" if name.startswith("*.") else name
+
+
+_TIMEOUT_S = 5.0
+_AT_A_TIME = 16
+NOBODY = "nobody.invalid"
+"""A name that no configuration has. Source: RFC 2606."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``stand_in`` is the name of the stand-in that answered, "" where none did; then ``code`` is HAProxy's own.
+
+    ``code`` is 0 where nothing came back; ``location`` is where a redirect leads.
+    """
+
+    stand_in: str = ""
+    code: int = 0
+    location: str = ""
+
+
+Question = tuple[Front, str]
+"""A port, and the name that it is asked for; "" for a port that knows no names."""
+
+
+def ask_all(questions: Iterable[Question]) -> dict[Question, Answer]:
+    """Ask, many at a time; give the answers by question."""
+    listed = list(questions)
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="probe") as pool:
+        return dict(zip(listed, pool.map(lambda each: ask(*each), listed), strict=True))
+
+
+def ask(front: Front, name: str) -> Answer:
+    """Ask one port for a name; what fails is an answer too."""
+    try:
+        if front.http or (front.sni and name):
+            return _ask_http(front, asked(name) or HOST, tls=front.tls or not front.http)
+        return _ask_line(front)
+    except (OSError, http.client.HTTPException, ValueError):
+        return Answer()
+
+
+def _ask_http(front: Front, host: str, *, tls: bool) -> Answer:
+    plain = socket.create_connection((HOST, front.port), _TIMEOUT_S)
+    connection = http.client.HTTPConnection(HOST, front.port, timeout=_TIMEOUT_S)
+    connection.sock = _careless().wrap_socket(plain, server_hostname=host) if tls else plain
+    try:
+        connection.request("GET", "/", headers={"Host": host, "Connection": "close"})
+        answer = connection.getresponse()
+        location = answer.headers.get("Location", "") if 300 <= answer.status < 400 else ""
+        return Answer(answer.headers.get("X-Pod", ""), answer.status, location)
+    finally:
+        connection.close()
+        plain.close()
+
+
+def _careless() -> ssl.SSLContext:
+    """Return a context that takes any certificate: they are stand-ins too."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _ask_line(front: Front) -> Answer:
+    """Say a line that is neither HTTP nor redis: a stand-in answers with its name."""
+    with socket.create_connection((HOST, front.port), _TIMEOUT_S) as plain:
+        connection = _careless().wrap_socket(plain) if front.tls else plain
+        connection.sendall(b"who\n")
+        said = b""
+        while not said.endswith(b"\n") and (part := connection.recv(1024)):
+            said += part
+        return Answer(said.decode("utf-8", "replace").strip())
+
 
 MOST_SHOWN = 40
-_UNAVAILABLE = 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +258,12 @@ def table(
         if row is not None:
             rows.append(row)
     refused = sorted({*context.refused, *unreadable})
+    reached.update(f"{each.ref.namespace}/{each.ref.name}" for each in refused)
     return Table(
         tuple(sorted(rows, key=lambda row: row.url)),
         (
             *(f"{each.ref} {each.field} {each.value}".rstrip() + f": {each.detail}" for each in refused),
-            *_silent(snapshot, context, reached, refused, {name for _, name in answers}),
+            *_silent(snapshot, context, answers, reached),
         ),
     )
 
@@ -126,55 +307,34 @@ def _row(front: Front, name: str, answer: Answer, default: Answer, behind: Behin
     return Row(f"{scheme}://{name}/", where, f"curl -H 'Host: {host}' http://127.0.0.1:{front.port}/")
 
 
-def _silent(
-    snapshot: Snapshot, context: Context, reached: set[str], refused: Sequence[Refusal], names: set[str]
-) -> Iterator[str]:
-    """Tell of Services that nothing reaches and that nobody refused."""
-    told = {f"{each.ref.namespace}/{each.ref.name}" for each in refused}
-    asked_for: dict[str, str] = {}
-    given = context.names.get("domains", {})
-    for domain, items in given.items() if isinstance(given, Mapping) else ():
-        if isinstance(items, Mapping):
-            asked_for[f"{items.get('namespace')}/{items.get('name')}"] = str(domain)
-    # Who asks with another preset is not known by name.
-    known = not any(name in context.names for name in PresetName if name is not PresetName.DOMAINS)
+def _silent(snapshot: Snapshot, context: Context, answers: Mapping[Question, Answer], told: set[str]) -> Iterator[str]:
+    """Tell of Services that are not ``told`` of yet: nothing reaches them, and they are not refused."""
+    claimed = {
+        f"{items.get('namespace')}/{items.get('name')}": str(domain)
+        for domain, items in _domains(context).items()
+        if isinstance(items, Mapping)
+    }
+    asked_for = {name for _front, name in answers}
+    unavailable = {name for (_front, name), answer in answers.items() if answer.code == HTTPStatus.SERVICE_UNAVAILABLE}
     idle: list[str] = []
     unasked = 0
-    for key in sorted(snapshot.services):
-        service = f"{key.namespace}/{key.name}"
-        if service in reached or service in told:
+    for service in sorted(f"{key.namespace}/{key.name}" for key in snapshot.services):
+        name = claimed.get(service, "")
+        if service in told:
             continue
-        if not _has_ready(snapshot, key) and (service in asked_for or not known):
-            name = asked_for.get(service)
-            yield f"{service}: no pod is ready" + (f", so {name} is answered with {_UNAVAILABLE}" if name else "")
-        elif service in asked_for and asked_for[service] not in names:
-            unasked += 1
-        elif service in asked_for:
-            yield f"{service}: it is there, but no answer came for {asked_for[service]}"
-        else:
+        if not name:
             idle.append(service)
+        elif name in unavailable:
+            yield f"{service}: no pod is ready, so {name} is answered with 503"
+        elif name in asked_for:
+            yield f"{service}: no pod answered for {name}"
+        else:
+            unasked += 1
     if unasked:
         yield f"{unasked} more names were not asked for: there are too many for a table"
     if idle:
         shown = ", ".join(idle[:8]) + (f" and {len(idle) - 8} more" if len(idle) > 8 else "")
-        yield f"nothing asks for {shown}: no annotation, label or ConfigMap of the preset, or no template uses it"
-
-
-def _has_ready(snapshot: Snapshot, key: Key) -> bool:
-    slices = (
-        piece
-        for other, piece in snapshot.endpointslices.items()
-        if other.namespace == key.namespace
-        and (piece.metadata.labels or {}).get("kubernetes.io/service-name") == key.name
-    )
-    if any(
-        endpoint.conditions is None or endpoint.conditions.ready is not False
-        for piece in slices
-        for endpoint in piece.endpoints or ()
-    ):
-        return True
-    endpoints = snapshot.endpoints.get(key)
-    return any(subset.addresses for subset in (endpoints.subsets or ())) if endpoints else False
+        yield f"nothing reaches {shown}: no annotation, label or ConfigMap asks for it, or no pod is ready"
 
 
 def lines(now: Table, former: Table | None) -> Iterator[str]:

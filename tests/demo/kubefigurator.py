@@ -62,7 +62,7 @@ class KubefiguratorStage(Stage):
         """Answer on a node port of every node, as kube-proxy would."""
         for node, address in self.nodes.items():
             if redis:
-                self.pods.add_redis(f"{service}@{node}", address, node_port)
+                self.pods.add(f"{service}@{node}", address, node_port)
             else:
                 self.pods.add(f"{service}@{node}", address, node_port, tls=tls)
 

@@ -271,8 +271,7 @@ def test_class_12_the_older_object_keeps_a_name_and_a_port_and_the_loser_is_told
     ]
     for number, (name, annotations, created) in enumerate(claims):
         address = f"127.18.10.{number + 1}"
-        is_redis = name.endswith("redis")
-        (appliance.pods.add_redis if is_redis else appliance.pods.add)(name, address)
+        appliance.pods.add(name, address)
         port = PortSpec("main", 80, appliance.pods.port)
         made = objects.service(NAMESPACE, name, [port], annotations=annotations)
         made["metadata"]["creationTimestamp"] = created

@@ -24,7 +24,7 @@ def _populate(appliance: Appliance, tls: ssl.SSLContext) -> None:
     appliance.serve("shop", {})
     appliance.cluster.annotate("endpoints", NAMESPACE, "shop", {"domain": "shop.example.com", "proto": "http"})
     appliance.pods.add("secure-1", "127.18.200.1", tls=tls)
-    appliance.pods.add_redis("cache-1", "127.18.200.2")
+    appliance.pods.add("cache-1", "127.18.200.2")
     for name, proto, address in (("secure", "https", "127.18.200.1"), ("cache", "redis", "127.18.200.2")):
         annotations = {"domain": f"{name}.example.com", "proto": proto}
         subset = {"addresses": [{"ip": address}], "ports": [{"port": appliance.pods.port, "protocol": "TCP"}]}

@@ -55,7 +55,6 @@ class Appliance:
         self.values = self._defaults()
         self._members: dict[str, list[EndpointSpec]] = {}
         self._started: dict[str, int] = {}
-        self._redis: set[str] = set()
         for _ in range(api_servers):
             self.add_api_server()
 
@@ -84,8 +83,6 @@ class Appliance:
         annotations = {"domain": f"{name}.example.com", "proto": "http"} if annotations is None else annotations
         is_redis = annotations.get("proto") == "redis"
         port = PortSpec(name="redis" if is_redis else "web", port=6379 if is_redis else 80, target=self.pods.port)
-        if is_redis:
-            self._redis.add(name)
         self.cluster.add_service(NAMESPACE, name, ports=[port], annotations=annotations, type=kind)
         self._members[name] = []
         for _ in range(pods):
@@ -96,7 +93,7 @@ class Appliance:
         number = self._started[name] = self._started.get(name, 0) + 1
         pod, block = f"{name}-{number}", 10 + list(self._members).index(name)
         address = f"127.18.{block}.{number}"
-        (self.pods.add_redis if name in self._redis else self.pods.add)(pod, address)
+        self.pods.add(pod, address)
         self._write(name, [*self._members[name], EndpointSpec(address, pod=pod, node=f"node-{number % 2 + 1}")])
         return pod
 
