@@ -14,7 +14,7 @@ from pyconfd.migrate.go_to_jinja import translate, untranslated
 from pyconfd.migrate.haproxy_text import begins_with_section, is_haproxy, upgrade
 from pyconfd.migrate.invocations import read
 from pyconfd.migrate.manifests import UnreadableManifestError, read_manifests
-from pyconfd.migrate.report import Effect, Finding, Findings, InputFile, Migration, OutputText, Setting, System
+from pyconfd.migrate.report import Effect, Finding, Findings, InputFile, MigratedSetting, Migration, OutputText, System
 from pyconfd.migrate.settings_file import SettingsCollector
 from pyconfd.settings import resolve
 
@@ -56,7 +56,7 @@ class _Run:
         outputs = list(self._outputs)
         findings = list(self._findings)
         if self._uses_cluster_template():
-            self._collector.settings.append(Setting(_SWITCH, True, _RISK, 0))
+            self._collector.settings.append(MigratedSetting(_SWITCH, True, _RISK, 0))
             findings.append(Finding(SETTINGS_FILE, 0, Effect.NOTED, f"{_SWITCH} = true: {_RISK}"))
         if self._collector.settings or self._proposals:
             text, conflicts = self._collector.text()

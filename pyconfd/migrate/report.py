@@ -65,7 +65,7 @@ class OutputText:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class MigratedSetting:
     """One value for pyconfd.toml: ``path`` is ``section.key``; ``secret`` ones are not written."""
 
     path: str

@@ -1,6 +1,5 @@
 """Old options to values of pyconfd.toml, checked as pyconfd itself reads them, and written as TOML."""
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +17,9 @@ from pyconfd.migrate.options import (
     option_for_flag,
     option_for_variable,
 )
-from pyconfd.migrate.report import PRESETS, Effect, Finding, Findings, Setting, System
-from pyconfd.settings.setting import NotAcceptedError
+from pyconfd.migrate.report import PRESETS, Effect, Finding, Findings, MigratedSetting, System
+from pyconfd.settings.setting import FALSE_WORDS, NotAcceptedError
+from pyconfd.settings.show import toml_value
 from pyconfd.settings.table import TABLE
 
 Value = str | float | bool | tuple[str, ...]
@@ -29,7 +29,6 @@ _ENDPOINTS = re.compile(r"--endpoints?[= ]([^\s\"']+)")
 _WATCHED = re.compile(r"\bwatch\s+(/[^\s\"']+)")
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(h|m|s|ms))+")
 _RESTARTS = re.compile(r"\brestart\b")
-_FALSE_WORDS = frozenset({"false", "no", "off", "0"})
 _OTHER_OWNER = {
     "hosts.config": "; put its annotations on a Service or Deployment too, and name that one: service/NAMESPACE/NAME"
 }
@@ -41,7 +40,7 @@ class SettingsCollector:
     """Gathers the settings of all files of one system."""
 
     system: System
-    settings: list[Setting] = field(default_factory=list)
+    settings: list[MigratedSetting] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     """What files assigned so far: scripts name it again as ``$NAME``."""
 
@@ -124,7 +123,7 @@ class SettingsCollector:
     def environment(self, names: Mapping[str, int], findings: Findings, offset: int) -> None:
         """Add the variables that a template looks at, by their first line, ``offset`` lines into the file."""
         for name, line in names.items():
-            self.settings.append(Setting("configmap.env", (name,), findings.file, line + offset))
+            self.settings.append(MigratedSetting("configmap.env", (name,), findings.file, line + offset))
             message = f"env.{name} -> configmap.env; its value has to be in pyconfd's environment, /etc/default/pyconfd"
             findings.add(line, Effect.TRANSLATED, message)
 
@@ -143,8 +142,8 @@ class SettingsCollector:
         value = self._value(given, option, findings)
         if value is None:
             return
-        self.settings.append(Setting(option.path, value, findings.file, given.line))
-        findings.add(given.line, Effect.TRANSLATED, f"{given.name} -> {option.path} = {_toml(value)}{note}")
+        self.settings.append(MigratedSetting(option.path, value, findings.file, given.line))
+        findings.add(given.line, Effect.TRANSLATED, f"{given.name} -> {option.path} = {toml_value(value)}{note}")
         if option.path == "target.notify" and "haproxy" in given.value:
             findings.add(given.line, Effect.NOTED, OWN_HAPROXY)
 
@@ -186,18 +185,20 @@ class SettingsCollector:
         try:
             TABLE[path].accept(value)
         except NotAcceptedError as error:
-            findings.add(given.line, Effect.LEFT, f"{path} = {_toml(value)}: {error}{_OTHER_OWNER.get(path, '')}")
+            findings.add(given.line, Effect.LEFT, f"{path} = {toml_value(value)}: {error}{_OTHER_OWNER.get(path, '')}")
             return
         if "//" in given.owner and path == "hosts.config":
-            message = f"its manifest names no namespace: {path} is {_toml(value)}; write the namespace that it is in"
+            message = (
+                f"its manifest names no namespace: {path} is {toml_value(value)}; write the namespace that it is in"
+            )
             findings.add(given.line, Effect.NOTED, message)
-        self.settings.append(Setting(path, value, findings.file, given.line))
-        findings.add(given.line, Effect.TRANSLATED, f"annotation {given.name} -> {path} = {_toml(value)}")
+        self.settings.append(MigratedSetting(path, value, findings.file, given.line))
+        findings.add(given.line, Effect.TRANSLATED, f"annotation {given.name} -> {path} = {toml_value(value)}")
 
     def text(self) -> tuple[str, list[Finding]]:
         """Return pyconfd.toml, and a finding for each setting that files disagree about."""
         findings: list[Finding] = []
-        tables: dict[str, dict[str, Setting]] = {}
+        tables: dict[str, dict[str, MigratedSetting]] = {}
         for setting in self.settings:
             section, _, key = setting.path.partition(".")
             former = tables.setdefault(section, {}).get(key)
@@ -205,7 +206,8 @@ class SettingsCollector:
                 tables[section][key] = _both(former, setting)
                 continue
             if former and former.value != setting.value:
-                message = f"{setting.path} is {_toml(setting.value)} here and {_toml(former.value)} in {former.file}"
+                here, there = toml_value(setting.value), toml_value(former.value)
+                message = f"{setting.path} is {here} here and {there} in {former.file}"
                 other = "; a second load balancer is written as [[targets]]" if section == "target" else ""
                 message = f"{message}; the latter was kept{other}"
                 findings.append(Finding(setting.file, setting.line, Effect.LEFT, message))
@@ -214,20 +216,20 @@ class SettingsCollector:
         return "\n".join(self._lines(tables)) + "\n", findings
 
     @staticmethod
-    def _is_repeated(setting: Setting, former: Setting) -> bool:
+    def _is_repeated(setting: MigratedSetting, former: MigratedSetting) -> bool:
         return setting.path in _REPEATED and former.file == setting.file
 
-    def _lines(self, tables: dict[str, dict[str, Setting]]) -> Iterator[str]:
+    def _lines(self, tables: dict[str, dict[str, MigratedSetting]]) -> Iterator[str]:
         yield f"# Written by pyconfd migrate {self.system}. `pyconfd settings` shows what counts in the end."
         yield ""
         yield "[presets]"
-        yield f"use = [{_toml(PRESETS[self.system])}]"
+        yield f"use = [{toml_value(PRESETS[self.system])}]"
         for section in sorted(tables):
             yield ""
             yield f"[{section}]"
             for key, setting in tables[section].items():
                 place = f" line {setting.line}" if setting.line else ""
-                yield f"{key} = {_toml(setting.value)}  # {setting.file}{place}"
+                yield f"{key} = {toml_value(setting.value)}  # {setting.file}{place}"
 
 
 def _elsewhere(given: Given) -> str:
@@ -239,10 +241,10 @@ def _elsewhere(given: Given) -> str:
     return ""
 
 
-def _both(first: Setting, second: Setting) -> Setting:
+def _both(first: MigratedSetting, second: MigratedSetting) -> MigratedSetting:
     """Return one setting with the items of two."""
     items = [item for one in (first, second) if isinstance(one.value, tuple) for item in one.value]
-    return Setting(first.path, tuple(dict.fromkeys(items)), first.file, first.line)
+    return MigratedSetting(first.path, tuple(dict.fromkeys(items)), first.file, first.line)
 
 
 def _parsed(form: Form, text: str) -> Value:
@@ -261,7 +263,7 @@ def _parsed(form: Form, text: str) -> Value:
         case Form.SECONDS:
             return _seconds(value)
         case Form.BOOLEAN:
-            return value.lower() not in _FALSE_WORDS
+            return value.lower() not in FALSE_WORDS
         case Form.CA:
             return False if value.lower() == "false" else value
         case Form.COUNT:
@@ -276,13 +278,3 @@ def _seconds(text: str) -> float:
         return float(text)
     factors = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     return sum(float(number) * factors[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)(h|ms|m|s)", text))
-
-
-def _toml(value: Value) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return repr(value)

@@ -5,7 +5,7 @@
 between settings, ``show.py`` the list, the file and the reference for people.
 """
 
-from pyconfd.settings.checks import Origin, Source
+from pyconfd.settings.checks import SettingOrigin, Source
 from pyconfd.settings.dns import AddressSource, DnsSettings, NameSettings, name_of, names_of
 from pyconfd.settings.resolve import Resolved, overlaid, resolve, resolve_again
 from pyconfd.settings.sections import (
@@ -52,11 +52,11 @@ __all__ = [
     "KubernetesSettings",
     "LogSettings",
     "NameSettings",
-    "Origin",
     "PresetSettings",
     "ReadMode",
     "ReloadMethod",
     "Resolved",
+    "SettingOrigin",
     "Settings",
     "SingleTargetSettings",
     "Source",

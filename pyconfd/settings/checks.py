@@ -42,7 +42,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SettingOrigin:
     """Where a value comes from; ``place`` is what to look for: a flag, a variable, a file with section and key."""
 
     source: Source
@@ -173,7 +173,7 @@ def _in_dns(path: str, message: str, remedy: str) -> Contradiction:
     return Contradiction((path, *(each.path for each in settings_in("dns"))), message, remedy)
 
 
-def remarks(settings: Settings, origins: Mapping[str, Origin], read: ReadText) -> Iterator[str]:
+def remarks(settings: Settings, origins: Mapping[str, SettingOrigin], read: ReadText) -> Iterator[str]:
     """Return one sentence for each thing that works and may still not be what was meant."""
     kubernetes, etcd, dns = settings.kubernetes, settings.etcd, settings.dns
     if kubernetes.ssl_ca is False:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from pyconfd.settings.setting import YEAR_S, Form, setting
+from pyconfd.settings.setting import YEAR_S, TextForm, setting
 from pyconfd.settings.values import (
     Address,
     Address4,
@@ -36,7 +36,7 @@ _Owner = Annotated[
     whole(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,38}[A-Za-z0-9])?", "a name of up to 40 letters, digits, '.', '_' and '-'"),
 ]
 _NodeName = Annotated[str, whole(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", "a name")]
-_Id = Annotated[str, Form("ID"), whole(r"[A-Za-z0-9-]{1,64}", "an id")]
+_Id = Annotated[str, TextForm("ID"), whole(r"[A-Za-z0-9-]{1,64}", "an id")]
 _Mode = Annotated[str, words("multivalue", "shared", "vip")]
 _Ttl = Annotated[int, Meta(ge=1, le=86400)]
 _Weight = Annotated[int, Meta(ge=0, le=255)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyconfd import __version__
 from pyconfd.errors import ConfigurationError, Problem
-from pyconfd.settings.checks import Origin, ReadText, Source, contradictions, holds_key, remarks
+from pyconfd.settings.checks import ReadText, SettingOrigin, Source, contradictions, holds_key, remarks
 from pyconfd.settings.sections import VERSION_FORM, Settings
 from pyconfd.settings.setting import ENV_PREFIX, NotAcceptedError, Setting, shown
 from pyconfd.settings.table import (
@@ -28,7 +28,7 @@ from pyconfd.settings.table import (
     values_of,
 )
 
-DEFAULT = Origin(Source.DEFAULT)
+DEFAULT = SettingOrigin(Source.DEFAULT)
 _BYTE_ORDER_MARK = "\ufeff"
 _SERVICE_LINK = re.compile(r"PYCONFD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 """What Kubernetes puts into every pod of a namespace that has a Service named ``pyconfd`` or ``pyconfd-...``."""
@@ -47,7 +47,7 @@ class Resolved:
     """
 
     settings: Settings
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, SettingOrigin]
     notes: tuple[str, ...] = ()
     config: str = ""
     config_found: bool = False
@@ -56,11 +56,11 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class GivenValue:
     """A value that a source gives to a setting."""
 
     setting: Setting
-    origin: Origin
+    origin: SettingOrigin
     value: Any
 
 
@@ -68,7 +68,7 @@ class Sources:
     """What the sources give, weakest first, and what is wrong with it."""
 
     def __init__(self) -> None:
-        self.candidates: list[Candidate] = []
+        self.candidates: list[GivenValue] = []
         self.problems: list[Problem] = []
         self.unknown: list[Problem] = []
         """Those of ``problems`` that say that a name is no setting."""
@@ -79,7 +79,7 @@ class Sources:
         """Add what a TOML document sets."""
         for name, value in document.items():
             if name in TABLE:
-                self._add(TABLE[name], Origin(Source.FILE, f"{path}: {name}"), value)
+                self._add(TABLE[name], SettingOrigin(Source.FILE, f"{path}: {name}"), value)
             elif not name or name not in SECTIONS:
                 known = [*filter(None, SECTIONS), *(each.key for each in settings_in(""))]
                 self._add_unknown(f"{path}: {_key(name)}", _meant(name, known, ""))
@@ -93,7 +93,7 @@ class Sources:
         for key, value in table.items():
             place = f"{path}: [{section}] {_key(key)}"
             if setting := TABLE.get(f"{section}.{key}"):
-                self._add(setting, Origin(Source.FILE, place), value)
+                self._add(setting, SettingOrigin(Source.FILE, place), value)
             else:
                 self._add_unknown(place, _meant(key, [each.key for each in settings_in(section)], section))
 
@@ -103,7 +103,7 @@ class Sources:
             for name in reversed(setting.envs):
                 text = environ.get(name, "").strip()
                 if text or (name in environ and setting.path == _MAY_BE_EMPTY):
-                    self._add(setting, Origin(Source.ENVIRONMENT, f"environment {name}"), text)
+                    self._add(setting, SettingOrigin(Source.ENVIRONMENT, f"environment {name}"), text)
         known = {setting.env for setting in TABLE.values()} | {CONFIG_ENV}
         for name in sorted(environ):
             if name.startswith(ENV_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name):
@@ -116,7 +116,7 @@ class Sources:
             texts = (given,) if isinstance(given, str) else given
             if not isinstance(texts, Sequence) or not texts:
                 continue
-            origin = Origin(Source.FLAG, setting.flags[0])
+            origin = SettingOrigin(Source.FLAG, setting.flags[0])
             if setting.path != "templates.vars":
                 self._add(setting, origin, setting.joined(texts))
                 continue
@@ -134,9 +134,9 @@ class Sources:
         self.unknown.append(Problem(place, "is not a setting", remedy))
         self.problems.append(self.unknown[-1])
 
-    def _add(self, setting: Setting, origin: Origin, value: object) -> None:
+    def _add(self, setting: Setting, origin: SettingOrigin, value: object) -> None:
         try:
-            self.candidates.append(Candidate(setting, origin, setting.accept(value)))
+            self.candidates.append(GivenValue(setting, origin, setting.accept(value)))
         except NotAcceptedError as error:
             self.wrong.add(setting.path)
             words = {word.lower(): word for word in setting.words}
@@ -144,7 +144,7 @@ class Sources:
             remedy = f"did you mean {words[close[0]]}?" if close else ""
             self.problems.append(Problem(origin.place, str(error), remedy))
 
-    def strongest(self, weakest: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Origin]]:
+    def strongest(self, weakest: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, SettingOrigin]]:
         """Return the value and the origin of each setting; where no source has one, that of ``weakest``.
 
         Variables are merged.
@@ -156,7 +156,7 @@ class Sources:
             origins[path] = each.origin
         return values, origins
 
-    def checked(self, values: Mapping[str, Any], origins: Mapping[str, Origin], read: ReadText) -> Settings:
+    def checked(self, values: Mapping[str, Any], origins: Mapping[str, SettingOrigin], read: ReadText) -> Settings:
         """Return the tree.
 
         Raises:
@@ -298,7 +298,7 @@ def _load(path: str, named_by: str, read: ReadText, problems: list[Problem]) -> 
     return None
 
 
-def _differing_names(candidates: list[Candidate]) -> Iterator[str]:
+def _differing_names(candidates: list[GivenValue]) -> Iterator[str]:
     """Tell where a setting has different values under its two names in the environment."""
     for old, new in itertools.pairwise(candidates):
         both = old.origin.source is new.origin.source is Source.ENVIRONMENT
@@ -307,7 +307,7 @@ def _differing_names(candidates: list[Candidate]) -> Iterator[str]:
             yield f"environment {setting.env} and {setting.old_env} differ; {setting.env} counts"
 
 
-def _drop_openssl_variable(candidates: list[Candidate], read: ReadText) -> list[str]:
+def _drop_openssl_variable(candidates: list[GivenValue], read: ReadText) -> list[str]:
     """Drop SSL_CERT_FILE where it is OpenSSL's variable rather than python-confd's; return what to say of it.
 
     It counts when a key belongs to it: one from the flags or the environment, one in the file's settings that has no

@@ -12,7 +12,7 @@ from msgspec import Meta
 from pyconfd.model.preset import PresetName
 from pyconfd.presets.kube2lb_names import DEFAULT_SERVER_NAME, name_template
 from pyconfd.settings.dns import DnsSettings
-from pyconfd.settings.setting import YEAR_S, Form, NotAcceptedError, section, setting
+from pyconfd.settings.setting import YEAR_S, NotAcceptedError, TextForm, section, setting
 from pyconfd.settings.values import (
     NAMESPACE,
     OBJECT_NAME,
@@ -274,7 +274,7 @@ class Kube2lbSettings:
     default_port_mode: Annotated[str, words("http", "tcp")] = setting(
         "http", "mode of ports without an annotation", also=("--default-port-mode",)
     )
-    server_name_templates: Annotated[tuple[str, ...], Form("TEMPLATE,...", read=_server_names, text=",".join)] = (
+    server_name_templates: Annotated[tuple[str, ...], TextForm("TEMPLATE,...", read=_server_names, text=",".join)] = (
         setting(
             (DEFAULT_SERVER_NAME,),
             "server names of each service, with {{ .Service.Name }}, {{ .Service.Namespace }}, {{ .Domain }} and more",
@@ -303,9 +303,9 @@ class ConfigmapSettings:
         "template", "key of the template in its ConfigMap"
     )
     env: tuple[
-        Annotated[str, Form("NAME"), whole(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")], ...
+        Annotated[str, TextForm("NAME"), whole(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")], ...
     ] = setting((), "environment variables that templates see as env.NAME", empty="none")
-    ignored_fields: tuple[Annotated[str, Form("NAME"), whole(r"[A-Za-z0-9._-]+", "the name of a field")], ...] = (
+    ignored_fields: tuple[Annotated[str, TextForm("NAME"), whole(r"[A-Za-z0-9._-]+", "the name of a field")], ...] = (
         setting(
             ("comment", "comments", "description", "note", "notes"),
             "fields of a service's JSON that are left out, since they hold text for people",
@@ -326,7 +326,7 @@ class HostsSettings:
         "", "targets are the pods whose annotation kontrol.unity3d.com/master names this", empty="none"
     )
     selector: tuple[
-        Annotated[str, Form("LABEL=VALUE"), whole(_LABEL, "a label and its value, like app=haproxy")], ...
+        Annotated[str, TextForm("LABEL=VALUE"), whole(_LABEL, "a label and its value, like app=haproxy")], ...
     ] = setting((), "targets are the pods with all these labels", empty="none")
     config: Annotated[str, whole(_CONFIG_OBJECT, "KIND/NAMESPACE/NAME, like deployment/default/haproxy")] = setting(
         "",
@@ -346,7 +346,8 @@ def _single_spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-_AbsolutePath = Annotated[str, Form("PATH"), whole(r"/[A-Za-z0-9._/@+=-]+", "an absolute path")]
+_Directive = Annotated[str, TextForm("NAME", read=_single_spaced)]
+_AbsolutePath = Annotated[str, TextForm("PATH"), whole(r"/[A-Za-z0-9._/@+=-]+", "an absolute path")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,9 +359,9 @@ class ClusterTemplateSettings:
         "render the template that the cluster supplies (presets configmap and hosts): everybody who may write that"
         " object is then trusted as much as authors of fragments",
     )
-    allow: Annotated[tuple[Annotated[str, Form("", read=_single_spaced)], ...], Form("NAME;...", separator=";")] = (
-        setting((), "directives beyond the list that such a template may use, as a refusal names them", empty="none")
-    )
+    allow: Annotated[
+        tuple[Annotated[str, TextForm("", read=_single_spaced)], ...], TextForm("NAME;...", separator=";")
+    ] = setting((), "directives beyond the list that such a template may use, as a refusal names them", empty="none")
     directories: tuple[_AbsolutePath, ...] = setting(
         (), "directories whose files such a template may name, beside those of pyconfd", empty="none"
     )
@@ -416,7 +417,7 @@ _NOTIFIER = "command:SHELL, pid:SIGNAL:PID, pidfile:SIGNAL:PATH or debug:"
 
 
 @dataclass(frozen=True, slots=True)
-class Notifier:
+class TargetNotifier:
     """How the balancer of a target learns of a change.
 
     "command" runs ``argument`` in a shell; "pid" sends ``signal`` to the process of this number, "pidfile" to that of
@@ -428,7 +429,7 @@ class Notifier:
     signal: int = 0
 
 
-def parse_notifier(text: str) -> Notifier:
+def parse_notifier(text: str) -> TargetNotifier:
     """Parse a notifier as kube2lb writes it.
 
     Raises:
@@ -438,13 +439,13 @@ def parse_notifier(text: str) -> Notifier:
     name, _, whom = rest.partition(":")
     match how:
         case "command" if rest.strip():
-            return Notifier(how, rest)
+            return TargetNotifier(how, rest)
         case "pid" if whom.isascii() and whom.isdigit() and int(whom[:9]) > 1:
-            return Notifier(how, whom, _signal(name))
+            return TargetNotifier(how, whom, _signal(name))
         case "pidfile" if whom:
-            return Notifier(how, whom, _signal(name))
+            return TargetNotifier(how, whom, _signal(name))
         case "debug" if not rest:
-            return Notifier(how)
+            return TargetNotifier(how)
     raise NotAcceptedError(_NOTIFIER, text)
 
 
@@ -462,7 +463,7 @@ def _notifier(text: str) -> str:
     return text
 
 
-_Notify = Annotated[str, Form("NOTIFIER", read=_notifier)]
+_Notify = Annotated[str, TextForm("NOTIFIER", read=_notifier)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ A setting is a field of a section, which is a frozen dataclass::
 Everything follows from that line: its key in TOML and its type from the field, its flag, its variable and its entry in
 the reference from :func:`setting`, the values that it takes from the type. The types are those of ``values.py``: plain
 Python types with the bounds and patterns of msgspec (``Meta``, whose ``description`` says what is expected), and a
-:class:`Form` where a value is written in a way that the type does not tell.
+:class:`TextForm` where a value is written in a way that the type does not tell.
 """
 
 import json
@@ -75,7 +75,7 @@ def one_line(value: object, expected: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class TextForm:
     """How a value is written, where its type alone does not say it; a part of the type, in ``Annotated``."""
 
     metavar: str
@@ -93,20 +93,20 @@ class Form:
     """"file" or "dir" for a path; a leading ``~/`` is expanded when settings are resolved."""
 
 
-_PLAIN = Form("")
+_PLAIN = TextForm("")
 
 
-def _parts(kind: Any) -> tuple[Any, Form, Meta]:
+def _parts(kind: Any) -> tuple[Any, TextForm, Meta]:
     """Return the bare type, its form and what msgspec checks; ``X | None`` counts as X."""
     base, *notes = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     if get_origin(base) in {Union, UnionType} and type(None) in get_args(base):
         return _parts(next(each for each in get_args(base) if each is not type(None)))
-    form = next((note for note in reversed(notes) if isinstance(note, Form)), _PLAIN)
+    form = next((note for note in reversed(notes) if isinstance(note, TextForm)), _PLAIN)
     meta = next((note for note in reversed(notes) if isinstance(note, Meta)), Meta())
     base = get_origin(base) or base
     if isinstance(base, type) and issubclass(base, StrEnum):
         words = {each.value.lower(): each for each in base}
-        return StrEnum, Form("|".join(base), words=words), meta
+        return StrEnum, TextForm("|".join(base), words=words), meta
     return base, form, meta
 
 
@@ -325,7 +325,7 @@ class Setting:
         return "s" if self.key.endswith("_s") else ""
 
     @property
-    def form(self) -> Form:
+    def form(self) -> TextForm:
         """Return how the value is written."""
         return _parts(self.kind)[1]
 

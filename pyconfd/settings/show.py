@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pyconfd import __version__
-from pyconfd.settings.checks import Origin, Source
+from pyconfd.settings.checks import SettingOrigin, Source
 from pyconfd.settings.resolve import DEFAULT, Resolved
 from pyconfd.settings.sections import Settings
 from pyconfd.settings.setting import Setting
@@ -79,11 +79,11 @@ def toml_value(value: Any) -> str:
     """Return a plain value in TOML."""
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{key} = {toml_value(held)}' for key, held in value.items())} }}"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, float):
         return repr(int(value)) if value.is_integer() else repr(value)
-    return json.dumps("" if value is None else value, ensure_ascii=False)
+    return json.dumps("" if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def as_toml(resolved: Resolved) -> Iterator[str]:
@@ -99,7 +99,7 @@ def as_toml(resolved: Resolved) -> Iterator[str]:
             yield from _toml_lines(setting, value_of(resolved.settings, setting), resolved.origins[setting.path])
 
 
-def _toml_lines(setting: Setting, value: Any, origin: Origin) -> Iterator[str]:
+def _toml_lines(setting: Setting, value: Any, origin: SettingOrigin) -> Iterator[str]:
     unit = ", in seconds" if setting.unit else ""
     words = f" ({', '.join(setting.words)})" if setting.words else ""
     yield f"# {setting.about}{words}{unit}" + (f"; empty: {setting.empty}" if setting.empty else "")

@@ -4,13 +4,13 @@ import re
 import shlex
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface
 from typing import Annotated
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
 from pyconfd.presets.places import network
 from pyconfd.presets.values import host_name, protocol
-from pyconfd.settings.setting import FALSE_WORDS, TRUE_WORDS, YEAR_S, Form, NotAcceptedError, one_line
+from pyconfd.settings.setting import FALSE_WORDS, TRUE_WORDS, YEAR_S, NotAcceptedError, TextForm, one_line
 
 OBJECT_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
 NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -23,18 +23,18 @@ def whole(pattern: str, expected: str) -> Meta:
     return Meta(pattern=rf"^(?:{pattern})$", description=expected)
 
 
-def words(*known: str, metavar: str = "", **further: str) -> Form:
+def words(*known: str, metavar: str = "", **further: str) -> TextForm:
     """Return the form of one of a few words, in any case; ``further`` are other spellings."""
-    return Form(metavar or "|".join(known), words={word.lower(): word for word in known} | further)
+    return TextForm(metavar or "|".join(known), words={word.lower(): word for word in known} | further)
 
 
 Duration = Annotated[float, Meta(gt=0, le=YEAR_S)]
 DurationOrZero = Annotated[float, Meta(ge=0, le=YEAR_S)]
-FilePath = Annotated[str, Form("PATH", path="file"), Meta(description="a path")]
-Directory = Annotated[str, Form("PATH", path="dir"), Meta(description="a path")]
-Namespace = Annotated[str, Form("NAME"), whole(NAMESPACE, "the name of a namespace")]
+FilePath = Annotated[str, TextForm("PATH", path="file"), Meta(description="a path")]
+Directory = Annotated[str, TextForm("PATH", path="dir"), Meta(description="a path")]
+Namespace = Annotated[str, TextForm("NAME"), whole(NAMESPACE, "the name of a namespace")]
 ObjectName = Annotated[str, whole(OBJECT_NAME, "the name of an object")]
-Interface = Annotated[str, Form("NAME"), whole(r"[^\s/:\"{}]{1,15}", "the name of a network interface, like eth0")]
+Interface = Annotated[str, TextForm("NAME"), whole(r"[^\s/:\"{}]{1,15}", "the name of a network interface, like eth0")]
 ItemName = Annotated[str, whole(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "a name of letters, digits, '.', '_' and '-'")]
 
 
@@ -53,7 +53,7 @@ def _command(value: object) -> tuple[str, ...]:
     return tuple(one_line(part, expected) for part in parts)
 
 
-Command = Annotated[tuple[str, ...], Form("COMMAND", read=_command, text=shlex.join)]
+Command = Annotated[tuple[str, ...], TextForm("COMMAND", read=_command, text=shlex.join)]
 """A command as its arguments: text is split as a shell would quote it, and no shell ever runs."""
 
 
@@ -67,7 +67,7 @@ def _ca_file(value: object) -> str | bool:
     return path
 
 
-CaFile = Annotated[str | bool, Form("PATH|false", read=_ca_file, path="file")]
+CaFile = Annotated[str | bool, TextForm("PATH|false", read=_ca_file, path="file")]
 """A file of trusted authorities, or False for no verification at all."""
 
 
@@ -80,48 +80,41 @@ def _listen(text: str) -> str:
 
 Listen = Annotated[
     str,
-    Form("HOST:PORT", read=_listen),
+    TextForm("HOST:PORT", read=_listen),
     Meta(description='HOST:PORT, like 127.0.0.1:9101 or [::1]:9101 ("" for none)'),
 ]
 """Where to listen; IPv6 in brackets; port 0 takes any free one."""
 
 
+_API_SERVER = "the URL of an API server, like https://10.31.12.49:6443"
+
+
 def _api_server(text: str) -> str:
-    expected = "the URL of an API server, like https://10.31.12.49:6443"
-    try:
-        parts: SplitResult = urlsplit(text)
-        port_is_valid = parts.port is None or parts.port > 0
-    except ValueError:
-        parts, port_is_valid = urlsplit(""), False
-    if "@" in text:
-        raise NotAcceptedError(f"{expected}, without a user name or password", words="one that has them")
-    if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_valid:
-        raise NotAcceptedError(expected, text)
-    if parts.query or parts.fragment:
-        raise NotAcceptedError(f"{expected}, without ? and #", words="one that has them")
+    if set(text) & set("@?#"):
+        raise NotAcceptedError(f"{_API_SERVER}, without a user name, password, ? and #", words="one that has them")
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
+        raise ValueError(text)
     return text.rstrip("/")
 
 
-ApiServer = Annotated[str, Form("URL", read=_api_server)]
+ApiServer = Annotated[str, TextForm("URL", read=_api_server), Meta(description=_API_SERVER)]
+
+_ETCD = "the address of an etcd, like https://192.0.2.1:2379"
 
 
 def _etcd_endpoint(text: str) -> str:
     """Return ``SCHEME://HOST:PORT``; ``HOST:PORT`` is http, as etcdctl takes it."""
-    expected = "the address of an etcd, like https://192.0.2.1:2379"
     if "@" in text:
-        raise NotAcceptedError(f"{expected}, without a user name or password", words="one that has them")
-    try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
-        port = parts.port or ETCD_PORT
-    except ValueError as error:
-        raise NotAcceptedError(expected, text) from error
-    host = parts.hostname or ""
+        raise NotAcceptedError(f"{_ETCD}, without a user name or password", words="one that has them")
+    parts = urlsplit(text if "://" in text else f"http://{text}")
+    host, port = parts.hostname, parts.port or ETCD_PORT
     if parts.scheme not in {"http", "https"} or not host or parts.path.strip("/") or parts.query or parts.fragment:
-        raise NotAcceptedError(expected, text)
+        raise ValueError(text)
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-EtcdEndpoint = Annotated[str, Form("URL", read=_etcd_endpoint)]
+EtcdEndpoint = Annotated[str, TextForm("URL", read=_etcd_endpoint), Meta(description=_ETCD)]
 
 
 def _frontend(text: str) -> str:
@@ -132,7 +125,7 @@ def _frontend(text: str) -> str:
     return text
 
 
-Frontend = Annotated[str, Form("URL", read=_frontend), Meta(description="http://HOST:PORT/PATH or tcp://HOST:PORT")]
+Frontend = Annotated[str, TextForm("URL", read=_frontend), Meta(description="http://HOST:PORT/PATH or tcp://HOST:PORT")]
 
 
 def _port(text: str) -> int:
@@ -142,20 +135,22 @@ def _port(text: str) -> int:
     return number
 
 
-Port = Annotated[str, Form("PORT", read=_port), whole("[0-9]{1,5}", "a whole number from 1 to 65535")]
+Port = Annotated[str, TextForm("PORT", read=_port), whole("[0-9]{1,5}", "a whole number from 1 to 65535")]
 
 
 def _port_range(text: str) -> str:
     first, _, last = text.partition("-")
     last = last or first
-    if not (first.isascii() and first.isdigit() and last.isascii() and last.isdigit()):
-        raise NotAcceptedError("a range of ports, like 1024-32767", text)
     if not 1 <= int(first) <= int(last) <= 65535:
         raise NotAcceptedError("a range of ports from 1 to 65535, the smaller one first", text)
     return f"{int(first)}-{int(last)}"
 
 
-PortRange = Annotated[str, Form("FIRST-LAST", read=_port_range)]
+PortRange = Annotated[
+    str,
+    TextForm("FIRST-LAST", read=_port_range),
+    whole("[0-9]{1,9}(-[0-9]{1,9})?", "a range of ports, like 1024-32767"),
+]
 """An inclusive range of ports; a single port is a range of itself."""
 
 
@@ -180,8 +175,8 @@ def dns_name(text: str) -> str:
     return name
 
 
-DnsName = Annotated[str, Form("NAME", read=dns_name)]
-Domain = Annotated[str, Form("DOMAIN", read=host_name), Meta(description="a domain like cluster.local")]
+DnsName = Annotated[str, TextForm("NAME", read=dns_name)]
+Domain = Annotated[str, TextForm("DOMAIN", read=host_name), Meta(description="a domain like cluster.local")]
 
 
 def _suffix(text: str) -> str:
@@ -190,18 +185,20 @@ def _suffix(text: str) -> str:
 
 Suffix = Annotated[
     str,
-    Form("DOMAIN", read=_suffix),
+    TextForm("DOMAIN", read=_suffix),
     Meta(description="a domain like example.com, which allows what is below it too"),
 ]
-Protocol = Annotated[str, Form("PROTOCOL", read=protocol), Meta(description="a protocol such as http, https or redis")]
+Protocol = Annotated[
+    str, TextForm("PROTOCOL", read=protocol), Meta(description="a protocol such as http, https or redis")
+]
 
 # Python takes any text for the zone of an IPv6 address, so "%" is excluded first.
 _ADDRESS = r"[0-9A-Fa-f:.]+"
-Address = Annotated[str, Form("ADDRESS", read=ip_address), whole(_ADDRESS, "an IP address, like 192.0.2.7")]
-Address4 = Annotated[str, Form("ADDRESS", read=IPv4Address), whole(_ADDRESS, "an IPv4 address")]
-Address6 = Annotated[str, Form("ADDRESS", read=IPv6Address), whole(_ADDRESS, "an IPv6 address")]
+Address = Annotated[str, TextForm("ADDRESS", read=ip_address), whole(_ADDRESS, "an IP address, like 192.0.2.7")]
+Address4 = Annotated[str, TextForm("ADDRESS", read=IPv4Address), whole(_ADDRESS, "an IPv4 address")]
+Address6 = Annotated[str, TextForm("ADDRESS", read=IPv6Address), whole(_ADDRESS, "an IPv6 address")]
 Network = Annotated[
-    str, Form("NETWORK", read=network), Meta(description="a network or an address, like 127.0.0.0/8 or 192.0.2.7")
+    str, TextForm("NETWORK", read=network), Meta(description="a network or an address, like 127.0.0.0/8 or 192.0.2.7")
 ]
 
 
@@ -221,9 +218,9 @@ def _node_address(text: str) -> IPv4Address | IPv6Address:
 
 FloatingAddress = Annotated[
     str,
-    Form("ADDRESS/PREFIX", read=_floating),
+    TextForm("ADDRESS/PREFIX", read=_floating),
     whole(r"[0-9A-Fa-f:./]+", "an address with its prefix, like 192.0.2.10/24 or 2001:db8::10/64"),
 ]
 NodeAddress = Annotated[
-    str, Form("ADDRESS", read=_node_address), whole(_ADDRESS, "an address of the node, like 192.0.2.11")
+    str, TextForm("ADDRESS", read=_node_address), whole(_ADDRESS, "an address of the node, like 192.0.2.11")
 ]

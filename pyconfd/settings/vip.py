@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pyconfd.settings.setting import YEAR_S, Form, setting
+from pyconfd.settings.setting import YEAR_S, TextForm, setting
 from pyconfd.settings.values import (
     Directory,
     Duration,
@@ -73,7 +73,7 @@ def _health(text: str) -> str:
 
 _Health = Annotated[
     str,
-    Form("ADDRESS:PORT/PATH", read=_health),
+    TextForm("ADDRESS:PORT/PATH", read=_health),
     Meta(description="an address, a port and a path, like 127.0.0.1:8404/health or [::1]:8404/health"),
 ]
 

@@ -18,7 +18,7 @@ from pyconfd.model.context import Census, Context
 from pyconfd.model.outcome import Held, Step
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.settings.sections import Notifier, TargetSettings, parse_notifier
+from pyconfd.settings.sections import TargetNotifier, TargetSettings, parse_notifier
 from pyconfd.system.command import run
 from pyconfd.system.files import Installation, NewFile
 from pyconfd.system.state_file import StateFile
@@ -232,7 +232,7 @@ class Target:
         installation.finish()
 
 
-def notify(notifier: Notifier, *, target: str, timeout_s: float) -> None:
+def notify(notifier: TargetNotifier, *, target: str, timeout_s: float) -> None:
     """Tell the balancer of ``target`` that its file changed, in one of the four ways of kube2lb.
 
     Raises:

@@ -13,7 +13,7 @@ import pytest
 from pyconfd.migrate.migration import migrate
 from pyconfd.migrate.options import ANNOTATIONS, COMMANDS, OPTIONS, PROGRAMS
 from pyconfd.migrate.report import Effect, InputFile, System
-from pyconfd.settings import Origin, Settings, Source
+from pyconfd.settings import SettingOrigin, Settings, Source
 from pyconfd.settings.table import TABLE, value_of
 from tests.cli.invoking import daemon_settings
 
@@ -33,12 +33,12 @@ WORKING_FLAGS = [(name, entry) for _system, name, entry in FLAGS if "works" in e
 WORKING_VARIABLES = [(name, entry) for _system, name, entry in VARIABLES if "works" in entry]
 
 
-def started(*arguments: str, **environ: str) -> tuple[Settings, dict[str, Origin]]:
+def started(*arguments: str, **environ: str) -> tuple[Settings, dict[str, SettingOrigin]]:
     resolved = daemon_settings(*arguments, **(environ | {"HOME": "/root"}))
     return resolved.settings, dict(resolved.origins)
 
 
-def is_taken(settings: Settings, origins: dict[str, Origin], entry: Entry, source: Source) -> bool:
+def is_taken(settings: Settings, origins: dict[str, SettingOrigin], entry: Entry, source: Source) -> bool:
     row = TABLE[entry["works"]]
     expected = row.accept(entry["value"])
     if isinstance(expected, str) and expected.startswith("~/"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import TransientError
-from pyconfd.settings.sections import Notifier, parse_notifier
+from pyconfd.settings.sections import TargetNotifier, parse_notifier
 from pyconfd.settings.setting import NotAcceptedError
 from pyconfd.targets.target import notify
 
@@ -77,13 +77,13 @@ def test_debug_does_nothing() -> None:
     [
         (
             'command:haproxy -f /etc/haproxy.cfg -sf $(cat "/run/haproxy.pid")',
-            Notifier("command", 'haproxy -f /etc/haproxy.cfg -sf $(cat "/run/haproxy.pid")'),
+            TargetNotifier("command", 'haproxy -f /etc/haproxy.cfg -sf $(cat "/run/haproxy.pid")'),
         ),
-        ("pid:SIGHUP:5678", Notifier("pid", "5678", signal.SIGHUP)),
-        ("pid:1:5678", Notifier("pid", "5678", signal.SIGHUP)),
-        ("pidfile:SIGUSR1:/var/run/caddy.pid", Notifier("pidfile", "/var/run/caddy.pid", signal.SIGUSR1)),
-        ("pidfile:usr1:caddy.pid", Notifier("pidfile", "caddy.pid", signal.SIGUSR1)),
-        ("debug:", Notifier("debug")),
+        ("pid:SIGHUP:5678", TargetNotifier("pid", "5678", signal.SIGHUP)),
+        ("pid:1:5678", TargetNotifier("pid", "5678", signal.SIGHUP)),
+        ("pidfile:SIGUSR1:/var/run/caddy.pid", TargetNotifier("pidfile", "/var/run/caddy.pid", signal.SIGUSR1)),
+        ("pidfile:usr1:caddy.pid", TargetNotifier("pidfile", "caddy.pid", signal.SIGUSR1)),
+        ("debug:", TargetNotifier("debug")),
     ],
 )
 def test_the_definitions_of_kube2lb(text: str, notifier: object) -> None:
