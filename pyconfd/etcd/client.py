@@ -1,27 +1,25 @@
-"""Calls to etcd v3 at the first of the ordered endpoints that answers, through etcd3gw over its JSON gateway.
+"""Calls to etcd v3 over its JSON gateway, at the first of the ordered endpoints that answers.
 
-The library takes one host, no password and no time limit; order, logins and limits are here. Its exceptions, and those
-of requests and urllib3 under it, end here.
+The gateway maps etcd's gRPC calls to POST requests: keys and values are base64, numbers may be strings, and what is
+zero is left out. Source: etcd, Documentation/dev-guide/api_grpc_gateway.md. The exceptions of requests and urllib3 end
+here.
 """
 
 import json
 import ssl
 import time
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
+import msgspec
 import requests
 import structlog
 import urllib3
-from etcd3gw import Etcd3Client
-from etcd3gw.exceptions import ConnectionTimeoutError, Etcd3Exception
-from etcd3gw.lease import Lease
 
 from pyconfd.errors import Problem, TransientError, first_line
 from pyconfd.model.status import ApiServerState
@@ -35,6 +33,7 @@ AVOIDED_S = 30.0
 """How long an endpoint that failed comes last; then it is tried in its place again."""
 _SHOWN_CHARACTERS = 160
 
+_Answer = TypeVar("_Answer")
 _Result = TypeVar("_Result")
 
 
@@ -155,6 +154,49 @@ class Compared:
     revision: int
 
 
+class _KeyValue(msgspec.Struct):
+    key: bytes = b""
+    value: bytes = b""
+    mod_revision: int = 0
+    create_revision: int = 0
+    lease: int = 0
+
+
+class _RangeAnswer(msgspec.Struct):
+    kvs: list[_KeyValue] = []
+
+
+class _Header(msgspec.Struct):
+    revision: int
+
+
+class _TransactionAnswer(msgspec.Struct):
+    header: _Header
+    succeeded: bool = False
+
+
+class _GrantAnswer(msgspec.Struct):
+    id: int = msgspec.field(name="ID")
+
+
+class _Renewed(msgspec.Struct):
+    ttl: int = msgspec.field(name="TTL", default=0)
+
+
+class _KeepAliveAnswer(msgspec.Struct):
+    """A stream of etcd's: each answer is below ``result``. The TTL of a lease that has ended is 0, and left out."""
+
+    result: _Renewed
+
+
+class _LoginAnswer(msgspec.Struct):
+    token: str
+
+
+class _EmptyAnswer(msgspec.Struct):
+    """Nothing of it is used."""
+
+
 class Stream:
     """The answers to a watch, line by line."""
 
@@ -189,22 +231,29 @@ class _Endpoint:
     """One endpoint, and how it does. Not for several threads at once."""
 
     def __init__(self, url: str, settings: EtcdSettings) -> None:
-        parts = urlsplit(url)
         self.state = ApiServerState(url)
         self.avoided_until_s = 0.0
         self.session = _session(settings)
-        self._client = Etcd3Client(
-            host=parts.hostname or "",
-            port=parts.port or 2379,
-            protocol=parts.scheme,
-            session=self.session,
-        )
-        # The library hands it to requests as it is, which takes the pair.
-        self._client.timeout = (min(CONNECT_TIMEOUT_S, settings.timeout_s), settings.timeout_s)  # type: ignore[assignment]
+        self._timeout_s = settings.timeout_s
 
-    def ask(self, call: Callable[[Etcd3Client], _Result]) -> _Result:
+    def call(self, path: str, body: dict[str, Any], kind: type[_Answer]) -> _Answer:
         with _translated(self.state.url):
-            return call(self._client)
+            # Not strict: the gateway writes 64-bit numbers as strings.
+            return msgspec.json.decode(self._post(path, body, self._timeout_s).content, type=kind, strict=False)
+
+    def watch(self, key: bytes, silence_s: float) -> Stream:
+        with _translated(self.state.url):
+            return Stream(self.state.url, self._post("/watch", {"create_request": {"key": _text(key)}}, silence_s))
+
+    def _post(self, path: str, body: dict[str, Any], timeout_s: float) -> requests.Response:
+        timeouts = min(CONNECT_TIMEOUT_S, timeout_s), timeout_s
+        url = f"{self.state.url.rstrip('/')}/v3{path}"
+        answer = self.session.post(url, json=body, stream=path == "/watch", timeout=timeouts)
+        if answer.status_code == requests.codes["ok"]:
+            return answer
+        text = answer.text
+        answer.close()
+        raise error_of_answer(self.state.url, text)
 
     @property
     def logged_in(self) -> bool:
@@ -213,24 +262,8 @@ class _Endpoint:
 
     def login(self, user: str, password: str) -> None:
         self.session.headers.pop("Authorization", None)
-        body = {"name": user, "password": password}
-        answer = self.ask(lambda client: client.post(client.get_url("/auth/authenticate"), json=body))
-        token = answer.get("token") if isinstance(answer, dict) else None
-        if not isinstance(token, str) or not token:
-            raise EtcdError(EtcdFailure.BAD_ANSWER, self.state.url, "the login returned no token")
-        self.session.headers["Authorization"] = token
-
-    def watch(self, key: bytes, silence_s: float) -> Stream:
-        with _translated(self.state.url):
-            body = {"create_request": {"key": _text(key)}}
-            url = self._client.get_url("/watch")
-            # The library's own watcher has no time-out, and dies in silence when etcd compacts.
-            answer = self.session.post(url, json=body, stream=True, timeout=(CONNECT_TIMEOUT_S, silence_s))
-            if answer.status_code != requests.codes["ok"]:
-                text = answer.text
-                answer.close()
-                raise error_of_answer(self.state.url, text)
-        return Stream(self.state.url, answer)
+        answer = self.call("/auth/authenticate", {"name": user, "password": password}, _LoginAnswer)
+        self.session.headers["Authorization"] = answer.token
 
 
 class EtcdClient:
@@ -247,44 +280,38 @@ class EtcdClient:
 
     def read(self, key: bytes) -> Value | None:
         """Return what a key holds now (a linearizable read), None where there is no such key."""
-        found = self._ask(lambda client: client.get(key, metadata=True))
-        if not found:
-            return None
-        content, about = found[0]
-        revisions = int(about["mod_revision"]), int(about["create_revision"])
-        return Value(content, *revisions, int(about.get("lease", 0)))
+        found = self._call("/kv/range", {"key": _text(key)}, _RangeAnswer).kvs
+        return Value(found[0].value, found[0].mod_revision, found[0].create_revision, found[0].lease) if found else None
 
     def keys(self, prefix: bytes) -> tuple[bytes, ...]:
         """Return the keys that begin with ``prefix``, sorted."""
         end = prefix[:-1] + bytes([prefix[-1] + 1])
         body = {"key": _text(prefix), "range_end": _text(end), "keys_only": True}
-        answer = self._ask(lambda client: client.post(client.get_url("/kv/range"), json=body))
-        return tuple(sorted(b64decode(item["key"]) for item in answer.get("kvs", ())))
+        return tuple(sorted(found.key for found in self._call("/kv/range", body, _RangeAnswer).kvs))
 
     def put(self, key: bytes, content: bytes) -> None:
         """Write a key."""
-        self._ask(lambda client: client.put(key, content))
+        self._call("/kv/put", {"key": _text(key), "value": _text(content)}, _EmptyAnswer)
 
     def transact(self, compare: Sequence[dict[str, Any]], success: Sequence[dict[str, Any]]) -> Compared:
         """Do ``success`` if all of ``compare`` holds, as one step; see :func:`at_revision` and its siblings.
 
         After a time-out it is not known whether it was done: read the keys again where that matters.
         """
-        body = {"compare": list(compare), "success": list(success), "failure": []}
-        answer = self._ask(lambda client: client.transaction(body))
-        return Compared(bool(answer.get("succeeded", False)), int(answer["header"]["revision"]))
+        answer = self._call("/kv/txn", {"compare": list(compare), "success": list(success)}, _TransactionAnswer)
+        return Compared(answer.succeeded, answer.header.revision)
 
     def grant(self, ttl_s: int) -> int:
         """Return a new lease."""
-        return self._ask(lambda client: client.lease(ttl_s)).id
+        return self._call("/lease/grant", {"TTL": ttl_s}, _GrantAnswer).id
 
     def keep_alive(self, lease: int) -> bool:
         """Renew a lease; return False where it has ended."""
-        return self._ask(lambda client: Lease(lease, client).refresh()) > 0
+        return self._call("/lease/keepalive", {"ID": lease}, _KeepAliveAnswer).result.ttl > 0
 
     def revoke(self, lease: int) -> None:
         """End a lease, and with it the keys that hang on it."""
-        self._ask(lambda client: Lease(lease, client).revoke())
+        self._call("/lease/revoke", {"ID": lease}, _EmptyAnswer)
 
     def watch(self, key: bytes, silence_s: float) -> Stream:
         """Watch a key at the endpoint that answers."""
@@ -299,8 +326,8 @@ class EtcdClient:
         for endpoint in self._endpoints:
             endpoint.session.close()
 
-    def _ask(self, call: Callable[[Etcd3Client], _Result]) -> _Result:
-        return self._at_some(lambda endpoint: endpoint.ask(call))
+    def _call(self, path: str, body: dict[str, Any], kind: type[_Answer]) -> _Answer:
+        return self._at_some(lambda endpoint: endpoint.call(path, body, kind))
 
     def _at_some(self, call: Callable[[_Endpoint], _Result]) -> _Result:
         """Call at each endpoint in order until one answers; those that failed lately come last."""
@@ -411,24 +438,13 @@ def _translated(url: str) -> Iterator[None]:
     """Turn what the libraries raise into EtcdError."""
     try:
         yield
-    except EtcdError:
-        raise
-    except ConnectionTimeoutError as error:
-        raise EtcdError(EtcdFailure.TIMEOUT, url, "no answer in time") from error
-    except Etcd3Exception as error:
-        cause = error.__context__
-        if isinstance(cause, requests.exceptions.RequestException):
-            raise _of_transport(url, cause) from error
-        raise error_of_answer(url, error.detail_text or str(error)) from error
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
         raise _of_transport(url, error) from error
     except OSError as error:
-        # requests says so of a CA file or a client certificate that is not there.
+        # requests raises it for a CA file or a client certificate that is not there.
         raise EtcdError(EtcdFailure.CREDENTIALS, url, _shown(str(error))) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EtcdError(
-            EtcdFailure.BAD_ANSWER, url, f"an answer that is none of etcd's: {_shown(str(error))}"
-        ) from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise EtcdError(EtcdFailure.BAD_ANSWER, url, f"not an answer of etcd: {_shown(str(error))}") from error
 
 
 def _of_transport(url: str, error: Exception) -> EtcdError:
@@ -437,8 +453,6 @@ def _of_transport(url: str, error: Exception) -> EtcdError:
         return EtcdError(EtcdFailure.TLS, url, f"no trusted connection: {_reason(text)}")
     if isinstance(error, requests.exceptions.Timeout) or "timed out" in text:
         return EtcdError(EtcdFailure.TIMEOUT, url, "no answer in time")
-    if isinstance(error, requests.exceptions.JSONDecodeError):
-        return EtcdError(EtcdFailure.BAD_ANSWER, url, "an answer that is no JSON")
     return EtcdError(EtcdFailure.UNREACHABLE, url, f"no connection: {_reason(text)}")
 
 
