@@ -53,13 +53,13 @@ def holders_of(document: Mapping[str, Any], now: float) -> tuple[dict[str, str],
         routers = document["routers"]
         drained = bool(routers) and all(router["drained"] for router in routers)
         found: dict[str, str] = {}
-        for instance in [instance for router in routers for instance in router["instances"]]:
-            addresses = [str(address).partition("/")[0] for address in instance["addresses"]]
+        for router in routers:
+            addresses = [str(address).partition("/")[0] for address in router["addresses"]]
             why, names = "", ", ".join(addresses)
-            if not instance["holds"]:
-                holder = f"{instance['holder']} has it" if instance.get("holder") else "no node seems to have it"
+            if not router["holds"]:
+                holder = f"{router['holder']} has it" if router.get("holder") else "no node seems to have it"
                 why = f"the floating address {names} is elsewhere: {holder}"
-            elif instance["rivals"]:
+            elif router["rivals"]:
                 why = f"another node has the floating address {names} too"
             found |= dict.fromkeys(addresses, why)
     except (KeyError, TypeError, ValueError):

@@ -65,71 +65,53 @@ def _checks(hook: Hook) -> dict[str, Any]:
 
 
 def _router(hook: Hook, router: VirtualRouter, wall: float) -> dict[str, Any]:
-    drain, decision = hook.memory.drain_of(router.router.id), router.decision
+    vrrp, decision, facts = router.router, router.decision, router.facts(hook.now)
+    drain = hook.memory.drain_of(vrrp.id)
+    ages = {peer.name: hook.now - router.heard.get(peer.address, (-math.inf, 0))[0] for peer in vrrp.peers}
     return {
-        "id": router.router.id,
-        "preferred": router.router.preferred,
+        "id": vrrp.id,
+        "name": vrrp.name,
+        "preferred": vrrp.preferred,
+        "addresses": [*vrrp.addresses, *vrrp.companions],
         "hold": decision.hold.value,
         "since": wall - (hook.now - decision.since),
         "faults": sorted(decision.faults),
         "alarms": sorted(decision.alarms),
         "drained": asdict(drain) if drain else None,
-        "instances": [_instance(hook, router, wall)],
-    }
-
-
-def _instance(hook: Hook, router: VirtualRouter, wall: float) -> dict[str, Any]:
-    facts = router.facts(hook.now)
-    return {
-        "name": router.router.name,
-        "addresses": [*router.router.addresses, *router.router.companions],
         "role": router.role.value,
         "role_since": wall - (hook.now - max(router.role_since, hook.started)),
         "holds": router.holds,
         "announced": facts.announced,
         "holder": router.holder(hook.now),
-        "peers": {peer.name: _age(hook, router, peer.address) for peer in router.router.peers},
-        "rivals": [{"hardware": one.hardware, "peer": one.peer} for one in facts.rivals],
+        "peers": {name: round(age, 3) if math.isfinite(age) else None for name, age in ages.items()},
+        "rivals": [{"hardware": rival.hardware, "peer": rival.peer} for rival in facts.rivals],
         "contradictions": {address: list(found) for address, found in router.contradictions(hook.now).items()},
     }
 
 
-def _age(hook: Hook, router: VirtualRouter, address: str) -> float | None:
-    at, _ = router.heard.get(address, (-math.inf, 0))
-    return round(hook.now - at, 3) if math.isfinite(at) else None
-
-
 def metrics(document: Mapping[str, Any]) -> str:
     """Return a report in Prometheus' text format, for the node exporter's directory of text files."""
-    return "\n".join(_metrics(document)) + "\n"
-
-
-def _metrics(document: Mapping[str, Any]) -> Iterator[str]:
-    yield "# TYPE pyconfd_vip_report_timestamp_seconds gauge"
-    yield f"pyconfd_vip_report_timestamp_seconds {document['at']:.3f}"
-    yield "# TYPE pyconfd_vip_check_ok gauge"
-    for name, check in document["checks"].items():
-        yield f'pyconfd_vip_check_ok{{check="{name.replace(" ", "_")}"}} {int(check["ok"])}'
-    yield "# TYPE pyconfd_vip_troubles gauge"
-    yield f"pyconfd_vip_troubles {len(document['troubles'])}"
-    yield "# TYPE pyconfd_vip_netlink_resyncs_total counter"
-    yield f"pyconfd_vip_netlink_resyncs_total {document['netlink_resyncs']}"
-    yield "# TYPE pyconfd_vip_hold gauge"
-    for router in document["routers"]:
-        for hold in Hold:
-            yield f'pyconfd_vip_hold{{router="{router["id"]}",hold="{hold.value}"}} {int(router["hold"] == hold.value)}'
-    yield "# TYPE pyconfd_vip_fault gauge"
-    for router in document["routers"]:
-        for fault in Fault:
-            yield f'pyconfd_vip_fault{{router="{router["id"]}",fault="{fault.value}"}} {int(fault in router["faults"])}'
-    yield "# TYPE pyconfd_vip_alarm gauge"
-    for router in document["routers"]:
-        for alarm in Alarm:
-            yield f'pyconfd_vip_alarm{{router="{router["id"]}",alarm="{alarm.value}"}} {int(alarm in router["alarms"])}'
-    yield "# TYPE pyconfd_vip_holds gauge"
-    for router in document["routers"]:
-        for one in router["instances"]:
-            yield f'pyconfd_vip_holds{{instance="{one["name"]}"}} {int(one["holds"])}'
+    routers = [(f'router="{router["id"]}"', router) for router in document["routers"]]
+    families: dict[str, list[tuple[str, object]]] = {
+        "report_timestamp_seconds": [("", f"{document['at']:.3f}")],
+        "troubles": [("", len(document["troubles"]))],
+        "netlink_resyncs_total": [("", document["netlink_resyncs"])],
+        "check_ok": [
+            (f'check="{name.replace(" ", "_")}"', int(check["ok"])) for name, check in document["checks"].items()
+        ],
+        "hold": [(f'{of},hold="{hold}"', int(router["hold"] == hold)) for of, router in routers for hold in Hold],
+        "fault": [(f'{of},fault="{each}"', int(each in router["faults"])) for of, router in routers for each in Fault],
+        "alarm": [(f'{of},alarm="{each}"', int(each in router["alarms"])) for of, router in routers for each in Alarm],
+        "holds": [(of, int(router["holds"])) for of, router in routers],
+    }
+    lines = []
+    for name, samples in families.items():
+        lines.append(f"# TYPE pyconfd_vip_{name} {'counter' if name.endswith('_total') else 'gauge'}")
+        lines += [
+            f"pyconfd_vip_{name}{{{labels}}} {value}" if labels else f"pyconfd_vip_{name} {value}"
+            for labels, value in samples
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def has_problem(document: Mapping[str, Any]) -> bool:
@@ -141,65 +123,59 @@ def has_problem(document: Mapping[str, Any]) -> bool:
     )
 
 
-def described(document: Mapping[str, Any], transitions: Sequence[Mapping[str, Any]], now: float) -> str:
-    """Return what ``pyconfd vip status`` prints; ``now`` in seconds since the epoch."""
-    return "\n".join(_lines(document, transitions, now)) + "\n"
-
-
 def line(document: Mapping[str, Any]) -> str:
     """Return a report in one line, for ``systemctl status``."""
-    words = [_router_line(router) for router in document["routers"]]
-    words += [f"trouble with {what}: {error}" for what, error in document["troubles"].items()]
-    return "; ".join(words)
-
-
-def _router_line(router: Mapping[str, Any]) -> str:
-    has = "has" if any(one["holds"] for one in router["instances"]) else "does not have"
-    words = [f"router {router['id']}: {has} the address"]
-    words += [f"faults: {' '.join(router['faults'])}"] if router["faults"] else []
-    words += ["drained by order"] if router["drained"] else []
-    words += [f"alarms: {' '.join(router['alarms'])}"] if router["alarms"] else []
-    return ", ".join(words)
-
-
-def _lines(document: Mapping[str, Any], transitions: Sequence[Mapping[str, Any]], now: float) -> Iterator[str]:
-    yield f"{document['node']} on {document['interface']}, profile {document['profile']}"
+    parts = []
     for router in document["routers"]:
-        yield ""
-        why = f" ({', '.join(router['faults'])})" if router["faults"] else ""
-        yield f"virtual router {router['id']}: {_HOLDS[router['hold']]}{why}, {_ago(router['since'], now)}"
-        if router["drained"]:
-            reason = f": {router['drained'].get('reason')}" if router["drained"].get("reason") else ""
-            yield f"  drained by order, {_ago(router['drained'].get('at', now), now)}{reason}"
-        yield from (f"  ALARM {_ALARMS.get(alarm, alarm)}" for alarm in router["alarms"])
-        for one in router["instances"]:
-            has = "has" if one["holds"] else "does not have"
-            yield f"  {', '.join(one['addresses'])}: {one['role']}, {_ago(one['role_since'], now)}; {has} it"
-            yield f"    holder by the adverts: {one['holder'] or 'none'}"
-            for name, age in one["peers"].items():
-                yield f"    {name}: {'not heard as a master' if age is None else f'heard {age:.1f} s ago'}"
-            for rival in one["rivals"]:
-                yield f"    {rival['peer'] or 'a stranger'} at {rival['hardware']} answers for it too"
-            for address, claimants in one["contradictions"].items():
-                yield f"    {address} is claimed by {', '.join(claimants)}"
-    yield ""
-    for name, check in document["checks"].items():
-        yield f"{'ok ' if check['ok'] else 'BAD'} {name} ({check['detail']})"
-    for what, error in document["troubles"].items():
-        yield f"BAD {what}: {error}"
-    yield ""
+        words = [f"router {router['id']}: {'has' if router['holds'] else 'does not have'} the address"]
+        words += [f"faults: {' '.join(router['faults'])}"] if router["faults"] else []
+        words += ["drained by order"] if router["drained"] else []
+        words += [f"alarms: {' '.join(router['alarms'])}"] if router["alarms"] else []
+        parts.append(", ".join(words))
+    return "; ".join([*parts, *(f"trouble with {what}: {error}" for what, error in document["troubles"].items())])
+
+
+def described(document: Mapping[str, Any], transitions: Sequence[Mapping[str, Any]], now: float) -> str:
+    """Return what ``pyconfd vip status`` prints; ``now`` in seconds since the epoch."""
+    lines = [f"{document['node']} on {document['interface']}, profile {document['profile']}"]
+    for router in document["routers"]:
+        lines += ["", *_router_lines(router, now)]
+    lines.append("")
+    lines += [
+        f"{'ok ' if check['ok'] else 'BAD'} {name} ({check['detail']})" for name, check in document["checks"].items()
+    ]
+    lines += [f"BAD {what}: {error}" for what, error in document["troubles"].items()]
+    lines.append("")
     for one in list(transitions)[-SHOWN_TRANSITIONS:]:
         moved = f" {one['before']} -> {one['after']}" if "before" in one and "after" in one else ""
-        cause = f" ({one['cause']})" if one.get("cause") else ""
         moved += f" {one['address']}" if "address" in one else ""
+        moved += f" ({one['cause']})" if one.get("cause") else ""
         at = datetime.fromtimestamp(one["at"], UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        yield f"{at}Z {one['who']} {one['what']}{moved}{cause}"
+        lines.append(f"{at}Z {one['who']} {one['what']}{moved}")
+    return "\n".join(lines) + "\n"
+
+
+def _router_lines(router: Mapping[str, Any], now: float) -> Iterator[str]:
+    why = f" ({', '.join(router['faults'])})" if router["faults"] else ""
+    yield f"virtual router {router['id']}: {_HOLDS[router['hold']]}{why}, {_ago(router['since'], now)}"
+    if drain := router["drained"]:
+        yield f"  drained by order, {_ago(drain['at'], now)}{': ' if drain['reason'] else ''}{drain['reason']}"
+    yield from (f"  ALARM {_ALARMS.get(alarm, alarm)}" for alarm in router["alarms"])
+    has = "has" if router["holds"] else "does not have"
+    yield f"  {', '.join(router['addresses'])}: {router['role']}, {_ago(router['role_since'], now)}; {has} it"
+    yield f"    holder by the adverts: {router['holder'] or 'none'}"
+    for name, age in router["peers"].items():
+        yield f"    {name}: {'not heard as a master' if age is None else f'heard {age:.1f} s ago'}"
+    for rival in router["rivals"]:
+        yield f"    {rival['peer'] or 'a stranger'} at {rival['hardware']} answers for it too"
+    for address, claimants in router["contradictions"].items():
+        yield f"    {address} is claimed by {', '.join(claimants)}"
 
 
 _HOLDS = {
     "able": "this node may hold it",
     "fault": "this node must not hold it",
-    "last": "this node holds it though it is faulty, since nobody else did",
+    "last": "this node holds it though it is faulty, since no other node did",
 }
 _ALARMS = {
     "split_brain": "another node holds the address too",
@@ -211,7 +187,7 @@ _ALARMS = {
     "address_missing": "keepalived is master and the address is not here",
     "not_announced": "the address was not seen to be announced",
     "last_one": "no healthy node takes the address",
-    "haproxy_full": "haproxy serves as many connections as it may (maxconn); the next node would soon do, too",
+    "haproxy_full": "haproxy has as many connections as it may (maxconn); the next node soon would, too",
     "gateway_silent": "no gateway answers; it is likely to be silent for all nodes",
     "learned_route_lost": "a route to a gateway that was learned from others is gone",
     "daemon_silent": "pyconfd is silent: haproxy serves on, but no longer follows the cluster",

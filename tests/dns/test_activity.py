@@ -115,7 +115,7 @@ def report(*, holds: bool = True, rivals: bool = False, drained: bool = False, h
         "holder": holder,
         "rivals": [{"hardware": "x", "peer": "lb2"}] if rivals else [],
     }
-    return {"at": NOW - 5, "routers": [{"drained": {"at": 1} if drained else None, "instances": [instance]}]}
+    return {"at": NOW - 5, "routers": [{"drained": {"at": 1} if drained else None, **instance}]}
 
 
 def test_the_holder_is_who_the_hook_says() -> None:

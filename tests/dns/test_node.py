@@ -46,7 +46,7 @@ def test_each_thing_that_is_missing_is_named(node: FieldNode) -> None:
 
 @pytest.mark.haproxy
 def test_what_a_hook_left_behind_counts_only_where_the_settings_have_one(node: FieldNode) -> None:
-    report = {"at": 0.0, "routers": [{"drained": {"at": 1.0}, "instances": []}]}
+    report = {"at": 0.0, "routers": [{"drained": {"at": 1.0}, "addresses": [], "holds": False}]}
     (node.folder / "status.json").write_text(json.dumps(report))
     assert why(node, VIP_RUNTIME_DIR=str(node.folder)) == ()
     assert "drained" in why(node, VIP_RUNTIME_DIR=str(node.folder), VIP_INTERFACE="eth0")[0]

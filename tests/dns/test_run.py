@@ -195,7 +195,7 @@ class Hook:
     def says(self, *, holds: bool, drained: bool = False) -> None:
         instance = {"addresses": [f"{VIP}/24"], "holds": holds, "holder": "lb2", "rivals": []}
         with self._lock:
-            self._routers = [{"drained": {"at": 1.0} if drained else None, "instances": [instance]}]
+            self._routers = [{"drained": {"at": 1.0} if drained else None, **instance}]
             self._write()
 
     def _write(self) -> None:

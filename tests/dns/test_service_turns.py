@@ -55,7 +55,7 @@ class Life:
     def hook_says(self, **holds: bool) -> None:
         """Leave behind what the hook would, for ``holds`` of one address."""
         instance = {"addresses": [f"{VIP}/24"], "holder": "lb2", "rivals": [], **holds}
-        routers = [{"drained": None, "instances": [instance]}]
+        routers = [{"drained": None, **instance}]
         path = self.node.folder / "vip" / "status.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({"at": time.time(), "routers": routers}))

@@ -285,7 +285,7 @@ state_dir = "{self.folder}/state"
         status = self.status()
         if not status or not all(check["ok"] for check in status["checks"].values()):
             return False
-        roles = {one["role"] for router in status["routers"] for one in router["instances"]}
+        roles = {router["role"] for router in status["routers"]}
         able = all(router["hold"] == "able" for router in status["routers"]) and "fault" not in roles
         return able and self._reaches_servers()
 

@@ -51,9 +51,9 @@ def test_the_commands_speak_with_the_hook() -> None:
         wait_for("ability", first.is_ready)
         assert vip(second, "failover").stdout == f"Handed over; {first.name} has the address.\n"
         # Its adverts come before its hook sees the address.
-        wait_for("the address", lambda: document(first)["routers"][0]["instances"][0]["holds"])
+        wait_for("the address", lambda: document(first)["routers"][0]["holds"])
         assert vip(first, "announce").exit_code == 0
-        wait_for("the announcement", lambda: document(first)["routers"][0]["instances"][0]["announced"])
+        wait_for("the announcement", lambda: document(first)["routers"][0]["announced"])
         memory = first.folder / "state" / "memory.json"
         wait_for("what it leaves behind", lambda: memory.exists() and "role.changed" in memory.read_text())
         assert first.hook is not None
@@ -91,7 +91,7 @@ def test_metrics_are_written_and_documented() -> None:
         holder = bed.holder
         path = holder.folder / "run" / "metrics.prom"
         wait_for("the metrics", path.exists)
-        wait_for("the holder", lambda: 'pyconfd_vip_holds{instance="vip-51"} 1' in path.read_text())
+        wait_for("the holder", lambda: 'pyconfd_vip_holds{router="51"} 1' in path.read_text())
         names = set(re.findall(r"^(pyconfd_vip_\w+)", metrics(holder.status()), re.MULTILINE))
     documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
     assert names == set(re.findall(r"`(pyconfd_vip_\w+)", documented))

@@ -59,7 +59,7 @@ def test_haproxy_killed_and_back_again() -> None:
         exactly_one(bed, other)
         answers_from(bed, other)
         assert dead.did("hold.changed", "haproxy_dead")
-        assert other.status()["routers"][0]["instances"][0]["announced"]
+        assert other.status()["routers"][0]["announced"]
         dead.start_haproxy()
         wait_for("recovery", lambda: dead.status()["routers"][0]["hold"] == "able")
         exactly_one(bed, other)
@@ -118,7 +118,7 @@ def test_keepalived_stopped_is_fenced_and_killed() -> None:
         assert hung.keepalived is not None
         assert hung.keepalived.wait(30) == -signal.SIGKILL
         hung.start_keepalived()
-        wait_for("keepalived as a backup", lambda: hung.status()["routers"][0]["instances"][0]["role"] == "backup")
+        wait_for("keepalived as a backup", lambda: hung.status()["routers"][0]["role"] == "backup")
         exactly_one(bed, other)
 
 
@@ -147,7 +147,7 @@ def test_hook_killed_changes_nothing_and_the_next_one_remembers() -> None:
         exactly_one(bed, holder)
         assert [len(node.log("keepalived").split("STATE")) for node in bed.nodes] == seen
         assert holder.transitions()[: len(before)] == before
-        wait_for("the role", lambda: holder.status()["routers"][0]["instances"][0]["role"] == "master")
+        wait_for("the role", lambda: holder.status()["routers"][0]["role"] == "master")
         holder.kill(signal.SIGKILL, "haproxy")
         exactly_one(bed, *bed.others(holder))
 
@@ -307,7 +307,7 @@ def test_a_full_disk_under_the_track_file_does_not_keep_the_address() -> None:
             exactly_one(bed, other)
             holder.start_hook()
             holder.start_keepalived()
-            wait_for("a backup", lambda: holder.status()["routers"][0]["instances"][0]["role"] == "backup")
+            wait_for("a backup", lambda: holder.status()["routers"][0]["role"] == "backup")
             other.order("failover")
             exactly_one(bed, holder)
             with (run / "filler").open("wb", buffering=0) as filler, suppress(OSError):

@@ -10,7 +10,7 @@ from pyconfd.vip.report import described, line
     ("changes", "told"),
     [
         ({}, "router 51: does not have the address"),
-        ({"instances": [{"holds": True}]}, "router 51: has the address"),
+        ({"holds": True}, "router 51: has the address"),
         (
             {"faults": ["carrier", "haproxy_dead"], "drained": {"at": 0.0}, "alarms": ["last_one"]},
             "router 51: does not have the address, faults: carrier haproxy_dead, drained by order, alarms: last_one",
@@ -18,7 +18,7 @@ from pyconfd.vip.report import described, line
     ],
 )
 def test_one_line_says_who_has_it_and_what_is_wrong(changes: dict[str, object], told: str) -> None:
-    router = {"id": 51, "faults": [], "drained": None, "alarms": [], "instances": [{"holds": False}], **changes}
+    router = {"id": 51, "faults": [], "drained": None, "alarms": [], "holds": False, **changes}
     assert line({"routers": [router], "troubles": {}}) == told
     trouble = {"heartbeat": "no space left"}
     assert line({"routers": [router], "troubles": trouble}) == f"{told}; trouble with heartbeat: no space left"
@@ -27,7 +27,9 @@ def test_one_line_says_who_has_it_and_what_is_wrong(changes: dict[str, object], 
 @pytest.mark.parametrize("alarm", Alarm)
 def test_each_alarm_is_a_sentence(alarm: str) -> None:
     router = {
-        "id": 51, "hold": "able", "faults": [], "since": 0.0, "drained": None, "alarms": [alarm], "instances": [],
+        "id": 51, "hold": "able", "faults": [], "since": 0.0, "drained": None, "alarms": [alarm], "addresses": [],
+        "role": "backup", "role_since": 0.0, "holds": False, "holder": "", "peers": {}, "rivals": [],
+        "contradictions": {},
     }  # fmt: skip
     document = {
         "node": "lb1",

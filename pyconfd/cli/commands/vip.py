@@ -197,8 +197,8 @@ def _order(settings: Settings, order: str, *, router: int | None, reason: str) -
         deadline = time.monotonic() + _HANDED_OVER_S
         while time.monotonic() < deadline:
             routers = [one for one in ask(path, {"do": "status"})["routers"] if one["id"] in said["routers"]]
-            if all(one["holder"] and not one["holds"] for router_ in routers for one in router_["instances"]):
-                holders = sorted({one["holder"] for router_ in routers for one in router_["instances"]})
+            if all(one["holder"] and not one["holds"] for one in routers):
+                holders = sorted({one["holder"] for one in routers})
                 return f"{_DONE[order]}; {', '.join(holders)} has the address."
             time.sleep(_LOOK_S)
     except (OSError, ValueError) as error:
