@@ -20,7 +20,7 @@ from pyconfd.dns.names import (
     stored_annotated,
 )
 from pyconfd.dns.node import NodeAddresses, NodeReader
-from pyconfd.dns.planner import DnsNode, NamePlan, NameSpec, NameView, Wish
+from pyconfd.dns.planner import DnsNode, NamePlan, NameView, Wish
 from pyconfd.dns.records import ADDRESS_TYPES, Action, RecordSet, RefusedBatchError, ThrottledError
 from pyconfd.dns.report import report
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError, first_line
@@ -73,34 +73,31 @@ class Planned:
 
 def plan_names(settings: Settings) -> tuple[Planned, ...]:
     """Return what the service would do now."""
-    names = dns_names(settings)
-    withdrawn, able = is_withdrawn(settings), _able(settings)
+    names, withdrawn, active = dns_names(settings), is_withdrawn(settings), _active_by_name(settings)
+    # Without a service that knows already, one look has to do.
+    facts = None if active else _facts(settings)
 
-    def decide(kept: KeptName) -> Planned:
-        gone = kept.gone
-        wish = Wish.WITHDRAW if withdrawn or gone or not able(kept) else Wish.PUBLISH
-        node = _node(names, kept)
-        return _planned(names, kept.spec, lambda spec, seen: planner.plan(spec, node, wish, seen))
+    def decide(kept: KeptName, seen: tuple[RecordSet, ...]) -> NamePlan:
+        serves = active.get(_key(kept), active.get(_NODE, False)) if facts is None else not reasons(facts, kept.own.vip)
+        wish = Wish.PUBLISH if serves and not withdrawn and not kept.gone else Wish.WITHDRAW
+        return planner.plan(kept.spec, _node(names, kept), wish, seen)
 
-    return _each(_kept(names), decide)
+    return _each(names, _kept(names), decide, change=False)
 
 
 def withdraw(settings: Settings, *, until_boot: bool) -> tuple[Planned, ...]:
     """Take this node out of every name, and keep it out; where that fails the service goes on trying."""
     names = dns_names(settings)
     set_withdrawn(settings, until_boot=until_boot)
-    said = {(item["name"], item["private"]): item["addresses"] for item in report(settings).get("names", ())}
+    published = {(item["name"], item["private"]): item["addresses"] for item in report(settings).get("names", ())}
 
-    def done(kept: KeptName) -> Planned:
-        known = said.get((kept.spec.name, kept.spec.private)) or [kept.own.address, kept.own.address6]
-        node = DnsNode(
-            names.node,
-            next((item for item in known if "." in item), ""),
-            next((item for item in known if ":" in item), ""),
-        )
-        return _done(names, kept.spec, lambda spec, seen: planner.plan(spec, node, Wish.WITHDRAW, seen))
+    def decide(kept: KeptName, seen: tuple[RecordSet, ...]) -> NamePlan:
+        # Not from the source of addresses: instance metadata may be away at a shutdown.
+        known = published.get(_key(kept)) or [kept.own.address, kept.own.address6]
+        v4, v6 = (next((address for address in known if mark in address), "") for mark in ".:")
+        return planner.plan(kept.spec, DnsNode(names.node, v4, v6), Wish.WITHDRAW, seen)
 
-    return _each(_kept(names), done)
+    return _each(names, _kept(names), decide)
 
 
 def publish(settings: Settings) -> tuple[Planned, ...]:
@@ -113,23 +110,20 @@ def publish(settings: Settings) -> tuple[Planned, ...]:
     set_published(settings)
     facts = _facts(settings)
     if why := reasons(facts):
-        problem = Problem(
-            "dns publish", f"this node cannot serve yet: {'; '.join(why)}", "the service joins when it can"
-        )
-        raise RejectedInput(problem)
+        message = f"this node cannot serve yet: {'; '.join(why)}"
+        raise RejectedInput(Problem("dns publish", message, "the service joins when it can"))
 
-    def done(kept: KeptName) -> Planned:
+    def decide(kept: KeptName, seen: tuple[RecordSet, ...]) -> NamePlan:
         wish = Wish.WITHDRAW if reasons(facts, kept.own.vip) else Wish.PUBLISH
-        node = _node(names, kept)
-        return _done(names, kept.spec, lambda spec, seen: planner.plan(spec, node, wish, seen))
+        return planner.plan(kept.spec, _node(names, kept), wish, seen)
 
-    return _each((kept for kept in _kept(names) if not kept.gone), done)
+    return _each(names, (kept for kept in _kept(names) if not kept.gone), decide)
 
 
 def adopt(settings: Settings, name: str) -> tuple[Planned, ...]:
     """Take over what is at a name."""
     names = dns_names(settings)
-    return _each(of_name(_kept(names), name), lambda kept: _done(names, kept.spec, planner.adopt))
+    return _each(names, of_name(_kept(names), name), lambda kept, seen: planner.adopt(kept.spec, seen))
 
 
 def drop(settings: Settings, name: str) -> Planned:
@@ -146,11 +140,11 @@ def drop(settings: Settings, name: str) -> Planned:
         raise RejectedInput(Problem("dns drop", str(error))) from error
     own = name_of(settings.dns, wanted)
     for kept in _kept(names):
-        if (kept.spec.name, kept.spec.private) == (wanted, own.private) and not kept.gone:
+        if _key(kept) == (wanted, own.private) and not kept.gone:
             where = "in the annotation" if kept.annotated else "in the settings"
-            remedy = "take it out there first, on all nodes; then nobody puts it back"
+            remedy = "take it out there first, on all nodes; then no node puts it back"
             raise RejectedInput(Problem("dns drop", f"{wanted} is still {where} of this node", remedy))
-    return _done(names, spec_of(own), planner.drop)
+    return _done(names, KeptName(spec_of(own), own), lambda kept, seen: planner.drop(kept.spec, seen))
 
 
 def forget(settings: Settings, node: str) -> tuple[Planned, ...]:
@@ -160,69 +154,59 @@ def forget(settings: Settings, node: str) -> tuple[Planned, ...]:
         RejectedInput: no name has it.
     """
     names = dns_names(settings)
-
-    def done(kept: KeptName) -> Planned:
-        return _done(names, kept.spec, lambda spec, seen: planner.forget(spec, node, seen))
-
-    found = _each(_kept(names), done)
+    found = _each(names, _kept(names), lambda kept, seen: planner.forget(kept.spec, node, seen))
     if all(item.plan == NamePlan() and not item.error for item in found):
         raise RejectedInput(Problem("", f"no name has a node {node}", "pyconfd dns status lists them"))
     return found
 
 
 def status(settings: Settings) -> tuple[dict[str, Any], PyconfdError | None]:
-    """Return what is in Route 53 and what the service of this node thinks, and why something is missing there."""
+    """Return what is in Route 53, what the service of this node reports, and the error of a name that is missing."""
     names = dns_names(settings)
     annotation, _ = NodeReader(settings).annotated()
-    rows: list[dict[str, Any]] = []
+    views: dict[tuple[str, bool], NameView] = {}
+    kept = _kept(names)
 
-    def seen(kept: KeptName) -> Planned:
-        rows.append(_name_status(names, kept.spec))
-        return Planned(kept.spec.name, "", NamePlan())
+    def decide(kept: KeptName, seen: tuple[RecordSet, ...]) -> NamePlan:
+        views[_key(kept)] = NameView(kept.spec, seen)
+        return NamePlan()
 
-    failed = [item for item in _each(_kept(names), seen) if item.error]
-    rows += [_unknown(item) for item in failed]
+    found = _each(names, kept, decide, change=False)
     values = {
         "service": {**report(settings), "unit": "pyconfd" if settings.dns.in_daemon else "pyconfd-dns"},
-        "names": rows,
+        "names": [_name_status(item, views.get(_key(each))) for each, item in zip(kept, found, strict=True)],
         "not_taken": [] if settings.dns.annotation_suffixes else list(annotation or ()),
     }
-    return values, failed[0].error if failed else None
+    return values, next((item.error for item in found if item.error), None)
+
+
+def _name_status(planned: Planned, view: NameView | None) -> dict[str, Any]:
+    found = {"name": planned.name, "zone": planned.zone_id, "problem": "; ".join(planned.lines)}
+    if view is None:
+        return {**found, "mode": "", "generation": 0, "records": [], "doubts": {}}
+    records = [
+        {
+            "type": kind,
+            "value": value,
+            "node": view.values(kind).get(value, ""),
+            "identifier": item.identifier,
+            "ttl_s": item.ttl_s,
+        }
+        for kind in ADDRESS_TYPES
+        for item in view.at(kind)
+        for value in item.values or ("(alias)",)
+    ]
+    doubts = {marker.node: marker.doubt for marker in view.markers() if marker.doubt}
+    generation = view.owner[0].generation if view.owner else 0
+    return {**found, "mode": view.spec.mode.value, "generation": generation, "records": records, "doubts": doubts}
 
 
 def _kept(names: DnsNames) -> tuple[KeptName, ...]:
     return names.kept(stored_annotated(names.settings))
 
 
-def _name_status(names: DnsNames, spec: NameSpec) -> dict[str, Any]:
-    zone_id = names.zone_id(spec)
-    view = NameView(spec, names.provider.records(zone_id, spec.name))
-    rows = [
-        {"type": kind, "value": value, **_whose(item, view.values(kind).get(value)), "ttl_s": item.ttl_s}
-        for kind in ADDRESS_TYPES
-        for item in view.at(kind)
-        for value in item.values or ("(alias)",)
-    ]
-    doubts = {marker.node: marker.doubt for marker in view.markers() if marker.doubt}
-    owner = view.owner
-    return {
-        "name": spec.name,
-        "zone": zone_id,
-        "mode": spec.mode.value,
-        "generation": owner[0].generation if owner else 0,
-        "records": rows,
-        "doubts": doubts,
-        "problem": "",
-    }
-
-
-def _unknown(failed: Planned) -> dict[str, Any]:
-    nothing = {"zone": "", "mode": "", "generation": 0, "records": [], "doubts": {}}
-    return {"name": failed.name, **nothing, "problem": "; ".join(failed.lines)}
-
-
-def _whose(item: RecordSet, node: str | None) -> dict[str, str]:
-    return {"node": node or "", "identifier": item.identifier}
+def _key(kept: KeptName) -> tuple[str, bool]:
+    return kept.spec.name, kept.spec.private
 
 
 def _facts(settings: Settings) -> ServingFacts:
@@ -233,18 +217,16 @@ def _facts(settings: Settings) -> ServingFacts:
         reader.close()
 
 
-def _able(settings: Settings) -> Callable[[KeptName], bool]:
-    """Return what tells whether this node can serve a name: by what the service believes, else by one look."""
-    said = report(settings)
-    names = said["names"] if said["running"] else ()
-    believed = {(item["name"], item["private"]): item["active"] for item in names}
-    if believed and None not in believed.values():
-        return lambda kept: bool(believed.get((kept.spec.name, kept.spec.private), said["active"]))
-    facts = _facts(settings)
-    return lambda kept: not reasons(facts, kept.own.vip)
+_NODE = ("", False)
 
 
-_Decide = Callable[[NameSpec, tuple[RecordSet, ...]], NamePlan]
+def _active_by_name(settings: Settings) -> dict[tuple[str, bool], bool]:
+    """Return for which names the service counts this node as active; nothing while it does not know."""
+    found = report(settings)
+    active = {(item["name"], item["private"]): item["active"] for item in found.get("names", ())}
+    if not found["running"] or not active or None in active.values():
+        return {}
+    return active | {_NODE: bool(found["active"])}
 
 
 class _NoAddressError(TransientError):
@@ -258,10 +240,13 @@ def _node(names: DnsNames, kept: KeptName) -> DnsNode:
         raise _NoAddressError(*error.problems) from error
 
 
-def _each(kept: Iterable[KeptName], do: Callable[[KeptName], Planned]) -> tuple[Planned, ...]:
-    """Do something about each name: what is wrong with one, an annotation's say, keeps no other from its turn.
+_Decide = Callable[[KeptName, tuple[RecordSet, ...]], NamePlan]
 
-    Where Route 53 is away the rest is not asked: each name would take as long, and a shutdown may be waiting.
+
+def _each(names: DnsNames, kept: Iterable[KeptName], decide: _Decide, *, change: bool = True) -> tuple[Planned, ...]:
+    """Plan, and change, each name: an error of one, an annotated name's say, keeps no other from its turn.
+
+    Where Route 53 is away the rest is not tried: each name would take as long, and a shutdown may be waiting.
     """
     found: list[Planned] = []
     away: TransientError | None = None
@@ -269,7 +254,7 @@ def _each(kept: Iterable[KeptName], do: Callable[[KeptName], Planned]) -> tuple[
         error: PyconfdError | None = away
         if error is None:
             try:
-                found.append(do(each))
+                found.append(_done(names, each, decide) if change else _planned(names, each, decide))
                 continue
             except PyconfdError as raised:
                 error = raised
@@ -279,22 +264,23 @@ def _each(kept: Iterable[KeptName], do: Callable[[KeptName], Planned]) -> tuple[
     return tuple(found)
 
 
-def _planned(names: DnsNames, spec: NameSpec, decide: _Decide) -> Planned:
+def _planned(names: DnsNames, kept: KeptName, decide: _Decide) -> Planned:
+    spec = kept.spec
     zone_id = names.zone_id(spec)
-    found = decide(spec, names.provider.records(zone_id, spec.name))
+    found = decide(kept, names.provider.records(zone_id, spec.name))
     former = (item.record.ttl_s or 0 for item in found.changes if item.action is Action.DELETE)
     return Planned(spec.name, zone_id, found, max((spec.ttl_s, *former)))
 
 
-def _done(names: DnsNames, spec: NameSpec, decide: _Decide) -> Planned:
-    """Plan and change until nobody was faster; a reply that was lost shows when it is read again.
+def _done(names: DnsNames, kept: KeptName, decide: _Decide) -> Planned:
+    """Plan and change until no other node was faster; whether a change whose reply was lost was done shows then, too.
 
-    A busy account is asked again too: where all nodes leave at once, each would find it so.
+    A busy account is retried too: where all nodes leave at once, each would find it so.
     """
     throttled = 0
     for attempt in range(ATTEMPTS):
         try:
-            found = _planned(names, spec, decide)
+            found = _planned(names, kept, decide)
             if found.plan.changes:
                 names.provider.change(found.zone_id, found.plan.changes)
         except (RefusedBatchError, ThrottledError) as error:
