@@ -44,7 +44,9 @@ class Fault:
     serves: bool = True
     """Somebody answers in the end."""
     alarm: str = ""
-    """What a hook must say."""
+    """An alarm that a hook must raise."""
+    event: tuple[str, str] | None = None
+    """What the holder's hook must record, and the cause."""
     fresh: bool = False
     """It needs a bed of its own each time."""
     clocks: bool = False
@@ -84,6 +86,12 @@ def _keepalived_again(_bed: Bed, node: Node) -> None:
     assert node.keepalived is not None
     if node.keepalived.poll() is not None:  # the hook killed one that was stopped, and it may run again
         node.start_keepalived()
+
+
+def _killed_keepalived_again(_bed: Bed, node: Node) -> None:
+    assert node.keepalived is not None
+    assert node.keepalived.wait(LIMIT_S) == -signal.SIGKILL, "it would wake up as a master"
+    node.start_keepalived()
 
 
 def _spoil_configuration(_bed: Bed, node: Node) -> None:
@@ -275,26 +283,41 @@ def _take_as_stranger(bed: Bed, _node: Node) -> None:
 def faults(long_s: float) -> Mapping[str, Fault]:
     """Give all of them; storms and packet loss last for ``long_s``."""
     found = {
-        "haproxy_killed": Fault(lambda _, node: node.kill(signal.SIGKILL, "haproxy"), _haproxy_again, goal_ms=50),
+        "haproxy_killed": Fault(
+            lambda _, node: node.kill(signal.SIGKILL, "haproxy"),
+            _haproxy_again,
+            event=("hold.changed", "haproxy_dead"),
+            goal_ms=50,
+        ),
         "haproxy_stopped": Fault(
             lambda _, node: node.signal_haproxies(signal.SIGSTOP),
             lambda _, node: node.signal_haproxies(signal.SIGCONT),
+            event=("hold.changed", "haproxy_hangs"),
             goal_ms=500,
         ),
         "listener_gone": Fault(
             lambda _, node: node.tell_haproxy("disable frontend http-in"),
             lambda _, node: node.tell_haproxy("enable frontend http-in"),
+            event=("hold.changed", "listener_gone"),
         ),
         "descriptors_exhausted": Fault(
             lambda _, node: _limit_descriptors(node, _FEW_DESCRIPTORS), lambda _, node: _limit_descriptors(node, 0)
         ),
         "haproxy_reloaded": harmless(lambda _, node: node.kill(signal.SIGUSR2, "haproxy")),
         "keepalived_killed": Fault(
-            lambda _, node: node.kill(signal.SIGKILL, "vrrp", "keepalived"), _keepalived_again, goal_ms=50
+            lambda _, node: node.kill(signal.SIGKILL, "vrrp", "keepalived"),
+            _keepalived_again,
+            event=("address.fenced", "keepalived_dead"),
+            goal_ms=50,
         ),
-        "keepalived_child_killed": Fault(lambda _, node: node.kill(signal.SIGKILL, "vrrp"), goal_ms=50),
+        "keepalived_child_killed": Fault(
+            lambda _, node: node.kill(signal.SIGKILL, "vrrp"), event=("address.fenced", "keepalived_dead"), goal_ms=50
+        ),
         "keepalived_stopped": Fault(
-            lambda _, node: node.kill(signal.SIGSTOP, "keepalived", "vrrp"), _keepalived_again, goal_ms=350
+            lambda _, node: node.kill(signal.SIGSTOP, "keepalived", "vrrp"),
+            _killed_keepalived_again,
+            event=("address.fenced", "keepalived_hangs"),
+            goal_ms=350,
         ),
         "keepalived_reloaded": _reload_of_keepalived(harmless(lambda _, node: node.reload_keepalived())),
         "keepalived_bad_configuration": Fault(_spoil_configuration, _mend_configuration, moves=None),
@@ -309,6 +332,7 @@ def faults(long_s: float) -> Mapping[str, Fault]:
         "link_down": Fault(
             lambda bed, node: bed.cable(node, plugged=False),
             lambda bed, node: bed.cable(node, plugged=True),
+            event=("hold.changed", "carrier_lost"),
             goal_ms=350,
         ),
         "link_flapping": Fault(_flap),

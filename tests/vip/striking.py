@@ -1,7 +1,7 @@
 """One fault on one bed, with clients asking, and what came of it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ class Outcome:
 
     ``new`` and ``kept`` are what came back to the clients, ``double_s`` how long two nodes could be reached at the
     address of the fault's family, ``settled_s`` when the holder changed for the last time (0: never), ``mended_s`` the
-    same from the fault's end on, ``alarm_s`` when the alarm came: since the fault, or since there were two holders.
+    same from the fault's end on, ``alarm_s`` when the alarm came: since the fault, or since there were two holders;
+    ``events`` are the transitions of the former holder's hook with their causes.
     """
 
     before: str
@@ -27,6 +28,7 @@ class Outcome:
     settled_s: float
     mended_s: float
     alarm_s: float | None
+    events: Sequence[tuple[str, str]]
 
 
 def strike(bed: Bed, fault: Fault, limit_s: float) -> Outcome:
@@ -49,6 +51,7 @@ def strike(bed: Bed, fault: Fault, limit_s: float) -> Outcome:
         until = time.time()
         found = clients.finish()
     alarm_s = _alarm_s(bed, fault, since)
+    seen = [(one["what"], one.get("cause", "")) for one in holder.transitions() if one["at"] >= since]
     fault.mend(bed, holder)
     bed.until_ready()
     bed.until_settled(fault.bound_s)
@@ -58,7 +61,7 @@ def strike(bed: Bed, fault: Fault, limit_s: float) -> Outcome:
         double_s(events, fault.host, since, until),
         settled_s([event for event in events if event.at <= until], (VIP4, VIP6), since),
         settled_s(events, (VIP4, VIP6), until),
-        alarm_s,
+        alarm_s, seen,
     )  # fmt: skip
 
 
@@ -85,5 +88,10 @@ def wrongs(fault: Fault, outcome: Outcome) -> list[str]:
         "its end moved the address": fault.harmless and outcome.mended_s > 0,
         "a new connection failed": fault.harmless and outcome.new["failed"] > 0,
         "a kept connection failed": fault.harmless and outcome.kept["failed"] > 0,
+        "the hook did not record why": fault.event is not None and not _records(outcome.events, *fault.event),
     }
     return [what for what, is_so in found.items() if is_so]
+
+
+def _records(events: Sequence[tuple[str, str]], what: str, cause: str) -> bool:
+    return any(event == what and cause in causes.split(",") for event, causes in events)

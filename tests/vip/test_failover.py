@@ -1,4 +1,4 @@
-"""Faults on the holder, with everything real: whatever dies, exactly one node has the address in the end."""
+"""What no single fault of faults.py shows, with everything real: exactly one node has the address in the end."""
 
 import os
 import shutil
@@ -31,10 +31,6 @@ def has_moved(bed: Bed, dead: Node) -> bool:
     return len(bed.holders()) == 1 and bed.holders() == bed.holders(VIP6) and not dead.holds()
 
 
-def has_reloaded(node: Node, times: int) -> bool:
-    return node.log("haproxy").count("exited with code 0 (Exit)") >= times
-
-
 def exactly_one(bed: Bed, who: Node) -> None:
     """Wait until ``who`` holds both families and nobody else does, and see that it stays so."""
     for address in (VIP4, VIP6):
@@ -43,83 +39,6 @@ def exactly_one(bed: Bed, who: Node) -> None:
     while time.monotonic() < until:
         assert (bed.holders(), bed.holders(VIP6)) == ([who.name], [who.name])
         time.sleep(0.1)
-
-
-def answers_from(bed: Bed, who: Node) -> None:
-    for host in (VIP4, VIP6):
-        with bed.traffic(host) as clients:
-            clients.until_answered(who.name)
-
-
-def test_haproxy_killed_and_back_again() -> None:
-    with Bed() as bed:
-        dead = bed.holder
-        (other,) = bed.others(dead)
-        dead.kill(signal.SIGKILL, "haproxy")
-        exactly_one(bed, other)
-        answers_from(bed, other)
-        assert dead.did("hold.changed", "haproxy_dead")
-        assert other.status()["routers"][0]["announced"]
-        dead.start_haproxy()
-        wait_for("recovery", lambda: dead.status()["routers"][0]["hold"] == "able")
-        exactly_one(bed, other)
-
-
-def test_haproxy_stopped() -> None:
-    with Bed() as bed:
-        hung = bed.holder
-        (other,) = bed.others(hung)
-        hung.signal_haproxies(signal.SIGSTOP)
-        exactly_one(bed, other)
-        answers_from(bed, other)
-        assert hung.did("hold.changed", "haproxy_hangs")
-
-
-def test_haproxy_reloaded_is_no_death() -> None:
-    with Bed() as bed:
-        holder = bed.holder
-        before = len(holder.transitions())
-        for count in range(1, 4):
-            holder.kill(signal.SIGUSR2, "haproxy")
-            wait_for("the new worker", partial(has_reloaded, holder, count))
-        exactly_one(bed, holder)
-        assert holder.transitions()[before:] == []
-
-
-def test_a_listener_gone() -> None:
-    with Bed() as bed:
-        holder = bed.holder
-        (other,) = bed.others(holder)
-        conf = holder.folder / "haproxy.cfg"
-        conf.write_text(conf.read_text().replace(":80\n", ":81\n"))
-        holder.kill(signal.SIGUSR2, "haproxy")
-        exactly_one(bed, other)
-        assert holder.did("hold.changed", "listener_gone")
-
-
-@pytest.mark.parametrize("names", [("vrrp", "keepalived"), ("vrrp",)], ids=["all", "child"])
-def test_keepalived_killed_is_fenced(names: tuple[str, ...]) -> None:
-    with Bed() as bed:
-        dead = bed.holder
-        (other,) = bed.others(dead)
-        dead.kill(signal.SIGKILL, *names)
-        exactly_one(bed, other)
-        answers_from(bed, other)
-        assert dead.did("address.fenced", "keepalived_dead")
-
-
-def test_keepalived_stopped_is_fenced_and_killed() -> None:
-    with Bed() as bed:
-        hung = bed.holder
-        (other,) = bed.others(hung)
-        hung.kill(signal.SIGSTOP, "keepalived", "vrrp")
-        exactly_one(bed, other)
-        assert hung.did("address.fenced", "keepalived_hangs")
-        assert hung.keepalived is not None
-        assert hung.keepalived.wait(30) == -signal.SIGKILL
-        hung.start_keepalived()
-        wait_for("keepalived as a backup", lambda: hung.status()["routers"][0]["role"] == "backup")
-        exactly_one(bed, other)
 
 
 def test_a_reload_of_keepalived_keeps_the_backstop() -> None:
@@ -165,18 +84,6 @@ def test_both_hooks_dead_and_the_backstop_judges() -> None:
         exactly_one(bed, *bed.others(holder))
 
 
-def test_link_down() -> None:
-    with Bed() as bed:
-        cut = bed.holder
-        (other,) = bed.others(cut)
-        bed.cable(cut, plugged=False)
-        exactly_one(bed, other)
-        assert cut.did("hold.changed", "carrier_lost")
-        bed.cable(cut, plugged=True)
-        wait_for("recovery", lambda: cut.status()["routers"][0]["hold"] == "able")
-        exactly_one(bed, other)
-
-
 def test_a_holder_whose_peer_is_gone_is_no_hang_of_keepalived() -> None:
     with Bed() as bed:
         holder = bed.holder
@@ -191,18 +98,6 @@ def test_a_holder_whose_peer_is_gone_is_no_hang_of_keepalived() -> None:
         wait_for("recovery", lambda: gone.status()["routers"][0]["hold"] == "able")
         exactly_one(bed, holder)
         assert not holder.did("address.fenced")
-
-
-def test_planned_failover_to_and_fro() -> None:
-    with Bed() as bed:
-        first = bed.holder
-        (second,) = bed.others(first)
-        assert "error" in second.order("failover")
-        assert "error" not in first.order("failover")
-        exactly_one(bed, second)
-        wait_for("ability", lambda: first.status()["routers"][0]["hold"] == "able")
-        second.order("failover")
-        exactly_one(bed, first)
 
 
 def test_drain_outlives_the_hook_and_undrain_moves_nothing() -> None:
@@ -220,18 +115,6 @@ def test_drain_outlives_the_hook_and_undrain_moves_nothing() -> None:
         drained.order("undrain")
         wait_for("ability", lambda: drained.status()["routers"][0]["hold"] == "able")
         exactly_one(bed, other)
-
-
-def test_both_haproxies_dead_leave_one_holder() -> None:
-    with Bed() as bed:
-        for node in bed.nodes:
-            node.kill(signal.SIGKILL, "haproxy")
-        wait_for("one that takes it back", lambda: any(
-            node.status()["routers"][0]["hold"] == "last" and node.holds() for node in bed.nodes
-        ))  # fmt: skip
-        holder = bed.holder
-        exactly_one(bed, holder)
-        assert "last_one" in holder.status()["routers"][0]["alarms"]
 
 
 def test_three_nodes_until_the_last_one() -> None:
@@ -263,16 +146,6 @@ def test_two_holders_for_want_of_adverts_settle_by_priority() -> None:
         for node in bed.nodes:
             bed.network.inside(node.space, "nft", "delete table inet f")
         exactly_one(bed, second)
-
-
-def test_a_stranger_with_the_address_is_an_alarm_and_no_surrender() -> None:
-    with Bed() as bed:
-        holder = bed.holder
-        ip("-n", bed.client, "addr", "add", f"{VIP4}/32", "dev", "eth0")
-        wait_for("the alarm", lambda: "stranger" in holder.status()["routers"][0]["alarms"])
-        exactly_one(bed, holder)
-        ip("-n", bed.client, "addr", "del", f"{VIP4}/32", "dev", "eth0")
-        wait_for("quiet", lambda: holder.status()["routers"][0]["alarms"] == [])
 
 
 def test_an_address_put_on_a_backup_by_hand_is_taken_off() -> None:

@@ -68,6 +68,8 @@ def test_one_holder_in_the_end_and_clients_that_hardly_notice(name: str, beds: B
         if name == "link_down":  # a former holder whose link is back does not speak in the name of the address
             (after,) = (node for node in bed.nodes if node.name == outcome.after)
             assert after.hardware in ip("-n", bed.client, "neigh", "show", VIP4)
+        if name == "haproxy_reloaded":
+            assert outcome.events == [], "a reload is no death"
         assert fault.moves is not True or outcome.kept["broken"] <= KEPT, outcome
         if fault.serves:
             assert outcome.new["gap_ms"] < 1000 * fault.bound_s, outcome
