@@ -3,21 +3,23 @@
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, NoReturn, TypeVar
+
+import msgspec
 
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.model.plan import ReloadReason
-from pyconfd.testing.places import Places, places
+from pyconfd.testing.toml_lines import Path, TomlLines
 
 TEST_SUFFIX = ".test.toml"
 FOLDER = "tests"
 """Beside the fragments: what is in it is for tests alone, where it holds a test file."""
 
-ABILITIES = ("backends", "cookies")
+Ability = Literal["backends", "cookies"]
 """What not every HAProxy can do while it runs: the fields of :class:`pyconfd.haproxy.live.Abilities`."""
 
 
@@ -86,14 +88,56 @@ class Case:
     valid: bool = True
     deterministic: bool = True
     fails: str = ""
-    abilities: tuple[str, ...] = ()
+    abilities: tuple[Ability, ...] = ()
+
+
+class _Expect(msgspec.Struct, forbid_unknown_fields=True, rename={"within": "in"}):
+    contains: str | None = None
+    lacks: str | None = None
+    matches: str | None = None
+    in_order: tuple[str, ...] | None = None
+    equals: str | None = None
+    equals_file: str | None = None
+    refused: str | None = None
+    within: str = ""
+    times: int | None = None
+
+
+class _Step(msgspec.Struct, forbid_unknown_fields=True):
+    snapshot: str | tuple[str, ...] = ()
+    objects: str = ""
+    expect: tuple[_Expect, ...] = ()
+
+
+class _Then(_Step):
+    plan: Way | None = None
+    reasons: tuple[ReloadReason, ...] | None = None
+
+
+class _Test(_Step):
+    name: str = ""
+    then: tuple[_Then, ...] = ()
+    settings: dict[str, Any] = {}
+    vars: dict[str, Any] = {}
+    valid: bool = True
+    deterministic: bool = True
+    fails: str = ""
+    can: tuple[Ability, ...] = ()
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    settings: dict[str, Any] = {}
+    test: tuple[dict[str, Any], ...] = ()
+
+
+_Table = TypeVar("_Table", bound=msgspec.Struct)
 
 
 def read_cases(path: str, text: str) -> tuple[Case, ...]:
     """Read a test file; ``path`` is for the problems.
 
     Raises:
-        ConfigurationError: with every problem, each with its line.
+        ConfigurationError: with the first problem of each test, each with its line.
     """
     try:
         document = tomllib.loads(text)
@@ -103,171 +147,99 @@ def read_cases(path: str, text: str) -> tuple[Case, ...]:
         what = str(error).removesuffix(where[0]) if where else str(error)
         remedy = "texts need quotes, and each key stands once"
         raise ConfigurationError(Problem(place, f"is not TOML: {what}", remedy)) from None
-    reader = _Reader(path, places(text))
-    cases = reader.cases(document)
-    if reader.problems:
-        raise ConfigurationError(*reader.problems)
-    return cases
+    reader = _Reader(path, TomlLines(text))
+    file = reader.table(document, _File)
+    cases: dict[str, Case] = {}
+    problems: list[Problem] = []
+    for number, table in enumerate(file.test):
+        try:
+            case = reader.case(table, file.settings, ("test", number))
+            if case.name in cases:
+                reader.refuse(("test", number), f"there is a test {case.name!r} already")
+        except ConfigurationError as error:
+            problems += error.problems
+        else:
+            cases[case.name] = case
+    if not file.test:
+        reader.refuse((), "there is no test in it", "begin one with [[test]]")
+    if problems:
+        raise ConfigurationError(*problems)
+    return tuple(cases.values())
 
 
-_FILE_KEYS = ("settings", "test")
-_STEP_KEYS = ("snapshot", "objects", "expect")
-_CASE_KEYS = ("name", *_STEP_KEYS, "then", "settings", "vars", "valid", "deterministic", "fails", "can")
-_THEN_KEYS = (*_STEP_KEYS, "plan", "reasons")
-_EXPECT_KEYS = (*(kind.value for kind in Kind), "in", "times")
+_WHERE = re.compile(r"(?P<message>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Reader:
+    """Reads the tables of one file; each function raises ConfigurationError at the line of the first mistake."""
+
     path: str
-    places: Places
-    problems: list[Problem] = field(default_factory=list)
+    lines: TomlLines
 
-    def cases(self, document: Mapping[str, Any]) -> tuple[Case, ...]:
-        self._known(document, _FILE_KEYS)
-        shared = self._table(document, "settings")
-        found = [self._case(item, ("test", number), shared) for number, item in self._tables(document, "test")]
-        if not found and not self.problems:
-            self._problem((), "there is no test in it", "begin one with [[test]]")
-        names: set[str] = set()
-        for case in found:
-            if case.name in names:
-                self.problems.append(Problem(f"{self.path} line {case.line}", f"there is a test {case.name!r} already"))
-            names.add(case.name)
-        return tuple(found)
+    def refuse(self, at: Path, message: str, remedy: str = "") -> NoReturn:
+        raise ConfigurationError(Problem(f"{self.path} line {self.lines.line(*at)}", message, remedy))
 
-    def _case(self, item: Mapping[str, Any], at: tuple[str | int, ...], shared: Mapping[str, Any]) -> Case:
-        self._known(item, _CASE_KEYS, *at)
-        name = self._text(item, "name", *at)
-        if not name:
-            self._problem(at, "a test needs a name")
-        first = self._step(item, at)
-        then = []
-        for number, each in self._tables(item, "then", *at):
-            here = (*at, "then", number)
-            self._known(each, _THEN_KEYS, *here)
-            then.append(self._then(each, here))
-        fails = self._text(item, "fails", *at)
-        if fails and (then or first.expectations):
-            self._problem((*at, "fails"), "what fails has no text to expect anything of", "leave out expect and then")
-        variables = self._table(item, "vars", *at)
-        settings = merged(shared, self._table(item, "settings", *at))
+    def table(self, value: Any, kind: type[_Table], at: Path = ()) -> _Table:
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            found = _WHERE.fullmatch(str(error))
+            message, remedy = found["message"] if found else str(error), ""
+            steps = re.findall(r"\.(\w+)|\[(\d+)\]", found["path"] or "" if found else "")
+            at = (*at, *(key or int(index) for key, index in steps))
+            if unknown := _UNKNOWN.fullmatch(message):
+                at, message = (*at, unknown["key"]), f"{unknown['key']!r} is not known here"
+                keys = {"expect": _Expect, "then": _Then, "test": _Test}.get(str(at[-3]) if len(at) > 2 else "", kind)
+                close = difflib.get_close_matches(unknown["key"], keys.__struct_encode_fields__, n=1)
+                remedy = f"did you mean {close[0]}?" if close else ""
+            self.refuse(at, message, remedy)
+
+    def case(self, table: Mapping[str, Any], shared: Mapping[str, Any], at: Path) -> Case:
+        test = self.table(table, _Test, at)
+        if not test.name:
+            self.refuse(at, "a test needs a name")
+        if test.fails and (test.then or test.expect):
+            self.refuse((*at, "fails"), "what fails has no text to expect anything of", "leave out expect and then")
+        settings = merged(shared, test.settings)
         return Case(
-            name,
-            self.places.line(*at),
-            (first, *then),
-            merged(settings, {"templates": {"vars": variables}} if variables else {}),
-            valid=self._truth(item, "valid", *at),
-            deterministic=self._truth(item, "deterministic", *at),
-            fails=fails,
-            abilities=self._words(item, "can", ABILITIES, *at),
+            test.name,
+            self.lines.line(*at),
+            (self._step(test, at), *(self._then(then, (*at, "then", n)) for n, then in enumerate(test.then))),
+            merged(settings, {"templates": {"vars": test.vars}} if test.vars else {}),
+            valid=test.valid,
+            deterministic=test.deterministic,
+            fails=test.fails,
+            abilities=test.can,
         )
 
-    def _then(self, item: Mapping[str, Any], at: tuple[str | int, ...]) -> Step:
-        step = self._step(item, at)
-        plan = self._words(item, "plan", tuple(Way), *at)
-        if len(plan) > 1:
-            self._problem((*at, "plan"), "there is one way to apply a change", "name one")
-        reasons = None
-        if "reasons" in item:
-            reasons = tuple(map(ReloadReason, self._words(item, "reasons", tuple(ReloadReason), *at)))
-            if plan and plan != (Way.RELOAD,):
-                self._problem((*at, "reasons"), "only a reload has reasons", 'plan = "reload"')
-        way = Way(plan[0]) if plan else (Way.RELOAD if reasons else None)
-        return Step(step.files, step.objects, step.line, step.expectations, way, reasons)
+    def _then(self, then: _Then, at: Path) -> Step:
+        if then.reasons is not None and then.plan not in (None, Way.RELOAD):
+            self.refuse((*at, "reasons"), "only a reload has reasons", 'plan = "reload"')
+        way = then.plan or (Way.RELOAD if then.reasons else None)
+        return replace(self._step(then, at), way=way, reasons=then.reasons)
 
-    def _step(self, item: Mapping[str, Any], at: tuple[str | int, ...]) -> Step:
-        given = item.get("snapshot", ())
-        files = (given,) if isinstance(given, str) else given
-        if not isinstance(files, Sequence) or not all(isinstance(each, str) for each in files):
-            self._problem((*at, "snapshot"), "expected the name of a file, or a list of names")
-            files = ()
-        listed = item.get("expect", ())
-        if not isinstance(listed, Sequence) or not all(isinstance(each, Mapping) for each in listed):
-            self._problem((*at, "expect"), "expected a list of tables", 'expect = [{ contains = "backend be-shop" }]')
-            listed = ()
-        expectations = [
-            found
-            for number, each in enumerate(listed)
-            if (found := self._expectation(each, (*at, "expect", number))) is not None
-        ]
-        return Step(tuple(files), self._text(item, "objects", *at), self.places.line(*at), tuple(expectations))
+    def _step(self, step: _Step, at: Path) -> Step:
+        files = (step.snapshot,) if isinstance(step.snapshot, str) else step.snapshot
+        found = tuple(self._expectation(each, (*at, "expect", n)) for n, each in enumerate(step.expect))
+        return Step(files, step.objects, self.lines.line(*at), found)
 
-    def _expectation(self, item: Mapping[str, Any], at: tuple[str | int, ...]) -> Expectation | None:
-        self._known(item, _EXPECT_KEYS, *at)
-        kinds = [kind for kind in Kind if kind.value in item]
+    def _expectation(self, expect: _Expect, at: Path) -> Expectation:
+        kinds = [kind for kind in Kind if getattr(expect, kind) is not None]
         if len(kinds) != 1:
             what = f"{kinds[0]} and {kinds[1]} exclude each other" if kinds else "nothing is expected"
-            self._problem(at, what, f"give one of {', '.join(Kind)}")
-            return None
-        kind, value, times = kinds[0], item[kinds[0].value], item.get("times")
-        texts = (value,) if isinstance(value, str) else value
-        if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
-            self._problem(at, f"{kind}: expected a text", "quote it")
-            return None
-        if kind is not Kind.IN_ORDER and not isinstance(value, str):
-            self._problem(at, f"{kind}: expected one text", "write one table for each")
-            return None
-        if times is not None and (not isinstance(times, int) or isinstance(times, bool) or kind is not Kind.MATCHES):
-            self._problem(at, "times is a number, and counts what matches")
-            return None
-        if kind is Kind.MATCHES:
+            self.refuse(at, what, f"give one of {', '.join(Kind)}")
+        value = getattr(expect, kinds[0])
+        if expect.times is not None and expect.matches is None:
+            self.refuse(at, "times counts what matches, nothing else")
+        if expect.matches is not None:
             try:
-                re.compile(value, re.MULTILINE)
+                re.compile(expect.matches, re.MULTILINE)
             except re.error as error:
-                self._problem(at, f"{value!r} is no regular expression: {error}")
-                return None
-        return Expectation(kind, tuple(texts), self.places.line(*at), self._text(item, "in", *at), times)
-
-    def _known(self, table: Mapping[str, Any], keys: Sequence[str], *at: str | int) -> None:
-        for key in table:
-            if key not in keys:
-                close = difflib.get_close_matches(key, keys, n=1)
-                remedy = f"did you mean {close[0]}?" if close else f"there are: {', '.join(keys)}"
-                self._problem((*at, key), f"{key!r} is not known here", remedy)
-
-    def _tables(self, table: Mapping[str, Any], key: str, *at: str | int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        listed = table.get(key, ())
-        if not isinstance(listed, Sequence) or not all(isinstance(each, Mapping) for each in listed):
-            self._problem((*at, key), f"{key} is a list of tables", f"begin each with [[{'.'.join(_keys(*at, key))}]]")
-            return
-        yield from enumerate(listed)
-
-    def _table(self, table: Mapping[str, Any], key: str, *at: str | int) -> Mapping[str, Any]:
-        value = table.get(key, {})
-        if isinstance(value, Mapping):
-            return value
-        self._problem((*at, key), f"{key} is a table", f"begin it with [{'.'.join(_keys(*at, key))}]")
-        return {}
-
-    def _text(self, table: Mapping[str, Any], key: str, *at: str | int) -> str:
-        value = table.get(key, "")
-        if isinstance(value, str):
-            return value
-        self._problem((*at, key), f"{key}: expected a text", "quote it")
-        return ""
-
-    def _truth(self, table: Mapping[str, Any], key: str, *at: str | int) -> bool:
-        value = table.get(key, True)
-        if isinstance(value, bool):
-            return value
-        self._problem((*at, key), f"{key} is true or false")
-        return True
-
-    def _words(self, table: Mapping[str, Any], key: str, allowed: Sequence[str], *at: str | int) -> tuple[str, ...]:
-        value = table.get(key, ())
-        words = (value,) if isinstance(value, str) else value
-        if not isinstance(words, Sequence) or any(word not in allowed for word in words):
-            self._problem((*at, key), f"{key}: {value!r} is not known", f"there are: {', '.join(allowed)}")
-            return ()
-        return tuple(words)
-
-    def _problem(self, at: tuple[str | int, ...], message: str, remedy: str = "") -> None:
-        self.problems.append(Problem(f"{self.path} line {self.places.line(*at)}", message, remedy))
-
-
-def _keys(*at: str | int) -> list[str]:
-    return [each for each in at if isinstance(each, str)]
+                self.refuse(at, f"{expect.matches!r} is no regular expression: {error}")
+        texts = (value,) if isinstance(value, str) else value
+        return Expectation(kinds[0], texts, self.lines.line(*at), expect.within, expect.times)
 
 
 def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:

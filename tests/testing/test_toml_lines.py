@@ -3,7 +3,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.testing.places import places
+from pyconfd.testing.toml_lines import TomlLines
 
 TEXT = '''\
 # a comment with [[test]] and = signs
@@ -31,7 +31,7 @@ then = [{ plan = "live" }, { plan = "reload" }]
 
 
 def test_every_table_key_and_item_has_its_line() -> None:
-    found = places(TEXT)
+    found = TomlLines(TEXT)
     lines = TEXT.splitlines()
 
     def text_at(*path: str | int) -> str:
@@ -49,13 +49,13 @@ def test_every_table_key_and_item_has_its_line() -> None:
 
 
 def test_what_is_unknown_has_the_line_of_what_is_around_it() -> None:
-    assert places(TEXT).line("test", 1, "vars", "a", 1) == places(TEXT).line("test", 1, "vars")
-    assert places("").line("test", 3) == 1
+    assert TomlLines(TEXT).line("test", 1, "vars", "a", 1) == TomlLines(TEXT).line("test", 1, "vars")
+    assert TomlLines("").line("test", 3) == 1
 
 
 @given(st.text())
 def test_any_text_is_read_without_an_error(text: str) -> None:
-    places(text)
+    TomlLines(text)
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"])), min_size=1, max_size=5))
@@ -63,6 +63,6 @@ def test_items_are_found_whatever_is_in_their_texts(texts: list[str]) -> None:
     rows = ["  " + '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '",' for text in texts]
     document = "\n".join(["[[test]]", "expect = [", *rows, "]", "last = 1"])
     assert tomllib.loads(document)["test"][0]["expect"] == texts
-    found = places(document)
+    found = TomlLines(document)
     assert [found.line("test", 0, "expect", number) for number in range(len(texts))] == list(range(3, len(texts) + 3))
     assert found.line("test", 0, "last") == len(texts) + 4
