@@ -33,7 +33,11 @@ class AddressSource(StrEnum):
 # With the longest name of a node a SetIdentifier stays below Route 53's 128 characters.
 _Owner = Annotated[
     str,
-    whole(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,38}[A-Za-z0-9])?", "a name of up to 40 letters, digits, '.', '_' and '-'"),
+    Meta(
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,38}[A-Za-z0-9])?$",
+        min_length=1,
+        description="a name of up to 40 letters, digits, '.', '_' and '-'",
+    ),
 ]
 _NodeName = Annotated[str, whole(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", "a name")]
 _Id = Annotated[str, TextForm("ID"), whole(r"[A-Za-z0-9-]{1,64}", "an id")]

@@ -359,9 +359,9 @@ class ClusterTemplateSettings:
         "render the template that the cluster supplies (presets configmap and hosts): everybody who may write that"
         " object is then trusted as much as authors of fragments",
     )
-    allow: Annotated[
-        tuple[Annotated[str, TextForm("", read=_single_spaced)], ...], TextForm("NAME;...", separator=";")
-    ] = setting((), "directives beyond the list that such a template may use, as a refusal names them", empty="none")
+    allow: Annotated[tuple[_Directive, ...], TextForm("NAME;...", separator=";")] = setting(
+        (), "directives beyond the list that such a template may use, as a refusal names them", empty="none"
+    )
     directories: tuple[_AbsolutePath, ...] = setting(
         (), "directories whose files such a template may name, beside those of pyconfd", empty="none"
     )

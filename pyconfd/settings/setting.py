@@ -117,13 +117,13 @@ def accept(kind: Any, value: object, *, may_be_empty: bool = False) -> Any:
         NotAcceptedError: the value is none of this type.
     """
     base, form, meta = _parts(kind)
+    if base is str and not form.words:
+        text = one_line(value, meta.description or "text on one line")
+        return text if not text and may_be_empty and not meta.min_length else _text(kind, text)
     if value == "" and may_be_empty and type(None) in get_args(kind):
         return None
     if form.words:
         return _word(form.words, value)
-    if base is str:
-        text = one_line(value, meta.description or "text on one line")
-        return text if not text and may_be_empty and not meta.min_length else _text(kind, text)
     if form.read:
         return form.read(value)
     return _READERS[base](kind, value)

@@ -1,7 +1,7 @@
 import pytest
 
 from pyconfd.errors import ConfigurationError
-from pyconfd.settings import Settings, resolve
+from pyconfd.settings import Settings, names_of, resolve
 
 FIXED = {"dns.names": "lb.example.com", "dns.address": "192.0.2.1"}
 
@@ -64,3 +64,14 @@ def test_combinations_that_are_refused(more: dict[str, str], says: str) -> None:
 
 def test_without_names_nothing_is_asked_for() -> None:
     assert resolve({}, {}, lambda _: "").settings.dns.names == ()
+
+
+def test_a_record_says_what_differs_and_an_empty_text_is_none() -> None:
+    record = '[{"name": "b.example.com", "zone_id": "", "weight": 0, "mode": "multivalue"}]'
+    found = settings(records=record, zone_id="Z1", weight="7", reaper="yes", ttl_s="5")
+    assert [(each.name, each.zone_id, each.weight, each.ttl_s) for each in names_of(found.dns)] == [
+        ("lb.example.com", "Z1", 7, 5),
+        ("b.example.com", "", 0, 5),
+    ]
+    with pytest.raises(ConfigurationError, match="a good owner in table 1"):
+        settings(records='[{"name": "b.example.com", "owner": ""}]', reaper="yes")
