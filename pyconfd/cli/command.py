@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,17 +17,19 @@ from pyconfd.settings.setting import NotAcceptedError, accept
 from pyconfd.settings.values import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-SETTINGS_EXITS = {
+EXITS = {
+    Exit.OK: "done",
+    Exit.FAILED: "it did not work",
     Exit.USAGE: "the command line is wrong",
+    Exit.TEMPORARY: "something is away: an API server, a directory, a program; try again when it is back",
     Exit.CONFIGURATION: "settings are wrong; all problems are listed",
 }
-"""The exit codes of every command that takes settings."""
-UNREACHABLE = "something is away: an API server, a directory, a program; try again when it is back"
+"""The exit codes of every command, in words; most commands have better ones for some."""
 
 
 class CommandContext:
@@ -73,7 +76,6 @@ class SettingsCommand(click.Command):
     """A command that takes every setting as an option; its function gets a CommandContext and the other parameters."""
 
     def __init__(self, *args: Any, shows_settings: bool = False, **kwargs: Any) -> None:
-        kwargs.setdefault("context_settings", CONTEXT_SETTINGS)
         super().__init__(*args, **kwargs)
         self._own = list(self.params)
         self._shows_settings = shows_settings
@@ -114,7 +116,7 @@ def write_options(
             formatter.write_dl(records, col_max=34)
 
 
-def teach(what: str, *, examples: dict[str, str], exits: dict[Exit, str]) -> str:
+def teach(what: str, *, examples: Mapping[str, str], exits: Mapping[Exit, str]) -> str:
     """Return the help of a command: what it does, examples (command to purpose), exit codes."""
     width = max(len(example) for example in examples)
     shown = [f"  {example:<{width}}  {purpose}".rstrip() for example, purpose in examples.items()]
@@ -123,25 +125,27 @@ def teach(what: str, *, examples: dict[str, str], exits: dict[Exit, str]) -> str
 
 
 def command(
-    name: str,
-    what: str,
+    name: str = "",
+    what: str = "",
     *,
-    examples: dict[str, str],
-    exits: dict[Exit, str],
+    examples: Mapping[str, str] | None = None,
+    exits: Mapping[Exit, str] | None = None,
     group: click.Group | None = None,
-    short: str | None = None,
-    shows_settings: bool = False,
-    hidden: bool = False,
+    cls: type[click.Command] | None = None,
+    **attributes: Any,
 ) -> Callable[[Callable[..., int]], click.Command]:
-    """Make a function a command with the settings as options; :data:`SETTINGS_EXITS` are added to its exit codes.
+    """Make a function a command, of the class SettingsCommand unless ``cls`` is another one.
 
-    ``short`` is for the help of ``group``; that of the program has its own lines.
+    Its name and help are those of the function unless they are given; ``exits`` are added to :data:`EXITS`.
     """
 
     def made(function: Callable[..., int]) -> click.Command:
-        text = teach(what, examples=examples, exits={**SETTINGS_EXITS, **exits})
+        own = name or function.__name__
+        called = f"pyconfd {group.name} {own}" if group is not None else f"pyconfd {own}"
+        about = what or inspect.getdoc(function) or ""
+        text = teach(about, examples=examples or {called: ""}, exits={**EXITS, **(exits or {})})
         decorate = click.command(
-            name, SettingsCommand, short_help=short, help=text, hidden=hidden, shows_settings=shows_settings
+            own, cls or SettingsCommand, help=text, context_settings=CONTEXT_SETTINGS, **attributes
         )
         found = decorate(function)
         if group is not None:
@@ -151,9 +155,11 @@ def command(
     return made
 
 
-def command_group(name: str, what: str, *, examples: dict[str, str], exits: dict[Exit, str]) -> click.Group:
+def command_group(
+    name: str, what: str, *, examples: Mapping[str, str], exits: Mapping[Exit, str] | None = None
+) -> click.Group:
     """Return a command that only has others."""
-    text = teach(what, examples=examples, exits={**SETTINGS_EXITS, **exits})
+    text = teach(what, examples=examples, exits={**EXITS, **(exits or {})})
     return click.Group(name, help=text, context_settings=CONTEXT_SETTINGS)
 
 

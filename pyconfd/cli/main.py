@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pyconfd import __version__
-from pyconfd.cli.command import CONTEXT_SETTINGS, UNREACHABLE, CommandContext, teach, write_options
+from pyconfd.cli.command import CONTEXT_SETTINGS, EXITS, CommandContext, teach, write_options
 from pyconfd.cli.exits import Boundary, Exit
 from pyconfd.cli.options import COMMON, CONFIG_OPTION, OPTIONS, with_values_for_booleans
 from pyconfd.interrupts import fatal_interrupts
@@ -151,12 +151,9 @@ class Program(click.Group):
             "pyconfd settings": "every setting and where it comes from",
         },
         exits={
-            Exit.OK: "done",
+            **EXITS,
             Exit.FAILED: "it did not work; the running configuration is unchanged",
-            Exit.USAGE: "the command line is wrong",
             Exit.BUG: "a bug in pyconfd",
-            Exit.TEMPORARY: UNREACHABLE,
-            Exit.CONFIGURATION: "settings are wrong; all problems are listed",
         },
     ),
 )

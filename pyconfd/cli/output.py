@@ -14,7 +14,7 @@ from pyconfd.cli.exits import Exit
 from pyconfd.printable import clean, clean_lines, escaped, escaped_json
 
 if TYPE_CHECKING:  # msgspec, behind the model of Kubernetes, would be loaded for --version
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pyconfd.model.context import Refusal
 
@@ -105,9 +105,13 @@ def print_lines(lines: Sequence[str]) -> None:
         print_text(f"  {clean(line)}")
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows with their columns under each other."""
-    cells = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    print_text("\n".join([click.style(lines[0], bold=True), *lines[1:]]))
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows with their columns under each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows below a heading."""
+    heading, *lines = aligned([head, *rows])
+    print_text("\n".join([click.style(heading, bold=True), *lines]))

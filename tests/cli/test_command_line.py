@@ -226,6 +226,11 @@ def test_each_command_teaches() -> None:
     assert "  2  something would change" in invoke("plan", "-h").stdout
 
 
+def test_the_list_says_of_a_command_what_its_own_help_begins_with() -> None:
+    for name, (place, about) in ((name, entry) for commands in COMMANDS.values() for name, entry in commands.items()):
+        assert load(place).get_short_help_str(200) == about, name
+
+
 def test_the_help_shows_each_command_and_the_predecessors_names_not_at_all() -> None:
     text = invoke("--help").stdout
     for name in (name for commands in COMMANDS.values() for name in commands):

@@ -22,21 +22,22 @@ COPY = "00-adopted.conf"
 
 
 @command(
-    "adopt",
-    "Where HAProxy runs with a configuration that pyconfd did not write, the first start of pyconfd changes nothing,"
-    " and `pyconfd plan` and `pyconfd status` name the frontends, binds and backends that would disappear. This"
-    " command says that pyconfd may go on.\n\n"
-    "With --copy they stay: the former configuration becomes the fragment 00-adopted.conf, yours to edit.",
     examples={"pyconfd adopt --copy": "keep the running configuration", "pyconfd adopt": "let it go"},
     exits={
-        Exit.OK: "done",
         Exit.FAILED: "with the copy, HAProxy would not load the fragments; nothing was changed",
         Exit.TEMPORARY: "the copy or the decision cannot be written",
     },
 )
 @click.option("--copy", is_flag=True, help="Keep the running configuration: as the fragment 00-adopted.conf.")
 def adopt(context: CommandContext, *, copy: bool) -> int:
-    """Let pyconfd go on."""
+    """Let pyconfd replace a configuration that it did not write.
+
+    Where HAProxy runs with a configuration that pyconfd did not write, the first start of pyconfd changes nothing, and
+    `pyconfd plan` and `pyconfd status` name the frontends, binds and backends that would disappear. This command says
+    that pyconfd may go on.
+
+    With --copy they stay: the former configuration becomes the fragment 00-adopted.conf, yours to edit.
+    """
     settings = context.settings()
     unit = systemd.gather(settings.haproxy.unit)
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit)

@@ -13,9 +13,6 @@ from pyconfd.status.document import read_report
 
 
 @command(
-    "allow",
-    "Let a change through that was held back because it would take every endpoint, or suddenly too many, away.\n\n"
-    "`pyconfd status` shows the ID of what is held.",
     examples={"pyconfd allow 3f9c2b1a": "this change, and no later one"},
     exits={
         Exit.OK: "it will be applied",
@@ -25,7 +22,10 @@ from pyconfd.status.document import read_report
 )
 @click.argument("hold_id", metavar="ID")
 def allow(context: CommandContext, hold_id: str) -> int:
-    """Write the permission for the daemon that runs."""
+    """Let a held change through once.
+
+    It was held because it would take every endpoint, or suddenly too many, away. `pyconfd status` shows its ID.
+    """
     settings = context.settings()
     report = read_report(settings)
     held = report.status if report.running else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyconfd import wiring
 from pyconfd.app.rehearsal import Nothing, rehearse
-from pyconfd.cli.command import SNAPSHOT_HELP, UNREACHABLE, CommandContext, command, json_option, snapshot_option
+from pyconfd.cli.command import SNAPSHOT_HELP, CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_notes, print_refused, print_text, refused_as_json
 from pyconfd.haproxy.balancer import Balancer
@@ -25,25 +25,24 @@ class Checked:
 
 
 @command(
-    "check",
-    "Render the fragments and let HAProxy check the result, as its unit would run it; nothing is changed. An object"
-    " for which everything would be refused is left out and named, as `pyconfd run` does it.",
     examples={
         "pyconfd check": "from the cluster",
         "pyconfd check --snapshot dump.yaml --template-dir .": "offline, for continuous integration",
-        "pyconfd check --json": "for programs",
     },
     exits={
         Exit.OK: "HAProxy accepts it",
         Exit.FAILED: "a fragment or HAProxy refuses it: nothing of it would be served",
         Exit.QUARANTINED: "HAProxy accepts it without the objects that are named: these would go into quarantine",
-        Exit.TEMPORARY: UNREACHABLE,
     },
 )
 @snapshot_option(SNAPSHOT_HELP)
 @json_option
 def check(context: CommandContext, snapshots: tuple[str, ...], *, as_json: bool) -> int:
-    """Check the rendering."""
+    """Render and let HAProxy check.
+
+    HAProxy checks it as its unit would run it; nothing is changed. An object for which everything would be refused is
+    left out and named, as `pyconfd run` does it.
+    """
     checked = check_once(context.settings(), snapshots)
     spoilt = sorted({str(each.ref) for each in checked.refused if each.reason.spoils})
     if as_json:

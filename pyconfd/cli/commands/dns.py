@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
 from pyconfd.cli.command import CommandContext, command, command_group, json_option
 from pyconfd.cli.exits import Exit
-from pyconfd.cli.output import print_json, print_text
+from pyconfd.cli.output import aligned, print_json, print_text
 from pyconfd.dns import commands, service
 from pyconfd.dns.commands import Planned
 from pyconfd.errors import RejectedInput, TransientError
@@ -22,7 +23,8 @@ _EXITS = {
 
 dns = command_group(
     "dns",
-    "Have names in Route 53 point at exactly the nodes that can serve. Never the last record is taken out, never a"
+    "Have names in Route 53 follow this node.\n\n"
+    "They point at exactly the nodes that can serve. Never the last record is taken out, never a"
     " record of somebody else is touched. The settings are in [dns]; docs/route53.md says what AWS needs.",
     examples={
         "pyconfd dns plan": "what would be changed now",
@@ -32,11 +34,10 @@ dns = command_group(
     exits=_EXITS,
 )
 
+dns_command = partial(command, group=dns, exits=_EXITS)
+
 
 @command(
-    "run",
-    "Look at this node, and keep its names in step until it is asked to stop, which changes nothing. SIGHUP reads"
-    " the settings again.",
     examples={"pyconfd dns run": "what pyconfd-dns.service runs"},
     exits={
         Exit.OK: "it was asked to stop",
@@ -44,29 +45,24 @@ dns = command_group(
         Exit.BUG: "a bug; systemd starts it again",
     },
     group=dns,
-    short="Keep the names in step until asked to stop.",
 )
 @click.option("--child-of", type=int, default=0, hidden=True)
 def run(context: CommandContext, child_of: int) -> int:
-    """Run the service; for the daemon that starts it, until that is gone."""
+    """Keep the names in step with this node until asked to stop, which changes nothing; SIGHUP reads the settings."""
     return service.run(context.resolve(), child_of=child_of)
 
 
 @command(
-    "plan",
-    "Print what the service would change now, name by name.",
-    examples={"pyconfd dns plan": "", "pyconfd dns plan --json": "for programs"},
     exits={
         Exit.OK: "the same",
         Exit.CHANGES: "it differs",
         Exit.FAILED: "a name is blocked, or Route 53 does not answer",
     },
     group=dns,
-    short="Print what would be changed; change nothing.",
 )
 @json_option
 def plan(context: CommandContext, *, as_json: bool) -> int:
-    """Print the plan."""
+    """Print what the service would change now, name by name; change nothing."""
     found = commands.plan_names(context.settings())
     _print(found, as_json=as_json)
     try:
@@ -80,9 +76,6 @@ def plan(context: CommandContext, *, as_json: bool) -> int:
 
 
 @command(
-    "status",
-    "Print the records of each name with the node of each, and whether this node can serve.",
-    examples={"pyconfd dns status": "", "pyconfd dns status --json": "for programs"},
     exits={
         Exit.OK: "this node is in, or out on purpose",
         Exit.FAILED: "it cannot serve, or a name is stuck",
@@ -90,11 +83,13 @@ def plan(context: CommandContext, *, as_json: bool) -> int:
         Exit.TEMPORARY: "Route 53 does not answer",
     },
     group=dns,
-    short="Print whose records are there, and what this node thinks.",
 )
 @json_option
 def status(context: CommandContext, *, as_json: bool) -> int:
-    """Print the status."""
+    """Print whose records are there, and what this node thinks.
+
+    The records of each name with the node of each, and whether this node can serve.
+    """
     found, error = commands.status(context.settings())
     known = found["service"]
     if as_json:
@@ -111,23 +106,20 @@ def status(context: CommandContext, *, as_json: bool) -> int:
     return Exit.FAILED if stuck or out else Exit.OK
 
 
-@command(
-    "withdraw",
-    "Take this node out of every name, and keep it out until `pyconfd dns publish`, over reboots too. The last"
-    " records of a name stay.",
+@dns_command(
     examples={
         "pyconfd dns withdraw --wait": "returns when no resolver has the address any more",
         "pyconfd dns withdraw --wait --until-boot": "what the unit does at shutdown",
     },
-    exits=_EXITS,
-    group=dns,
-    short="Take this node out, and keep it out.",
 )
 @click.option("--wait", is_flag=True, help="Wait for as long as an answer may be kept (dns.ttl_s, or a name's own).")
 @click.option("--until-boot", is_flag=True, help="Only until the next boot.")
 @json_option
 def withdraw(context: CommandContext, *, as_json: bool, wait: bool, until_boot: bool) -> int:
-    """Withdraw."""
+    """Take this node out, and keep it out.
+
+    It is taken out of every name until `pyconfd dns publish`, over reboots too. The last records of a name stay.
+    """
     found = commands.withdraw(context.settings(), until_boot=until_boot)
     _print(found, as_json=as_json)
     if wait:
@@ -137,74 +129,51 @@ def withdraw(context: CommandContext, *, as_json: bool, wait: bool, until_boot: 
     return _outcome(found)
 
 
-@command(
-    "publish",
-    "Let this node in again, at once where it can serve.",
-    examples={"pyconfd dns publish": ""},
-    exits=_EXITS,
-    group=dns,
-    short="Let this node in again.",
-)
+@dns_command()
 @json_option
 def publish(context: CommandContext, *, as_json: bool) -> int:
-    """Publish."""
+    """Let this node in again, at once where it can serve."""
     found = commands.publish(context.settings())
-    _print(found, as_json=as_json)
-    return _outcome(found)
+    return _report(found, as_json=as_json)
 
 
-@command(
-    "adopt",
-    "Take over plain address records that are at a name already, or change its mode. Every address stays in the"
-    " answer until its node publishes it, or `pyconfd dns forget adopted:ADDRESS` takes it out.",
-    examples={"pyconfd dns adopt lb.example.com": ""},
-    exits=_EXITS,
-    group=dns,
-    short="Take over the records that are at a name.",
-)
+@dns_command(examples={"pyconfd dns adopt lb.example.com": ""})
 @click.argument("name", metavar="NAME")
 @json_option
 def adopt(context: CommandContext, name: str, *, as_json: bool) -> int:
-    """Adopt."""
+    """Take over the records that are at a name.
+
+    These are plain address records that are there already; or change the name's mode. Every address stays in the answer
+    until its node publishes it, or `pyconfd dns forget adopted:ADDRESS` takes it out.
+    """
     found = commands.adopt(context.settings(), name)
-    _print(found, as_json=as_json)
-    return _outcome(found)
+    return _report(found, as_json=as_json)
 
 
-@command(
-    "drop",
-    "Take out every record that pyconfd has at a name, the last one too: the name is answered no more. Refused"
-    " while the settings or the annotation of this node have it. A name that had settings of its own is found with"
-    " the same: --dns-owner, --dns-zone-id, --dns-private.",
-    examples={"pyconfd dns drop old.example.com": ""},
-    exits=_EXITS,
-    group=dns,
-    short="Take out all records of a name that is kept no more.",
-)
+@dns_command(examples={"pyconfd dns drop old.example.com": ""})
 @click.argument("name", metavar="NAME")
 @json_option
 def drop(context: CommandContext, name: str, *, as_json: bool) -> int:
-    """Drop a name."""
+    """Take out all records of a name that is kept no more.
+
+    Every record that pyconfd has there, the last one too: the name is answered no more. Refused while the settings or
+    the annotation of this node have it. A name that had settings of its own is found with the same: --dns-owner,
+    --dns-zone-id, --dns-private.
+    """
     found = (commands.drop(context.settings(), name),)
-    _print(found, as_json=as_json)
-    return _outcome(found)
+    return _report(found, as_json=as_json)
 
 
-@command(
-    "forget",
-    "Take another node out of every name. One that lives puts itself in again: there, use withdraw.",
-    examples={"pyconfd dns forget lb-3": "a node that was thrown away"},
-    exits=_EXITS,
-    group=dns,
-    short="Take out a node that will not come back.",
-)
+@dns_command(examples={"pyconfd dns forget lb-3": "a node that was thrown away"})
 @click.argument("node", metavar="NODE")
 @json_option
 def forget(context: CommandContext, node: str, *, as_json: bool) -> int:
-    """Forget a node."""
+    """Take out a node that will not come back.
+
+    It is taken out of every name. One that lives puts itself in again: there, use withdraw.
+    """
     found = commands.forget(context.settings(), node)
-    _print(found, as_json=as_json)
-    return _outcome(found)
+    return _report(found, as_json=as_json)
 
 
 def _demand(found: Sequence[Planned]) -> None:
@@ -214,7 +183,12 @@ def _demand(found: Sequence[Planned]) -> None:
             raise item.error
 
 
-def _outcome(found: Sequence[Planned]) -> int:
+def _report(found: Sequence[Planned], *, as_json: bool) -> Exit:
+    _print(found, as_json=as_json)
+    return _outcome(found)
+
+
+def _outcome(found: Sequence[Planned]) -> Exit:
     _demand(found)
     return Exit.FAILED if any(item.state in {"blocked", "kept"} for item in found) else Exit.OK
 
@@ -223,16 +197,11 @@ def _print(found: Sequence[Planned], *, as_json: bool) -> None:
     if as_json:
         print_json([item.values for item in found])
         return
-    for line in _table([("NAME", "ZONE", "STATE"), *((item.name, item.zone_id, item.state) for item in found)]):
+    for line in aligned([("NAME", "ZONE", "STATE"), *((item.name, item.zone_id, item.state) for item in found)]):
         print_text(line)
     for item in found:
         for text in item.lines:
             print_text(f"  {item.name}: {text}")
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _status_lines(found: Mapping[str, Any]) -> list[str]:
@@ -247,7 +216,7 @@ def _status_lines(found: Mapping[str, Any]) -> list[str]:
             rows.append((name["name"], "", "(not known)" if name["problem"] else "(no address)", "", ""))
     not_taken = ", ".join(found["not_taken"])
     hint = [f"The annotation asks for {not_taken}: not taken, since dns.annotation_suffixes is empty"]
-    lines = [_service_line(found["service"]), "", *_table(rows), *_troubles(found["service"])]
+    lines = [_service_line(found["service"]), "", *aligned(rows), *_troubles(found["service"])]
     lines += [f"{name['name']}: {name['problem']}" for name in found["names"] if name["problem"]]
     return [*lines, *(["", *hint] if not_taken else [])]
 

@@ -61,10 +61,6 @@ _ONCE = {
 
 
 @command(
-    "publish",
-    "Watch the cluster, render, let HAProxy check, and put the result into etcd, from where `pyconfd consume`"
-    " takes it on each balancer. Private keys stay here. Of several producers one publishes; when it ends, the"
-    " next takes over.",
     examples={
         "pyconfd publish --etcd-endpoints https://a:2379,https://b:2379": "until it is asked to stop",
         "pyconfd publish --once": "one rendering, for a job or a test",
@@ -73,7 +69,11 @@ _ONCE = {
 )
 @click.option("--once", is_flag=True, help="Publish what the cluster asks for now, and end.")
 def publish(context: CommandContext, *, once: bool) -> int:
-    """Publish to etcd."""
+    """Render for many balancers: put it into etcd.
+
+    Watch the cluster, render, let HAProxy check, and put the result into etcd, from where `pyconfd consume` takes it on
+    each balancer. Private keys stay here. Of several producers one publishes; when it ends, the next takes over.
+    """
     if not once:
         return publish_until_stopped(context.resolve())
     print_text(publish_once(context.settings()))
@@ -81,27 +81,26 @@ def publish(context: CommandContext, *, once: bool) -> int:
 
 
 @command(
-    "consume",
-    "Watch etcd and apply what `pyconfd publish` put there: verified, checked by HAProxy here, without losing a"
-    " connection. Needs no access to Kubernetes. Without etcd HAProxy runs on as it is.",
     examples={"pyconfd consume --etcd-endpoints https://a:2379,https://b:2379": "until it is asked to stop"},
     exits=_STOPPED,
 )
 def consume(context: CommandContext) -> int:
-    """Watch etcd and apply until asked to stop; SIGHUP starts again with fresh settings."""
+    """Apply what a producer put into etcd.
+
+    Watch etcd and apply what `pyconfd publish` put there: verified, checked by HAProxy here, without losing a
+    connection. Needs no access to Kubernetes. Without etcd HAProxy runs on as it is.
+    """
     resolved = context.resolve()
     return serve(resolved, with_dns(_consuming, resolved))
 
 
 @command(
-    "apply",
-    "What haproxy-kubefigurator called `pyconfd publish --once`.",
     examples={"pyconfd apply --etcd-host https://a:2379": "publishes once"},
     exits=_ONCE,
     hidden=True,
 )
 def apply(context: CommandContext) -> int:
-    """Publish once."""
+    """Do what haproxy-kubefigurator called `apply`: `pyconfd publish --once` now."""
     print_notes(("apply is `pyconfd publish --once` now",))
     print_text(publish_once(context.settings()))
     return Exit.OK

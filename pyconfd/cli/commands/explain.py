@@ -14,12 +14,6 @@ from pyconfd.model.explanation import Ambiguous, Explanation, Unknown
 
 
 @command(
-    "explain",
-    "Say in plain words what became of something: where it comes from, by which servers it is served and how these"
-    " are, or why it is not (refused, held, lost its name, not ready), since when, and what to do."
-    "\n\nNAME is a service (web, shop/web), a domain, a pod, an address, a backend, a server (BACKEND/SERVER) or a"
-    " line (haproxy.cfg:123, line 123). A word before it (service, domain, pod, address, backend, server) takes"
-    " only that kind. The daemon is asked; where none answers, the cluster is read again.",
     examples={
         "pyconfd explain shop.example.com": "a domain, also one that a wildcard covers",
         "pyconfd explain shop/web": "a Service",
@@ -40,7 +34,15 @@ from pyconfd.model.explanation import Ambiguous, Explanation, Unknown
 def explain(
     context: CommandContext, name: tuple[str, ...], snapshots: tuple[str, ...], *, as_json: bool, all_refused: bool
 ) -> int:
-    """Explain something."""
+    """Say what became of a service, and why.
+
+    Where it comes from, by which servers it is served and how these are,
+    or why it is not (refused, held, lost its name, not ready), since when, and what to do.
+
+    NAME is a service (web, shop/web), a domain, a pod, an address, a backend, a server (BACKEND/SERVER) or a line
+    (haproxy.cfg:123, line 123). A word before it (service, domain, pod, address, backend, server) takes only that kind.
+    The daemon is asked; where none answers, the cluster is read again.
+    """
     query = " ".join(name).strip()
     if bool(query) == all_refused:
         raise click.UsageError("give either a NAME or --all-refused")

@@ -6,25 +6,21 @@ from pathlib import Path
 import click
 
 from pyconfd import fragments as shipped
-from pyconfd.cli.command import CONTEXT_SETTINGS, teach
+from pyconfd.cli.command import command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.model.preset import PresetName
 
 
-@click.command(
-    "fragments",
-    context_settings=CONTEXT_SETTINGS,
-    help=teach(
-        "Print where the fragments that come with pyconfd are, or copy them with their tests; no file is overwritten.",
-        examples={
-            "pyconfd fragments": "the directory of the usual ones",
-            "pyconfd fragments --copy-to /etc/pyconfd": "to edit them there",
-            "pyconfd fragments --preset kubefigurator --copy-to /etc/pyconfd": "those of another preset",
-        },
-        exits={Exit.OK: "done", Exit.USAGE: "the command line is wrong", Exit.CONFIGURATION: "not writable"},
-    ),
+@command(
+    examples={
+        "pyconfd fragments": "the directory of the usual ones",
+        "pyconfd fragments --copy-to /etc/pyconfd": "to edit them there",
+        "pyconfd fragments --preset kubefigurator --copy-to /etc/pyconfd": "those of another preset",
+    },
+    exits={Exit.CONFIGURATION: "not writable"},
+    cls=click.Command,
 )
 @click.option(
     "--preset",
@@ -35,7 +31,10 @@ from pyconfd.model.preset import PresetName
 )
 @click.option("--copy-to", metavar="DIR", type=click.Path(file_okay=False), help="Copy what is not there yet.")
 def fragments(presets: tuple[str, ...], copy_to: str | None) -> int:
-    """Show or copy the shipped fragments."""
+    """Show or copy the shipped fragments.
+
+    Print where they are, or copy them with their tests; no file is overwritten.
+    """
     chosen = presets or (PresetName.DOMAINS,)
     if copy_to is not None:
         for line in _copied({**shipped.of_presets(chosen), **shipped.tests_of(chosen)}, copy_to):

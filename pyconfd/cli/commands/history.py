@@ -29,21 +29,21 @@ _CHANGES_SHOWN = 2
 
 
 @command(
-    "history",
-    "List the generations that are kept, newest first: number, time, digest, how it was applied (live, or by a"
-    " reload and why), and in words what changed since the one before it in the list: fragments, settings,"
-    " services, servers. `*` is the running one, `p` is pinned.",
     examples={
         "pyconfd history": f"the newest {_SHOWN}",
         "pyconfd history --all": "all that are kept",
         "pyconfd history --json": "for programs, with every change",
     },
-    exits={Exit.OK: "shown", Exit.TEMPORARY: _UNREADABLE},
+    exits={Exit.TEMPORARY: _UNREADABLE},
 )
 @click.option("--all", "everything", is_flag=True, help="All that are kept.")
 @json_option
 def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
-    """Print the history."""
+    """List the generations: what changed, when and how.
+
+    Newest first: number, time, digest, how it was applied (live, or by a reload and why), and in words what changed
+    since the one before it in the list: fragments, settings, services, servers. `*` is the running one, `p` is pinned.
+    """
     settings = context.settings()
     past = GenerationHistory(settings)
     entries = past.store.entries()
@@ -75,10 +75,6 @@ def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
 
 
 @command(
-    "diff",
-    "Show what differs from generation A to generation B: in words (fragments, settings, services and servers that"
-    " were added, removed or changed), and as a unified diff. Without B it is the running one; without A the one"
-    " before B. Passwords are not shown.",
     examples={
         "pyconfd diff": "the last change",
         "pyconfd diff 41": "since generation 41",
@@ -95,7 +91,11 @@ def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
 @click.argument("after", metavar="[B]", type=int, required=False)
 @json_option
 def diff(context: CommandContext, before: int | None, after: int | None, *, as_json: bool) -> int:
-    """Print a difference."""
+    """Show what differs between two generations.
+
+    From A to B, in words (fragments, settings, services and servers that were added, removed or changed), and as a
+    unified diff. Without B it is the running one; without A the one before B. Passwords are not shown.
+    """
     settings = context.settings()
     past = GenerationHistory(settings)
     entries = past.store.entries()

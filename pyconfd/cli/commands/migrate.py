@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from pyconfd.cli.command import CONTEXT_SETTINGS, teach
+from pyconfd.cli.command import command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
 from pyconfd.errors import ConfigurationError, Problem
@@ -20,36 +20,34 @@ _SYSTEMS = [system.value for system in System]
 _COLOURS = {Effect.TRANSLATED: "green", Effect.CHANGED: "cyan", Effect.NOTED: "yellow", Effect.LEFT: "red"}
 
 
-@click.command(
-    "migrate",
-    context_settings=CONTEXT_SETTINGS,
-    help=teach(
-        "Turn the files of a predecessor into pyconfd's: Go templates into Jinja that renders the same, directives that"
-        " HAProxy removed into their successors, environment files, units, command lines and manifests into"
-        " pyconfd.toml, keepalived.conf into a proposal for [vip]."
-        "\n\nWhat became of each line goes to standard error. What could not be translated is named there by its line,"
-        " and left marked in the output."
-        f"\n\nSYSTEM is one of {', '.join(_SYSTEMS)}.",
-        examples={
-            "pyconfd migrate kube2lb haproxy.tpl run.sh": "print what they become",
-            "pyconfd migrate kube2lb haproxy.tpl --output-dir new": "write it to a directory",
-            "pyconfd migrate python-confd pyconfd.env 02-http.tmpl": "variables become pyconfd.toml",
-            "pyconfd migrate python-confd keepalived.conf": "a commented-out [vip]",
-        },
-        exits={
-            Exit.OK: "everything was translated",
-            Exit.FAILED: "something could not be translated; it is named",
-            Exit.USAGE: "the command line is wrong",
-            Exit.CONFIGURATION: "a file cannot be read or written, or is there already",
-        },
-    ),
+@command(
+    examples={
+        "pyconfd migrate kube2lb haproxy.tpl run.sh": "print what they become",
+        "pyconfd migrate kube2lb haproxy.tpl --output-dir new": "write it to a directory",
+        "pyconfd migrate python-confd pyconfd.env 02-http.tmpl": "variables become pyconfd.toml",
+        "pyconfd migrate python-confd keepalived.conf": "a commented-out [vip]",
+    },
+    exits={
+        Exit.OK: "everything was translated",
+        Exit.FAILED: "something could not be translated; it is named",
+        Exit.CONFIGURATION: "a file cannot be read or written, or is there already",
+    },
+    cls=click.Command,
 )
 @click.argument("system", type=click.Choice(_SYSTEMS), metavar="SYSTEM")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, dir_okay=False))
 @click.option("--output-dir", metavar="DIR", type=click.Path(file_okay=False), help="Write the files there.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there already.")
 def migrate(system: str, files: tuple[str, ...], output_dir: str | None, *, force: bool) -> int:
-    """Migrate files; print the texts, or write them below ``output_dir``; report to standard error."""
+    """Turn a predecessor's files into pyconfd's.
+
+    Go templates become Jinja that renders the same; directives that HAProxy removed become their successors;
+    environment files, units, command lines and manifests become pyconfd.toml; keepalived.conf becomes a proposal for
+    [vip]. What became of each line goes to standard error. What could not be translated is named there by its line, and
+    left marked in the output.
+
+    SYSTEM is one of python-confd, kube2lb, haproxy-kubefigurator, kubernetes-haproxy, ads-infra-haproxy.
+    """
     migration = migrated(System(system), [InputFile(Path(path).name, _read(path)) for path in files])
     if output_dir is None:
         _print(migration.outputs)

@@ -11,13 +11,10 @@ from pyconfd.daemon.pause import Pause
 from pyconfd.model.status import Paused
 from pyconfd.printable import short_duration
 
-_EXITS = {Exit.OK: "done", Exit.TEMPORARY: "the state directory cannot be written"}
+_EXITS = {Exit.TEMPORARY: "the state directory cannot be written"}
 
 
 @command(
-    "pause",
-    "Freeze all applying: HAProxy runs on as it is, whatever the cluster and the fragments say, until `pyconfd"
-    " resume` or until the time is over. It outlives a restart of pyconfd.",
     examples={
         "pyconfd pause --for 1h --reason 'moving racks'": "ends by itself",
         "pyconfd pause": "until pyconfd resume",
@@ -27,7 +24,11 @@ _EXITS = {Exit.OK: "done", Exit.TEMPORARY: "the state directory cannot be writte
 @for_option
 @click.option("--reason", metavar="TEXT", default="", help="Why, for those who look at `pyconfd status`.")
 def pause(context: CommandContext, for_s: float | None, reason: str) -> int:
-    """Freeze applying."""
+    """Freeze all applying.
+
+    HAProxy runs on as it is, whatever the cluster and the fragments say, until `pyconfd resume` or
+    until the time is over. It outlives a restart of pyconfd.
+    """
     now = time.time()
     Pause(context.settings().state_dir).begin(Paused(now, now + for_s if for_s else 0.0, reason))
     end = f"for {short_duration(for_s)}, or until" if for_s else "until"
@@ -36,13 +37,13 @@ def pause(context: CommandContext, for_s: float | None, reason: str) -> int:
 
 
 @command(
-    "resume",
-    "End what `pyconfd pause` began: what has changed meanwhile is applied at once.",
-    examples={"pyconfd resume": ""},
     exits=_EXITS,
 )
 def resume(context: CommandContext) -> int:
-    """Let changes through again."""
+    """End a pause.
+
+    What has changed meanwhile is applied at once.
+    """
     paused = Pause(context.settings().state_dir)
     former = paused.read(time.time())
     paused.end()

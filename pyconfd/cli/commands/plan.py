@@ -11,7 +11,7 @@ import click
 from pyconfd import wiring
 from pyconfd.admission.whole_change import total_loss
 from pyconfd.app.rehearsal import Nothing, rehearse
-from pyconfd.cli.command import SNAPSHOT_HELP, UNREACHABLE, CommandContext, command, json_option, snapshot_option
+from pyconfd.cli.command import SNAPSHOT_HELP, CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import (
     print_difference,
@@ -55,25 +55,24 @@ class Planned:
 
 
 @command(
-    "plan",
-    "Compare what the cluster and the fragments ask for with what is applied; nothing is changed. What would"
-    " go into quarantine is named, and the plan is for the rest.",
     examples={
         "pyconfd plan": "read it before you touch a fragment",
-        "pyconfd plan --json": "for programs",
         "pyconfd plan | cat": "without colours",
     },
     exits={
         Exit.OK: "nothing would change",
         Exit.CHANGES: "something would change",
         Exit.FAILED: "it cannot be rendered, or HAProxy refuses it",
-        Exit.TEMPORARY: UNREACHABLE,
     },
 )
 @snapshot_option(SNAPSHOT_HELP)
 @json_option
 def plan(context: CommandContext, snapshots: tuple[str, ...], *, as_json: bool) -> int:
-    """Print the plan."""
+    """Show what would change, and how.
+
+    Compare what the cluster and the fragments ask for with what is applied; nothing is changed. What would go into
+    quarantine is named, and the plan is for the rest.
+    """
     planned = plan_once(context.settings(), snapshots)
     return print_plan(planned, as_json=as_json)
 

@@ -48,14 +48,6 @@ _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILURE: "red"}
 
 
 @command(
-    "preflight",
-    "Look at everything that the daemon needs, before it is started or beside it; nothing is changed. HAProxy, its"
-    " sockets and the way to reload it, directories, fragments (rendered for an empty cluster and for the real one,"
-    " and checked by HAProxy), each API server and each permission there, certificates, limits, the clock. Each"
-    " line is ok, a warning or a failure, with what to do. Run it as the user that pyconfd runs as."
-    "\n\nWith --new-haproxy it looks at what another haproxy would make of this machine: the new one checks the"
-    " installed configuration, the one that a boot without API servers would load, and the one that the cluster gives"
-    " now, and what it warns of for the first time is told.",
     examples={
         "sudo -u pyconfd -- pyconfd preflight": "as the service",
         "pyconfd preflight --strict": "warnings count as failures",
@@ -73,7 +65,17 @@ _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILURE: "red"}
 def preflight(
     context: CommandContext, new_haproxy: str, snapshots: tuple[str, ...], *, as_json: bool, strict: bool
 ) -> int:
-    """Look at everything."""
+    """Look at everything that the daemon needs, or at a new haproxy.
+
+    Before it is started or beside it; nothing is changed. HAProxy, its sockets and the way to reload it, directories,
+    fragments (rendered for an empty cluster and for the real one, and checked by HAProxy), each API server and each
+    permission there, certificates, limits, the clock. Each line is ok, a warning or a failure, with what to do. Run it
+    as the user that pyconfd runs as.
+
+    With --new-haproxy it looks at what another haproxy would make of this machine: the new one checks the installed
+    configuration, the one that a boot without API servers would load, and the one that the cluster gives now, and what
+    it warns of for the first time is told.
+    """
     # What is wrong is told as a finding, once, and not logged as well.
     settings = context.settings(log_level="CRITICAL")
     findings = look_at_new_haproxy(settings, new_haproxy, snapshots) if new_haproxy else look(settings, time.time())

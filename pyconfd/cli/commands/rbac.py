@@ -9,17 +9,17 @@ from pyconfd.sources.kubernetes.resources import manifest
 
 
 @command(
-    "rbac",
-    "Print a manifest with the ServiceAccount and the least permissions that these settings need.",
     examples={
         "pyconfd rbac | kubectl apply -f -": "",
         "pyconfd rbac --preset kubefigurator": "what this preset reads",
         "pyconfd rbac --kubernetes-secret-namespaces web": "with TLS Secrets of one namespace",
     },
-    exits={Exit.OK: "printed"},
 )
 def rbac(context: CommandContext) -> int:
-    """Print the RBAC manifest."""
+    """Print the permissions that pyconfd needs.
+
+    A manifest with the ServiceAccount and the least permissions that these settings need.
+    """
     # Permissions do not depend on which pods the preset `hosts` takes, so that need not be set yet.
     resolved = context.resolve(**{"hosts.master": "any"})
     print_notes(resolved.notes)

@@ -5,7 +5,7 @@ import os
 import click
 
 from pyconfd import wiring
-from pyconfd.cli.command import UNREACHABLE, CommandContext, command
+from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
 from pyconfd.errors import Problem, RejectedInput
@@ -15,17 +15,18 @@ from pyconfd.sources.file import write_snapshot
 
 
 @command(
-    "record",
-    "Write the objects that pyconfd reads to a file for --snapshot; the content of Secrets is left out.",
     examples={
         "pyconfd record cluster.yaml": "for a bug report, or a test",
         "pyconfd render --snapshot cluster.yaml": "offline from then on",
     },
-    exits={Exit.OK: "written", Exit.FAILED: "it could not be written", Exit.TEMPORARY: UNREACHABLE},
+    exits={Exit.FAILED: "it could not be written"},
 )
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False))
 def record(context: CommandContext, path: str) -> int:
-    """Record a Snapshot."""
+    """Write what the cluster holds to a file.
+
+    Write the objects that pyconfd reads to a file for --snapshot; the content of Secrets is left out.
+    """
     snapshot, refused = wiring.snapshot_once(context.settings(), ())
     try:
         with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:

@@ -19,9 +19,6 @@ POLL_S = 0.05
 
 
 @command(
-    "reload",
-    "Have the daemon read its settings again, and wait until it has: what `systemctl reload pyconfd` runs. Settings"
-    " that it refuses are told, and it goes on with the former ones.",
     examples={"pyconfd reload": "", "systemctl reload pyconfd": "the same as a user who may not signal it"},
     exits={
         Exit.OK: "the settings are in force",
@@ -32,7 +29,11 @@ POLL_S = 0.05
 )
 @click.option("--pid", type=click.IntRange(min=1), metavar="PID", help="The daemon. [default: it is asked]")
 def reload(context: CommandContext, pid: int | None) -> int:
-    """Reload the settings."""
+    """Have the daemon read its settings again.
+
+    Have the daemon read its settings again, and wait until it has: what `systemctl reload pyconfd` runs. Settings that
+    it refuses are told, and it goes on with the former ones.
+    """
     settings, _ = context.settings_or_defaults()
     if not pid:
         report = read_report(settings)

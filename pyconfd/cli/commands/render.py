@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from pyconfd import wiring
-from pyconfd.cli.command import SNAPSHOT_HELP, UNREACHABLE, CommandContext, command, snapshot_option
+from pyconfd.cli.command import SNAPSHOT_HELP, CommandContext, command, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_configuration, print_notes, print_refused, print_text
 from pyconfd.errors import ConfigurationError, Problem
@@ -14,12 +14,10 @@ from pyconfd.model.rendering import FileKind, OutputFile, Piece
 from pyconfd.printable import clean
 from pyconfd.settings import Settings
 
-_EXITS = {Exit.OK: "rendered", Exit.FAILED: "a fragment has an error", Exit.TEMPORARY: UNREACHABLE}
+_EXITS = {Exit.FAILED: "a fragment has an error"}
 
 
 @command(
-    "render",
-    "Render the fragments and print the configuration; nothing is written and HAProxy is not asked.",
     examples={
         "pyconfd render --api-servers https://10.31.12.49:6443": "from the cluster",
         "kubectl get svc,endpointslices,endpoints -A -o yaml > dump": "",
@@ -32,19 +30,20 @@ _EXITS = {Exit.OK: "rendered", Exit.FAILED: "a fragment has an error", Exit.TEMP
 @click.option("--fragment", metavar="NAME", help="Print only the text that this fragment gives.")
 @click.option("--files", is_flag=True, help="Print the maps too; of certificates only their names.")
 def render(context: CommandContext, snapshots: tuple[str, ...], fragment: str | None, *, files: bool) -> int:
-    """Print the rendering."""
+    """Print what would be written; change nothing.
+
+    Render the fragments and print the configuration; nothing is written and HAProxy is not asked.
+    """
     return _render(context.settings(), snapshots, fragment, files=files)
 
 
 @command(
-    "view",
-    "What haproxy-kubefigurator called `pyconfd render`.",
     examples={"pyconfd view": "prints the configuration"},
     exits=_EXITS,
     hidden=True,
 )
 def view(context: CommandContext) -> int:
-    """Print the rendering."""
+    """Do what haproxy-kubefigurator called `view`: `pyconfd render` now."""
     print_notes(("view is `pyconfd render` now",))
     return _render(context.settings(), (), None, files=False)
 

@@ -35,11 +35,6 @@ class PinReport:
 
 
 @command(
-    "rollback",
-    "Bring back the fragments and settings of a generation, by default of the newest that had others than those"
-    " now, and pin them: edits on disk wait until `pyconfd unpin`. Endpoints stay live: the pods of now are served,"
-    " not those of then. The pin outlives restarts; where no pyconfd runs, its next start begins with it."
-    "\n\nEndpoint changes make generations too: going back does not undo those.",
     examples={
         "pyconfd rollback": "undo the last edit that was applied",
         "pyconfd rollback 41 --reason 'checkout is broken'": "see pyconfd history",
@@ -54,15 +49,19 @@ class PinReport:
 @click.option("--reason", metavar="TEXT", default="", help="Why, for those who look at `pyconfd status`.")
 @json_option
 def rollback(context: CommandContext, number: int | None, reason: str, *, as_json: bool) -> int:
-    """Go back."""
+    """Go back to former fragments and settings, and pin them.
+
+    Bring back the fragments and settings of a generation, by default of the newest that had others than those now, and
+    pin them: edits on disk wait until `pyconfd unpin`. Endpoints stay live: the pods of now are served, not those of
+    then. The pin outlives restarts; where no pyconfd runs, its next start begins with it.
+
+    Endpoint changes make generations too: going back does not undo those.
+    """
     _print(pin_generation(context.settings(), number, reason=reason), as_json=as_json)
     return Exit.OK
 
 
 @command(
-    "unpin",
-    "End what `pyconfd rollback` pinned: the fragments and settings on disk are applied again.",
-    examples={"pyconfd unpin": ""},
     exits={
         Exit.OK: "what is on disk is applied, or will be at the next start; or nothing was pinned",
         Exit.FAILED: "what is on disk cannot be applied; the running configuration is unchanged",
@@ -71,7 +70,10 @@ def rollback(context: CommandContext, number: int | None, reason: str, *, as_jso
 )
 @json_option
 def unpin(context: CommandContext, *, as_json: bool) -> int:
-    """End a pin."""
+    """End a pin: take the fragments on disk again.
+
+    End what `pyconfd rollback` pinned: the fragments and settings on disk are applied again.
+    """
     _print(end_pin(context.settings()), as_json=as_json)
     return Exit.OK
 

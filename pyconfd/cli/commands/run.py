@@ -6,9 +6,6 @@ from pyconfd.cli.exits import Exit
 
 
 @command(
-    "run",
-    "Run the daemon: watch the cluster and keep HAProxy in step until it is asked to stop."
-    "\n\nSIGTERM ends it (HAProxy goes on serving); SIGHUP reads the settings and the fragments again.",
     examples={
         "pyconfd run": "with the file and the environment",
         "pyconfd run --kubeconfig /etc/pyconfd/kubeconfig": "",
@@ -18,5 +15,10 @@ from pyconfd.cli.exits import Exit
     shows_settings=True,
 )
 def run(context: CommandContext) -> int:
-    """Run the daemon."""
+    """Run the daemon.
+
+    Run the daemon: watch the cluster and keep HAProxy in step until it is asked to stop.
+
+    SIGTERM ends it (HAProxy goes on serving); SIGHUP reads the settings and the fragments again.
+    """
     return daemon(context.resolve())

@@ -31,7 +31,6 @@ from pyconfd.status.text import override_words
 from pyconfd.system.files import exists
 
 _EXITS = {
-    Exit.OK: "done",
     Exit.FAILED: "there is no such server, or more than one",
     Exit.TEMPORARY: "HAProxy may not be changed by this user, does not answer, or the state directory is not writable",
 }
@@ -39,6 +38,7 @@ _NAME = "NAME is BACKEND/SERVER, or the name or address of a server where only o
 
 server = command_group(
     "server",
+    "Drain servers, or put them into maintenance.\n\n"
     "Show HAProxy's servers, and set their state by hand. It takes effect at once, with or without the daemon, and"
     " the daemon keeps it through updates and reloads until its time is over or `ready` ends it."
     f"\n\n{_NAME}",
@@ -52,18 +52,17 @@ server = command_group(
 )
 
 
-def _state_command(state: ServerState, short: str, what: str) -> None:
-    @command(
-        state.value,
-        f"{what}\n\n{_NAME}",
-        examples={
-            f"pyconfd server {state.value} be_shop/web-1": "",
-            f"pyconfd server {state.value} 10.0.0.5 --all": "",
-        },
-        exits=_EXITS,
-        group=server,
-        short=short,
-    )
+_STATES = {
+    ServerState.DRAIN: "Send a server nothing new; what is connected stays, also who is bound to it by a cookie.",
+    ServerState.MAINT: "Put a server into maintenance: no traffic, no health checks.",
+    ServerState.READY: "End what was set by hand on a server: its state is as the cluster says.",
+}
+
+
+def _state_command(state: ServerState, what: str) -> None:
+    examples = {f"pyconfd server {state.value} be_shop/web-1": "", f"pyconfd server {state.value} 10.0.0.5 --all": ""}
+
+    @command(state.value, f"{what}\n\n{_NAME}", examples=examples, exits=_EXITS, group=server)
     @click.argument("name", metavar="NAME")
     @for_option
     @click.option("--all", "several", is_flag=True, help="All servers that NAME stands for.")
@@ -72,25 +71,12 @@ def _state_command(state: ServerState, short: str, what: str) -> None:
         return Exit.OK
 
 
-_state_command(
-    ServerState.DRAIN,
-    "Send it nothing new; what is connected stays.",
-    "Send a server no new sessions; what is connected stays, also who is bound to it by a cookie.",
-)
-_state_command(
-    ServerState.MAINT, "Take it out of service.", "Put a server into maintenance: no traffic, no health checks."
-)
-_state_command(
-    ServerState.READY,
-    "End what was set by hand.",
-    "End what was set by hand on a server: its state is as the cluster says.",
-)
+for _state, _what in _STATES.items():
+    _state_command(_state, _what)
 
 
 @command(
     "list",
-    "Show the servers that HAProxy has: state, weight, connections in use, what was set by hand with its age and"
-    " end, and which are on their way out. WANTED is a backend, or a server as the other commands take it.",
     examples={
         "pyconfd server list": "all",
         "pyconfd server list be_shop": "one backend",
@@ -98,13 +84,16 @@ _state_command(
     },
     exits=_EXITS,
     group=server,
-    short="Show the servers.",
 )
 @click.argument("wanted", metavar="[WANTED]", default="")
 @click.option("--by-hand", is_flag=True, help="Only those that were set by hand, or are on their way out.")
 @json_option
 def list_servers(context: CommandContext, wanted: str, *, as_json: bool, by_hand: bool) -> int:
-    """Print the servers."""
+    """Show the servers.
+
+    Show the servers that HAProxy has: state, weight, connections in use, what was set by hand with its age and end, and
+    which are on their way out. WANTED is a backend, or a server as the other commands take it.
+    """
     rows = server_rows(context.settings(), wanted, now=time.time())
     rows = tuple(row for row in rows if row.by_hand or row.leaving or not by_hand)
     if as_json:

@@ -9,8 +9,6 @@ from pyconfd.settings import show
 
 
 @command(
-    "settings",
-    "Show every setting, its value and where it comes from. A flag wins over the environment, that over the file.",
     examples={
         "pyconfd settings": "what would be used now",
         "pyconfd settings --toml > pyconfd.toml": "the same as a commented file",
@@ -23,7 +21,10 @@ from pyconfd.settings import show
 @click.option("--toml", is_flag=True, help="Print a commented TOML file.")
 @click.option("--markdown", is_flag=True, help="Print the reference of all settings (docs/settings.md).")
 def settings(context: CommandContext, *, as_json: bool, defaults: bool, toml: bool, markdown: bool) -> int:
-    """Print the settings."""
+    """Show every setting, its value and where it is from.
+
+    Show every setting, its value and where it comes from. A flag wins over the environment, that over the file.
+    """
     if sum((as_json, toml, markdown)) > 1:
         raise click.UsageError("--json, --toml and --markdown exclude each other")
     resolved = show.defaults() if defaults or markdown else context.resolve()

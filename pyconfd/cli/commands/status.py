@@ -13,11 +13,7 @@ from pyconfd.status.text import render_text
 
 
 @command(
-    "status",
-    "Show what the daemon does: what it applied and when, how old the cluster's data is, which API servers answer,"
-    " what was refused. If no daemon answers it says so, and shows old values as old. Where the settings file cannot be"
-    " used, the reason is printed and the daemon is looked for in the usual places.",
-    examples={"pyconfd status": "", "pyconfd status --json": "for programs", "watch pyconfd status": ""},
+    examples={"pyconfd status": "", "watch pyconfd status": ""},
     exits={
         Exit.OK: "it serves, and all is fresh",
         Exit.FAILED: "it runs with a problem, or would not start again with the settings as they are",
@@ -26,7 +22,12 @@ from pyconfd.status.text import render_text
 )
 @json_option
 def status(context: CommandContext, *, as_json: bool) -> int:
-    """Print the status."""
+    """Show what the daemon does.
+
+    What it applied and when, how old the cluster's data is, which API servers answer, what
+    was refused. If no daemon answers it says so, and shows old values as old. Where the settings file cannot be used,
+    the reason is printed and the daemon is looked for in the usual places.
+    """
     settings, wrong = context.settings_or_defaults()
     report = read_report(settings)
     if as_json:

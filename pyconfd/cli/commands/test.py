@@ -42,10 +42,6 @@ class TrialRound:
 
 
 @command(
-    "test",
-    "Run the tests beside the fragments: objects in; expectations on the text, and on whether a change goes live or"
-    " takes a reload. Each rendering has to pass `haproxy -c`, and be the same for the same objects in another"
-    " order.\n\nPATH is a test file (*.test.toml) or a directory of fragments; without one it is templates.dir.",
     examples={
         "pyconfd test /etc/pyconfd": "the tests beside these fragments, and in the folder tests",
         "pyconfd test --watch .": "again after each save, with what it changed",
@@ -75,7 +71,13 @@ def test(
     update: bool,
     watch: bool,
 ) -> int:
-    """Run tests of fragments."""
+    """Test fragments.
+
+    Run the tests beside the fragments: objects in; expectations on the text, and on whether a change goes live or takes
+    a reload. Each rendering has to pass `haproxy -c`, and be the same for the same objects in another order.
+
+    PATH is a test file (*.test.toml) or a directory of fragments; without one it is templates.dir.
+    """
     if watch and (update or junit or as_json):
         raise click.UsageError("--watch goes with none of --update, --junit and --json")
     context.settings(log_level="ERROR")

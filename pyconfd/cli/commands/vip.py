@@ -25,7 +25,6 @@ from pyconfd.vip.report import described, has_problem
 from pyconfd.vip.topology import topology
 
 _EXITS = {
-    Exit.OK: "done",
     Exit.FAILED: "the hook refuses: this node does not hold the address, or there is no such router",
     Exit.TEMPORARY: "the hook does not answer",
 }
@@ -40,7 +39,8 @@ _LOOK_S = 0.02
 
 vip = command_group(
     "vip",
-    "The floating address that several load balancers share by keepalived and pyconfd-vip, as [vip] describes it.",
+    "The floating address of several load balancers.\n\n"
+    "They share it by keepalived and pyconfd-vip, as [vip] describes.",
     examples={
         "pyconfd vip status": "who holds it, and why",
         "pyconfd vip drain --reason 'new kernel'": "hand it over, and do not take it until undrain",
@@ -52,9 +52,6 @@ vip = command_group(
 
 
 @command(
-    "config",
-    "Print keepalived's configuration for this node, or the rules of nftables for its adverts. Nothing is changed;"
-    " let `keepalived -t -f FILE` check it before it is put in place.",
     examples={
         "pyconfd vip config > /etc/keepalived/keepalived.conf": "",
         "pyconfd vip config --vip-node lb2": "as another node has it",
@@ -62,11 +59,14 @@ vip = command_group(
     },
     exits=_EXITS,
     group=vip,
-    short="Print keepalived's configuration for this node.",
 )
 @click.option("--nftables", is_flag=True, help="Print the rules of nftables instead.")
 def config(context: CommandContext, *, nftables: bool) -> int:
-    """Print the configuration."""
+    """Print keepalived's configuration for this node.
+
+    Print keepalived's configuration for this node, or the rules of nftables for its adverts. Nothing is changed; let
+    `keepalived -t -f FILE` check it before it is put in place.
+    """
     print_text(vip_config(context.settings(), nftables=nftables), newline=False)
     return Exit.OK
 
@@ -105,21 +105,20 @@ def vip_config(settings: Settings, *, nftables: bool = False) -> str:
 
 
 @command(
-    "status",
-    "Show what the hook of this node knows: its role and since when, who holds the address by the adverts on the"
-    " wire, which peers were heard, each check, and the last transitions with their causes.",
-    examples={"pyconfd vip status": "", "pyconfd vip status --json": "for programs"},
     exits={
         Exit.OK: "no fault and no alarm",
         Exit.FAILED: "it runs with a fault or an alarm",
         Exit.NOT_RUNNING: "the hook does not run; old values are shown as old",
     },
     group=vip,
-    short="Show who holds the address, and why.",
 )
 @json_option
 def status(context: CommandContext, *, as_json: bool) -> int:
-    """Ask the hook how it is, or print what a dead one left behind."""
+    """Show who holds the address, and why.
+
+    Show what the hook of this node knows: its role and since when, who holds the address by the adverts on the wire,
+    which peers were heard, each check, and the last transitions with their causes.
+    """
     settings, wrong = context.settings_or_defaults()
     try:
         document = ask(f"{settings.vip.runtime_dir}/control.sock", {"do": "status"})
@@ -140,15 +139,20 @@ def status(context: CommandContext, *, as_json: bool) -> int:
     return exit_of_look(code, alive=alive, wrong=wrong)
 
 
-def _order_command(name: str, short: str, what: str) -> None:
-    @command(
-        name,
-        what,
-        examples={f"pyconfd vip {name}": "", f"pyconfd vip {name} --router 51": ""},
-        exits=_EXITS,
-        group=vip,
-        short=short,
-    )
+_ORDERS = {
+    "drain": "Hand the address over, and do not take it again until `undrain`, also after restarts.\n\nFor maintenance."
+    " If no other node takes it, this one takes it back and says so.",
+    "undrain": "Let this node take the address again.\n\nNothing moves now: it takes it when the holder gives it up.",
+    "failover": "Let the next node have the address, and stay ready to take it back from a dead one.",
+    "announce": "Tell the network again where the address is.\n\nGratuitous ARP, unsolicited neighbour advertisement,"
+    " until that was seen to leave.",
+}
+
+
+def _order_command(name: str, what: str) -> None:
+    examples = {f"pyconfd vip {name}": "", f"pyconfd vip {name} --router 51": ""}
+
+    @command(name, what, examples=examples, exits=_EXITS, group=vip)
     @click.option("--router", type=int, metavar="NUMBER", help="This virtual router only. [default: all]")
     @click.option("--reason", metavar="TEXT", default="", help="Why, for those who look at the status.")
     def order(context: CommandContext, router: int | None, reason: str) -> int:
@@ -156,28 +160,8 @@ def _order_command(name: str, short: str, what: str) -> None:
         return Exit.OK
 
 
-_order_command(
-    "drain",
-    "Hand the address over and do not take it.",
-    "Hand the address over, and do not take it again until `undrain`, also after restarts: for maintenance. If no other"
-    " node takes it, this one takes it back and says so.",
-)
-_order_command(
-    "undrain",
-    "End a drain.",
-    "Let this node take the address again. Nothing moves now: it takes it when the holder gives it up.",
-)
-_order_command(
-    "failover",
-    "Hand the address over once.",
-    "Let the next node have the address, and stay ready to take it back from a dead one.",
-)
-_order_command(
-    "announce",
-    "Announce the address again.",
-    "Tell the network again where the address is (gratuitous ARP, unsolicited neighbour advertisement), until that was"
-    " seen to leave.",
-)
+for _name, _what in _ORDERS.items():
+    _order_command(_name, _what)
 
 
 def _order(settings: Settings, order: str, *, router: int | None, reason: str) -> str:

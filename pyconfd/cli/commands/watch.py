@@ -19,9 +19,6 @@ FIRST_SHOWN = 10
 
 
 @command(
-    "watch",
-    "Print each change as it is applied: what, how fast, whether it took a reload and why, which generation it made;"
-    " and what was refused. It begins with the last ten, may be started before the daemon and ends with Ctrl-C.",
     examples={
         "pyconfd watch": "in a second terminal, while you change something",
         "pyconfd watch --since 418": "all that came after generation 418",
@@ -37,7 +34,11 @@ FIRST_SHOWN = 10
 )
 @json_option
 def watch(context: CommandContext, since: int | None, *, as_json: bool) -> int:
-    """Print the changes."""
+    """Print each change as it is applied.
+
+    Print each change as it is applied: what, how fast, whether it took a reload and why, which generation it made; and
+    what was refused. It begins with the last ten, may be started before the daemon and ends with Ctrl-C.
+    """
     if since is None and context.sets("etcd", "kubernetes"):
         from pyconfd.cli.commands.etcd import publish_until_stopped  # noqa: PLC0415 - the whole daemon
 
