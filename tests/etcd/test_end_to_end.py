@@ -58,7 +58,7 @@ def test_a_second_producer_takes_over_when_the_first_is_killed(stage: Stage) -> 
     with LightConsumer(stage.etcd, stage.folder / "light") as light:
         wait_for(lambda: "127.19.2.1" in light.text(), lambda: stage.log(first))
         stage.start("publish", second)
-        wait_for(lambda: "campaign.leadership_by" in stage.log(second), lambda: stage.log(second))
+        wait_for(lambda: "campaign.standing_by" in stage.log(second), lambda: stage.log(second))
         stage.kill(killed)
         stage.service("shop", "127.19.2.2")
         wait_for(lambda: "127.19.2.2" in light.text(), lambda: stage.log(second))
