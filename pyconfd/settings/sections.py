@@ -1,18 +1,17 @@
 """All sections of the settings but ``[dns]`` and ``[vip]``, and the tree of all of them."""
 
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from pyconfd.model.preset import PresetName
-from pyconfd.presets.kube2lb_names import DEFAULT_SERVER_NAME, name_template
+from pyconfd.presets.kube2lb_names import DEFAULT_SERVER_NAME
 from pyconfd.settings.dns import DnsSettings
-from pyconfd.settings.setting import YEAR_S, NotAcceptedError, TextForm, section, setting
+from pyconfd.settings.setting import YEAR_S, TextForm, section, setting
 from pyconfd.settings.values import (
     NAMESPACE,
     OBJECT_NAME,
@@ -20,6 +19,7 @@ from pyconfd.settings.values import (
     ApiServer,
     CaFile,
     Command,
+    Directive,
     Directory,
     Domain,
     Duration,
@@ -30,9 +30,11 @@ from pyconfd.settings.values import (
     Listen,
     Namespace,
     Network,
+    Notify,
     ObjectName,
     PortRange,
     Protocol,
+    ServerNames,
     Suffix,
     whole,
     words,
@@ -244,23 +246,6 @@ class KubefiguratorSettings:
     )
 
 
-def _server_names(value: object) -> tuple[str, ...]:
-    """Return server-name templates in Go's form; an empty text is kube2lb's default, as an empty flag was."""
-    if isinstance(value, str) and not value.strip():
-        return (DEFAULT_SERVER_NAME,)
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
-        raise NotAcceptedError("an array of templates like {{ .Service.Name }}.example.com", value)
-    found = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
-    for text in found:
-        try:
-            name_template(text)
-        except ValueError as error:
-            expected = f"a server name like {{{{ .Service.Name }}}}.example.com ({error})"
-            raise NotAcceptedError(expected, text) from None
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Kube2lbSettings:
     """``[kube2lb]``: what the flags of that system said, for the preset of this name."""
@@ -274,13 +259,11 @@ class Kube2lbSettings:
     default_port_mode: Annotated[str, words("http", "tcp")] = setting(
         "http", "mode of ports without an annotation", also=("--default-port-mode",)
     )
-    server_name_templates: Annotated[tuple[str, ...], TextForm("TEMPLATE,...", read=_server_names, text=",".join)] = (
-        setting(
-            (DEFAULT_SERVER_NAME,),
-            "server names of each service, with {{ .Service.Name }}, {{ .Service.Namespace }}, {{ .Domain }} and more",
-            also=("--server-name-templates",),
-            empty="none",
-        )
+    server_name_templates: ServerNames = setting(
+        (DEFAULT_SERVER_NAME,),
+        "server names of each service, with {{ .Service.Name }}, {{ .Service.Namespace }}, {{ .Domain }} and more",
+        also=("--server-name-templates",),
+        empty="none",
     )
     listen_ports: tuple[PortRange, ...] = setting(
         ("1-21", "23-32767"),
@@ -342,11 +325,6 @@ class HostsSettings:
     damper_s: DurationOrZero = setting(0.0, "least quiet time before a change is applied, as KONTROL_DAMPER")
 
 
-def _single_spaced(text: str) -> str:
-    return " ".join(text.split())
-
-
-_Directive = Annotated[str, TextForm("NAME", read=_single_spaced)]
 _AbsolutePath = Annotated[str, TextForm("PATH"), whole(r"/[A-Za-z0-9._/@+=-]+", "an absolute path")]
 
 
@@ -359,7 +337,7 @@ class ClusterTemplateSettings:
         "render the template that the cluster supplies (presets configmap and hosts): everybody who may write that"
         " object is then trusted as much as authors of fragments",
     )
-    allow: Annotated[tuple[_Directive, ...], TextForm("NAME;...", separator=";")] = setting(
+    allow: Annotated[tuple[Directive, ...], TextForm("NAME;...", separator=";")] = setting(
         (), "directives beyond the list that such a template may use, as a refusal names them", empty="none"
     )
     directories: tuple[_AbsolutePath, ...] = setting(
@@ -413,57 +391,6 @@ class HaproxySettings:
 
 DEFAULT_TIMEOUT_S = 10.0
 """Source: kube2lb's ``-update-timeout``."""
-_NOTIFIER = "command:SHELL, pid:SIGNAL:PID, pidfile:SIGNAL:PATH or debug:"
-
-
-@dataclass(frozen=True, slots=True)
-class TargetNotifier:
-    """How the balancer of a target learns of a change.
-
-    "command" runs ``argument`` in a shell; "pid" sends ``signal`` to the process of this number, "pidfile" to that of
-    the number in this file; "debug" is a line in the log.
-    """
-
-    how: Literal["command", "pid", "pidfile", "debug"]
-    argument: str = ""
-    signal: int = 0
-
-
-def parse_notifier(text: str) -> TargetNotifier:
-    """Parse a notifier as kube2lb writes it.
-
-    Raises:
-        ValueError: it is none.
-    """
-    how, _, rest = text.partition(":")
-    name, _, whom = rest.partition(":")
-    match how:
-        case "command" if rest.strip():
-            return TargetNotifier(how, rest)
-        case "pid" if whom.isascii() and whom.isdigit() and int(whom[:9]) > 1:
-            return TargetNotifier(how, whom, _signal(name))
-        case "pidfile" if whom:
-            return TargetNotifier(how, whom, _signal(name))
-        case "debug" if not rest:
-            return TargetNotifier(how)
-    raise NotAcceptedError(_NOTIFIER, text)
-
-
-def _signal(name: str) -> int:
-    """Return the number of a signal by its name, with or without SIG, or by its number."""
-    wanted = name.upper()
-    for known in signal.Signals:
-        if wanted in {known.name, known.name.removeprefix("SIG"), str(known.value)}:
-            return int(known)
-    raise NotAcceptedError("the name of a signal, like SIGHUP", name)
-
-
-def _notifier(text: str) -> str:
-    parse_notifier(text)
-    return text
-
-
-_Notify = Annotated[str, TextForm("NOTIFIER", read=_notifier)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,7 +403,7 @@ class TargetSettings:
     name: ItemName
     template: FilePath
     output: FilePath
-    notify: _Notify
+    notify: Notify
     check: Command = ()
     timeout_s: Duration = DEFAULT_TIMEOUT_S
 
@@ -490,7 +417,7 @@ class SingleTargetSettings:
     )
     output: FilePath = setting("", "file to generate from it", empty="none")
     check: Command = setting((), "command that checks it; the file's path is appended, no shell", empty="none")
-    notify: _Notify = setting(
+    notify: Notify = setting(
         "",
         "how its balancer is notified: command:SHELL, pid:SIGNAL:PID, pidfile:SIGNAL:PATH or debug:",
         also=("--notify",),

@@ -2,12 +2,15 @@
 
 import re
 import shlex
+import signal
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta
 
+from pyconfd.presets.kube2lb_names import DEFAULT_SERVER_NAME, name_template
 from pyconfd.presets.places import network
 from pyconfd.presets.values import host_name, protocol
 from pyconfd.settings.setting import FALSE_WORDS, TRUE_WORDS, YEAR_S, NotAcceptedError, TextForm, one_line
@@ -224,3 +227,83 @@ FloatingAddress = Annotated[
 NodeAddress = Annotated[
     str, TextForm("ADDRESS", read=_node_address), whole(_ADDRESS, "an address of the node, like 192.0.2.11")
 ]
+
+
+def _server_names(value: object) -> tuple[str, ...]:
+    """Return server-name templates in Go's form; an empty text is kube2lb's default, as an empty flag was."""
+    if isinstance(value, str) and not value.strip():
+        return (DEFAULT_SERVER_NAME,)
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise NotAcceptedError("an array of templates like {{ .Service.Name }}.example.com", value)
+    found = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+    for text in found:
+        try:
+            name_template(text)
+        except ValueError as error:
+            expected = f"a server name like {{{{ .Service.Name }}}}.example.com ({error})"
+            raise NotAcceptedError(expected, text) from None
+    return found
+
+
+ServerNames = Annotated[tuple[str, ...], TextForm("TEMPLATE,...", read=_server_names, text=",".join)]
+
+
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+Directive = Annotated[str, TextForm("NAME", read=_single_spaced)]
+"""The words of a directive of haproxy.cfg, as a refusal names it."""
+
+_NOTIFIER = "command:SHELL, pid:SIGNAL:PID, pidfile:SIGNAL:PATH or debug:"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetNotifier:
+    """How the balancer of a target learns of a change.
+
+    "command" runs ``argument`` in a shell; "pid" sends ``signal`` to the process of this number, "pidfile" to that of
+    the number in this file; "debug" is a line in the log.
+    """
+
+    how: Literal["command", "pid", "pidfile", "debug"]
+    argument: str = ""
+    signal: int = 0
+
+
+def parse_notifier(text: str) -> TargetNotifier:
+    """Parse a notifier as kube2lb writes it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    how, _, rest = text.partition(":")
+    name, _, whom = rest.partition(":")
+    match how:
+        case "command" if rest.strip():
+            return TargetNotifier(how, rest)
+        case "pid" if whom.isascii() and whom.isdigit() and int(whom[:9]) > 1:
+            return TargetNotifier(how, whom, _signal(name))
+        case "pidfile" if whom:
+            return TargetNotifier(how, whom, _signal(name))
+        case "debug" if not rest:
+            return TargetNotifier(how)
+    raise NotAcceptedError(_NOTIFIER, text)
+
+
+def _signal(name: str) -> int:
+    """Return the number of a signal by its name, with or without SIG, or by its number."""
+    wanted = name.upper()
+    for known in signal.Signals:
+        if wanted in {known.name, known.name.removeprefix("SIG"), str(known.value)}:
+            return int(known)
+    raise NotAcceptedError("the name of a signal, like SIGHUP", name)
+
+
+def _notifier(text: str) -> str:
+    parse_notifier(text)
+    return text
+
+
+Notify = Annotated[str, TextForm("NOTIFIER", read=_notifier)]

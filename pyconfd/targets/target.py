@@ -18,7 +18,8 @@ from pyconfd.model.context import Census, Context
 from pyconfd.model.outcome import Held, Step
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.settings.sections import TargetNotifier, TargetSettings, parse_notifier
+from pyconfd.settings import TargetSettings
+from pyconfd.settings.values import TargetNotifier, parse_notifier
 from pyconfd.system.command import run
 from pyconfd.system.files import Installation, NewFile
 from pyconfd.system.state_file import StateFile

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import TransientError
-from pyconfd.settings.sections import TargetNotifier, parse_notifier
 from pyconfd.settings.setting import NotAcceptedError
+from pyconfd.settings.values import TargetNotifier, parse_notifier
 from pyconfd.targets.target import notify
 
 
