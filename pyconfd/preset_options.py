@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from pyconfd.haproxy.certificates import CertificateFiles
-from pyconfd.haproxy.host import gather_addresses
-from pyconfd.haproxy.layout import files_dir_of
+from pyconfd.haproxy.config.certificates import CertificateFiles
+from pyconfd.haproxy.process.host import gather_addresses
+from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener

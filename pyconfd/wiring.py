@@ -15,12 +15,12 @@ from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.limited import LimitedRenderer
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.haproxy import allowed
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.host import has_ipv6
-from pyconfd.haproxy.layout import files_dir_of
-from pyconfd.haproxy.preflight import idle_close_note
-from pyconfd.haproxy.sections import binds
+from pyconfd.haproxy.config import allowed
+from pyconfd.haproxy.config.text import binds
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.host import has_ipv6
+from pyconfd.haproxy.process.layout import files_dir_of
+from pyconfd.haproxy.process.preflight import idle_close_note
 from pyconfd.model.context import ClusterTemplate, Context, Refusal
 from pyconfd.model.listener import Listeners
 from pyconfd.model.preset import PresetName

@@ -22,12 +22,11 @@ from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, S
 from pyconfd.daemon.protection import hold_file
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import PyconfdError
-from pyconfd.haproxy.adoption import adopted
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.bases import BasisStore
-from pyconfd.haproxy.generations import GenerationStore
-from pyconfd.haproxy.pin import PinFile
-from pyconfd.haproxy.traffic import TrafficWatch
+from pyconfd.haproxy.history.generations import GenerationStore
+from pyconfd.haproxy.history.pins import BasisStore, PinFile
+from pyconfd.haproxy.process.adoption import adopted
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.runtime.traffic import TrafficWatch
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot

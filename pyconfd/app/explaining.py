@@ -18,7 +18,7 @@ from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.explain.evidence import Evidence
 from pyconfd.explain.queries import explain as answer
 from pyconfd.explain.queries import explain_refused
-from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.changes import Change
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.explanation import Explanation, Standing, Unknown

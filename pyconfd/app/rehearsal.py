@@ -9,7 +9,7 @@ from pyconfd import wiring
 from pyconfd.daemon.isolation import Isolation
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.haproxy.bases import BasisStore
+from pyconfd.haproxy.history.pins import BasisStore
 from pyconfd.model.context import Census
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Rejected, Stored

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from pyconfd.haproxy.readback import ServerNow, servers_now
-from pyconfd.haproxy.runtime import NotLive, Runtime
-from pyconfd.haproxy.sections import stats_sockets
+from pyconfd.haproxy.config.text import stats_sockets
+from pyconfd.haproxy.runtime.readback import ServerNow, servers_now
+from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
 from pyconfd.settings import Settings
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from pyconfd import wiring
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
-from pyconfd.haproxy import diff
-from pyconfd.haproxy import unit as systemd
-from pyconfd.haproxy.check import check
-from pyconfd.haproxy.layout import files_dir_of
-from pyconfd.haproxy.live import Abilities
-from pyconfd.haproxy.sections import stats_sockets
-from pyconfd.haproxy.stubs import with_stubs
+from pyconfd.haproxy.config import diff
+from pyconfd.haproxy.config.certificates import with_stubs
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.text import stats_sockets
+from pyconfd.haproxy.process import unit as systemd
+from pyconfd.haproxy.process.check import check
+from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.model.context import Refusal
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FileKind, Rendering

@@ -18,8 +18,8 @@ from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.runner import EXIT_OK, run_until_stopped
 from pyconfd.daemon.signals import Signals
 from pyconfd.errors import ConfigurationError, Problem, TransientError
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.check import haproxy_version
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.check import haproxy_version
 from pyconfd.model.changes import Change
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import FRAGMENT_SUFFIXES, Rendering

@@ -14,8 +14,8 @@ from pyconfd.daemon.account import Account
 from pyconfd.daemon.ports import World
 from pyconfd.error_rates import LEAST_REQUESTS, counted, judge
 from pyconfd.errors import Problem, TransientError
-from pyconfd.haproxy.difference import difference, in_short
-from pyconfd.haproxy.sections import emptied
+from pyconfd.haproxy.config.difference import difference, in_short
+from pyconfd.haproxy.config.text import emptied
 from pyconfd.model.outcome import Applied, Outcome, Stored
 from pyconfd.model.plan import AddBackend, Command, Reload, RemoveBackend
 from pyconfd.model.traffic import RolloutAlarm, RolloutStatus, Sample

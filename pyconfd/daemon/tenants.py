@@ -8,7 +8,7 @@ import msgspec
 
 from pyconfd.daemon.arbitration import Remembered
 from pyconfd.errors import Problem
-from pyconfd.haproxy.owners import OwnerRow
+from pyconfd.haproxy.history.generations import OwnerRow
 from pyconfd.model.tenure import Name, Tenancy, Tenure
 from pyconfd.system.state_file import StateFile
 

@@ -21,10 +21,9 @@ from pyconfd.dns.activity import ServingFacts, holders_of
 from pyconfd.dns.ownership import Marker
 from pyconfd.dns.planner import DnsNode
 from pyconfd.errors import Problem, PyconfdError, TransientError, first_line
-from pyconfd.haproxy.generations import GenerationStore
-from pyconfd.haproxy.master_socket import NoAnswer
-from pyconfd.haproxy.runtime_socket import RuntimeSocket
-from pyconfd.haproxy.sections import stats_sockets
+from pyconfd.haproxy.config.text import stats_sockets
+from pyconfd.haproxy.history.generations import GenerationStore
+from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import AddressSource, NameSettings, Settings, name_of, names_of
 from pyconfd.status import document

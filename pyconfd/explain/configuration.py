@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar
 
-from pyconfd.haproxy.sections import SECTION_KEYWORDS, name_of, words
+from pyconfd.haproxy.config.text import SECTION_KEYWORDS, name_of, words
 from pyconfd.model.rendering import Rendering
 
 _WITH_SERVERS = frozenset({"backend", "listen"})

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from pyconfd.explain.configuration import Configuration, Places, ServerLine
-from pyconfd.haproxy.readback import ServerNow
+from pyconfd.haproxy.runtime.readback import ServerNow
 from pyconfd.model.changes import Change
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.explanation import Standing

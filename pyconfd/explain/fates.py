@@ -7,7 +7,7 @@ from types import MappingProxyType
 from pyconfd.explain.configuration import ServerLine
 from pyconfd.explain.evidence import Evidence
 from pyconfd.explain.hints import slips
-from pyconfd.haproxy.readback import condition_of
+from pyconfd.haproxy.runtime.readback import condition_of
 from pyconfd.model.changes import Action, Change
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.explanation import (

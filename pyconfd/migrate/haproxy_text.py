@@ -4,10 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyconfd.haproxy.removed import find_in_lines
-from pyconfd.haproxy.replacements import Replacement
-from pyconfd.haproxy.sections import SECTION_KEYWORDS
-from pyconfd.haproxy.words import Word, split_words
+from pyconfd.haproxy.config.removed import Replacement, find_in_lines
+from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Word, split_words
 from pyconfd.migrate.report import Effect, Findings
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)

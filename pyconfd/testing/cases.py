@@ -20,7 +20,7 @@ FOLDER = "tests"
 """Beside the fragments: what is in it is for tests alone, where it holds a test file."""
 
 Ability = Literal["backends", "cookies"]
-"""What not every HAProxy can do while it runs: the fields of :class:`pyconfd.haproxy.live.Abilities`."""
+"""What not every HAProxy can do while it runs: the fields of :class:`pyconfd.haproxy.config.changes.Abilities`."""
 
 
 class Kind(StrEnum):

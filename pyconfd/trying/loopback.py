@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from pyconfd.errors import Problem, TransientError
-from pyconfd.haproxy.stubs import stub_pem
+from pyconfd.haproxy.config.certificates import stub_pem
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.sources.file import FollowedFiles
 from pyconfd.trying.own_haproxy import short_folder

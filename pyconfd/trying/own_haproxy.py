@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import psutil
 
-from pyconfd.haproxy.master_socket import NoAnswer, ask, running_by_master
-from pyconfd.haproxy.observation import Running
+from pyconfd.haproxy.process.observation import Running
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ask, running_by_master
 from pyconfd.settings import HaproxySettings, ReloadMethod
 
 _PATIENCE_S = 10.0

@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyconfd.errors import RejectedInput, TransientError
-from pyconfd.haproxy.sections import SECTION_KEYWORDS, parse
-from pyconfd.haproxy.words import Word, split_words
+from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Word, parse, split_words
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import FragmentSet, Piece, Rendering
 from pyconfd.render.engine import Rendered, Renderer

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from pyconfd.haproxy.sections import Section, binds, parse
+from pyconfd.haproxy.config.text import Section, binds, parse
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import Snapshot

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pyconfd.haproxy.marker import mark
-from pyconfd.haproxy.readback import servers_now
-from pyconfd.haproxy.runtime_socket import RuntimeSocket
+from pyconfd.haproxy.config.text import mark
+from pyconfd.haproxy.runtime.readback import servers_now
+from pyconfd.haproxy.runtime.sockets import RuntimeSocket
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.sources.file import read_snapshot

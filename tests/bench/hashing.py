@@ -7,8 +7,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.plan import Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.render.filters import server_ids

@@ -20,10 +20,10 @@ from typing import Self
 
 import msgspec
 
-from pyconfd.haproxy import diff
-from pyconfd.haproxy.compare import Comparison
-from pyconfd.haproxy.live import Abilities
-from pyconfd.haproxy.runtime_text import lines_of
+from pyconfd.haproxy.config import diff
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.diff import Comparison
+from pyconfd.haproxy.runtime.operations import lines_of
 from pyconfd.model.kubernetes import EndpointSlice
 from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering

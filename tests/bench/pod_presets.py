@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from pyconfd.haproxy.allowed import Boundaries, judge
+from pyconfd.haproxy.config.allowed import Boundaries, judge
 from pyconfd.model.kubernetes import ConfigMap, Pod
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry

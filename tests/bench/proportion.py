@@ -13,9 +13,9 @@ import msgspec
 import orjson
 
 from pyconfd import fragments
-from pyconfd.haproxy import diff
-from pyconfd.haproxy.compare import Comparison
-from pyconfd.haproxy.live import Abilities
+from pyconfd.haproxy.config import diff
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.diff import Comparison
 from pyconfd.model.plan import Plan, RuntimeUpdate
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.presets import registry

@@ -19,9 +19,9 @@ from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World
 from pyconfd.fragments import directory
-from pyconfd.haproxy import adoption
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.process import adoption
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.context import Refusal
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Resource, Snapshot

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from pyconfd import fragments
-from pyconfd.haproxy import adoption
+from pyconfd.haproxy.process import adoption
 from pyconfd.presets import registry
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.file import read_snapshot

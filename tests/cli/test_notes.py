@@ -9,7 +9,7 @@ import pytest
 
 from pyconfd.cli.commands.check import check_once
 from pyconfd.cli.commands.plan import plan_once
-from pyconfd.haproxy.generations import GenerationStore
+from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Generation
 from pyconfd.model.rendering import Piece, Rendering

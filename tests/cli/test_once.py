@@ -14,8 +14,8 @@ from pyconfd.cli.commands.check import check_once
 from pyconfd.cli.commands.plan import ask_process, plan_once
 from pyconfd.cli.commands.rbac import permissions
 from pyconfd.errors import ConfigurationError, RejectedInput, TransientError
-from pyconfd.haproxy import adoption
-from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.process import adoption
+from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.plan import AddServer, Noop, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.settings import (
     HaproxySettings,

@@ -9,11 +9,11 @@ import pytest
 
 from pyconfd.cli.commands.server import ServerRow, server_rows, set_servers
 from pyconfd.errors import RejectedInput, TransientError
-from pyconfd.haproxy.drift import Drift, DriftReport
-from pyconfd.haproxy.index import index_of
-from pyconfd.haproxy.master_socket import ask
-from pyconfd.haproxy.overrides import EndReason, OverrideStore
-from pyconfd.haproxy.runtime import Runtime
+from pyconfd.haproxy.config.index import index_of
+from pyconfd.haproxy.runtime.drift import Drift, DriftReport
+from pyconfd.haproxy.runtime.overrides import EndReason, OverrideStore
+from pyconfd.haproxy.runtime.runtime import Runtime
+from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.plan import ServerState
 from pyconfd.settings import Settings, StatusSettings
 from tests.cli.invoking import invoke

@@ -15,9 +15,9 @@ from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.tenants import Tenants
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.pin import PinFile
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.history.pins import PinFile
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.pin import Pin
 from pyconfd.model.status import Phase
 from pyconfd.settings import ApplySettings, HaproxySettings, HistorySettings, ReloadMethod, Settings, TemplateSettings

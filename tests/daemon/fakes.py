@@ -13,10 +13,9 @@ from pyconfd.daemon.ports import NoChanges, NoRenderings, Renderings, RolloutPor
 from pyconfd.daemon.protection import decoded, encoded
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.haproxy import diff
-from pyconfd.haproxy.marker import digest_in, mark
-from pyconfd.haproxy.observation import NotRunning, Observation, Running
-from pyconfd.haproxy.sections import binds
+from pyconfd.haproxy.config import diff
+from pyconfd.haproxy.config.text import binds, digest_in, mark
+from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
 from pyconfd.model.balancing import TakesAll
 from pyconfd.model.basis import Basis
 from pyconfd.model.changes import Change

@@ -8,7 +8,7 @@ import pytest
 
 from pyconfd.daemon.ports import RestoringBalancer
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Applied, Unchanged
 from pyconfd.model.plan import Noop, Reload, ReloadReason

@@ -11,7 +11,7 @@ from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.runner import EXIT_BUG, run_until_stopped
 from pyconfd.errors import ApplyError, Problem, RejectedInput
-from pyconfd.haproxy.census import census_of
+from pyconfd.haproxy.config.text import census_of
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth, Status

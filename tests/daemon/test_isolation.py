@@ -12,8 +12,8 @@ from pyconfd.daemon.culprits import MOST_CHECKS, Search, Workshop, signature
 from pyconfd.daemon.isolation import Isolation
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
 from pyconfd.errors import Clues, Problem, RejectedInput
-from pyconfd.haproxy.check import check
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.process.check import check
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.outcome import Applied, Rejected, Step
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering

@@ -13,7 +13,7 @@ from pyconfd.admission.removal_protection import SavedHold
 from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.protection import hold_file
 from pyconfd.etcd.publication import KnownGeneration
-from pyconfd.haproxy.pin import PinFile
+from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.model.context import AcceptedTemplate, Census
 from pyconfd.model.hold import Hold, HoldKind
 from pyconfd.model.pin import Pin

@@ -5,7 +5,7 @@ import pytest
 
 from pyconfd.daemon.pause import FILE_NAME, Pause
 from pyconfd.errors import TransientError
-from pyconfd.haproxy.pin import PinFile
+from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.model.pin import Pin
 from pyconfd.model.status import Paused
 

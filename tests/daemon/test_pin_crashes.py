@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.bases import BasisStore
-from pyconfd.haproxy.generations import GenerationStore
-from pyconfd.haproxy.pin import PinFile
+from pyconfd.haproxy.history.generations import GenerationStore
+from pyconfd.haproxy.history.pins import BasisStore, PinFile
 from tests.haproxy.bench import Bench
 from tests.haproxy.kill_points import KillPoints, shards
 from tests.haproxy.test_crashes import forking_child, loads

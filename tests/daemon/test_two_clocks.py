@@ -1,9 +1,9 @@
 """What needs no reload goes live at once, what does waits its turn; nothing is dropped."""
 
 from pyconfd.errors import ApplyError, Problem
-from pyconfd.haproxy import diff
-from pyconfd.haproxy.compare import Comparison
-from pyconfd.haproxy.live import Abilities
+from pyconfd.haproxy.config import diff
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.diff import Comparison
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
 from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate

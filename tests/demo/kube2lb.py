@@ -4,7 +4,7 @@ import json
 from contextlib import ExitStack
 from types import TracebackType
 
-from pyconfd.haproxy.host import gather_addresses
+from pyconfd.haproxy.process.host import gather_addresses
 from tests.demo.stage import Play, Stage
 from tests.demo.telling import good, line, require, title
 from tests.world import nginx

@@ -11,7 +11,7 @@ import pytest
 from pyconfd.dns.names import stored_annotated
 from pyconfd.dns.planner import Wish
 from pyconfd.dns.service import DnsService
-from pyconfd.haproxy.generations import GenerationStore
+from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.model.outcome import Generation
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth, Status

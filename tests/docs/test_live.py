@@ -2,8 +2,8 @@
 
 import re
 
-from pyconfd.haproxy.live_files import MAX_CERTIFICATE_BYTES, MAX_ENTRY_BYTES
-from pyconfd.haproxy.proxies import DYNAMIC_ALGORITHMS
+from pyconfd.haproxy.config.changes import MAX_CERTIFICATE_BYTES, MAX_ENTRY_BYTES
+from pyconfd.haproxy.config.servers import DYNAMIC_ALGORITHMS
 from pyconfd.model.plan import ReloadReason
 from pyconfd.settings import ApplySettings
 from tests.docs.examples import ROOT

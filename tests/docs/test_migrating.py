@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.removed import find_in_lines
+from pyconfd.haproxy.config.removed import find_in_lines
 from pyconfd.migrate.report import System
 from pyconfd.model.preset import PresetName
 from pyconfd.settings.table import TABLE

@@ -23,7 +23,7 @@ from pyconfd.daemon.consumer_ports import ConsumerWorld
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.runner import run_until_stopped
 from pyconfd.etcd.publication import KnownGeneration
-from pyconfd.haproxy.census import census_of
+from pyconfd.haproxy.config.text import census_of
 from pyconfd.model.balancing import TakesAll
 from pyconfd.model.context import Census
 from pyconfd.model.listener import Listener

@@ -4,7 +4,7 @@ import itertools
 from pathlib import Path
 
 from pyconfd.etcd.local import names_certificates, servable
-from pyconfd.haproxy.certificates import NamedCertificates
+from pyconfd.haproxy.config.certificates import NamedCertificates
 from pyconfd.model.rendering import Piece
 from tests.world.pki import CertificateAuthority
 

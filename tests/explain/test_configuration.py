@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.explain.configuration import Configuration, ServerLine, host_and_port, template_lines
-from pyconfd.haproxy.sections import parse
+from pyconfd.haproxy.config.text import parse
 from pyconfd.model.rendering import Piece, Rendering
 
 SOURCE = """{% for domain, items in domains.items() %}

@@ -9,7 +9,7 @@ import pytest
 from pyconfd.explain.evidence import Age, Evidence
 from pyconfd.explain.queries import explain, explain_refused
 from pyconfd.explain.text import render
-from pyconfd.haproxy.readback import ServerNow
+from pyconfd.haproxy.runtime.readback import ServerNow
 from pyconfd.model.changes import Action, Change
 from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.explanation import Ambiguous, Explanation, LineOrigin, Objects, Refusals, Servers, Standing, Unknown

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyconfd.explain.evidence import Age, Evidence
-from pyconfd.haproxy.readback import ServerNow
+from pyconfd.haproxy.runtime.readback import ServerNow
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.explanation import Standing
 from pyconfd.model.preset import PresetName

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pyconfd.fragments import directory
-from pyconfd.haproxy.sections import binds
+from pyconfd.haproxy.config.text import binds
 from pyconfd.model.context import Context
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.presets.reading import PresetOptions
@@ -63,7 +63,7 @@ def test_a_machine_without_ipv6_is_asked_for_none(monkeypatch: pytest.MonkeyPatc
                 raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
             super().__init__(family, *more)
 
-    monkeypatch.setattr("pyconfd.haproxy.host.socket.socket", Socket)
+    monkeypatch.setattr("pyconfd.haproxy.process.host.socket.socket", Socket)
     compiled = renderer(Settings(), read_fragments(directory()))
     text = compiled.render(Context({"domains": {"redis.example.com": REDIS}}), curdate="").rendering.text
     assert ("[::]" in text) is not missing

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.explain import explain_check_output
-from pyconfd.haproxy.removed import find_removed
+from pyconfd.haproxy.config.removed import find_removed
+from pyconfd.haproxy.process.check import explain_check_output
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.render.engine import Renderer, RenderOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.fragments import directory
-from pyconfd.haproxy.sections import Section, parse
+from pyconfd.haproxy.config.text import Section, parse
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.render.engine import Renderer, RenderOptions

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.master_socket import ask
+from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.settings import resolve
 from pyconfd.vip.topology import StickPeer, stick_peers
 from tests.fragments.shipped import HAPROXY, render_shipped

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.outcome import Applied
 from pyconfd.model.plan import Reload
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering

@@ -17,8 +17,8 @@ from typing import Any
 import structlog
 
 from pyconfd.errors import PyconfdError
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.outcome import Applied
 from pyconfd.model.plan import Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering

@@ -1,8 +1,8 @@
 """A balancer with its haproxy, changed without a reload."""
 
-from pyconfd.haproxy.master_socket import ask
-from pyconfd.haproxy.overrides import Override, OverrideStore
-from pyconfd.haproxy.readback import servers_now
+from pyconfd.haproxy.runtime.overrides import Override, OverrideStore
+from pyconfd.haproxy.runtime.readback import servers_now
+from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Applied
 from pyconfd.model.plan import Noop, Reload, RuntimeUpdate, ServerState

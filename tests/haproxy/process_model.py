@@ -6,10 +6,10 @@ It is as strict as the real one: a server that is there cannot be added, one tha
 
 from dataclasses import dataclass, field
 
-from pyconfd.haproxy.index import index_of
-from pyconfd.haproxy.live_files import entries_of
-from pyconfd.haproxy.proxies import Inherited, servers_of
-from pyconfd.haproxy.sections import parse
+from pyconfd.haproxy.config.changes import entries_of
+from pyconfd.haproxy.config.index import index_of
+from pyconfd.haproxy.config.servers import Inherited, servers_of
+from pyconfd.haproxy.config.text import parse
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from pyconfd.haproxy.master_socket import NoAnswer, ask
-from pyconfd.haproxy.readback import ServerNow
-from pyconfd.haproxy.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.readback import ServerNow
+from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.plan import AddServer, Command
 from tests.world.backends import Backend, Backends
 from tests.world.haproxy import HaproxyProcess, free_port, wait_until

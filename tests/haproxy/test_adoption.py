@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy import adoption
-from pyconfd.haproxy.adoption import Foreign
-from pyconfd.haproxy.marker import mark
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.config.text import mark
+from pyconfd.haproxy.process import adoption
+from pyconfd.haproxy.process.adoption import Foreign
+from pyconfd.haproxy.process.unit import UnitFacts
 from tests.world.haproxy import HaproxyProcess, configuration, free_port
 
 OLD = """frontend www

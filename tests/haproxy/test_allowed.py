@@ -9,10 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy import allowed_words
-from pyconfd.haproxy.allowed import Boundaries, Judged, judge
-from pyconfd.haproxy.allowed_lines import UnreadableLineError, split
-from pyconfd.haproxy.words import split_words
+from pyconfd.haproxy.config import allowed_words
+from pyconfd.haproxy.config.allowed import Boundaries, Judged, UnreadableLineError, judge, split
+from pyconfd.haproxy.config.text import split_words
 from tests.world.haproxy import BINARY
 
 INSIDE = Boundaries(certificates=("/f/certs",), contents=("/f/maps", "/srv/errors"))

@@ -14,10 +14,9 @@ from itertools import islice
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.allowed import Boundaries, judge
-from pyconfd.haproxy.allowed_lines import UnreadableLineError, split
-from pyconfd.haproxy.replacements import REMOVED
-from pyconfd.haproxy.sections import SECTION_KEYWORDS
+from pyconfd.haproxy.config.allowed import Boundaries, UnreadableLineError, judge, split
+from pyconfd.haproxy.config.removed import REMOVED
+from pyconfd.haproxy.config.text import SECTION_KEYWORDS
 from pyconfd.render.filters import quote
 from pyconfd.render.invalid import InvalidValueError
 from tests.world.haproxy import BINARY

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.allowed import Boundaries, judge
+from pyconfd.haproxy.config.allowed import Boundaries, judge
 from tests.world.haproxy import BINARY
 
 INSIDE = Boundaries(certificates=("/f/certs",), contents=("/f/maps",))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.config.text import mark
 from pyconfd.model.outcome import Step
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from tests.haproxy.bench import Bench, apply

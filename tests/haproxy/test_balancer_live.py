@@ -7,9 +7,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from pyconfd.errors import ApplyError, RejectedInput
-from pyconfd.haproxy.balancer import Balancer, BalancerState
-from pyconfd.haproxy.marker import digest_in
-from pyconfd.haproxy.master_socket import NoAnswer, ask
+from pyconfd.haproxy.config.text import digest_in
+from pyconfd.haproxy.process.balancer import Balancer, BalancerState
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Applied
 from pyconfd.model.plan import Noop, Reload, ReloadReason, ServerState
@@ -71,9 +71,9 @@ def test_a_look_reads_and_parses_nothing_that_pyconfd_wrote(live: Live, monkeypa
         raise AssertionError("a look takes time in proportion to the configuration")
 
     for name in (
-        "pyconfd.haproxy.diff.mark",
-        "pyconfd.haproxy.balancer.stats_sockets",
-        "pyconfd.haproxy.layout.sha256",
+        "pyconfd.haproxy.config.diff.mark",
+        "pyconfd.haproxy.process.balancer.stats_sockets",
+        "pyconfd.haproxy.process.layout.sha256",
     ):
         monkeypatch.setattr(name, refuse)
     assert live.balancer.look() == Noop(verified=True)

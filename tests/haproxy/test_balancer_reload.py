@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyconfd.errors import ApplyError
-from pyconfd.haproxy.marker import mark
-from pyconfd.haproxy.observation import Running
+from pyconfd.haproxy.config.text import mark
+from pyconfd.haproxy.process.observation import Running
 from pyconfd.model.outcome import Failed, Step, Unchanged
 from pyconfd.model.plan import Noop
 from pyconfd.settings import ReloadMethod

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import ApplyError, TransientError
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.marker import mark
-from pyconfd.haproxy.observation import NotRunning
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.config.text import mark
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.observation import NotRunning
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.outcome import Applied, Rejected, Step, Unchanged
 from pyconfd.model.plan import Noop
 from pyconfd.settings import ApplySettings

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import RejectedInput, TransientError
-from pyconfd.haproxy.bases import BasisStore
+from pyconfd.haproxy.history.pins import BasisStore
 from pyconfd.model.basis import Basis
 from pyconfd.model.rendering import Fragment, FragmentSet
 

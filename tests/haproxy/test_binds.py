@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.binds import addresses_and_ports, contested, judge
-from pyconfd.haproxy.sections import Bind, binds
+from pyconfd.haproxy.config.binds import addresses_and_ports, contested, judge
+from pyconfd.haproxy.config.text import Bind, binds
 from pyconfd.model.host import HostFacts, ListeningSocket
 from pyconfd.model.listener import Listener
 

@@ -1,6 +1,6 @@
 """How many servers a text sends traffic to."""
 
-from pyconfd.haproxy.census import census_of
+from pyconfd.haproxy.config.text import census_of
 from pyconfd.model.context import Census
 
 TEXT = """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.certificates import GRACE_LOOKS, CertificateFiles, fault_of
+from pyconfd.haproxy.config.certificates import GRACE_LOOKS, CertificateFiles, fault_of
 from tests.world.haproxy import BINARY
 from tests.world.pki import CertificateAuthority, KeyPair
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import RejectedInput, TransientError
-from pyconfd.haproxy.check import check
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.process.check import check
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.settings import HaproxySettings
 from tests.haproxy.bench import Bench, rendering

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.diff import MAX_DETAILS, plan
-from pyconfd.haproxy.marker import mark
-from pyconfd.haproxy.observation import NotRunning, Observation, Running, RunningState, Unknown
+from pyconfd.haproxy.config.diff import MAX_DETAILS, plan
+from pyconfd.haproxy.config.text import mark
+from pyconfd.haproxy.process.observation import NotRunning, Observation, Running, RunningState, Unknown
 from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pyconfd.haproxy.difference import Difference, difference, in_short
+from pyconfd.haproxy.config.difference import Difference, difference, in_short
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
 TEXT = """defaults

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 import structlog
 
-from pyconfd.haproxy.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftReport
-from pyconfd.haproxy.expected import ExpectedBackend, expected_backend
-from pyconfd.haproxy.index import Index, Key, index_of
-from pyconfd.haproxy.live import Abilities
-from pyconfd.haproxy.master_socket import NoAnswer, ask
-from pyconfd.haproxy.overrides import FILE_NAME, EndReason, Override, OverrideStore, with_overrides
-from pyconfd.haproxy.readback import ServerNow
-from pyconfd.haproxy.runtime import NotLive, Runtime
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.index import ExpectedBackend, Index, Key, expected_backend, index_of
+from pyconfd.haproxy.runtime.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftReport
+from pyconfd.haproxy.runtime.overrides import FILE_NAME, EndReason, Override, OverrideStore, with_overrides
+from pyconfd.haproxy.runtime.readback import ServerNow
+from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
 
@@ -316,7 +315,7 @@ def test_a_backend_that_was_as_it_should_be_is_not_parsed_again(
         parsed.append(key.name)
         return expected_backend(index, key, cookies=cookies)
 
-    monkeypatch.setattr("pyconfd.haproxy.drift.expected_backend", count)
+    monkeypatch.setattr("pyconfd.haproxy.runtime.drift.expected_backend", count)
     assert drift.look(runtime, index_of(text)) == DriftReport(looked=10)
     assert parsed == []
     drift.look(runtime, index_of(text.replace("b4\n", "b4\n    # changed\n")))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.errors import Problem
-from pyconfd.haproxy.explain import explain_check_output
+from pyconfd.haproxy.process.check import explain_check_output
 from pyconfd.model.rendering import Piece, Rendering
 
 HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""

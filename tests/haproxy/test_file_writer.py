@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from pyconfd.errors import Problem, TransientError
-from pyconfd.haproxy import file_writer
-from pyconfd.haproxy.file_writer import FileWriter, UnfinishedChange
+from pyconfd.haproxy.process import file_writer
+from pyconfd.haproxy.process.file_writer import FileWriter, UnfinishedChange
 from pyconfd.model.outcome import Generation, Stored
 from pyconfd.model.rendering import Piece, Rendering
 from tests.world.haproxy import wait_until

@@ -8,7 +8,7 @@ import pytest
 import structlog.testing
 
 from pyconfd.errors import ApplyError, RejectedInput
-from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.outcome import Applied, Unchanged
 from pyconfd.model.plan import Noop, Reload
 from pyconfd.model.rendering import Piece, Rendering

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import TransientError
-from pyconfd.haproxy.generations import KEEP_REJECTED, GenerationStore
+from pyconfd.haproxy.history.generations import KEEP_REJECTED, GenerationStore
 from pyconfd.model.outcome import Generation
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 

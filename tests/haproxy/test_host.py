@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pyconfd.haproxy import host
+from pyconfd.haproxy.process import host
 from pyconfd.model.host import ListeningSocket
 
 

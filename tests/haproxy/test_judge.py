@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from pyconfd.haproxy.drift import Judgement, judge, judge_absent
-from pyconfd.haproxy.expected import ExpectedBackend, expected_backend
-from pyconfd.haproxy.index import Key, index_of
-from pyconfd.haproxy.overrides import GONE_AFTER_S, EndReason, Override
-from pyconfd.haproxy.readback import ServerNow
-from pyconfd.haproxy.runtime import Leaving
+from pyconfd.haproxy.config.index import ExpectedBackend, Key, expected_backend, index_of
+from pyconfd.haproxy.runtime.drift import Judgement, judge, judge_absent
+from pyconfd.haproxy.runtime.overrides import GONE_AFTER_S, EndReason, Override
+from pyconfd.haproxy.runtime.readback import ServerNow
+from pyconfd.haproxy.runtime.runtime import Leaving
 from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
 
 NOW = 1000.0

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.marker import mark
-from pyconfd.haproxy.readback import servers_now
-from pyconfd.haproxy.runtime_socket import RuntimeSocket
+from pyconfd.haproxy.config.text import mark
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.runtime.readback import servers_now
+from pyconfd.haproxy.runtime.sockets import RuntimeSocket
 from pyconfd.model.plan import Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering
 from tests.haproxy.bench import Bench

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.diff import plan
-from pyconfd.haproxy.live import Abilities
-from pyconfd.haproxy.runtime import NotLive, Runtime
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.diff import plan
+from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
 from pyconfd.model.plan import AddCertificate, Plan, Reload, ReloadReason, RemoveCertificate, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from tests.world.haproxy import BINARY, HaproxyProcess

@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from pyconfd.haproxy.diff import plan
-from pyconfd.haproxy.live import Abilities
-from pyconfd.haproxy.plan_text import transcript
-from pyconfd.haproxy.runtime import Runtime
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.diff import plan
+from pyconfd.haproxy.runtime.operations import transcript
+from pyconfd.haproxy.runtime.runtime import Runtime
 from pyconfd.model.plan import Command, Noop, Plan, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from tests.haproxy.process_model import ProcessModel

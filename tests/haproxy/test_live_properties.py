@@ -3,9 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.compare import Comparison
-from pyconfd.haproxy.diff import plan
-from pyconfd.haproxy.live import Abilities
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.diff import Comparison, plan
 from pyconfd.model.plan import Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering
 from tests.haproxy.live_states import Place, states

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.compare import Comparison
-from pyconfd.haproxy.diff import plan
-from pyconfd.haproxy.drift import Drift
-from pyconfd.haproxy.live_files import entries_of
-from pyconfd.haproxy.master_socket import NoAnswer, ask
-from pyconfd.haproxy.overrides import OverrideStore
-from pyconfd.haproxy.readback import fingerprint, wrong_address
-from pyconfd.haproxy.runtime import NotLive, Runtime
+from pyconfd.haproxy.config.changes import entries_of
+from pyconfd.haproxy.config.diff import Comparison, plan
+from pyconfd.haproxy.runtime.drift import Drift
+from pyconfd.haproxy.runtime.overrides import OverrideStore
+from pyconfd.haproxy.runtime.readback import fingerprint, wrong_address
+from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.plan import AddBackend, AddServer, Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Rendering
 from tests.haproxy.live_states import Place, State, successors

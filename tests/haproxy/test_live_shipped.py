@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.diff import plan
-from pyconfd.haproxy.master_socket import NoAnswer, ask
-from pyconfd.haproxy.runtime import Runtime
+from pyconfd.haproxy.config.diff import plan
+from pyconfd.haproxy.runtime.runtime import Runtime
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.plan import Reload, ReloadReason, RemoveBackend, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.render.filters import identifier

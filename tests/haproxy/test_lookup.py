@@ -1,8 +1,7 @@
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.lookup import find_servers
-from pyconfd.haproxy.readback import ServerNow
+from pyconfd.haproxy.runtime.readback import ServerNow, find_servers
 
 
 def server(backend: str, name: str, address: str = "10.0.0.1", port: int = 80) -> ServerNow:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.marker import digest_in, digest_of, mark
+from pyconfd.haproxy.config.text import digest_in, digest_of, mark
 from tests.haproxy.bench import Bench
 from tests.world.haproxy import configuration
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.master_socket import NoAnswer, Processes, ask, processes, running_by_master
+from pyconfd.haproxy.runtime.sockets import NoAnswer, Processes, ask, processes, running_by_master
 from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
 
 SHOW_PROC = """#<PID>          <type>          <reloads>       <uptime>        <version>      

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy import diff
-from pyconfd.haproxy.difference import difference
-from pyconfd.haproxy.generations import GenerationStore
-from pyconfd.haproxy.live import Abilities
+from pyconfd.haproxy.config import diff
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.difference import difference
+from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.model.changes import Action, change_of
 from pyconfd.model.context import Census
 from pyconfd.model.moves import Move

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import ApplyError, RejectedInput
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.observation import NotRunning, Unknown
-from pyconfd.haproxy.preflight import FIRST_START, process
-from pyconfd.haproxy.process import HaproxyProcess
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
+from pyconfd.haproxy.process.observation import NotRunning, Unknown
+from pyconfd.haproxy.process.preflight import FIRST_START, process
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.preflight import Level
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.settings import ApplySettings, HaproxySettings, ReloadMethod

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from pyconfd.errors import TransientError
-from pyconfd.haproxy.overrides import (
+from pyconfd.haproxy.runtime.overrides import (
     FILE_NAME,
     EndedOverride,
     EndReason,

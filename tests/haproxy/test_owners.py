@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from pyconfd.haproxy.owners import OwnersStore, decoded, encoded
+from pyconfd.haproxy.history.generations import OwnersStore, decoded, encoded
 from pyconfd.model.tenure import Name, Owner, Owners
 
 ONE: Owners = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyconfd.haproxy.explain import explain_check_output
-from pyconfd.haproxy.passwords import passwords_in, without_passwords
+from pyconfd.haproxy.config.text import passwords_in, without_passwords
+from pyconfd.haproxy.process.check import explain_check_output
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.system.secrecy import HIDDEN
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import TransientError
-from pyconfd.haproxy.pin import FILE_NAME, PinFile
+from pyconfd.haproxy.history.pins import FILE_NAME, PinFile
 from pyconfd.model.pin import Pin
 
 PIN = Pin("ab", 41, "d" * 64, 10.0, "why")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.plan_text import described, reason_text, summarised, transcript
-from pyconfd.haproxy.runtime_text import lines_of
+from pyconfd.haproxy.runtime.operations import described, lines_of, reason_text, summarised, transcript
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.fragments import directory as shipped_fragments
-from pyconfd.haproxy.preflight import (
+from pyconfd.haproxy.process.preflight import (
     certificates,
     directories,
     idle_close_note,
@@ -17,7 +17,7 @@ from pyconfd.haproxy.preflight import (
     sockets,
     writable,
 )
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.preflight import Finding, Level
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.settings import HaproxySettings

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.removed import find_in_lines, find_removed
-from pyconfd.haproxy.replacements import REMOVED
+from pyconfd.haproxy.config.removed import REMOVED, find_in_lines, find_removed
 from pyconfd.model.rendering import Piece, Rendering
 
 HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""

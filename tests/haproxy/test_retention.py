@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.retention import Entry, kept
+from pyconfd.haproxy.history.generations import Entry, kept
 
 DAY = 86400.0
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pyconfd.haproxy.live import Abilities
-from pyconfd.haproxy.proxies import MAX_WORDS, Inherited, servers_of, why_not_addable
-from pyconfd.haproxy.runtime import NotLive, Runtime
-from pyconfd.haproxy.sections import parse
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.servers import MAX_WORDS, Inherited, servers_of, why_not_addable
+from pyconfd.haproxy.config.text import parse
+from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
 from pyconfd.model.plan import (
     AddBackend,
     AddServer,

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyconfd.haproxy.master_socket import NoAnswer
-from pyconfd.haproxy.runtime import NotLive, Runtime
-from pyconfd.haproxy.runtime_socket import RuntimeSocket
+from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket
 from pyconfd.model.plan import RemoveServer, SetWeight
 from tests.haproxy.broken_socket import BrokenSocket, Fault
 

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.index import index_of
-from pyconfd.haproxy.live import Abilities
-from pyconfd.haproxy.live_files import MAX_CERTIFICATE_BYTES, changed_files, entries_of
-from pyconfd.haproxy.readback import fingerprint
-from pyconfd.haproxy.runtime_socket import RuntimeSocket
-from pyconfd.haproxy.runtime_text import Line, filled_map, lines_of
+from pyconfd.haproxy.config.changes import MAX_CERTIFICATE_BYTES, Abilities, changed_files, entries_of
+from pyconfd.haproxy.config.index import index_of
+from pyconfd.haproxy.runtime.operations import Line, filled_map, lines_of
+from pyconfd.haproxy.runtime.readback import fingerprint
+from pyconfd.haproxy.runtime.sockets import RuntimeSocket
 from pyconfd.model.plan import (
     AddCertificate,
     AddMapEntries,

@@ -5,7 +5,7 @@ import socket
 import psutil
 import pytest
 
-from pyconfd.haproxy.runtime import NotLive
+from pyconfd.haproxy.runtime.runtime import NotLive
 from pyconfd.model.plan import RemoveServer, SetWeight
 from tests.haproxy.serving import PLAIN, Served, added, address_of
 from tests.world.backends import Backend

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.sections import binds, parse, stats_sockets, words
+from pyconfd.haproxy.config.text import binds, parse, stats_sockets, words
 
 CONFIG = """# a comment
 global   # trailing

@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from pyconfd.haproxy.master_socket import NoAnswer
-from pyconfd.haproxy.runtime import NotLive
-from pyconfd.haproxy.silence import Silence
+from pyconfd.haproxy.process.haproxy_process import Silence
+from pyconfd.haproxy.runtime.runtime import NotLive
+from pyconfd.haproxy.runtime.sockets import NoAnswer
 from tests.haproxy.live_bench import Live
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pyconfd.haproxy.structure import structure_of
+from pyconfd.haproxy.config.text import structure_of
 
 TEXT = """global
     nbthread 1

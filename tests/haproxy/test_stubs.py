@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from pyconfd.errors import RejectedInput
-from pyconfd.haproxy.check import check
-from pyconfd.haproxy.stubs import stub_pem, with_stubs
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.config.certificates import stub_pem, with_stubs
+from pyconfd.haproxy.process.check import check
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.settings import HaproxySettings
 from tests.world.haproxy import BINARY

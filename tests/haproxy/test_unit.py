@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from pyconfd.haproxy.unit import UNLIMITED, UnitFacts, environment_file, gather, parse, problems
+from pyconfd.haproxy.process.unit import UNLIMITED, UnitFacts, environment_file, gather, parse, problems
 from pyconfd.settings import HaproxySettings
 
 DEBIAN = """LoadState=loaded

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.words import Word, split_words
+from pyconfd.haproxy.config.text import Word, split_words
 
 HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyconfd.examples import __file__ as examples
 from pyconfd.fragments import directory, of_presets
-from pyconfd.haproxy import allowed
-from pyconfd.haproxy.sections import parse_part
+from pyconfd.haproxy.config import allowed
+from pyconfd.haproxy.config.text import parse_part
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import (
     Endpoint,

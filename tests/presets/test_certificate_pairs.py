@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from pyconfd.haproxy.certificates import fault_of
+from pyconfd.haproxy.config.certificates import fault_of
 from pyconfd.presets.certificates import pair
 from tests.presets.pods import certificate, config_map, read, refusals, secret
 from tests.world.haproxy import BINARY

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.allowed import Boundaries, judge
+from pyconfd.haproxy.config.allowed import Boundaries, judge
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import ConfigMap, Pod
 from pyconfd.model.rendering import FileKind

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.allowed import Boundaries, judge
+from pyconfd.haproxy.config.allowed import Boundaries, judge
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import Deployment, DeploymentSpec, ObjectMeta, ObjectRef, PodTemplate, Service
 from pyconfd.model.snapshot import Named, Resource

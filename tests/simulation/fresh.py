@@ -4,7 +4,7 @@ from pyconfd import wiring
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World
-from pyconfd.haproxy.balancer import Balancer
+from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.rendering import Rendering
 from pyconfd.sources.fragments import read_fragments
 from tests.daemon.fakes import FakeBalancer, FakeClock, FakeNotifier, FakeSource

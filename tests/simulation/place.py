@@ -20,10 +20,10 @@ from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.protection import hold_file
 from pyconfd.daemon.tenants import Tenants
-from pyconfd.haproxy import adoption
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.file_writer import FileWriter
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.process import adoption
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.file_writer import FileWriter
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.context import Refusal
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import SourceHealth

@@ -10,8 +10,8 @@ from typing import Any
 import structlog
 
 from pyconfd.errors import PyconfdError
-from pyconfd.haproxy.balancer import CUT_SHORT
-from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.config.text import mark
+from pyconfd.haproxy.process.balancer import CUT_SHORT
 from pyconfd.model.plan import Noop
 from pyconfd.model.snapshot import Resource
 from tests.simulation.cluster import (

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pyconfd.errors import TransientError
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.check import check
-from pyconfd.haproxy.overrides import Override, OverrideStore
-from pyconfd.haproxy.unit import UnitFacts
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.check import check
+from pyconfd.haproxy.process.unit import UnitFacts
+from pyconfd.haproxy.runtime.overrides import Override, OverrideStore
 from pyconfd.model.plan import ServerState
 from pyconfd.settings import ApplySettings, HaproxySettings
 from pyconfd.system.files import Installation, NewFile, as_owner_of, controlling_owner, remove_tree, replace_shared

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.marker import mark
+from pyconfd.haproxy.config.text import mark
 
 SCRIPT = Path(__file__).parents[2] / "systemd" / "pyconfd-haproxy-prestart"
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin") or ""

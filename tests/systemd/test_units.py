@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.sections import stats_sockets
+from pyconfd.haproxy.config.text import stats_sockets
 from tests.fragments.shipped import render_shipped
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"

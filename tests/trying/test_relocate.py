@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.sections import binds, parse
-from pyconfd.haproxy.stubs import stub_pem
+from pyconfd.haproxy.config.certificates import stub_pem
+from pyconfd.haproxy.config.text import binds, parse
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.trying.loopback import Loopback
 from pyconfd.trying.relocate import Relocation

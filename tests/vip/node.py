@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyconfd.cli.commands.vip import vip_config
-from pyconfd.haproxy.master_socket import ask as tell
+from pyconfd.haproxy.runtime.sockets import ask as tell
 from pyconfd.settings import resolve
 from pyconfd.vip.control import ask
 from tests.vip.network import LIMIT_S, ip, wait_for

@@ -9,10 +9,11 @@ from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.haproxy import adoption, binds
-from pyconfd.haproxy import unit as systemd
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.sections import binds as binds_of
+from pyconfd.haproxy.config import binds
+from pyconfd.haproxy.config.text import binds as binds_of
+from pyconfd.haproxy.process import adoption
+from pyconfd.haproxy.process import unit as systemd
+from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.host import HostFacts
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.settings import Settings

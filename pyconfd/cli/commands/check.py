@@ -8,9 +8,9 @@ from pyconfd.app.rehearsal import Nothing, rehearse
 from pyconfd.cli.command import SNAPSHOT_HELP, CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_notes, print_refused, print_text, refused_as_json
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.check import haproxy_version
-from pyconfd.haproxy.preflight import idle_close_note, sockets
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.check import haproxy_version
+from pyconfd.haproxy.process.preflight import idle_close_note, sockets
 from pyconfd.model.context import Refusal
 from pyconfd.settings import Settings
 

@@ -30,14 +30,13 @@ from pyconfd.etcd.local import localise, names_certificates
 from pyconfd.etcd.producer import EtcdBalancer
 from pyconfd.etcd.publication import Keys, KnownGeneration, Producer, Published
 from pyconfd.etcd.source import PublishedSource
-from pyconfd.haproxy import unit as systemd
-from pyconfd.haproxy.adoption import adopted
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.census import census_of
-from pyconfd.haproxy.certificates import NamedCertificates
-from pyconfd.haproxy.check import check
-from pyconfd.haproxy.layout import files_dir_of
-from pyconfd.haproxy.stubs import with_stubs
+from pyconfd.haproxy.config.certificates import NamedCertificates, with_stubs
+from pyconfd.haproxy.config.text import census_of
+from pyconfd.haproxy.process import unit as systemd
+from pyconfd.haproxy.process.adoption import adopted
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.check import check
+from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.model.hold import PLACE
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering

@@ -11,12 +11,10 @@ from pyconfd.cli.command import CommandContext, command, json_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_difference, print_json, print_lines, print_notes, print_table, print_text
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.haproxy.bases import BasisStore
-from pyconfd.haproxy.difference import Difference, difference
-from pyconfd.haproxy.generations import GenerationStore
-from pyconfd.haproxy.passwords import without_passwords
-from pyconfd.haproxy.pin import PinFile
-from pyconfd.haproxy.retention import Entry
+from pyconfd.haproxy.config.difference import Difference, difference
+from pyconfd.haproxy.config.text import without_passwords
+from pyconfd.haproxy.history.generations import Entry, GenerationStore
+from pyconfd.haproxy.history.pins import BasisStore, PinFile
 from pyconfd.model.basis import Edit
 from pyconfd.model.outcome import Generation, Stored
 from pyconfd.settings import Settings

@@ -22,15 +22,13 @@ from pyconfd.cli.output import (
     print_text,
     refused_as_json,
 )
-from pyconfd.haproxy import diff
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.live import Abilities
-from pyconfd.haproxy.marker import mark
-from pyconfd.haproxy.observation import NotRunning, Observation
-from pyconfd.haproxy.passwords import passwords_in, without_passwords
-from pyconfd.haproxy.plan_text import described, reason_text, summarised, transcript
-from pyconfd.haproxy.runtime import Runtime
-from pyconfd.haproxy.sections import stats_sockets
+from pyconfd.haproxy.config import diff
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.text import mark, passwords_in, stats_sockets, without_passwords
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.observation import NotRunning, Observation
+from pyconfd.haproxy.runtime.operations import described, reason_text, summarised, transcript
+from pyconfd.haproxy.runtime.runtime import Runtime
 from pyconfd.model.context import Refusal
 from pyconfd.model.outcome import Stored
 from pyconfd.model.plan import Command, Noop, Plan, Reload, ReloadReason, RuntimeUpdate

@@ -17,12 +17,12 @@ from pyconfd.cli.command import CommandContext, command, json_option, snapshot_o
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.haproxy import preflight as haproxy
-from pyconfd.haproxy import unit as systemd
-from pyconfd.haproxy.balancer import Balancer
-from pyconfd.haproxy.certificates import CertificateFiles
-from pyconfd.haproxy.check import has_listener
-from pyconfd.haproxy.preflight import idle_close_note
+from pyconfd.haproxy.config.certificates import CertificateFiles
+from pyconfd.haproxy.process import preflight as haproxy
+from pyconfd.haproxy.process import unit as systemd
+from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.haproxy.process.check import has_listener
+from pyconfd.haproxy.process.preflight import idle_close_note
 from pyconfd.model.context import Refusal
 from pyconfd.model.preflight import Finding, Level, findings_of
 from pyconfd.model.preset import PresetName

@@ -9,7 +9,7 @@ from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.haproxy.passwords import without_passwords
+from pyconfd.haproxy.config.text import without_passwords
 from pyconfd.model.snapshot import Resource
 from pyconfd.sources.file import write_snapshot
 

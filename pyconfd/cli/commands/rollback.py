@@ -12,8 +12,8 @@ from pyconfd.cli.commands.history import GenerationHistory, unknown_generation
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.haproxy.pin import PinFile
-from pyconfd.haproxy.retention import Entry
+from pyconfd.haproxy.history.generations import Entry
+from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.model.pin import Pin
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import Settings

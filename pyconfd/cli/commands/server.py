@@ -16,13 +16,11 @@ from pyconfd.cli.command import CommandContext, command, command_group, for_opti
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_table, print_text
 from pyconfd.errors import Problem, RejectedInput, TransientError
-from pyconfd.haproxy.expected import ExpectedServer, expected_backend, keys_of, keys_with_servers
-from pyconfd.haproxy.index import Index, index_of
-from pyconfd.haproxy.lookup import find_servers
-from pyconfd.haproxy.overrides import Override, OverrideKey, OverrideStore
-from pyconfd.haproxy.readback import ServerNow, condition_of, takes_traffic
-from pyconfd.haproxy.runtime import NotLive, Runtime
-from pyconfd.haproxy.sections import stats_sockets
+from pyconfd.haproxy.config.index import ExpectedServer, Index, expected_backend, index_of, keys_of, keys_with_servers
+from pyconfd.haproxy.config.text import stats_sockets
+from pyconfd.haproxy.runtime.overrides import Override, OverrideKey, OverrideStore
+from pyconfd.haproxy.runtime.readback import ServerNow, condition_of, find_servers, takes_traffic
+from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
 from pyconfd.model.plan import ServerState
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings

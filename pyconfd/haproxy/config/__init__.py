@@ -1,0 +1,1 @@
+"""The text of haproxy.cfg as data: parse, compare, judge, describe. Pure."""

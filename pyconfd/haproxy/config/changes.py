@@ -1,0 +1,485 @@
+"""The difference between two states of a section, a map or a certificate: operations, or reasons for a reload. Pure."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from pyconfd.haproxy.config.index import Index
+from pyconfd.haproxy.config.servers import Inherited, Server, is_plain, servers_of, takes_servers, why_not_addable
+from pyconfd.haproxy.config.text import Section
+from pyconfd.model.plan import (
+    AddBackend,
+    AddCertificate,
+    AddMapEntries,
+    AddServer,
+    ChangeMapEntries,
+    Command,
+    ReloadReason,
+    RemoveBackend,
+    RemoveCertificate,
+    RemoveMapEntries,
+    RemoveServer,
+    ReplaceMap,
+    ServerState,
+    SetState,
+    SetWeight,
+    UpdateCertificate,
+)
+from pyconfd.model.rendering import FileKind, OutputFile
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What the running HAProxy can do, found by asking it.
+
+    ``runtime`` is False where it cannot be changed at all, with ``why``; it ``answered`` where that will stay so.
+    ``cookies`` are those on added servers; ``refused`` are servers that it did not take.
+    """
+
+    runtime: bool = False
+    why: str = "its runtime socket is not known"
+    cookies: bool = False
+    backends: bool = False
+    refused: frozenset[AddServer] = frozenset()
+    answered: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a part of a difference needs a reload, and what would avoid that ("" where nothing would)."""
+
+    reason: ReloadReason
+    detail: str
+    advice: str = ""
+
+
+@dataclass(slots=True)
+class Changes:
+    """What differs: the part that can go live, and the obstacles to the rest. Both empty: nothing but the text."""
+
+    commands: list[Command] = field(default_factory=list)
+    obstacles: list[Obstacle] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+
+    def extend(self, other: "Changes") -> None:
+        """Take on what another part found."""
+        self.commands += other.commands
+        self.obstacles += other.obstacles
+        self.details += other.details
+
+
+RENAMED_ADVICE = (
+    "a server that carried traffic is never given another address: name servers with `| server_name`, or take them"
+    " from `| servers`"
+)
+
+
+CONDITION_ADVICE = "let the template decide with `{% if %}` instead of `.if`"
+
+ADDRESS_ADVICE = "servers with an IP address and a port, and without resolvers, are added while haproxy runs"
+
+ROUTING_ADVICE = "route by a map (`map_file`) instead of a line for each name: its entries change without a reload"
+
+_ROUTING = frozenset({"acl", "use_backend"})
+
+
+def changed_section(old: Section, new: Section, base: Inherited, abilities: Abilities) -> Changes:
+    """Compare two states of one section; ``base`` is what the running one inherits."""
+    found = Changes()
+    same_words = [line.words for line in old.lines] == [line.words for line in new.lines]
+    if same_words and old.options == new.options:
+        return found
+    if new.keyword in {"global", "defaults"}:
+        reason = ReloadReason.GLOBAL_CHANGED if new.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
+        found.obstacles.append(Obstacle(reason, f"{new.title} changed"))
+        return found
+    was, now = _parted(old), _parted(new)
+    if was.binds != now.binds and (summary := summarised("bind", was.binds, now.binds)):
+        found.obstacles.append(Obstacle(ReloadReason.BINDS_CHANGED, f"{new.title}: {summary}"))
+    if was.others != now.others or old.options != new.options:
+        found.obstacles.append(
+            Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed", _routing_advice(old, new))
+        )
+    if was.servers != now.servers or _twice(servers_of(new, base)):
+        summary = summarised("server", was.servers, now.servers)
+        found.extend(_changed_servers(old, new, base, abilities, summary))
+    elif not found.obstacles:
+        found.extend(_changed_order(old, new, base))
+    return found
+
+
+def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abilities, summary: str) -> Changes:
+    found = Changes(details=[f"{new.title}: {summary}"])
+    before, after = servers_of(old, base), servers_of(new, base)
+    was, now = {server.name: server for server in before}, {server.name: server for server in after}
+    why = advice = ""
+    if len(was) < len(before) or len(now) < len(after):
+        why, advice = "two servers have one name", "give each server of a backend a name of its own"
+    elif len(after) < sum(line.words[0] == "server" for line in new.lines):
+        why = "a server line has no address"  # the check says which
+    elif any(server.line.conditional for server in (*before, *after)):
+        why, advice = "a server line stands between .if and .endif", CONDITION_ADVICE
+    if why:
+        return Changes(obstacles=[Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})", advice)])
+    algorithm = takes_servers(old, base)
+    for name, server in now.items():
+        obstacle = (
+            _changed_server(new.name, was[name], server, found.commands)
+            if name in was
+            else _added_server(new.name, server, algorithm, abilities, found.commands)
+        )
+        if obstacle is not None:
+            detail = f"{found.details[0]} ({obstacle.detail})"
+            found.obstacles.append(Obstacle(obstacle.reason, detail, obstacle.advice))
+    found.commands += [_removal(new.name, server) for name, server in was.items() if name not in now]
+    if not found.commands:
+        found.details.clear()  # the obstacles say it
+    return found
+
+
+def _added_server(
+    backend: str, server: Server, algorithm: str, abilities: Abilities, commands: list[Command]
+) -> Obstacle | None:
+    if algorithm:
+        advice = "use roundrobin, leastconn or random, or add `hash-type consistent`"
+        detail = f"balance {algorithm} takes no server while it runs"
+        return Obstacle(ReloadReason.SERVERS_CHANGED, detail, advice)
+    if why := why_not_addable(server, cookies=abilities.cookies):
+        wants_cookie = "cookie" in server.effective and not abilities.cookies
+        advice = "HAProxy 3.0 and later add servers with a cookie while they run" if wants_cookie else ADDRESS_ADVICE
+        return Obstacle(ReloadReason.SERVERS_CHANGED, f"{server.name}: {why}", advice)
+    command = AddServer(backend, server.name, server.address, server.effective)
+    if command in abilities.refused:
+        return Obstacle(ReloadReason.NOT_LIVE, f"{server.name}: haproxy did not take it on its socket")
+    commands.append(command)
+    return None
+
+
+def _changed_server(backend: str, was: Server, now: Server, commands: list[Command]) -> Obstacle | None:
+    """Append the commands for a server that has its name before and after, or say what stands against it."""
+    if was.address != now.address:
+        return Obstacle(ReloadReason.SERVER_RENAMED, f"{now.name} has another address", RENAMED_ADVICE)
+    if _without_state(was.effective) != _without_state(now.effective):
+        return Obstacle(ReloadReason.SERVERS_CHANGED, f"{now.name} has other keywords")
+    before, after = AddServer(backend, was.name, "", was.effective), AddServer(backend, now.name, "", now.effective)
+    if before.weight != after.weight:
+        commands.append(SetWeight(backend, now.name, after.weight))
+    if before.disabled != after.disabled:
+        commands.append(SetState(backend, now.name, ServerState.MAINT if after.disabled else ServerState.READY))
+    return None
+
+
+def _without_state(words: Sequence[str]) -> list[str]:
+    kept, skip = [], False
+    for word in words:
+        if skip:
+            skip = False
+        elif word == "weight":
+            skip = True
+        elif word not in {"disabled", "enabled"}:
+            kept.append(word)
+    return kept
+
+
+def _changed_order(old: Section, new: Section, base: Inherited) -> Changes:
+    """Judge another order of the same lines: of no meaning for servers that have ids of their own."""
+    same_elsewhere = [line.words for line in old.lines if line.words[0] != "server"] == [
+        line.words for line in new.lines if line.words[0] != "server"
+    ]
+    harmless = all("id" in server.words for server in servers_of(new, base)) and not any(
+        line.words[0] == "default-server" for line in new.lines
+    )
+    if same_elsewhere and harmless:
+        return Changes()
+    return Changes(obstacles=[Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed")])
+
+
+def added_section(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> Changes:
+    """Judge a new section; ``bases`` are the names of defaults sections that run, ``named`` is the one it is from."""
+    reason = ReloadReason.SECTION_ADDED
+    if section.keyword in {"global", "defaults"}:
+        reason = ReloadReason.GLOBAL_CHANGED if section.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
+        return Changes(obstacles=[Obstacle(reason, f"{section.title} added")])
+    why = _why_not_new(section, bases, named, abilities)
+    if why is not None:
+        return Changes(obstacles=[Obstacle(reason, f"{section.title} added", why)])
+    mode = next((line.words[1] for line in section.lines if line.words[0] == "mode"), "")
+    commands: list[Command] = [AddBackend(section.name, section.options[1], mode)]
+    commands += [
+        AddServer(section.name, server.name, server.address, server.effective) for server in servers_of(section, named)
+    ]
+    return Changes(commands, [], [f"{section.title} added"])
+
+
+def _why_not_new(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> str | None:
+    """Return None where the section can be made live, else what would make that possible ("" where nothing would)."""
+    if section.keyword != "backend":
+        return ""
+    if not abilities.backends:
+        return "HAProxy 3.4 and later take new backends without a reload"
+    if section.options[:1] != ("from",) or len(section.options) != 2 or section.options[1] not in set(bases):
+        return "a backend that says `from NAME` of a defaults section goes live without a reload"
+    extra = sorted({line.words[0] for line in section.lines} - {"server", "mode"})
+    if extra or any(line.conditional for line in section.lines):
+        return f"put {', '.join(extra) or 'what is conditional'} into the defaults section that it is from"
+    servers = servers_of(section, named)
+    if takes_servers(section, named) or any(why_not_addable(one, cookies=abilities.cookies) for one in servers):
+        return "its servers cannot be added while haproxy runs"
+    return None
+
+
+def _removal(backend: str, server: Server) -> RemoveServer:
+    return RemoveServer(backend, server.name, server.address, server.effective)
+
+
+def removed_section(section: Section, base: Inherited, abilities: Abilities) -> Changes:
+    """Judge a section that is gone."""
+    advice = ""
+    plain = {line.words[0] for line in section.lines} <= {"server", "mode"}
+    if section.keyword == "backend" and section.options[:1] == ("from",) and plain:
+        servers = tuple(_removal(section.name, server) for server in servers_of(section, base))
+        if abilities.backends:
+            return Changes([RemoveBackend(section.name, servers)], [], [f"{section.title} removed"])
+        advice = "HAProxy 3.4 and later remove such a backend without a reload"
+    reason = ReloadReason.SECTION_REMOVED
+    if section.keyword in {"global", "defaults"}:
+        reason = ReloadReason.GLOBAL_CHANGED if section.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
+    return Changes(obstacles=[Obstacle(reason, f"{section.title} removed", advice)])
+
+
+def summarised(noun: str, old: dict[str, tuple[str, ...]], new: dict[str, tuple[str, ...]]) -> str:
+    """Return ``2 servers added, 1 server removed``, or "" where nothing differs."""
+    both = old.keys() & new.keys()
+    counts = (
+        ("added", len(new) - len(both)),
+        ("removed", len(old) - len(both)),
+        ("changed", len([name for name in both if old[name] != new[name]])),
+    )
+    return ", ".join(f"{count} {noun}{'s' if count > 1 else ''} {verb}" for verb, count in counts if count)
+
+
+class _Parted(NamedTuple):
+    """The words of a section's lines: of servers and binds by name, of all others in order."""
+
+    servers: dict[str, tuple[str, ...]]
+    binds: dict[str, tuple[str, ...]]
+    others: list[tuple[str, ...]]
+
+
+def _parted(section: Section) -> _Parted:
+    parted = _Parted({}, {}, [])
+    for line in section.lines:
+        words = line.words
+        if words[0] == "server":
+            parted.servers[words[1] if len(words) > 1 else ""] = words
+        elif words[0] == "bind":
+            parted.binds[words[1] if len(words) > 1 else ""] = words
+        else:
+            parted.others.append(words)
+    return parted
+
+
+def _routing_advice(old: Section, new: Section) -> str:
+    """Return what would avoid this change of other lines than servers and binds; "" where nothing would."""
+    differing = set(_parted(old).others) ^ set(_parted(new).others)
+    return ROUTING_ADVICE if differing and {words[0] for words in differing} <= _ROUTING else ""
+
+
+def _twice(servers: Iterable[Server]) -> bool:
+    names = [server.name for server in servers]
+    return len(names) != len(set(names))
+
+
+def spliced(old: Section, new: Section, old_text: str) -> str:
+    """Return the text of ``old`` with the server lines of ``new`` in the place of its own."""
+    lines, done = [], False
+    own = {line.number for line in old.lines if line.words[0] == "server"}
+    wanted = [line.raw for line in new.lines if line.words[0] == "server"]
+    for number, raw in enumerate(old_text.split("\n"), start=1):
+        if number in own:
+            if not done:
+                lines += wanted
+                done = True
+        else:
+            lines.append(raw)
+    if not done and wanted:
+        lines[1:1] = wanted
+    return "\n".join(lines)
+
+
+EXACT_CONVERTERS = frozenset({"map", "map_str", "map_str_int", "map_str_ip", "map_str_str", "map_ip", "map_ip_int"})
+"""Converters to which the order of the entries means nothing. Source: configuration manual, 7.3.1 ``map``."""
+
+MAX_CERTIFICATE_BYTES = 15_000
+"""Longest certificate for the socket: the whole command has to fit a buffer of 16 KiB (``tune.bufsize``)."""
+
+MAX_ENTRY_BYTES = 4_000
+"""Longest line of a map for the socket, far below that buffer."""
+
+MAP_ADVICE = (
+    "a map of plain keys and values, read by nothing but map converters (`map_str(PATH)`), changes without a reload"
+)
+
+_BLANKS = re.compile(r"[ \t]+")
+_CERTIFICATE = re.compile(r"-----BEGIN [A-Z0-9 ]*CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+DEFAULT_ADVICE = (
+    "a bind that names a certificate of yours before the directory (`crt FILE crt DIR/`), or says `strict-sni`, takes"
+    " and gives away all of the directory without a reload"
+)
+
+Entries = tuple[tuple[str, str], ...]
+
+
+def changed_files(
+    old: tuple[OutputFile, ...], new: tuple[OutputFile, ...], index: Index, abilities: Abilities
+) -> Changes:
+    """Compare the declared files; ``index`` is of the text that runs."""
+    found = Changes()
+    if old is new:
+        return found
+    before, after = {file.path: file for file in old}, {file.path: file for file in new}
+    for path in sorted(before.keys() | after.keys()):
+        was, now = before.get(path), after.get(path)
+        if was is now or was == now:
+            continue
+        kind = (now or was or new[0]).kind
+        noun = "map" if kind is FileKind.MAP else "certificate"
+        verb = "added" if was is None else "removed" if now is None else "changed"
+        judge = _changed_map if kind is FileKind.MAP else _changed_certificate
+        detail = f"{noun} {path} {verb}"
+        another = _another_default(path, before, index) if kind is FileKind.CERTIFICATE and verb != "changed" else None
+        found.extend(Changes(obstacles=[another]) if another else judge(was, now, index, abilities, detail))
+    return found
+
+
+def _changed_map(
+    was: OutputFile | None, now: OutputFile | None, index: Index, _abilities: Abilities, detail: str
+) -> Changes:
+    path = (now or was or _NOTHING).path
+    converters = index.map_converters(path)
+    advice = "" if was is None or now is None else MAP_ADVICE
+    obstacle = Changes(obstacles=[Obstacle(ReloadReason.MAPS_CHANGED, detail, advice)])
+    # A path that is not found may be read all the same, through a variable.
+    if was is None or now is None or not converters or not all(name.startswith("map") for name in converters):
+        return obstacle
+    before, after = entries_of(was.content), entries_of(now.content)
+    if before is None or after is None or not is_plain(path):
+        return obstacle
+    if before == after:  # comments
+        return Changes(details=[detail])
+    if converters <= EXACT_CONVERTERS and (commands := _single(path, before, after)) is not None:
+        return Changes(commands, [], [detail])
+    return Changes([ReplaceMap(path, after)], [], [detail])
+
+
+_NOTHING = OutputFile(FileKind.MAP, "", "")
+
+
+def entries_of(content: str) -> Entries | None:
+    """Return keys and values in order; None where a line is no entry, or cannot be sent over the socket."""
+    found = []
+    for raw in content.split("\n"):
+        line = raw.strip(" \t\r")
+        if not line or raw.startswith("#"):  # behind a blank it is a key
+            continue
+        key, *rest = _BLANKS.split(line, 1)  # nothing else separates for HAProxy
+        if not rest or _CONTROL.search(line) or len(line.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
+            return None
+        found.append((key, rest[0]))
+    return tuple(found)
+
+
+def _single(path: str, before: Entries, after: Entries) -> list[Command] | None:
+    """Return single changes; None where the map has to be loaded anew."""
+    was, now = dict(before), dict(after)
+    if len(was) != len(before) or len(now) != len(after):
+        return None
+    added = tuple((key, value) for key, value in after if key not in was)
+    changed = tuple((key, value) for key, value in after if key in was and was[key] != value)
+    removed = tuple(key for key, _ in before if key not in now)
+    if len(added) + len(changed) + len(removed) > max(8, len(now) // 4):
+        return None
+    if any(key.count(":") > 1 for key in (*dict((*added, *changed)), *removed)):
+        return None  # `get map` does not find networks of IPv6 again
+    if not all(is_plain(word) for pair in (*added, *changed) for word in pair) or not all(map(is_plain, removed)):
+        return None
+    commands: list[Command] = []
+    if added:
+        commands.append(AddMapEntries(path, added))
+    if changed:
+        commands.append(ChangeMapEntries(path, changed))
+    if removed:
+        commands.append(RemoveMapEntries(path, removed))
+    return commands
+
+
+def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) -> Obstacle | None:
+    """Say that a certificate which comes or goes is, or would be, the default of a bind: the first of its directory.
+
+    HAProxy does not let go of a default, and takes a new one only when it loads.
+    """
+    directory = str(PurePosixPath(path).parent)
+    if directory not in {word.rstrip("/") for word in index.default_certificates()}:
+        return None
+    beside = [known for known in before if str(PurePosixPath(known).parent) == directory]
+    if any(known.encode() < path.encode() for known in beside):
+        return None
+    noun = "removed, the default certificate" if path in before else "added, first in its directory: the new default"
+    return Obstacle(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} {noun}", DEFAULT_ADVICE)
+
+
+def _changed_certificate(
+    was: OutputFile | None, now: OutputFile | None, index: Index, _abilities: Abilities, detail: str
+) -> Changes:
+    file = now or was or _NOTHING
+    directory = str(PurePosixPath(file.path).parent)
+    words = index.certificate_words()
+    lists = [word for word in words if word.rstrip("/") == directory]
+    obstacle = Changes(
+        obstacles=[
+            Obstacle(
+                ReloadReason.CERTIFICATES_CHANGED,
+                detail,
+                f"a bind with `crt {directory}/` takes certificates without a reload",
+            )
+        ]
+    )
+    if not lists and file.path not in words and was is not None and now is not None:
+        return obstacle  # it may be read by something else than a bind
+    if now is not None and (not _fits(now.content) or not is_plain(file.path)):
+        return obstacle
+    if was is not None and now is not None:
+        return Changes([UpdateCertificate(file.path, now.content)], [], [detail])
+    if len(lists) != 1 or file.path in words:
+        return obstacle
+    if now is not None:
+        return Changes([AddCertificate(directory, file.path, now.content)], [], [detail])
+    return Changes([RemoveCertificate(directory, file.path)], [], [detail])
+
+
+def _fits(pem: str) -> bool:
+    """Return whether a certificate can be sent: known, not too long, without the blank line that would end it early."""
+    return (
+        bool(pem)
+        and len(pem.encode()) <= MAX_CERTIFICATE_BYTES
+        and "\n\n" not in pem
+        and "\r" not in pem
+        and not _has_prompt(pem)
+    )
+
+
+def _has_prompt(pem: str) -> bool:
+    """Return whether a name in a certificate looks like the end of an answer: HAProxy prints names as they are."""
+    for body in _CERTIFICATE.findall(pem):
+        try:
+            if b"\n> " in base64.b64decode(body):
+                return True
+        except binascii.Error:  # for HAProxy to refuse
+            continue
+    return False

@@ -1,0 +1,249 @@
+"""A configuration cut into the texts of its sections, so that only what differs is parsed; and its servers. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from pyconfd.haproxy.config.servers import (
+    Inherited,
+    Server,
+    inherited,
+    is_literal,
+    servers_of,
+    takes_servers,
+    why_not_addable,
+)
+from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Section, parse_part, words
+from pyconfd.model.plan import AddServer, ServerState
+
+_HEADER = re.compile(rf"^[ \t]*(?:{'|'.join(sorted(SECTION_KEYWORDS))})(?=[ \t\r\n#]|$)", re.MULTILINE)
+_CONDITION = re.compile(r"^[ \t]*\.(if|endif)\b", re.MULTILINE)
+_IDLE = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?(?:\n|$))*")
+"""Lines without words: blanks and comments."""
+
+_CERTIFICATES = frozenset({"crt", "crt-list", "default-crt"})
+_PROXIES = frozenset({"backend", "frontend", "listen"})
+
+
+class Key(NamedTuple):
+    """What makes two sections the same one: keyword, name, and the position among those of that name."""
+
+    keyword: str
+    name: str
+    position: int = 0
+
+
+class Cut(NamedTuple):
+    """The text of one section with its header, and what follows up to the next header."""
+
+    keyword: str
+    name: str
+    text: str
+
+
+def is_idle(text: str) -> bool:
+    """Return whether ``text`` has no words: nothing but blanks and comments."""
+    return _IDLE.fullmatch(text) is not None
+
+
+def cut(text: str) -> tuple[str, list[Cut]]:
+    """Return what stands before the first header, and the sections in order; together they are ``text``.
+
+    A header whose keyword is written with quotes or escapes is not seen: its lines belong to the section before.
+    """
+    starts = [found.start() for found in _HEADER.finditer(text)]
+    found = []
+    for start, end in pairwise([*starts, len(text)]):
+        header = words(text[start:end].partition("\n")[0])
+        named = len(header) > 1 and not (header[0] == "defaults" and header[1] == "from")
+        found.append(Cut(header[0], header[1] if named else "", text[start:end]))
+    return text[: starts[0]] if starts else text, found
+
+
+@dataclass(slots=True)
+class Index:
+    """The sections of one configuration by key, in order. ``whole`` is False where a condition spans sections.
+
+    ``bases`` says what each proxy inherits, ``defaults`` are the named defaults sections.
+    """
+
+    head: str
+    texts: dict[Key, str]
+    bases: dict[Key, Inherited]
+    defaults: Mapping[str, Inherited]
+    whole: bool
+    _used_maps: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The whole configuration."""
+        return "".join((self.head, *self.texts.values()))
+
+    def section(self, key: Key) -> Section | None:
+        """Return a section parsed; None where there is none, or where it hides another one."""
+        return section_of(self.texts[key]) if key in self.texts else None
+
+    def replace(self, changes: Mapping[Key, str]) -> None:
+        """Take on other texts for sections that are there already."""
+        self.texts.update(changes)
+
+    def map_converters(self, path: str) -> frozenset[str]:
+        """Return what the configuration does with the file ``path``: the converters that read it, "" for other uses."""
+        if path not in self._used_maps:
+            uses = re.compile(rf"(?:(?P<converter>[a-z_]+)\()?{re.escape(path)}(?![\w./@+=-])")
+            self._used_maps[path] = frozenset(
+                found["converter"] or "" for text in self._mentioning(path) for found in uses.finditer(text)
+            )
+        return self._used_maps[path]
+
+    def certificate_words(self) -> frozenset[str]:
+        """Return every word after a ``crt``, ``crt-list`` or ``default-crt`` in a bind line."""
+        return frozenset(word for _, sources in self._certificate_sources() for word in sources)
+
+    def default_certificates(self) -> frozenset[str]:
+        """Return the word of each bind that holds its default certificate: the first one, where no ``strict-sni`` is.
+
+        HAProxy takes no certificate for a default that comes after another one.
+        """
+        return frozenset(
+            sources[0] for line, sources in self._certificate_sources() if sources and "strict-sni" not in line
+        )
+
+    def _certificate_sources(self) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+        """Return the words of each bind line that has certificates, and those that name them, in order."""
+        for section in map(section_of, self._mentioning("crt")):
+            for line in section.lines if section is not None else ():
+                if line.words[0] == "bind" and not line.conditional:
+                    pairs = zip(line.words, line.words[1:], strict=False)
+                    yield line.words, [value for word, value in pairs if word in _CERTIFICATES]
+
+    def _mentioning(self, wanted: str) -> Iterator[str]:
+        return (text for text in self.texts.values() if wanted in text)
+
+
+@lru_cache(maxsize=64)
+def section_of(text: str) -> Section | None:
+    """Parse the text of one section; None where it is none, or more than one.
+
+    The last few are remembered: what one comparison calls new is the former text of the next.
+    """
+    found = parse_part(text)
+    return found[0] if len(found) == 1 and found[0].keyword else None
+
+
+def index_of(text: str) -> Index:
+    """Cut ``text`` and find what its proxies inherit."""
+    head, cuts = cut(text)
+    seen: Counter[tuple[str, str]] = Counter()
+    texts: dict[Key, str] = {}
+    outlines: dict[Key, Section] = {}
+    whole = is_idle(head)
+    for number, (keyword, name, own) in enumerate(cuts, start=1):
+        key = Key(keyword, name, seen[keyword, name])
+        seen[keyword, name] += 1
+        texts[key] = own
+        whole = whole and _is_balanced(own)
+        if keyword == "defaults" or keyword in _PROXIES:
+            outlines[key] = _outline(own, number, parse_lines=keyword == "defaults")
+    bases, named = inherited(outlines.values())
+    return Index(head, texts, {key: bases[section.number] for key, section in outlines.items()}, named, whole)
+
+
+def _outline(text: str, number: int, *, parse_lines: bool) -> Section:
+    """Return a section with its place, and its lines only where they are inherited from."""
+    parsed = parse_part(text if parse_lines else text.partition("\n")[0])[0]
+    return Section(parsed.keyword, parsed.name, number, parsed.lines, parsed.options)
+
+
+def _is_balanced(text: str) -> bool:
+    if ".if" not in text and ".endif" not in text:
+        return True
+    depth = 0
+    for found in _CONDITION.finditer(text):
+        depth += 1 if found[1] == "if" else -1
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+_WITH_SERVERS = frozenset({"backend", "listen"})
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedServer:
+    """A server as the file has it. ``weight`` is None where the text does not tell it."""
+
+    server: AddServer
+    weight: int | None
+    line: Server
+    algorithm: str = ""
+    cookies: bool = False
+
+    @property
+    def literal(self) -> bool:
+        """Whether its address is one that the process shows as it is."""
+        return is_literal(self.server.address)
+
+    @property
+    def obstacle(self) -> str:
+        """What forbids to add it while HAProxy runs, "" for nothing."""
+        if self.algorithm:
+            return f"balance {self.algorithm} takes no server while it runs"
+        return why_not_addable(self.line, cookies=self.cookies)
+
+    @property
+    def state(self) -> ServerState:
+        """The administrative state that it begins with."""
+        return ServerState.MAINT if self.server.disabled else ServerState.READY
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedBackend:
+    """The servers of one backend by name."""
+
+    name: str
+    servers: Mapping[str, ExpectedServer]
+
+
+def keys_with_servers(index: Index) -> list[Key]:
+    """Return the sections that may have servers, in order."""
+    return [key for key in index.bases if key.keyword in _WITH_SERVERS and not key.position]
+
+
+def keys_of(index: Index, backend: str) -> Iterator[Key]:
+    """Return the section of this name that may have servers, if there is one."""
+    keys = (Key(keyword, backend) for keyword in sorted(_WITH_SERVERS))
+    return (key for key in keys if key in index.texts)
+
+
+def expected_backend(index: Index, key: Key, *, cookies: bool) -> ExpectedBackend | None:
+    """Return the servers of a section; None where the text alone does not say which there are.
+
+    That is so for ``server-template``, lines between ``.if`` and ``.endif``, names out of variables, two servers or
+    sections of one name, and sections that are disabled. ``cookies`` where ``add server`` takes them.
+    """
+    section = index.section(key)
+    if section is None or key._replace(position=1) in index.texts:
+        return None
+    unclear = {"disabled", "server-template"}
+    if any(line.words[0] in unclear or (line.conditional and line.words[0] == "server") for line in section.lines):
+        return None
+    base = index.bases.get(key, Inherited())
+    found = servers_of(section, base)
+    names = {server.name for server in found}
+    if len(names) != len(found) or any("$" in name for name in names):
+        return None
+    algorithm = takes_servers(section, base)
+    servers = {server.name: _expected(key.name, server, algorithm, cookies=cookies) for server in found}
+    return ExpectedBackend(key.name, servers)
+
+
+def _expected(backend: str, server: Server, algorithm: str, *, cookies: bool) -> ExpectedServer:
+    added = AddServer(backend, server.name, server.address, server.effective)
+    pairs = zip(server.effective, server.effective[1:], strict=False)
+    known = "weight" not in server.effective or all(value.isdigit() for word, value in pairs if word == "weight")
+    return ExpectedServer(added, added.weight if known else None, server, algorithm, cookies)

@@ -1,0 +1,209 @@
+"""What the lines of a proxy mean for its servers: algorithm, inherited keywords, what ``add server`` takes. Pure.
+
+Source: HAProxy configuration manual, 4.2 ``balance``, ``default-server``, ``hash-type``; management manual, 9.3
+``add server``.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pyconfd.haproxy.config.text import Line, Section
+from pyconfd.model.address import parsed
+
+DYNAMIC_ALGORITHMS = frozenset({"roundrobin", "leastconn", "first", "random"})
+"""Algorithms that take servers at any time; the hashing ones do with ``hash-type consistent``."""
+
+_HASHING = frozenset({"source", "uri", "url_param", "hdr", "rdp-cookie", "hash"})
+
+_NEVER_LIVE = frozenset(
+    [
+        "log-bufsize",
+        "log-proto",
+        "max-reuse",
+        "namespace",
+        "non-stick",
+        "redir",
+        "resolve-net",
+        "resolve-opts",
+        "resolve-prefer",
+        "resolvers",
+        "socks4",
+        "tcp-ut",
+    ]
+)
+"""Keywords that ``add server`` refuses in every version, or that would be another server than the file's."""
+
+_DROPPED = frozenset({"init-addr"})
+"""Says how names are resolved at the start: of no meaning for an IP address, and refused by ``add server``."""
+
+_CANCELS = MappingProxyType(
+    {
+        "enabled": "disabled",
+        "ssl-reuse": "no-ssl-reuse",
+        "stick": "non-stick",
+        "tls-tickets": "no-tls-tickets",
+        **{
+            f"no-{word}": word
+            for word in [
+                "agent-check",
+                "backup",
+                "check",
+                "check-reuse-pool",
+                "check-send-proxy",
+                "check-ssl",
+                "send-proxy",
+                "send-proxy-v2",
+                "send-proxy-v2-ssl",
+                "send-proxy-v2-ssl-cn",
+                "ssl",
+                "tfo",
+            ]
+        },
+    }
+)
+"""Keywords that take another one back; where nothing is to be taken back they say what is so anyway. ``add server``
+takes few of them."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\]-]+")
+"""Words of a command on the socket that mean the same there as in the file, without any escape."""
+
+MAX_WORDS = 60
+"""Most words behind the address in ``add server``: a command has 64, and what is beyond is ignored before 3.4."""
+
+_TARGET = re.compile(r"(?:ipv[46]@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]*|[0-9a-fA-F:.]*))(?::(?P<port>[0-9]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What a ``defaults`` section says about servers. ``name`` is "" for one without."""
+
+    name: str = ""
+    algorithm: tuple[str, ...] = ()
+    hash_type: str = ""
+    server_words: tuple[str, ...] = ()
+    cookie: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server line: ``words`` are those after the address, ``effective`` has those of ``default-server`` before."""
+
+    name: str
+    address: str
+    words: tuple[str, ...]
+    effective: tuple[str, ...]
+    line: Line
+
+
+def inherited(sections: Iterable[Section]) -> tuple[Mapping[int, Inherited], Mapping[str, Inherited]]:
+    """Return what each section inherits, by the number of its header, and what each named defaults section gives."""
+    named: dict[str, Inherited] = {}
+    last = Inherited()
+    found: dict[int, Inherited] = {}
+    for section in sections:
+        base = last
+        if section.options[:1] == ("from",) and len(section.options) > 1:
+            base = named.get(section.options[1], Inherited())
+        elif section.keyword == "defaults":
+            base = Inherited()
+        found[section.number] = base
+        if section.keyword == "defaults":
+            last = _with(base, section)
+            if section.name:
+                named[section.name] = last
+    return MappingProxyType(found), MappingProxyType(named)
+
+
+def _with(base: Inherited, section: Section) -> Inherited:
+    return Inherited(
+        section.name,
+        _last(section, "balance") or base.algorithm,
+        (_last(section, "hash-type") or (base.hash_type,))[0],
+        (*base.server_words, *default_server_words(section)),
+        bool(_last(section, "cookie")) or base.cookie,
+    )
+
+
+def _last(section: Section, keyword: str) -> tuple[str, ...]:
+    return next((line.words[1:] for line in reversed(section.lines) if line.words[0] == keyword), ())
+
+
+def default_server_words(section: Section) -> tuple[str, ...]:
+    """Return the words of all ``default-server`` lines, in order."""
+    return tuple(word for line in section.lines if line.words[0] == "default-server" for word in line.words[1:])
+
+
+def servers_of(section: Section, base: Inherited) -> tuple[Server, ...]:
+    """Return the server lines in order; ``default-server`` counts for those below it."""
+    found = []
+    words = base.server_words
+    for line in section.lines:
+        if line.words[0] == "default-server":
+            words = (*words, *line.words[1:])
+        elif line.words[0] == "server" and len(line.words) > 2:
+            own = line.words[3:]
+            found.append(Server(line.words[1], line.words[2], own, _effective((*words, *own)), line))
+    return tuple(found)
+
+
+def _effective(words: tuple[str, ...]) -> tuple[str, ...]:
+    if _DROPPED.isdisjoint(words) and _CANCELS.keys().isdisjoint(words):
+        return words
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in _DROPPED:
+            skip = True
+        elif word in _CANCELS:
+            kept = [one for one in kept if one != _CANCELS[word]]
+        else:
+            kept.append(word)
+    return tuple(kept)
+
+
+def is_plain(word: str) -> bool:
+    """Return whether a word can stand in a command on the socket as it is."""
+    return _PLAIN.fullmatch(word) is not None
+
+
+def takes_servers(section: Section, base: Inherited) -> str:
+    """Return "" where servers can be added at any time, else the algorithm that forbids it."""
+    algorithm = _last(section, "balance") or base.algorithm or ("roundrobin",)
+    name = algorithm[0].partition("(")[0]
+    hash_type = (_last(section, "hash-type") or (base.hash_type,))[0]
+    if name in DYNAMIC_ALGORITHMS or (name in _HASHING and hash_type == "consistent"):
+        return ""
+    return " ".join(algorithm)
+
+
+def why_not_addable(server: Server, *, cookies: bool) -> str:
+    """Return "" where ``add server`` can make this server, else what forbids it; ``cookies`` where it takes them."""
+    if server.line.conditional:
+        return "its line stands between .if and .endif"
+    if not is_literal(server.address):
+        return f"{server.address} is no IP address with a port"
+    words = (server.name, server.address, *server.effective)
+    # A plain word is one with anything plain beside it, and an empty one is not plain.
+    if not (all(words) and is_plain("".join(words))):
+        word = next(word for word in words if not is_plain(word))
+        return f"the word {word!r} cannot be sent over the socket"
+    if len(server.effective) > MAX_WORDS:
+        return f"it has more than {MAX_WORDS} keywords and values"
+    refused = (_NEVER_LIVE | (frozenset() if cookies else {"cookie"})).intersection(server.effective)
+    return f"add server does not take {' and '.join(sorted(refused))}" if refused else ""
+
+
+def is_literal(target: str) -> bool:
+    """Return whether the address of a server line is an IP address with a port, which the process shows as it is."""
+    found = _TARGET.fullmatch(target)
+    if found is None or not found["port"]:
+        return False
+    try:
+        parsed(found["v6"] or found["host"] or "")
+    except ValueError:
+        return False
+    return True

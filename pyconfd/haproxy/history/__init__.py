@@ -1,0 +1,1 @@
+"""What was applied: generations, the inputs that they were made of, the pin."""

@@ -1,0 +1,1 @@
+"""HAProxy as a process with its files: state machine, reload, check, set-up."""

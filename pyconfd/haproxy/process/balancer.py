@@ -1,0 +1,511 @@
+"""One HAProxy: changed at run time where that can be, by a reload where it cannot; and the history of both.
+
+A runtime update is in the process before it is in the file. The file is written at once in a thread of its own
+(:mod:`pyconfd.haproxy.process.file_writer`), and every reload installs what is newest, so no reload brings back the
+former configuration. The balancer is in one of these states:
+
+========  ====================================================================  =======================
+state     meaning                                                               next step
+========  ====================================================================  =======================
+UNKNOWN   process and files were not compared with what is applied              look
+IN_SYNC   the process runs what is applied, and the files say so                compare renderings only
+AHEAD     the process was changed at run time, the file is not written yet      compare renderings only
+SUSPECT   a change was not confirmed, or drifted: what runs is not known        reload
+DOWN      no process                                                            look, then start
+========  ====================================================================  =======================
+
+=================  =======================================================================  =======
+from               event                                                                    to
+=================  =======================================================================  =======
+all but SUSPECT    look: process and files are as applied                                   IN_SYNC
+..                 the same while a write is pending                                        AHEAD
+..                 look: they differ, or cannot be asked                                    UNKNOWN
+..                 look: no process runs                                                    DOWN
+..                 a reload failed and was undone                                           UNKNOWN
+IN_SYNC, AHEAD     a runtime update was confirmed                                           AHEAD
+..                 another worker answers                                                   UNKNOWN
+AHEAD              the file was written                                                     IN_SYNC
+all                a runtime update or a repair was not confirmed                           SUSPECT
+all                a former pyconfd was killed between an update and the file               SUSPECT
+IN_SYNC, AHEAD     drift that only a reload repairs, once for each rendering                SUSPECT
+all                a reload was verified                                                    UNKNOWN
+=================  =======================================================================  =======
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum
+
+import structlog
+
+from pyconfd.errors import AdoptionNeeded, ApplyError, Problem, RejectedInput, TransientError
+from pyconfd.haproxy.config import diff
+from pyconfd.haproxy.config.diff import Comparison
+from pyconfd.haproxy.config.text import stats_sockets
+from pyconfd.haproxy.history.generations import GenerationStore
+from pyconfd.haproxy.process import adoption
+from pyconfd.haproxy.process import unit as systemd
+from pyconfd.haproxy.process.file_writer import FileWriter, UnfinishedChange
+from pyconfd.haproxy.process.haproxy_process import HaproxyProcess, Silence
+from pyconfd.haproxy.process.observation import ChangedWorker, NotRunning, Observation, Running
+from pyconfd.haproxy.process.transaction import Known, Transaction
+from pyconfd.haproxy.runtime.drift import Drift, live_status
+from pyconfd.haproxy.runtime.operations import without_servers
+from pyconfd.haproxy.runtime.overrides import OverrideStore, with_overrides
+from pyconfd.haproxy.runtime.runtime import NotLive, OtherWorker, PartlyRefused, Runtime
+from pyconfd.model.context import Census
+from pyconfd.model.listener import Listener
+from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
+from pyconfd.model.plan import AddServer, Noop, Plan, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.rendering import Rendering
+from pyconfd.model.status import Standing
+from pyconfd.settings import ApplySettings, HaproxySettings
+from pyconfd.system.files import refuse_as_root, remove_stale
+from pyconfd.system.state_file import StateLock
+
+log = structlog.get_logger(__name__)
+
+
+class BalancerState(Enum):
+    """What is known of the process; the module's docstring has the transitions."""
+
+    UNKNOWN = "unknown"
+    IN_SYNC = "in_sync"
+    AHEAD = "ahead"
+    SUSPECT = "suspect"
+    DOWN = "down"
+
+
+CUT_SHORT = "a former pyconfd ended in the middle of a change"
+_REPLACEMENT_REJECTED = f"{CUT_SHORT}, and the configuration to replace it was rejected"
+
+
+class Balancer:
+    """One HAProxy: what is installed for it, what it runs, and the history of both.
+
+    ``unit`` are the facts of its systemd unit; they are gathered where none are given. Construction changes nothing.
+    """
+
+    def __init__(
+        self,
+        settings: HaproxySettings,
+        apply: ApplySettings,
+        state_dir: str,
+        *,
+        unit: systemd.UnitFacts | None = None,
+        keep_for_s: float = float("inf"),
+    ) -> None:
+        self._settings = settings
+        self._apply_settings = apply
+        self._unit = systemd.gather(settings.unit) if unit is None else unit
+        self._progress: Callable[[], None] = lambda: None
+        self._process = HaproxyProcess(settings, self._unit, self._progressed)
+        self.store = GenerationStore(state_dir, apply.keep_generations, keep_for_s)
+        self._transaction = Transaction(settings, self._unit, self._process, self.store)
+        self._runtime = Runtime(progress=self._progressed)
+        self._comparison = Comparison()
+        self._file = FileWriter(self._write_file)
+        self._lock = StateLock(state_dir)
+        self._state_dir = state_dir
+        self._state, self._why = BalancerState.UNKNOWN, ""
+        self._last_good: Stored | None = None
+        self._written: Rendering | None = None
+        """What the file says, where that is not what is applied."""
+        self._changed: ChangedWorker | None = None
+        """The worker that was changed at run time, and what it began with."""
+        self._worker_pid = 0
+        """The worker that was seen last; 0 before the first, and while pyconfd reloads."""
+        self._first_free = 0
+        self._has_served = False
+        """Whether this pyconfd has applied or restored anything."""
+        self.sockets = tuple[str, ...]()
+        self._refused: set[AddServer] = set()
+        self._unfinished = UnfinishedChange(state_dir)
+        self._overrides = OverrideStore(state_dir)
+        self._drift = Drift(self._overrides)
+        self._silence = Silence(self._process.pids)
+        self._reloaded_for_drift: Rendering | None = None
+        self._planned: tuple[Rendering, Stored | None, Plan] | None = None
+        self.old_workers, self._oldest_worker_age_s = 0, 0.0
+
+    @property
+    def state(self) -> BalancerState:
+        """The state at this moment: the file is written in another thread."""
+        if self._state is BalancerState.AHEAD and not self._file.pending:
+            self._state = BalancerState.IN_SYNC
+        return self._state
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the process runs what is applied."""
+        return self.state in {BalancerState.IN_SYNC, BalancerState.AHEAD}
+
+    def _enter(self, state: BalancerState, why: str = "") -> None:
+        """Change the state; SUSPECT ends by a verified reload only."""
+        if state is BalancerState.SUSPECT or self._state is not BalancerState.SUSPECT:
+            self._state, self._why = state, why
+
+    def startup(self) -> tuple[Problem, ...]:
+        """Take the lock, remove what a killed pyconfd left behind, and give what would prevent an apply.
+
+        Raises:
+            TransientError: another pyconfd uses the state directory, it cannot be written, or root would write in
+                directories of another user.
+        """
+        refuse_as_root(self._settings.conf, f"{self._state_dir}/lock")
+        self._lock.acquire()
+        remove_stale([*self._transaction.layout.directories(), self._state_dir])
+        self.store.clean()
+        return self.problems()
+
+    def report_progress(self, progress: Callable[[], None]) -> None:
+        """Have ``progress`` called, at least about each second, while a check or a reload is waited for."""
+        self._progress = progress
+
+    def _progressed(self) -> None:
+        self._progress()
+
+    def close(self) -> None:
+        """Let the file get level, give the lock back; HAProxy goes on."""
+        self._file.close()
+        self._unfinished.close()
+        self._runtime.close()
+        self._lock.release()
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return what is wrong with the set-up itself, whatever is rendered; empty on a good machine."""
+        return (
+            *systemd.problems(self._settings, self._unit),
+            *self._transaction.layout.problems(),
+            *self._process.problems(),
+        )
+
+    def standing(self, *, may_repair: bool = True) -> Standing:
+        """Delete servers that have gone, repair drift, and return how it stands.
+
+        Raises what a bug in the thread of the file raised.
+        """
+        last = self.last_good()
+        if last is not None and self._is_known and self._runtime.abilities.runtime:
+            self._look_after(last, may_repair=may_repair)
+        if last is not None and not last.generation.digest and not self._file.pending:
+            # The file is written: its digest is known by now.
+            self._last_good = Stored(replace(last.generation, digest=last.rendering.digest), last.rendering)
+        live = live_status(self._overrides, self._runtime, monotonic=time.monotonic(), paused=None, drift=self._drift)
+        if self._is_known and not self._runtime.abilities.runtime:
+            live = replace(live, unavailable=self._runtime.abilities.why)
+        own = (*self._file.problems(), *self._suspect_problems(), *self._silence.problems())
+        return Standing(own, live, self.old_workers, self._oldest_worker_age_s, self._file.pending, self._file.rejected)
+
+    def _suspect_problems(self) -> tuple[Problem, ...]:
+        if not self._why.startswith(CUT_SHORT):
+            return ()
+        message = (
+            f"{CUT_SHORT}, and the file does not say what it changed: what runs goes on until a newer one is loaded"
+        )
+        remedy = (
+            "the other problems say why nothing newer could be; until then a restart of haproxy loads the older file"
+        )
+        return (Problem("haproxy", message, remedy),)
+
+    def _look_after(self, last: Stored, *, may_repair: bool) -> None:
+        try:
+            found = self._drift.look(self._runtime, self._comparison.index(last.rendering), repair=may_repair)
+        except OtherWorker:
+            # It has loaded the file, which is what is applied: the next look tells whether anything needs to be done.
+            self._enter(BalancerState.UNKNOWN)
+            self.look()
+            return
+        except NotLive as error:
+            self._enter(BalancerState.SUSPECT, str(error))
+            log.warning("process.unclear", problem=str(error))
+            self._silence.note(error, self._worker_pid)
+            return
+        self._silence.ended(self._worker_pid)
+        if may_repair:
+            self._runtime.reap(self._apply_settings.drain_limit_s)
+        if may_repair and found.beyond and self._reloaded_for_drift is not last.rendering:
+            # Once for each rendering: what is so again after a reload would be so after the next one.
+            self._reloaded_for_drift = last.rendering
+            self._enter(BalancerState.SUSPECT, found.beyond[0])
+
+    def last_good(self) -> Stored | None:
+        """Return the newest generation, with its rendering, or None before the first."""
+        if self._last_good is None:
+            self._last_good = self.store.last_good()
+            if self._last_good is not None and self._last_good.generation.loaded:
+                generation = self._last_good.generation
+                self._changed = ChangedWorker(generation.worker, generation.loaded)
+        return self._last_good
+
+    @property
+    def file_behind(self) -> bool:
+        """Whether the process was changed and the file does not say so yet."""
+        return self._file.pending
+
+    def observe(self) -> Observation:
+        """Look at what is installed and what runs."""
+        observed = self._transaction.observe(self._known())
+        self._silence.saw(found := observed.running, self._worker_pid)
+        if isinstance(found, Running):
+            if self._worker_pid not in {0, found.worker_pid}:
+                log.info("worker.replaced", former=self._worker_pid, now=found.worker_pid)
+            self._worker_pid = found.worker_pid
+            if self._unfinished.was_left(self._worker_pid):
+                self._enter(BalancerState.SUSPECT, CUT_SHORT)
+            self.old_workers, self._oldest_worker_age_s = found.old_workers, found.oldest_worker_age_s
+        return observed
+
+    def _known(self) -> Known:
+        return Known(last.rendering if (last := self.last_good()) else None, self._written, self._changed)
+
+    def runs(self) -> bool:
+        """Return whether HAProxy runs, whatever it has loaded."""
+        return not isinstance(self.observe().running, NotRunning)
+
+    def plan(self, rendering: Rendering) -> Plan:
+        """Return what has to be done to make ``rendering`` serve.
+
+        In IN_SYNC and AHEAD the process is not looked at: each change of it asks first which worker answers.
+        """
+        last = self.last_good()
+        if self._planned is not None and self._planned[0] is rendering and self._planned[1] is last and self._is_known:
+            return self._planned[2]
+        observed = None
+        if last is None or not self._is_known:
+            observed = self._look()
+            observed = None if self._compared(observed, last) else observed
+        applied, can = last.rendering if last else None, self._runtime.abilities
+        can = replace(can, refused=frozenset(self._refused)) if self._refused else can
+        found = diff.plan(rendering, applied, observed, comparison=self._comparison, abilities=can)
+        if self._state is BalancerState.SUSPECT and last is not None and not isinstance(found, Reload):
+            found = Reload((ReloadReason.NOT_LIVE,), (self._why,))
+        self._planned = rendering, last, found
+        if last is not None and isinstance(found, Noop):
+            # The same text, but in the blocks that the next rendering will be compared with.
+            self._last_good = Stored(last.generation, rendering) if last.gives(rendering) else last
+        return found
+
+    def look(self) -> Plan:
+        """Compare files and process with what is applied; what is being written at this moment is not looked at."""
+        last = self.last_good()
+        if last is None or not self._file.lock.acquire(blocking=False):
+            return Noop()
+        try:
+            observed = self._look()
+            in_sync = self._compared(observed, last)
+            found = Noop(verified=True) if in_sync else diff.plan(last.rendering, last.rendering, observed)
+        finally:
+            self._file.lock.release()
+        if in_sync:
+            self._file.retry()
+        if self._state is BalancerState.SUSPECT:
+            return Reload((ReloadReason.NOT_LIVE,), (self._why,))
+        return found
+
+    def _look(self) -> Observation:
+        observed = self.observe()
+        running = observed.running
+        if isinstance(running, NotRunning):
+            self._runtime.close()
+        elif isinstance(running, Running) and running.worker_pid == self._runtime.pid:
+            self._runtime.connect(self.sockets)  # a worker keeps those that it began with, whatever is written since
+        else:
+            last = self.last_good()
+            self._connect(observed.installed_text or (last.rendering.text if last else ""))
+        return observed
+
+    def _compared(self, observed: Observation, last: Stored | None) -> bool:
+        """Enter the state that ``observed`` shows; return whether files and process are as applied."""
+        in_sync = last is not None and diff.is_level(last.rendering, observed)
+        if in_sync:
+            self._enter(BalancerState.AHEAD if self._file.pending else BalancerState.IN_SYNC)
+        else:
+            down = isinstance(observed.running, NotRunning)
+            self._enter(BalancerState.DOWN if down else BalancerState.UNKNOWN)
+        return in_sync
+
+    def _connect(self, text: str) -> None:
+        self.sockets = tuple(dict.fromkeys(filter(None, (self._settings.runtime_socket, *stats_sockets(text)))))
+        self._runtime.connect(self.sockets)
+
+    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+        """Return the new binds of ``rendering`` that somebody else has already, and who that is."""
+        if self._is_known and isinstance(self.plan(rendering), Noop | RuntimeUpdate):
+            return {}  # what goes live binds nothing
+        return self._transaction.contested(rendering, self._known())
+
+    def check(self, rendering: Rendering) -> None:
+        """Let HAProxy judge ``rendering``, install nothing. Raises: RejectedInput: refused. TransientError: not run."""
+        self._transaction.check(rendering, self._progressed)
+
+    def judge_binds(self, rendering: Rendering) -> None:
+        """Judge its new binds, as before a reload. Raises: RejectedInput: one cannot be had."""
+        self._transaction.judge_binds(rendering, self._known())
+
+    def goes_live(self) -> bool:
+        """Return whether some changes may need no reload at present: what was not looked at yet may take them."""
+        return self.state is not BalancerState.SUSPECT and (self._runtime.abilities.runtime or not self._is_known)
+
+    def crowded(self) -> bool:
+        """Return whether a reload has to wait until workers of the past have ended."""
+        if self.old_workers < self._settings.max_old_workers:
+            return False
+        self.observe()
+        return self.old_workers >= self._settings.max_old_workers
+
+    def change(
+        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, now: float, census: Census | None = None
+    ) -> Applied | Reload:
+        """Change what runs, and have the file written; where that failed, return the reload that it takes instead."""
+        return self._go_live(rendering, plan, Generation(self._next_number(), "", now, curdate, (), census or Census()))
+
+    def apply(
+        self, rendering: Rendering, plan: Reload, *, curdate: str, now: float, census: Census | None = None
+    ) -> Applied:
+        """Make ``rendering`` serve by a reload; ``now`` is seconds since the epoch.
+
+        Raises:
+            RejectedInput: the check or the judgement of its binds turned it away; nothing was changed.
+            ApplyError: it could not be made to serve; the former files are back, the former text serves.
+            AdoptionNeeded: it would end what HAProxy serves by a configuration that pyconfd did not write.
+        """
+        if problem := self.adoption(rendering):
+            raise AdoptionNeeded(problem)
+        reasons, digest = tuple(reason.value for reason in plan.reasons), rendering.digest
+        generation = Generation(self._next_number(), digest, now, curdate, reasons, census or Census())
+        verified = self._reload(rendering, generation)
+        self._last_good = Stored(generation, rendering)
+        return Applied(generation, plan, verified)
+
+    def adoption(self, rendering: Rendering) -> Problem | None:
+        """Return what the first configuration would end, None where nothing or where an operator has adopted it."""
+        if self.last_good() is not None or adoption.adopted(self._state_dir):
+            return None
+        found = adoption.foreign(self._settings, self._unit)
+        return found.problem(rendering.text) if found is not None else None
+
+    def defer(self, plan: Reload, *, now: float) -> Deferred:
+        """Let a reload wait, and do what needs none at once."""
+        last = self.last_good()
+        if last is None or plan.live is None or self._state is BalancerState.SUSPECT:
+            return Deferred(plan, last.generation if last else None)
+        partial = self._comparison.partial(last.rendering)
+        generation = replace(last.generation, number=self._next_number(), applied_at=now, reasons=())
+        done = self._go_live(partial, plan.live, generation)
+        if isinstance(done, Reload):
+            return Deferred(done, (self.last_good() or last).generation)
+        return Deferred(plan, done.generation, plan.live)
+
+    def _next_number(self) -> int:
+        last = self.last_good()
+        self._first_free = self._first_free or self.store.next_number()
+        return max(self._first_free, last.generation.number + 1 if last else 1)
+
+    def _go_live(self, rendering: Rendering, plan: RuntimeUpdate, generation: Generation) -> Applied | Reload:
+        self._unfinished.begin(generation.number, self._worker_pid)
+        try:
+            self._runtime.execute(with_overrides(plan.commands, self._overrides.known, self._overrides.now()))
+        except PartlyRefused as error:
+            # What runs is known. HAProxy may take them from a file; if not, the check says why.
+            self._refused |= error.refused.keys()
+            log.warning("live_change.refused", problem=str(error), servers=len(error.refused))
+            self._went_live(without_servers(rendering, error.refused), generation)
+            return Reload((ReloadReason.NOT_LIVE,), (str(error), *plan.details))
+        except NotLive as error:
+            self._enter(BalancerState.SUSPECT, str(error))
+            self._silence.note(error, self._worker_pid)
+            log.warning("live_change.failed", problem=str(error), commands=len(plan.commands))
+            return Reload((ReloadReason.NOT_LIVE,), (str(error), *plan.details))
+        return Applied(self._went_live(rendering, generation), plan, verified=True)
+
+    def _went_live(self, rendering: Rendering, generation: Generation) -> Generation:
+        """Note that the process runs ``rendering`` now, and have the file written."""
+        last = self.last_good()
+        if self._written is None and last is not None:
+            self._written = last.rendering
+        if last is not None and (self._changed is None or self._changed.pid != self._worker_pid):
+            self._changed = ChangedWorker(self._worker_pid, last.rendering.digest)
+        if self._changed is not None:
+            generation = replace(generation, loaded=self._changed.digest, worker=self._changed.pid)
+        self._last_good, self._has_served = Stored(generation, rendering), True
+        self._file.write_later(self._last_good)
+        self._enter(BalancerState.AHEAD)
+        return generation
+
+    def _write_file(self, stored: Stored) -> None:
+        """Write the file behind the process; in the thread of the file."""
+        generation = replace(stored.generation, digest=stored.rendering.digest)
+        self._transaction.write(stored.rendering, generation)
+        self._written = stored.rendering
+        self._unfinished.end(generation.number)
+
+    def _reload(self, rendering: Rendering, generation: Generation | None) -> bool:
+        self._worker_pid = 0
+        try:
+            with self._file.lock:
+                self._take_lock()
+                verified = self._transaction.reload(rendering, generation, self._known(), self._progressed)
+                self._file.discard()
+        except (RejectedInput, ApplyError) as error:
+            self._enter(BalancerState.UNKNOWN)
+            log.debug("candidate.kept", path=self.store.reject(rendering, f"{error.step}: {error}"), step=error.step)
+            if self._why == CUT_SHORT and isinstance(error, RejectedInput) and error.step != Step.BINDS:
+                self._why = _REPLACEMENT_REJECTED
+            if self._file.pending and (last := self.last_good()):
+                self._file.write_later(last)
+            raise
+        self._written, self._changed, self._has_served = None, None, True
+        self.old_workers += 1
+        self._state, self._why = BalancerState.UNKNOWN, ""
+        self._refused.clear()
+        self._unfinished.forget()
+        self._runtime.forget()
+        self._bring_overrides_back(rendering)
+        return verified
+
+    def _bring_overrides_back(self, rendering: Rendering) -> None:
+        """Set the states that operators set before: a new worker begins with those of its text."""
+        if not self._overrides.refresh():
+            return
+        try:
+            self._connect(rendering.text)
+            if self._runtime.abilities.runtime:
+                self._drift.bring_back(self._runtime, self._comparison.index(rendering))
+        except NotLive as error:
+            log.warning("overrides.not_brought_back", problem=str(error))
+
+    def _take_lock(self) -> None:
+        try:
+            self._lock.acquire()
+        except TransientError as error:
+            raise ApplyError(Step.INSTALL, *error.problems) from error
+
+    def restore_last_good(self, now: float) -> Outcome | None:
+        """Serve the last good generation where no rendering can be had; None where there is none yet.
+
+        Where another one than the newest has to be loaded at the start, it is the newest that ran well. It keeps its
+        number, and its time: ``now`` is not needed. What a former pyconfd was changing is newer than all of these
+        and goes on, unless what was to replace it was turned away.
+        """
+        del now
+        if (last := self.last_good()) is None:
+            return None
+        self._enter(BalancerState.UNKNOWN)
+        plan = self.plan(last.rendering)
+        if isinstance(plan, Reload) and plan.details == (CUT_SHORT,):
+            return Unchanged(last.generation, verified=False)
+        if not self._has_served and not isinstance(plan, Noop) and (proven := self.store.last_that_ran_well()):
+            self._last_good = last = proven
+            plan = self.plan(last.rendering)
+        self._has_served = True
+        if isinstance(plan, Noop):
+            return Unchanged(last.generation, plan.verified)
+        try:
+            verified = self._reload(last.rendering, None)
+        except RejectedInput as error:
+            return Rejected(Step(error.step), error.problems)
+        except ApplyError as error:
+            return Failed(Step(error.step), error.problems, error.disruptive)
+        return Applied(last.generation, plan, verified)

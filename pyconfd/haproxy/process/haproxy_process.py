@@ -1,0 +1,396 @@
+"""The HAProxy process: what it runs, how it is told to load a new text, whether it did, and whether it answers."""
+
+import os
+import signal
+import textwrap
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import assert_never
+
+import psutil
+import structlog
+
+from pyconfd.errors import ApplyError, Problem, TransientError
+from pyconfd.haproxy.config.text import stats_sockets
+from pyconfd.haproxy.process import host
+from pyconfd.haproxy.process.observation import NotRunning, Running, RunningState, Unknown
+from pyconfd.haproxy.process.unit import UnitFacts
+from pyconfd.haproxy.runtime.sockets import (
+    NoAnswer,
+    ask,
+    is_accepting,
+    processes,
+    running_by_master,
+    running_by_stats_socket,
+)
+from pyconfd.model.outcome import Step
+from pyconfd.settings import HaproxySettings, ReloadMethod
+from pyconfd.system.command import run
+
+log = structlog.get_logger(__name__)
+
+POLL_S = 0.02
+"""Between two looks at a process that is loading; a reload takes 0.05 s and more."""
+SETTLE_S = 1.0
+"""How long to look on when a reload command has failed, or when no socket can tell what became of it."""
+_LONGEST_COMMAND = 200
+"""Characters of a reload command in a message."""
+REOPEN_S = 5.0
+"""How long a master may keep its socket closed after a reload that failed. Measured on 2.6: 2.1 s."""
+
+
+class HaproxyProcess:
+    """Talks to the HAProxy that loads ``settings.conf``, by the means that the settings and its unit offer.
+
+    ``progress`` is called again and again while a reload is waited for.
+    """
+
+    def __init__(self, settings: HaproxySettings, unit: UnitFacts, progress: Callable[[], None] = lambda: None) -> None:
+        self._progress = progress
+        self._settings = settings
+        self._unit = unit
+        defaults = HaproxySettings()
+        self.master_socket = settings.master_socket
+        if settings.master_socket == defaults.master_socket and unit.master_socket:
+            self.master_socket = unit.master_socket
+        self._stats_socket = ""
+        self.pid_file = settings.pid_file
+        if settings.pid_file == defaults.pid_file and unit.pid_file:
+            self.pid_file = unit.pid_file
+
+    def observe(self, texts: Iterable[str]) -> RunningState:
+        """Return what runs; the ``stats socket`` lines of ``texts`` are tried where the master cannot be asked."""
+        refusals: list[NoAnswer] = []
+        found = self._ask_sockets(texts, refusals)
+        if found is not None:
+            return found
+        forbidden = [refusal for refusal in refusals if refusal.forbidden]
+        if self.pids() or forbidden:
+            silent = any(refusal.silent for refusal in refusals)
+            why = str((forbidden or refusals)[0]) if refusals else ""
+            return Unknown(why, silent, self._newest_worker() if silent else 0)
+        return NotRunning()
+
+    def _newest_worker(self) -> int:
+        with suppress(NoAnswer):
+            return processes(self.master_socket).worker_pid
+        return 0
+
+    def pids(self) -> frozenset[int]:
+        """Return the processes of this HAProxy, by their command line and by the pid file."""
+        found = host.haproxy_pids(self._settings.conf, self._settings.binary)
+        master = self._master_by_pid_file()
+        return found | {master.pid} if master is not None else found
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Say at the start why the master socket cannot be used, if it is there."""
+        with suppress(OSError):
+            if Path(self.master_socket).exists() and not os.access(self.master_socket, os.W_OK):
+                user = psutil.Process().username()
+                message = f"{user} may not use {self.master_socket}: only root may unless haproxy opens it"
+                return (Problem("haproxy.master_socket", message, self._socket_remedy()),)
+        return ()
+
+    def not_restarted(self) -> Problem | None:
+        """Say that haproxy was not started since its unit has a master socket, as after an installation beside it."""
+        with suppress(OSError):
+            if self._unit.master_socket and not Path(self._unit.master_socket).exists():
+                message = f"has not been started since its settings are pyconfd's: no {self._unit.master_socket} yet"
+                remedy = f"as root: systemctl restart {self._unit.name}; it ends connections, this once"
+                return Problem(self._unit.name, message, remedy)
+        return None
+
+    def _socket_remedy(self) -> str:
+        return f"start haproxy with -S {self.master_socket},mode,660,group,GROUP, where GROUP is one of pyconfd's"
+
+    def reload(self, digest: str | None, texts: Sequence[str], before: RunningState) -> bool:
+        """Make HAProxy load what is installed, and wait until its newest worker shows ``digest``.
+
+        ``digest`` None stands for a text without pyconfd's marker. True where that was seen; False where no socket
+        could be asked and nothing spoke against it.
+
+        Raises:
+            ApplyError: it was not told, did not load the text, or is not running and did not appear.
+        """
+        method = self.method(before)
+        deadline = time.monotonic() + self._settings.reload_timeout_s
+        log.debug("reload.requested", method=method.value)
+        complaint = self._trigger(method, before)
+        if complaint is not None:
+            deadline = min(deadline, time.monotonic() + SETTLE_S)
+        return self._verify(digest, texts, before, deadline, complaint)
+
+    def method(self, running: RunningState) -> ReloadMethod:
+        """Choose how to reload: the method of the settings, or for AUTO the first that can be used.
+
+        Raises:
+            ApplyError: AUTO found none.
+        """
+        chosen = self._settings.reload_method
+        if chosen is not ReloadMethod.AUTO:
+            return chosen
+        if self._settings.reload_cmd:
+            return ReloadMethod.COMMAND
+        if self._master_answers(running):
+            return ReloadMethod.MASTER
+        if self._unit.found:
+            return ReloadMethod.SYSTEMD
+        if self._master_by_pid_file() is not None:
+            return ReloadMethod.SIGNAL
+        if isinstance(running, NotRunning):
+            return ReloadMethod.MASTER
+        raise ApplyError(
+            Step.RELOAD,
+            Problem(
+                "haproxy.reload_method",
+                f"haproxy runs, but there is no way to reload it: {self.master_socket} does not answer, there is no "
+                f"unit {self._settings.unit or '(none set)'}, and {self.pid_file} names no master process",
+                f"start haproxy with -W -S {self.master_socket},mode,660,group,GROUP, or set haproxy.reload_cmd",
+            ),
+        )
+
+    def _master_answers(self, running: RunningState) -> bool:
+        """Ask for a while where the socket is there but closed: a master reopens it late after a failed reload."""
+        deadline = time.monotonic() + (0 if isinstance(running, NotRunning) else REOPEN_S)
+        while True:
+            try:
+                processes(self.master_socket)
+            except NoAnswer as error:
+                closed = error.refused and Path(self.master_socket).exists()
+                if not closed or time.monotonic() >= deadline or not self.pids():
+                    return False
+                self._progress()
+                time.sleep(POLL_S)
+            else:
+                return True
+
+    def _trigger(self, method: ReloadMethod, before: RunningState) -> Problem | None:
+        """Tell HAProxy; what went wrong is judged together with what the process shows afterwards."""
+        match method:
+            case ReloadMethod.COMMAND:
+                return self._run(self._settings.reload_cmd, "haproxy.reload_cmd")
+            case ReloadMethod.SYSTEMD:
+                complaint = self._run(("systemctl", "reload-or-restart", self._settings.unit), "haproxy.unit")
+                denied = complaint is not None and any(word in complaint.message for word in _DENIED)
+                if not denied:
+                    return complaint
+                return self.not_restarted() or (self._not_running() if isinstance(before, NotRunning) else complaint)
+            case ReloadMethod.MASTER | ReloadMethod.AUTO:
+                return None if isinstance(before, NotRunning) else self._ask_master()
+            case ReloadMethod.SIGNAL:
+                return None if isinstance(before, NotRunning) else self._send_signal()
+            case _:
+                assert_never(method)
+
+    def _run(self, argv: Sequence[str], place: str) -> Problem | None:
+        # A command may be a whole script; what became of it stands behind it in each message.
+        written = textwrap.shorten(" ".join(argv), _LONGEST_COMMAND, placeholder=" ...")
+        if not argv:
+            return Problem(place, "is empty", "set the command that reloads haproxy")
+        try:
+            result = run(argv, timeout_s=self._settings.reload_timeout_s, progress=self._progress)
+        except TransientError as error:
+            return Problem(place, f"`{written}`: {error.problems[0].message}", error.problems[0].remedy)
+        if result.timed_out:
+            message = f"`{written}` did not end within {self._settings.reload_timeout_s:g} s and was killed"
+            return Problem(place, message, "run it by hand to see what it waits for, or raise reload_timeout_s")
+        if not result.ok:
+            message = f"`{written}` ended with {result.exit_code}: {result.summary or 'it printed nothing'}"
+            return Problem(place, message, "run it by hand as the user that pyconfd runs as; most need root")
+        return None
+
+    def _ask_master(self) -> Problem | None:
+        remedy = self._socket_remedy()
+        if not self._master_answers(Unknown()):
+            return Problem("haproxy.master_socket", f"{self.master_socket} does not answer", remedy)
+        try:
+            answer = ask(self.master_socket, "reload", timeout_s=self._settings.reload_timeout_s)
+        except NoAnswer as error:
+            # HAProxy 2.6 closes the connection in the middle of the reload: what the process shows decides.
+            return None if not error.forbidden else Problem("haproxy.master_socket", str(error), remedy)
+        if answer.startswith("Success=0"):
+            lines = [line.strip() for line in answer.splitlines()[2:] if line.strip()]
+            return Problem("haproxy", f"the new worker did not start: {' | '.join(lines[-4:])}", _START_REMEDY)
+        if "permission" in answer.lower():
+            return Problem("haproxy.master_socket", answer.strip(), remedy)
+        return None
+
+    def _send_signal(self) -> Problem | None:
+        master = self._master_by_pid_file()
+        if master is None:
+            message = f"{self.pid_file} names no running haproxy master process (started with -W or -Ws)"
+            return Problem("haproxy.pid_file", message, "correct haproxy.pid_file; haproxy writes it with -p")
+        try:
+            master.send_signal(signal.SIGUSR2)
+        except psutil.AccessDenied:
+            message = f"pyconfd may not send a signal to haproxy (pid {master.pid})"
+            return Problem("haproxy.pid_file", message, "use the master socket, which can be opened to a group")
+        except psutil.NoSuchProcess:
+            return Problem("haproxy.pid_file", "haproxy ended just now")
+        return None
+
+    def _master_by_pid_file(self) -> psutil.Process | None:
+        """Return the master, only if it surely is one: SIGUSR2 ends any other process."""
+        with suppress(OSError, ValueError, psutil.Error):
+            process = psutil.Process(int(Path(self.pid_file).read_text().split()[0]))
+            named = process.name() in {Path(self._settings.binary).name, "haproxy"}
+            if named and {"-W", "-Ws"} & set(process.cmdline()):
+                return process
+        return None
+
+    def _ask_sockets(self, texts: Iterable[str], refusals: list[NoAnswer] | None = None) -> Running | None:
+        try:
+            return running_by_master(self.master_socket)
+        except NoAnswer as error:
+            if refusals is not None:
+                refusals.append(error)
+        # What answered last comes first: to find the others the whole text is searched.
+        found = (path for text in texts for path in stats_sockets(text))
+        tried: set[str] = set()
+        for path in chain(filter(None, [self._stats_socket]), found):
+            if path in tried:
+                continue
+            tried.add(path)
+            try:
+                running = running_by_stats_socket(path)
+            except NoAnswer as error:
+                if refusals is not None:
+                    refusals.append(error)
+            else:
+                self._stats_socket = path
+                return running
+        return None
+
+    def _verify(
+        self,
+        digest: str | None,
+        texts: Sequence[str],
+        before: RunningState,
+        deadline: float,
+        complaint: Problem | None,
+    ) -> bool:
+        verified, seen = self._watch(digest, texts, before, deadline)
+        if verified:
+            self._wait_for_former(before)
+            return True
+        if complaint is not None:
+            failed = seen is not None and _has_failed(seen, before)
+            raise ApplyError(Step.RELOAD, complaint, disruptive=failed)
+        if seen is not None:
+            raise ApplyError(Step.VERIFY, self._wrong_text(seen, before), disruptive=_has_failed(seen, before))
+        if not self.pids():
+            raise ApplyError(Step.VERIFY, self._not_running())
+        if isinstance(before, Running):
+            message = f"haproxy did not answer within {self._settings.reload_timeout_s:g} s after the reload"
+            raise ApplyError(Step.VERIFY, Problem("haproxy", message, _START_REMEDY))
+        return False
+
+    def _wait_for_former(self, before: RunningState) -> None:
+        """Wait until the former worker has stopped accepting: the new one answers a few milliseconds earlier."""
+        until = time.monotonic() + SETTLE_S
+        while isinstance(before, Running) and time.monotonic() < until:
+            if not is_accepting(self.master_socket, before.worker_pid):
+                return
+            time.sleep(POLL_S / 4)
+
+    def _watch(
+        self, digest: str | None, texts: Sequence[str], before: RunningState, deadline: float
+    ) -> tuple[bool, Running | None]:
+        """Look until the newest worker shows ``digest``, the reload failed, or time is up; give what was seen last."""
+        seen: Running | None = None
+        blind_until = time.monotonic() + SETTLE_S
+        while True:
+            self._progress()
+            found = self._ask_sockets(texts)
+            now = time.monotonic()
+            if found is not None:
+                seen = found
+                if found.digest == digest and _is_new(found, before):
+                    return True, seen
+            never_saw = seen is None and isinstance(before, Unknown) and now >= blind_until
+            if never_saw or now >= deadline or (seen is not None and _has_failed(seen, before)):
+                return False, seen
+            time.sleep(POLL_S)
+
+    def _wrong_text(self, seen: Running, before: RunningState) -> Problem:
+        if _has_failed(seen, before):
+            return Problem("haproxy", "the new worker did not start; the former one goes on", _START_REMEDY)
+        what = "a configuration without pyconfd's marker" if seen.digest is None else f"{seen.digest[:12]}"
+        loads = ""
+        with suppress(psutil.Error):
+            loads = " ".join(psutil.Process(seen.master_pid or seen.worker_pid).cmdline())
+        return Problem(
+            "haproxy",
+            f"still runs {what} {self._settings.reload_timeout_s:g} s after the reload (its command: {loads})",
+            f"make it load {self._settings.conf}: CONFIG={self._settings.conf} in /etc/default/haproxy; if it does, "
+            f"{_START_REMEDY}",
+        )
+
+    def _not_running(self) -> Problem:
+        by_hand = f"{self._settings.binary} -W -S {self.master_socket} -f {self._settings.conf}"
+        how = f"`systemctl start {self._settings.unit}`" if self._unit.found else f"`{by_hand}`"
+        return Problem("haproxy", "is not running, and did not appear", f"start it: {how}; it loads what is installed")
+
+
+_DENIED = ("Access denied", "authentication required")
+"""What systemctl says to a user that is not root, without and with polkit."""
+_START_REMEDY = "haproxy's own log has the reason (`journalctl -u haproxy`): often a port, an address or a limit"
+
+
+def _is_new(found: Running, before: RunningState) -> bool:
+    return not isinstance(before, Running) or found.worker_pid != before.worker_pid
+
+
+def _has_failed(found: Running, before: RunningState) -> bool:
+    """Compare the counts of the master: every reload, and those that failed since the last good one."""
+    return (
+        isinstance(before, Running)
+        and found.master_pid == before.master_pid != 0
+        and found.reloads > before.reloads
+        and found.failed_reloads > 0
+    )
+
+
+class Silence:
+    """The worker that was silent last, told until it answers or is gone; ``pids`` gives HAProxy's processes.
+
+    A reload does not end it: it hears of that as little as of anything else, and keeps its share of new connections.
+    """
+
+    def __init__(self, pids: Callable[[], Collection[int]]) -> None:
+        self._pids = pids
+        self._worker = 0
+
+    def note(self, error: Exception, worker: int) -> None:
+        """Take note of what came of a question to ``worker``."""
+        cause = error.__cause__
+        if isinstance(cause, NoAnswer) and cause.silent:
+            self._worker = worker
+
+    def saw(self, running: RunningState, newest: int) -> None:
+        """Take note of a look at the process; ``newest`` is the worker that was seen last."""
+        if isinstance(running, Running):
+            self.ended(running.worker_pid)
+        elif isinstance(running, Unknown) and running.silent:
+            self._worker = running.worker_pid or newest
+
+    def ended(self, worker: int) -> None:
+        """Take note that ``worker`` has answered."""
+        if worker == self._worker:
+            self._worker = 0
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return what it means for the operator."""
+        if self._worker and self._worker not in self._pids():
+            self._worker = 0
+        if not self._worker:
+            return ()
+        message = f"its worker {self._worker} does not answer: connections that it has, or gets, hang"
+        remedy = (
+            f"pyconfd reloads; if this stays: kill -9 {self._worker}, which ends the connections of that worker "
+            "(systemd starts haproxy anew where no other one serves)"
+        )
+        return (Problem("haproxy", message, remedy),)

@@ -1,0 +1,71 @@
+"""What is installed and what runs, as values; :mod:`pyconfd.haproxy.config.diff` judges by them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pyconfd.model.rendering import Rendering
+
+
+@dataclass(frozen=True, slots=True)
+class NotRunning:
+    """No HAProxy that loads the configuration was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """HAProxy runs, or seems to, but no socket tells which text; ``why`` says what to open for pyconfd.
+
+    ``silent`` where somebody took the question and gave no answer: ``worker_pid`` is the newest worker, 0 if not known.
+    """
+
+    why: str = ""
+    silent: bool = False
+    worker_pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The newest worker answered. ``digest`` is None where its text carries no marker of pyconfd.
+
+    ``reloads`` and ``failed_reloads`` are counted by the master since its start (failures since the last success);
+    both are 0 where only a worker could be asked, as are ``old_workers`` and the age of the oldest of them.
+    """
+
+    digest: str | None
+    worker_pid: int
+    version: str = ""
+    master_pid: int = 0
+    old_workers: int = 0
+    reloads: int = 0
+    failed_reloads: int = 0
+    oldest_worker_age_s: float = field(default=0.0, compare=False)
+
+
+RunningState = NotRunning | Unknown | Running
+
+
+class ChangedWorker(NamedTuple):
+    """A worker that was changed while it runs; ``digest`` is that of the text it began with, which it still shows."""
+
+    pid: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """``installed_text`` is the whole installed configuration, marker included; None where there is none.
+
+    ``file_digests`` gives the SHA-256 of each declared file by its path; a missing file is left out. ``written`` is the
+    rendering that was installed last, where the file is behind what was applied live. ``changed`` is the worker that
+    was changed since it loaded its text, and is level with what is applied: any other one is not. ``untouched`` is the
+    rendering whose configuration and files nobody has written since pyconfd did, None where that is not known.
+    """
+
+    installed_text: str | None = None
+    running: RunningState = Unknown()
+    file_digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    written: Rendering | None = None
+    changed: ChangedWorker | None = None
+    untouched: Rendering | None = None

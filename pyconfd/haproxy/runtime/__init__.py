@@ -1,0 +1,1 @@
+"""The running HAProxy: its sockets, operations on it, what it answers, drift."""

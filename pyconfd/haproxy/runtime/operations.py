@@ -1,0 +1,383 @@
+"""The operations of a plan: as lines for the runtime socket with the answers they must get, and in words. Pure.
+
+Never in words: the content of a certificate. What HAProxy refuses of servers is told from what went wrong otherwise.
+
+Source: HAProxy management manual, 9.3; the texts of the answers as 2.6, 3.0, 3.2 and 3.4 give them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from types import MappingProxyType
+from typing import NamedTuple, assert_never
+
+from pyconfd.haproxy.config.diff import PARTIAL
+from pyconfd.haproxy.config.index import cut
+from pyconfd.haproxy.config.text import words
+from pyconfd.haproxy.runtime.readback import servers_now
+from pyconfd.model.plan import (
+    AddBackend,
+    AddCertificate,
+    AddMapEntries,
+    AddServer,
+    ChangeMapEntries,
+    Command,
+    ReloadReason,
+    RemoveBackend,
+    RemoveCertificate,
+    RemoveMapEntries,
+    RemoveServer,
+    ReplaceMap,
+    SetState,
+    SetWeight,
+    UpdateCertificate,
+)
+from pyconfd.model.rendering import Piece, Rendering
+
+BATCH = 2_000
+"""Commands sent before the progress is reported; HAProxy takes tens of thousands a second."""
+
+MAX_PAYLOAD_BYTES = 8_000
+"""A whole command has to fit a buffer of 16 KiB (``tune.bufsize``)."""
+
+SILENCE = ("",)
+_DONE = ("Success!",)
+_SAFE = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\] -]+(?: <<\n(?:[^\n\r\0]+\n)+)?")
+"""One command of words that need no escape, and perhaps a payload: a blank line would end that, or one with nothing but
+a carriage return, and what follows would be commands."""
+
+
+class Line(NamedTuple):
+    """One command; its answer has to hold one of ``expected``, where "" stands for an empty one."""
+
+    text: str
+    expected: tuple[str, ...] = SILENCE
+
+    def refused(self, answer: str) -> bool:
+        """Return whether the answer is not what it should be."""
+        return not any((one in answer) if one else not answer.strip() for one in self.expected)
+
+    @property
+    def safe(self) -> bool:
+        """Whether HAProxy reads it as one command and nothing else."""
+        return _SAFE.fullmatch(self.text) is not None
+
+    @property
+    def shown(self) -> str:
+        """The command without its payload."""
+        return self.text.partition(" <<\n")[0]
+
+
+def lines_of(command: Command) -> list[Line]:  # noqa: C901, PLR0911, PLR0912 - one case for each command
+    """Return the lines of one command, in order. A :class:`ReplaceMap` has others, see :func:`prepare_map`."""
+    match command:
+        case AddBackend():
+            mode = f" mode {command.mode}" if command.mode else ""
+            return [Line(f"add backend {command.backend} from {command.defaults}{mode}", ("New backend registered",))]
+        case AddServer():
+            return added(command)
+        case RemoveServer():
+            return [Line(f"set server {command.backend}/{command.server} state drain")]
+        case RemoveBackend():
+            return [Line(f"unpublish backend {command.backend}", ("Backend unpublished",))]
+        case SetWeight():
+            return [Line(f"set server {command.backend}/{command.server} weight {command.weight}")]
+        case SetState():
+            return [Line(f"set server {command.backend}/{command.server} state {command.state}")]
+        case AddMapEntries():
+            return [Line(f"add map {command.path} {key} {value}") for key, value in command.entries]
+        case ChangeMapEntries():
+            return [Line(f"set map {command.path} {key} {value}") for key, value in command.entries]
+        case RemoveMapEntries():
+            return [Line(f"del map {command.path} {key}") for key in command.keys]
+        case ReplaceMap():
+            return [prepare_map(command)]
+        case UpdateCertificate():
+            return updated_certificate(command.path, command.pem)
+        case AddCertificate():
+            entered = Line(f"add ssl crt-list {command.crt_list} {command.path}", _DONE)
+            made = Line(f"new ssl cert {command.path}", ("New empty certificate store",))
+            return [made, *updated_certificate(command.path, command.pem), entered]
+        case RemoveCertificate():
+            return [
+                Line(f"del ssl crt-list {command.crt_list} {command.path}", ("deleted in crtlist",)),
+                Line(f"del ssl cert {command.path}", ("deleted!",)),
+            ]
+        case _:
+            assert_never(command)
+
+
+def added(command: AddServer) -> list[Line]:
+    """Return the lines that add a server and let it serve."""
+    name = f"{command.backend}/{command.server}"
+    words = " ".join((name, command.address, *command.words))
+    lines = [Line(f"add server {words}", ("New server registered",))]
+    if not command.disabled:
+        lines.append(Line(f"set server {name} state ready"))
+    if command.checked:
+        lines.append(Line(f"enable health {name}"))
+    if command.agent_checked:
+        lines.append(Line(f"enable agent {name}"))
+    return lines
+
+
+def revived(command: AddServer) -> list[Line]:
+    """Return the lines that bring back a server which was on its way out."""
+    name = f"{command.backend}/{command.server}"
+    state = "maint" if command.disabled else "ready"
+    return [Line(f"set server {name} state {state}"), Line(f"set server {name} weight {command.weight}")]
+
+
+def parted(commands: Sequence[Command]) -> tuple[Sequence[Command], Sequence[Command]]:
+    """Cut the commands behind the last that makes a new backend or a server: there new backends are published.
+
+    What points to one comes after that.
+    """
+    if not any(isinstance(command, AddBackend) for command in commands):
+        return commands, ()
+    end = max(at for at, command in enumerate(commands, start=1) if isinstance(command, AddBackend | AddServer))
+    return commands[:end], commands[end:]
+
+
+def published(command: AddBackend) -> Line:
+    """Return the line that lets a new backend take traffic, once its servers are there."""
+    return Line(f"publish backend {command.backend}", ("Backend published",))
+
+
+def updated_certificate(path: str, pem: str) -> list[Line]:
+    """Return the lines of one transaction."""
+    content = "\n".join(line for line in pem.splitlines() if line.strip())
+    return [
+        Line(f"set ssl cert {path} <<\n{content}\n", ("Transaction created", "Transaction updated")),
+        Line(f"commit ssl cert {path}", _DONE),
+    ]
+
+
+def leftovers(answer: str) -> list[Line]:
+    """Return the lines that end the transactions which ``show ssl cert`` names.
+
+    ``set ssl cert`` of one certificate while somebody's transaction on another is open would change that one.
+    """
+    return [Line(f"abort ssl cert {row[1:]}", ("aborted",)) for row in answer.splitlines() if row.startswith("*")]
+
+
+def prepare_map(command: ReplaceMap) -> Line:
+    """Return the line that begins a version of a map; the answer names its number."""
+    return Line(f"prepare map {command.path}", ("New version created: ",))
+
+
+def filled_map(command: ReplaceMap, answer: str) -> list[Line]:
+    """Return the lines that fill the version that ``answer`` names, and commit it."""
+    version = answer.rpartition(":")[2].strip()
+    chunks: list[list[str]] = [[]]
+    size = 0
+    for key, value in command.entries:
+        entry = f"{key} {value}"
+        size += len(entry.encode()) + 1
+        if size > MAX_PAYLOAD_BYTES and chunks[-1]:
+            chunks.append([])
+            size = len(entry.encode()) + 1
+        chunks[-1].append(entry)
+    filled = [Line(f"add map @{version} {command.path} <<\n" + "\n".join(chunk) + "\n") for chunk in chunks if chunk]
+    return [*filled, Line(f"commit map @{version} {command.path}")]
+
+
+def batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
+    """Cut the commands; a map that is loaded anew is a batch of its own, in its place."""
+    batch: list[Command] = []
+    for command in commands:
+        alone = isinstance(command, ReplaceMap)
+        if batch and (alone or len(batch) >= BATCH):
+            yield batch
+            batch = []
+        batch.append(command)
+        if alone:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def is_same(words: tuple[str, ...], command: AddServer) -> bool:
+    """Return whether a server that comes back is the one that left; the weight may differ."""
+    former = replace(command, words=words)
+    return _without_weight(former.words) == _without_weight(command.words)
+
+
+def _without_weight(words: tuple[str, ...]) -> list[str]:
+    places = {at + offset for at, word in enumerate(words) if word == "weight" for offset in (0, 1)}
+    return [word for at, word in enumerate(words) if at not in places]
+
+
+MOST_NAMED = 5
+"""Entries of a map that are named in one line."""
+
+_LATER = "deleted when its last session has ended"
+
+
+def described(command: Command) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each command
+    """Return one line that says what a command does, in HAProxy's words as far as it has any."""
+    match command:
+        case AddBackend():
+            mode = f", mode {command.mode}" if command.mode else ""
+            return f"add backend {command.backend} from {command.defaults}{mode}"
+        case RemoveBackend():
+            return f"remove backend {command.backend} with {_counted(len(command.servers), 'server')}: {_LATER}"
+        case AddServer():
+            return " ".join(("add server", f"{command.backend}/{command.server}", command.address, *command.words))
+        case RemoveServer():
+            at = f" ({command.address})" if command.address else ""
+            return f"remove server {command.backend}/{command.server}{at}: drained, {_LATER}"
+        case SetWeight():
+            meaning = "" if command.weight else " (keeps its sessions, gets no new ones)"
+            return f"set server {command.backend}/{command.server} weight {command.weight}{meaning}"
+        case SetState():
+            return f"set server {command.backend}/{command.server} state {command.state}"
+        case AddMapEntries():
+            return f"add to map {command.path}: {_named(' '.join(pair) for pair in command.entries)}"
+        case ChangeMapEntries():
+            return f"change in map {command.path}: {_named(' '.join(pair) for pair in command.entries)}"
+        case RemoveMapEntries():
+            return f"remove from map {command.path}: {_named(command.keys)}"
+        case ReplaceMap():
+            count = _counted(len(command.entries), "entry", "entries")
+            return f"load map {command.path} anew: {count}, all at once"
+        case UpdateCertificate():
+            return f"update certificate {command.path}"
+        case AddCertificate():
+            return f"add certificate {command.path} to {command.crt_list}"
+        case RemoveCertificate():
+            return f"remove certificate {command.path} from {command.crt_list}"
+        case _:
+            assert_never(command)
+
+
+def summarised(commands: Iterable[Command]) -> str:
+    """Return ``2 servers added, 1 weight set``: how many of which kind, in the order in which they first come."""
+    counts = Counter[tuple[str, str, str]]()
+    for command in commands:
+        counts[_KINDS[type(command)]] += _size(command)
+    return ", ".join(f"{_counted(count, one, many)} {verb}" for (one, many, verb), count in counts.items())
+
+
+_KINDS: Mapping[type[Command], tuple[str, str, str]] = MappingProxyType(
+    {
+        AddBackend: ("backend", "backends", "added"),
+        RemoveBackend: ("backend", "backends", "removed"),
+        AddServer: ("server", "servers", "added"),
+        RemoveServer: ("server", "servers", "removed"),
+        SetWeight: ("weight", "weights", "set"),
+        SetState: ("state", "states", "set"),
+        AddMapEntries: ("map entry", "map entries", "added"),
+        ChangeMapEntries: ("map entry", "map entries", "changed"),
+        RemoveMapEntries: ("map entry", "map entries", "removed"),
+        ReplaceMap: ("map", "maps", "loaded anew"),
+        AddCertificate: ("certificate", "certificates", "added"),
+        UpdateCertificate: ("certificate", "certificates", "updated"),
+        RemoveCertificate: ("certificate", "certificates", "removed"),
+    }
+)
+
+
+def _size(command: Command) -> int:
+    if isinstance(command, AddMapEntries | ChangeMapEntries):
+        return len(command.entries)
+    return len(command.keys) if isinstance(command, RemoveMapEntries) else 1
+
+
+def reason_text(reason: ReloadReason) -> str:
+    """Return a reason in words."""
+    return reason.value.replace("_", " ")
+
+
+def transcript(commands: Sequence[Command]) -> Iterator[str]:
+    """Return the lines as they go over the socket; ``VERSION`` stands for the number that HAProxy gives to a map."""
+    made, others = parted(commands)
+    for command in made:
+        yield from _transcript(command)
+    yield from (published(command).text for command in made if isinstance(command, AddBackend))
+    for command in others:
+        yield from _transcript(command)
+
+
+def _transcript(command: Command) -> Iterator[str]:
+    if isinstance(command, ReplaceMap):
+        yield from _shown(prepare_map(command))
+        for line in filled_map(command, ": VERSION"):
+            yield from _shown(line)
+        return
+    parts: tuple[Command, ...] = (command, *command.servers) if isinstance(command, RemoveBackend) else (command,)
+    for part in parts:
+        yield from (text for line in lines_of(part) for text in _shown(line))
+
+
+def _shown(line: Line) -> Iterator[str]:
+    head, separator, payload = line.text.partition("\n")
+    yield head
+    if not separator:
+        return
+    if "ssl cert" in head:
+        yield f"({len(payload.encode())} bytes of certificate and key, not shown)"
+    else:
+        yield from payload.splitlines()
+    yield ""
+
+
+def _named(items: Iterable[str]) -> str:
+    left = iter(items)
+    named = list(islice(left, MOST_NAMED))
+    more = sum(1 for _ in left)
+    return ", ".join([*named, *([f"and {more} more"] if more else [])])
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def refused_servers(sent: Iterable[tuple[Command, Line]], answers: Iterable[str]) -> dict[AddServer, str]:
+    """Return the servers that were turned down, with what was said."""
+    return {
+        command: f"{line.shown!r} with {answer.strip()[:300]!r}"
+        for (command, line), answer in zip(sent, answers, strict=False)
+        if isinstance(command, AddServer) and line.text.startswith("add server ") and line.refused(answer)
+    }
+
+
+def is_there(refused: Mapping[AddServer, str], answers: Mapping[str, str]) -> str:
+    """Return what was said of one that the process has all the same, "" for none; ``answers`` are to ``checks_of``."""
+    for command, said in refused.items():
+        question = f"show servers state {command.backend}"
+        try:
+            found = [one.name for one in servers_now(answers[question], [command.server])]
+        except ValueError:
+            found = [command.server]
+        if command.server in found:
+            return said
+    return ""
+
+
+def others(commands: Sequence[Command], refused: Collection[AddServer]) -> list[Command]:
+    """Return the commands that are not about these servers."""
+    names = {(command.backend, command.server) for command in refused}
+    return [one for one in commands if (getattr(one, "backend", ""), getattr(one, "server", "")) not in names]
+
+
+def without_servers(rendering: Rendering, refused: Collection[AddServer]) -> Rendering:
+    """Return ``rendering`` without the lines of these servers."""
+    names = {(command.backend, command.server) for command in refused}
+    head, sections = cut(rendering.text)
+    texts = [head]
+    for section in sections:
+        mine = {server for backend, server in names if backend == section.name}
+        texts.append(_without(section.text, mine) if mine and section.keyword != "frontend" else section.text)
+    return Rendering((Piece(PARTIAL, "".join(texts)),), rendering.files)
+
+
+def _without(text: str, servers: Collection[str]) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if not _is_one_of(words(line), servers))
+
+
+def _is_one_of(found: tuple[str, ...], servers: Collection[str]) -> bool:
+    return len(found) > 1 and found[0] == "server" and found[1] in servers

@@ -1,0 +1,363 @@
+"""What the running process answers about servers, maps and certificates, against what it was told. Pure."""
+
+import difflib
+import hashlib
+import ipaddress
+import re
+import ssl
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from pyconfd.errors import Problem, RejectedInput
+from pyconfd.model.plan import (
+    AddCertificate,
+    AddMapEntries,
+    AddServer,
+    ChangeMapEntries,
+    Command,
+    RemoveBackend,
+    RemoveCertificate,
+    RemoveMapEntries,
+    RemoveServer,
+    ReplaceMap,
+    ServerState,
+    SetState,
+    SetWeight,
+    UpdateCertificate,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerNow:
+    """A server as ``show servers state`` gives it. ``maint`` and ``drain`` are those that were asked for by command."""
+
+    backend: str
+    name: str
+    address: str
+    port: int
+    weight: int
+    maint: bool
+    drain: bool
+    id: int = 0
+    initial_weight: int = 1
+    operating: int = 2
+    changed_s: int = field(default=-1, compare=False)
+    """Seconds since health checks last changed their mind; -1 where it is not known."""
+
+    @property
+    def target(self) -> str:
+        """Address and port as a server line has them."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+_MAINT = 0x01
+_DRAIN = 0x08
+"""Forced maintenance, forced drain. That the configuration wanted maintenance (0x04) stays when it is ready again.
+
+Source: ``enum srv_admin`` in HAProxy 2.6 to 3.4.
+"""
+
+_COLUMNS = (
+    "be_name",
+    "srv_name",
+    "srv_addr",
+    "srv_port",
+    "srv_uweight",
+    "srv_admin_state",
+    "srv_id",
+    "srv_iweight",
+    "srv_op_state",
+    "srv_time_since_last_change",
+)
+_HEADER = re.compile(r"^# (be_id [^\n]*)\n?", re.MULTILINE)
+_FEW = 20
+"""So many servers are looked for in the rows; more than that are found faster by reading all of them."""
+
+_ENTRY = re.compile(r"^0x[0-9a-f]+ ", re.MULTILINE)
+
+
+def servers_now(answer: str, names: Collection[str] = ()) -> Iterator[ServerNow]:
+    """Read ``show servers state``, only the servers of these ``names`` where some are given.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    header, columns = _header(answer)
+    places = [columns.index(name) for name in _COLUMNS]
+    for row in _rows(answer, header.end(), names):
+        fields = row.split(" ")
+        if len(fields) >= len(columns):
+            backend, name, address, port, weight, admin, number, initial, operating, changed = (
+                fields[at] for at in places
+            )
+            state = int(admin)
+            yield ServerNow(
+                backend,
+                name,
+                address,
+                int(port),
+                int(weight),
+                bool(state & _MAINT),
+                bool(state & _DRAIN),
+                int(number),
+                int(initial),
+                int(operating),
+                int(changed),
+            )
+
+
+def server_rows(answer: str) -> frozenset[tuple[str, ...]]:
+    """Return the rows of ``show servers state`` without what changes all the time: a tenth of the cost of servers.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    header, columns = _header(answer)
+    pick = itemgetter(*(columns.index(name) for name in _COLUMNS if name != "srv_time_since_last_change"))
+    return frozenset(pick(row.split(" ")) for row in answer[header.end() :].split("\n") if row)
+
+
+def _header(answer: str) -> tuple[re.Match[str], list[str]]:
+    header = _HEADER.search(answer)
+    if header is None:
+        raise ValueError(answer.strip()[:200] or "an empty answer")
+    return header, header[1].split(" ")
+
+
+def _rows(answer: str, start: int, names: Collection[str]) -> Iterator[str]:
+    """Return the rows after ``start``; those with one of ``names``, where a few are wanted of many."""
+    if not names or len(names) > _FEW:
+        yield from (row for row in answer[start:].split("\n") if row)
+        return
+    for name in names:
+        word = f" {name} "
+        at = answer.find(word, start)
+        while at >= 0:
+            begin, end = answer.rfind("\n", 0, at) + 1, answer.find("\n", at)
+            row = answer[begin:] if end < 0 else answer[begin:end]
+            # The name of the backend may be the same word.
+            if row.split(" ", 4)[3:4] == [name]:
+                yield row
+            at = -1 if end < 0 else answer.find(word, end)
+
+
+def connections_now(answer: str) -> Iterator[tuple[tuple[str, str], int]]:
+    """Read ``show servers conn``: backend and server, and the connections that are in use; nothing of no backend.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if "Can't find backend" in answer:
+        return
+    rows = answer.split("\n")
+    names = rows[0].removeprefix("# ").split()
+    if not {"bkname/svname", "used_cur"} <= set(names):
+        raise ValueError(answer.strip()[:200] or "an empty answer")
+    name_at, used_at = names.index("bkname/svname"), names.index("used_cur")
+    for row in rows[1:]:
+        fields = row.split()
+        if len(fields) > used_at:
+            backend, _, server = fields[name_at].partition("/")
+            yield (backend, server), int(fields[used_at])
+
+
+def fingerprint(pem: str) -> str:
+    """Return the SHA-1 of the first certificate, as ``show ssl cert`` prints it; "" where there is none."""
+    found = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", pem, re.DOTALL)
+    if found is None:
+        return ""
+    return hashlib.sha1(ssl.PEM_cert_to_DER_cert(found[0])).hexdigest().upper()  # noqa: S324 - what haproxy prints
+
+
+def checks_of(commands: Sequence[Command]) -> list[str]:
+    """Return the questions whose answers show whether ``commands`` took effect."""
+    asked = [f"show servers state {backend}" for backend, _ in _by_server(commands)]
+    for command in commands:
+        if isinstance(command, AddMapEntries | ChangeMapEntries):
+            asked += [f"get map {command.path} {key}" for key, _ in command.entries]
+        elif isinstance(command, RemoveMapEntries):
+            asked += [f"get map {command.path} {key}" for key in command.keys]
+        elif isinstance(command, ReplaceMap):
+            asked.append(f"show map {command.path}")
+        elif isinstance(command, UpdateCertificate | AddCertificate | RemoveCertificate):
+            asked.append(f"show ssl cert {command.path}")
+    return list(dict.fromkeys(asked))
+
+
+def _by_server(commands: Sequence[Command]) -> dict[tuple[str, str], dict[type, Command]]:
+    """Return the commands for each server, the last one of each kind."""
+    found: dict[tuple[str, str], dict[type, Command]] = {}
+    for command in commands:
+        if isinstance(command, AddServer | RemoveServer | SetWeight | SetState):
+            found.setdefault((command.backend, command.server), {})[type(command)] = command
+        elif isinstance(command, RemoveBackend):
+            for server in command.servers:
+                found.setdefault((server.backend, server.server), {})[RemoveServer] = server
+    return found
+
+
+def unfulfilled(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
+    """Return what is not as the commands wanted it, by the answers to :func:`checks_of`; "" where all is."""
+    final = _by_server(commands)
+    names: dict[str, list[str]] = {}
+    for backend, name in final:
+        names.setdefault(backend, []).append(name)
+    servers: dict[tuple[str, str], ServerNow] = {}
+    try:
+        for backend, wanted in names.items():
+            found = servers_now(answers[f"show servers state {backend}"], wanted)
+            servers |= {(one.backend, one.name): one for one in found}
+    except ValueError as error:
+        return f"its state cannot be read: {error}"
+    for key, own in final.items():
+        if why := _wrong_server(servers.get(key), own):
+            return f"server {'/'.join(key)} {why}"
+    return _wrong_file(commands, answers)
+
+
+def _wrong_server(now: ServerNow | None, wanted: Mapping[type, Command]) -> str:
+    if RemoveServer in wanted:
+        return "" if now is None or now.drain or now.maint else "still takes traffic"
+    if now is None:
+        return "is not there"
+    for command in wanted.values():
+        why = ""
+        if isinstance(command, SetState):
+            why = _wrong_state(now, command.state)
+        elif isinstance(command, SetWeight):
+            why = _wrong_weight(now, command.weight)
+        elif isinstance(command, AddServer):
+            why = wrong_address(now, command.address)
+            if not why and SetState not in wanted:
+                why = _wrong_state(now, ServerState.MAINT if command.disabled else ServerState.READY)
+            if not why and SetWeight not in wanted:
+                why = _wrong_weight(now, command.weight)
+        if why:
+            return why
+    return ""
+
+
+def state_of(now: ServerNow) -> ServerState:
+    """Return the state that was asked for by command; what health checks found is none."""
+    # Drain stays remembered below maintenance, and is of no meaning there.
+    if now.maint:
+        return ServerState.MAINT
+    return ServerState.DRAIN if now.drain else ServerState.READY
+
+
+_OPERATING = {0: "down", 1: "starting", 2: "up", 3: "stopping"}
+"""Source: ``enum srv_state`` in HAProxy 2.6 to 3.4."""
+
+
+def takes_traffic(now: ServerNow) -> bool:
+    """Return whether new sessions go to this server: it is up or starting, and has a weight."""
+    return state_of(now) is ServerState.READY and now.operating in {1, 2} and now.weight > 0
+
+
+def condition_of(now: ServerNow) -> str:
+    """Return in one word how a server is: what was asked for by command, else what health checks found."""
+    state = state_of(now)
+    return state.value if state is not ServerState.READY else _OPERATING.get(now.operating, "unknown")
+
+
+def _wrong_state(now: ServerNow, wanted: ServerState) -> str:
+    state = state_of(now)
+    return "" if state is wanted else f"is in the state {state}"
+
+
+def _wrong_weight(now: ServerNow, wanted: int) -> str:
+    return "" if now.weight == wanted else f"has the weight {now.weight}"
+
+
+def wrong_address(now: ServerNow, target: str) -> str:
+    """Return "" where a server has the address of a server line, else which one it has."""
+    host, _, port = target.rpartition(":")
+    host = host.rpartition("@")[2].strip("[]")
+    if (now.port, _canonical(now.address)) == (int(port) if port.isdigit() else 0, _canonical(host)):
+        return ""
+    return f"has the address {now.address}:{now.port}"
+
+
+def _canonical(address: str) -> str:
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address
+
+
+def _wrong_file(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
+    for command in commands:
+        why = ""
+        if isinstance(command, AddMapEntries | ChangeMapEntries | RemoveMapEntries):
+            why = _wrong_entries(command, answers)
+        elif isinstance(command, ReplaceMap):
+            why = _wrong_map(command, answers[f"show map {command.path}"])
+        elif isinstance(command, UpdateCertificate | AddCertificate):
+            why = _wrong_certificate(command, answers[f"show ssl cert {command.path}"])
+        elif isinstance(command, RemoveCertificate) and "Status:" in answers[f"show ssl cert {command.path}"]:
+            why = f"certificate {command.path} is still there"
+        if why:
+            return why
+    return ""
+
+
+def _wrong_certificate(command: UpdateCertificate | AddCertificate, answer: str) -> str:
+    wanted = fingerprint(command.pem)
+    shown = answer.replace(":", "").upper()
+    return "" if wanted and wanted in shown else f"certificate {command.path} is another one"
+
+
+def _wrong_entries(command: AddMapEntries | ChangeMapEntries | RemoveMapEntries, answers: Mapping[str, str]) -> str:
+    if isinstance(command, RemoveMapEntries):
+        still = (key for key in command.keys if f'key="{key}"' in answers[f"get map {command.path} {key}"])
+        return next((f"map {command.path} still has {key}" for key in still), "")
+    for key, value in command.entries:
+        if f'value="{value}"' not in answers[f"get map {command.path} {key}"]:
+            return f"map {command.path} does not give {value} for {key}"
+    return ""
+
+
+def _wrong_map(command: ReplaceMap, answer: str) -> str:
+    """Compare all entries: which of two comes first has a meaning for some converters."""
+    shown = [row for row in _ENTRY.sub("", answer).split("\n") if row]
+    if shown == [f"{key} {value}" for key, value in command.entries]:
+        return ""
+    return f"map {command.path} has {len(shown)} entries, or others than the {len(command.entries)} that it should have"
+
+
+_SHOWN = 10
+
+
+def find_servers(name: str, servers: Sequence[ServerNow], *, several: bool = False) -> list[ServerNow]:
+    """Return what ``name`` stands for.
+
+    That is ``backend/server``, the name of a server, its address with or without the port, or the pod that the names
+    of shipped fragments begin with, in one backend (``backend/pod``) or any.
+
+    Raises:
+        RejectedInput: there is none, or more than one and not ``several``; names the candidates.
+    """
+    exact = [one for one in servers if _full(one) == name]
+    found = exact or [one for one in servers if name in {one.name, one.target, one.address, f"[{one.address}]"}]
+    found = found or [one for one in servers if f"{name}:" in {_pod(one), f"{one.backend}/{_pod(one)}"}]
+    if not found:
+        known = list(dict.fromkeys(text for one in servers for text in (_full(one), one.name, one.target)))
+        close = difflib.get_close_matches(name, known, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "pyconfd server list shows all"
+        raise RejectedInput(Problem("server", f"there is no server {name!r}", hint))
+    if len(found) > 1 and not several:
+        names = [f"{_full(one)} ({one.target})" for one in found]
+        more = [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+        candidates = ", ".join([*names[:_SHOWN], *more])
+        message = f"{name!r} stands for {len(found)} servers: {candidates}"
+        raise RejectedInput(Problem("server", message, "name one as BACKEND/SERVER, or take all with --all"))
+    return found
+
+
+def _pod(server: ServerNow) -> str:
+    return server.name[: server.name.find(":") + 1]
+
+
+def _full(server: ServerNow) -> str:
+    return f"{server.backend}/{server.name}"

@@ -1,0 +1,382 @@
+"""Changes the running HAProxy: commands in one batch, every answer checked, the result read back.
+
+Whatever is not as it should be raises :class:`NotLive`; then a reload puts everything right.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.runtime.operations import (
+    BATCH,
+    Line,
+    batches,
+    filled_map,
+    is_same,
+    is_there,
+    leftovers,
+    lines_of,
+    others,
+    parted,
+    prepare_map,
+    published,
+    refused_servers,
+    revived,
+)
+from pyconfd.haproxy.runtime.readback import (
+    ServerNow,
+    checks_of,
+    connections_now,
+    servers_now,
+    unfulfilled,
+)
+from pyconfd.haproxy.runtime.sockets import ANSWER_TIMEOUT_S, NoAnswer, ReplacedError, RuntimeSocket
+from pyconfd.model.plan import (
+    AddBackend,
+    AddCertificate,
+    AddServer,
+    Command,
+    RemoveBackend,
+    RemoveServer,
+    ReplaceMap,
+    UpdateCertificate,
+)
+
+log = structlog.get_logger(__name__)
+
+
+class NotLive(Exception):  # noqa: N818 - it says what happened
+    """A change did not go live as it should; what runs is not known any more."""
+
+
+class OtherWorker(NotLive):
+    """The worker that was meant is not the one that serves any more: somebody reloaded HAProxy."""
+
+
+class PartlyRefused(NotLive):
+    """Everything went live but these servers, and nothing came of them: what runs is known.
+
+    ``refused`` has HAProxy's answer for each.
+    """
+
+    def __init__(self, refused: Mapping[AddServer, str]) -> None:
+        self.refused = refused
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        super().__init__(f"haproxy answered {next(iter(refused.values()))}{more}")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A server on its way out: what it was, and since when (seconds of the monotonic clock).
+
+    ``words`` are None where they are not known, since a former pyconfd removed it.
+    """
+
+    backend: str
+    server: str
+    address: str
+    words: tuple[str, ...] | None
+    since: float
+
+    @property
+    def command(self) -> RemoveServer:
+        """What sends it away."""
+        return RemoveServer(self.backend, self.server, self.address, self.words or ())
+
+
+class Runtime:
+    """One running HAProxy, as its runtime socket shows it.
+
+    ``leaving`` are the servers that get nothing new and are deleted when their last session has gone: the process is
+    the rendering and these.
+    """
+
+    def __init__(
+        self,
+        *,
+        progress: Callable[[], None] = lambda: None,
+        monotonic: Callable[[], float] = time.monotonic,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> None:
+        self._progress = progress
+        self._timeout_s = timeout_s
+        self._monotonic = monotonic
+        self._socket: RuntimeSocket | None = None
+        self._abilities = Abilities()
+        self.pid = 0
+        self.leaving: dict[tuple[str, str], Leaving] = {}
+        self._leaving_backends: set[str] = set()
+
+    def close(self) -> None:
+        """Close the connection; everything goes on serving."""
+        if self._socket is not None:
+            self._socket.close()
+
+    def forget(self) -> None:
+        """Take it that another worker serves now, which has what it loaded and nothing else."""
+        self.close()
+        self.pid = 0
+        self.leaving.clear()
+        self._leaving_backends.clear()
+
+    def connect(self, paths: Iterable[str]) -> Abilities:
+        """Find a socket among ``paths`` that may change the process, and ask what this HAProxy can do."""
+        why = "add `stats socket PATH mode 660 level admin` to the global section: then most changes need no reload"
+        answered = False
+        for path in paths:
+            if self._socket is None or self._socket.path != path:
+                self.close()
+                self._socket = RuntimeSocket(path, timeout_s=self._timeout_s)
+                self.pid = 0
+            try:
+                worker, (commands, level) = self._socket.ask(["help", "show cli level"])
+            except NoAnswer as error:
+                forbidden = f"{error}: let pyconfd's group use it (mode 660, group NAME)"
+                why = forbidden if error.forbidden else str(error)
+                continue
+            answered = True
+            if "admin" not in level:  # ``help`` lists what another level may not do either
+                why = f"{path} is not `level admin`; with that, most changes need no reload"
+                continue
+            if "add server" not in commands:
+                why = "HAProxy 2.6 and later can be changed while they run"
+                continue
+            if worker.stopping:
+                self.close()
+                why = f"{path}: a worker of haproxy answers that is about to end"
+                continue
+            if worker.pid != self.pid:
+                self.pid = worker.pid
+                self.leaving.clear()
+                self._leaving_backends.clear()
+            self._abilities = Abilities(
+                runtime=True,
+                why="",
+                # Cookies on added servers came together with the command `wait`, in 3.0.
+                cookies="\n  wait " in commands,
+                backends="add backend" in commands,
+                answered=True,
+            )
+            return self._abilities
+        self.close()
+        self._socket = None
+        self.pid = 0
+        self._abilities = Abilities(why=why, answered=answered)
+        return self._abilities
+
+    @property
+    def abilities(self) -> Abilities:
+        """What can be done now; nothing before :meth:`connect`."""
+        return self._abilities
+
+    def execute(self, commands: Sequence[Command]) -> None:
+        """Carry out ``commands`` in order and see that they took effect.
+
+        Raises:
+            PartlyRefused: HAProxy did not take some of the servers.
+            NotLive: they did not, or it cannot be told; says which.
+        """
+        refused: dict[AddServer, str] = {}
+        try:
+            for batch in batches(commands):
+                refused |= self._execute(batch)
+                self._progress()
+        except NoAnswer as error:
+            self.close()
+            raise NotLive(str(error)) from error
+        if refused:
+            raise PartlyRefused(refused)
+
+    def _execute(self, commands: Sequence[Command]) -> dict[AddServer, str]:
+        for command in commands:
+            if isinstance(command, ReplaceMap):
+                self._replace_map(command)
+        if any(isinstance(command, UpdateCertificate | AddCertificate) for command in commands):
+            self._end_transactions()
+        made, after = parted(commands)
+        sent = [(command, line) for command in made for line in self._lines(command)]
+        sent += [(command, published(command)) for command in made if isinstance(command, AddBackend)]
+        sent += [(command, line) for command in after for line in self._lines(command)]
+        questions = checks_of(commands)
+        answers = self._sent([line for _, line in sent], questions)
+        refused = refused_servers(sent, answers)
+        if refused:
+            commands = others(commands, refused)
+        kept = set(commands) if refused else None
+        for (command, line), answer in zip(sent, answers, strict=False):
+            if kept is None or command in kept:
+                _judge(line, answer)
+        told = dict(zip(questions, answers[len(sent) :], strict=True))
+        why = unfulfilled(commands, told)
+        if not why and (said := is_there(refused, told)):
+            why = f"haproxy answered {said}, and has that server"
+        if why:
+            raise NotLive(why)
+        self._note(commands)
+        return refused
+
+    def _carried_out(self, lines: Sequence[Line]) -> None:
+        """Send ``lines``, and see that each is answered as it should be."""
+        for line, answer in zip(lines, self._sent(lines), strict=True):
+            _judge(line, answer)
+
+    def _sent(self, lines: Sequence[Line], questions: Sequence[str] = ()) -> list[str]:
+        """Send ``lines`` and ``questions``, and give the answers."""
+        unsafe = next((line for line in lines if not line.safe), None)
+        if unsafe is not None:
+            raise NotLive(f"{unsafe.shown[:300]!r} cannot be sent over the socket")
+        return self._ask([*(line.text for line in lines), *questions])
+
+    def _end_transactions(self) -> None:
+        (answer,) = self._ask(["show ssl cert"])
+        left = leftovers(answer)
+        if left:
+            log.warning("certificate_transactions.aborted", certificates=[line.shown.split()[-1] for line in left])
+            self._carried_out(left)
+
+    def _ask(self, lines: Sequence[str]) -> list[str]:
+        if self._socket is None:
+            raise NotLive(self._abilities.why)
+        if not self.pid:
+            raise NotLive("which worker of haproxy serves is not known any more")
+        try:
+            worker, answers = self._socket.ask(lines, pid=self.pid)
+        except NoAnswer as error:
+            if isinstance(error.__cause__, ReplacedError):
+                raise OtherWorker(str(error)) from error
+            raise
+        if worker.stopping or worker.pid != self.pid:
+            self.close()
+            self.pid = 0
+            raise OtherWorker("a worker of haproxy answers that no longer serves: somebody reloaded it")
+        return answers
+
+    def _lines(self, command: Command) -> list[Line]:
+        if isinstance(command, AddServer) and (former := self.leaving.get((command.backend, command.server))):
+            if former.address != command.address or former.words is None or not is_same(former.words, command):
+                raise NotLive(f"server {command.backend}/{command.server} is still there as what it was before")
+            return revived(command)
+        if isinstance(command, ReplaceMap):
+            return []
+        if isinstance(command, RemoveBackend):
+            removals = (line for server in command.servers for line in lines_of(server))
+            return [*lines_of(command), *removals]
+        return lines_of(command)
+
+    def _replace_map(self, command: ReplaceMap) -> None:
+        (answer,) = self._ask([prepare_map(command).text])
+        _judge(prepare_map(command), answer)
+        for line in filled_map(command, answer):
+            self._carried_out([line])
+            self._progress()
+
+    def _note(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if isinstance(command, RemoveServer):
+                self.note_leaving(command)
+            elif isinstance(command, RemoveBackend):
+                self._leaving_backends.add(command.backend)
+                for server in command.servers:
+                    self.note_leaving(server)
+            elif isinstance(command, AddServer):
+                self.leaving.pop((command.backend, command.server), None)
+
+    def note_leaving(self, command: RemoveServer) -> None:
+        """Take it that a server was told to drain: it is deleted when its last session has gone."""
+        key = command.backend, command.server
+        self.leaving[key] = Leaving(*key, command.address, command.words, self._monotonic())
+
+    def servers(self, backends: Sequence[str] = ()) -> list[ServerNow]:
+        """Return the servers of these backends, of all where none is named.
+
+        Raises:
+            NotLive: the process cannot be asked.
+        """
+        try:
+            questions = [f"show servers state {name}" for name in backends] or ["show servers state"]
+            answers = self._ask(questions)
+            return [server for answer in answers for server in servers_now(answer)]
+        except (NoAnswer, ValueError) as error:
+            self.close()
+            raise NotLive(str(error)) from error
+
+    def server_states(self, backends: Sequence[str]) -> dict[str, str]:
+        """Return the answer to ``show servers state`` of each of these backends; without those that are not there.
+
+        Raises:
+            NotLive: the process cannot be asked.
+        """
+        try:
+            answers = self._ask([f"show servers state {name}" for name in backends])
+        except NoAnswer as error:
+            self.close()
+            raise NotLive(str(error)) from error
+        found = {
+            name: answer for name, answer in zip(backends, answers, strict=True) if "Can't find backend" not in answer
+        }
+        if strange := next((answer for answer in found.values() if "# be_id " not in answer), None):
+            raise NotLive(strange.strip()[:200] or "an empty answer")
+        return found
+
+    def sessions(self, backends: Sequence[str]) -> dict[tuple[str, str], int]:
+        """Return the connections in use of each server of these backends.
+
+        Raises:
+            NotLive: the process cannot be asked.
+        """
+        try:
+            answers = self._ask([f"show servers conn {name}" for name in backends])
+        except NoAnswer as error:
+            self.close()
+            raise NotLive(str(error)) from error
+        return {key: count for answer in answers for key, count in connections_now(answer)}
+
+    def reap(self, limit_s: float) -> None:
+        """Delete the servers that have no session any more; end those sessions that are older than ``limit_s``.
+
+        Nothing depends on it: what cannot be deleted now is tried again.
+        """
+        if not self.leaving and not self._leaving_backends:
+            return
+        try:
+            for key in self._reaped(limit_s):
+                self.leaving.pop(key, None)
+            backends = sorted(self._leaving_backends - {backend for backend, _ in self.leaving})
+            answers = self._ask([f"del backend {backend}" for backend in backends]) if backends else []
+        except (NoAnswer, NotLive, ValueError) as error:
+            log.info("leaving_servers.kept", problem=str(error), servers=len(self.leaving))
+            self.close()
+            return
+        for backend, answer in zip(backends, answers, strict=True):
+            if "deleted" in answer or "No such backend" in answer:
+                self._leaving_backends.discard(backend)
+
+    def _reaped(self, limit_s: float) -> list[tuple[str, str]]:
+        now = self._monotonic()
+        backends = list(dict.fromkeys(backend for backend, _ in self.leaving))
+        answers = self._ask([f"show servers conn {backend}" for backend in backends])
+        used = {key: count for answer in answers for key, count in connections_now(answer)}
+        gone = [key for key in self.leaving if key not in used]
+        tried: dict[tuple[str, str], int] = {}
+        lines: list[str] = []
+        for key, server in self.leaving.items():
+            count, name = used.get(key, 0), "/".join(key)
+            if key not in used or (count and now - server.since < limit_s) or len(tried) >= BATCH:
+                continue
+            lines.append(f"set server {name} state maint")
+            if count:
+                # They end a moment after they were told to: such a server is deleted the next time.
+                log.info("server.sessions_ended", server=name, sessions=count, limit_s=limit_s)
+                lines.append(f"shutdown sessions server {name}")
+            tried[key] = len(lines)
+            lines.append(f"del server {name}")
+        answers = self._ask(lines) if lines else []
+        return [*gone, *(key for key, at in tried.items() if "Server deleted" in answers[at])]
+
+
+def _judge(line: Line, answer: str) -> None:
+    if line.refused(answer):
+        raise NotLive(f"haproxy answered {line.shown!r} with {answer.strip()[:300]!r}")

@@ -1,0 +1,94 @@
+"""Read the counters of HAProxy in a thread of its own: with many backends an answer takes a while.
+
+Source: HAProxy management manual, 9.1 (CSV format), 9.3 ``show stat``.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket
+from pyconfd.model.traffic import Counts, Sample
+
+EVERY_S = 1.0
+SHARE = 0.01
+"""Most of the time that is spent on reading."""
+
+_ASK = "show stat -1 3 -1 no-maint"
+"""Frontends (1) and backends (2) only; ``no-maint`` has the state of a backend followed by ``(up/all servers)``."""
+_COLUMNS = ("pxname", "svname", "status", "mode", "econ", "hrsp_5xx", "req_tot", "stot")
+_SERVERS = re.compile(r"\((\d+)/(\d+)\)")
+
+
+class TrafficWatch:
+    """Keep the newest sample. ``paths`` returns the sockets to ask; it is called by the thread.
+
+    Between :meth:`start` and :meth:`stop`; :meth:`newest` may be called from any thread.
+    """
+
+    def __init__(self, paths: Callable[[], Sequence[str]], *, every_s: float = EVERY_S) -> None:
+        self._paths = paths
+        self._every_s = every_s
+        self._newest: Sample | None = None
+        self._ends = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="haproxy-traffic", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread."""
+        self._ends.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def newest(self) -> Sample | None:
+        """Return the newest sample, None while no socket answers."""
+        return self._newest
+
+    def _run(self) -> None:
+        connections: dict[str, RuntimeSocket] = {}
+        pause_s = 0.0
+        while not self._ends.wait(pause_s):
+            began = time.monotonic()
+            paths = self._paths()
+            for path in connections.keys() - set(paths):
+                connections.pop(path).close()
+            self._newest = _first_sample([connections.setdefault(path, RuntimeSocket(path)) for path in paths])
+            pause_s = max(self._every_s, (time.monotonic() - began) / SHARE)
+        for connection in connections.values():
+            connection.close()
+
+
+def _first_sample(connections: Sequence[RuntimeSocket]) -> Sample | None:
+    for connection in connections:
+        with suppress(NoAnswer):
+            worker, (answer,) = connection.ask([_ASK])
+            return sample_of(answer, time.monotonic(), worker.pid)
+    return None
+
+
+def sample_of(answer: str, at: float, worker: int) -> Sample:
+    """Parse an answer to ``show stat``; lines of another form are left out."""
+    head, *lines = answer.splitlines() or [""]
+    names = head.removeprefix("# ").split(",")
+    places = [names.index(name) if name in names else len(names) for name in _COLUMNS]
+    clients, backends = Counts(), {}
+    for line in lines:
+        cells = [*line.split(","), ""]
+        if len(cells) <= max(places, default=0):
+            cells += [""] * (max(places) + 1 - len(cells))
+        proxy, kind, status, mode, *numbers = (cells[place] for place in places)
+        refused, failed, requests, sessions = (int(text) if text.isdigit() else 0 for text in numbers)
+        http = mode == "http"
+        up, servers = map(int, found.groups()) if (found := _SERVERS.search(status)) else (0, 0)
+        counts = Counts(requests if http else sessions, max(failed, refused) if http else refused, up, servers)
+        if kind == "FRONTEND":
+            clients += counts
+        elif kind == "BACKEND":
+            backends[proxy] = counts
+    return Sample(at, worker, clients, backends)
