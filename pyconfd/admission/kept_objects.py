@@ -1,8 +1,7 @@
 """The objects of a hold as they were before the loss, and Snapshots that still have them [pure]."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -43,11 +42,12 @@ class KeptObjects:
         self._given: tuple[Snapshot, Snapshot] | None = None
         """The last Snapshot, and the one that was served for it."""
 
-    def restore(self, objects: Snapshot, shown: Snapshot) -> None:
+    def restore(self, objects: Mapping[str, Iterable[AnyObject]], shown: Snapshot) -> None:
         """Keep the objects of a former run; ``shown`` is what the cluster shows now."""
-        for field in self.objects:
-            for key, record in getattr(objects, field).items():
-                self._put(field, key, record, getattr(shown, field).get(key))
+        for field, records in objects.items():
+            for each in records:
+                key = Key(each.metadata.namespace, each.metadata.name)
+                self._put(field, key, each, getattr(shown, field).get(key))
 
     def follow(self, old: Snapshot, new: Snapshot, missing: Collection[str], *, claim_went: bool) -> None:
         """Keep what the objects that differ had of the addresses ``missing``, and the claimants that vanished.
@@ -57,44 +57,34 @@ class KeptObjects:
         for field in HOLDERS:
             former = getattr(old, field)
             for key in differing(former, getattr(new, field)):
-                before, known = former.get(key), self.objects[field].get(key)
-                if known is not None:
+                if key in self.objects[field]:
                     self._dirty.add((field, key))
-                has = {address for address, _ in addresses_of(known)}
-                went = [each for each in addresses_of(before) if each[0] in missing and each[0] not in has]
-                if went and before is not None:
-                    if isinstance(before, EndpointSlice):
-                        self._keep_service(key, before, old, new)
-                        endpoints = (*(each for _, each in (*addresses_of(known), *went) if each is not None),)
-                        before = msgspec.structs.replace(before, endpoints=endpoints)
-                    self._put(field, key, before)
+                self._keep_addresses(field, key, old, new, missing)
         for field in CLAIMANTS:
             former, latter = getattr(old, field), getattr(new, field)
             for key in differing(former, latter):
-                self._follow_claimant(field, key, former.get(key), latter.get(key), missing, claim_went=claim_went)
+                before, after, is_kept = former.get(key), latter.get(key), key in self.objects[field]
+                if is_kept and after is not None and after is not self._became[field, key]:
+                    self._put(field, key, after, after)
+                elif is_kept:
+                    self._dirty.add((field, key))
+                elif before is not None and (after is None or claim_went or _has_one(before, missing)):
+                    self._put(field, key, before, after)
 
-    def _keep_service(self, key: Key, record: EndpointSlice, old: Snapshot, new: Snapshot) -> None:
-        """Keep the Service of a slice, which may be deleted next, and while nobody looks."""
-        service = Key(key.namespace, (record.metadata.labels or {}).get(SERVICE_NAME_LABEL, ""))
-        if service in old.services and service not in self.objects["services"]:
-            self._put("services", service, old.services[service], new.services.get(service))
-
-    def _follow_claimant(
-        self,
-        field: str,
-        key: Key,
-        before: AnyObject | None,
-        after: AnyObject | None,
-        missing: Collection[str],
-        *,
-        claim_went: bool,
-    ) -> None:
-        if key in self.objects[field]:
-            self._dirty.add((field, key))
-            if after is not None and after is not self._became[field, key]:
-                self._put(field, key, after, after)
-        elif before is not None and (after is None or claim_went or _has_one(before, missing)):
-            self._put(field, key, before, after)
+    def _keep_addresses(self, field: str, key: Key, old: Snapshot, new: Snapshot, missing: Collection[str]) -> None:
+        before, known = getattr(old, field).get(key), self.objects[field].get(key)
+        has = {address for address, _ in addresses_of(known)}
+        went = [each for each in addresses_of(before) if each[0] in missing and each[0] not in has]
+        if not went:
+            return
+        if isinstance(before, EndpointSlice):
+            service = Key(key.namespace, (before.metadata.labels or {}).get(SERVICE_NAME_LABEL, ""))
+            if service in old.services and service not in self.objects["services"]:
+                # It may be deleted next, and while nobody looks.
+                self._put("services", service, old.services[service], new.services.get(service))
+            endpoints = tuple(each for _, each in (*addresses_of(known), *went) if each is not None)
+            before = msgspec.structs.replace(before, endpoints=endpoints)
+        self._put(field, key, before)
 
     def taken(self, old: Snapshot, new: Snapshot) -> set[str]:
         """Return the kept addresses that another pod shows in an object that differs.
@@ -187,12 +177,12 @@ def addresses_of(record: AnyObject | None) -> Iterator[tuple[str, Endpoint | Non
     elif isinstance(record, Endpoints):
         for subset in record.subsets or ():
             for each in subset.addresses or ():
-                yield _canonical(each.ip), None
+                yield each.ip, None
     elif isinstance(record, Pod):
-        yield _canonical(record.status.pod_ip or ""), None
+        yield record.status.pod_ip or "", None
     elif isinstance(record, Node):
         for item in record.status.addresses or ():
-            yield _canonical(item.address), None
+            yield item.address, None
 
 
 def _is_ready(endpoint: Endpoint) -> bool:
@@ -201,12 +191,4 @@ def _is_ready(endpoint: Endpoint) -> bool:
 
 
 def _first(endpoint: Endpoint) -> str:
-    return _canonical(endpoint.addresses[0]) if endpoint.addresses else ""
-
-
-def _canonical(address: str) -> str:
-    """Return an address in its usual spelling; what is none stays."""
-    try:
-        return str(ip_address(address)) if ":" in address else address
-    except ValueError:
-        return address
+    return endpoint.addresses[0] if endpoint.addresses else ""

@@ -17,22 +17,18 @@ everything was deleted. HAProxy's own checks know better which of the last known
 """
 
 import hashlib
-from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
-from pyconfd.admission.kept_objects import CLAIMANTS, HOLDERS, KeptObjects
+from pyconfd.admission.endpoint_counts import EndpointCounts, Name, changes_between, ready_addresses
+from pyconfd.admission.kept_objects import KeptObjects
 from pyconfd.model.context import Claimed, Context
 from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
 from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Node, Pod, Service
-from pyconfd.model.layered import differing
-from pyconfd.model.snapshot import Key, Snapshot
-
-Name = tuple[str, Any]
-"""A preset, and what it serves under which name: a text, or the key of a service."""
+from pyconfd.model.snapshot import Snapshot
 
 CLUSTER = "cluster"
 """Stands for a preset where none serves anything: all services of the cluster count then."""
@@ -81,22 +77,16 @@ class SavedHold(msgspec.Struct, frozen=True, omit_defaults=True):
     pods: list[Pod] = []
     config_maps: list[ConfigMap] = []
 
-    def objects(self) -> Snapshot:
-        """Return the objects that are kept."""
-        fields: dict[str, Any] = {
-            field: {Key(each.metadata.namespace, each.metadata.name): each for each in getattr(self, field)}
-            for field in (*HOLDERS, *CLAIMANTS)
-        }
-        return Snapshot(**fields)
-
 
 class RemovalProtection:
     """Belongs to one loop: :meth:`start` or :meth:`restore` it, then :meth:`look` at each Snapshot."""
 
     def __init__(self, rules: RemovalRules) -> None:
         self._rules = rules
-        self._counts = _Counts(rules.window_s)
+        self._is_own = False
+        """Whether the claims of presets count, and not all services of the cluster."""
         self._claimed: tuple[Claimed, ...] = ()
+        self._counts = EndpointCounts((), rules.window_s)
         self.snapshot = Snapshot()
         """The last Snapshot that was looked at, as the cluster shows it."""
         self._applied = Snapshot()
@@ -119,7 +109,7 @@ class RemovalProtection:
 
     def rebase(self, context: Context) -> None:
         """Take what other settings make of the last Snapshot for what was claimed before: they lose nothing."""
-        if self._counts_claims():
+        if self._is_own:
             for each in changes_between(self._claimed, context.claimed):
                 self._counts.ready[each.name[0]] += each.more
             self._claimed = context.claimed
@@ -161,24 +151,19 @@ class RemovalProtection:
 
     # What is lost
 
-    def _counts_claims(self) -> bool:
-        return any(each.preset != CLUSTER for each in self._claimed)
-
     def _count_all(self, context: Context, *, own: bool) -> None:
-        self._claimed = _tracked(context, own=own)
-        self._counts = _Counts(self._rules.window_s)
-        for each in self._claimed:
-            self._counts.ready[each.preset] = sum(len(_addresses(each, name)) for name in each.by_name)
+        self._is_own, self._claimed = own, _tracked(context, own=own)
+        self._counts = EndpointCounts(self._claimed, self._rules.window_s)
 
     def _count(self, now: float, context: Context) -> bool:
         """Count what changed, and return whether a name vanished that lost something."""
-        counts, own = self._counts, self._counts_claims()
+        counts = self._counts
         if self.hold is None:
             counts.expire(now)
-        if not own and any(each.by_name for each in context.claimed):
+        if not self._is_own and any(each.by_name for each in context.claimed):
             self._count_all(context, own=True)  # from now on other things count: nothing of them is lost
             return False
-        claimed = _tracked(context, own=own)
+        claimed = _tracked(context, own=self._is_own)
         changes = changes_between(self._claimed, claimed)
         self._claimed = claimed
         if not changes:
@@ -186,7 +171,7 @@ class RemovalProtection:
         came = {address for each in changes for address in each.came}
         # What is served under another name at the same time was renamed.
         lost = {address for each in changes for address in each.gone} - came
-        everything = not counts.total + sum(each.more for each in changes)
+        everything = not counts.ready_total + sum(each.more for each in changes)
         if not everything:
             lost = {one for one in lost if not any(one in each for each in self.snapshot.departures)}
         for each in changes:
@@ -197,7 +182,7 @@ class RemovalProtection:
     def _give_up(self, former: Snapshot) -> None:
         """Keep nothing that another pod has by now, or, as long as anything is left, that announced its end."""
         given = self._kept.taken(former, self.snapshot)
-        if self._counts.total or not self._rules.total:
+        if self._counts.ready_total or not self._rules.total:
             given |= {one for one in self._kept.touched() if any(one in each for each in self.snapshot.departures)}
         if not given <= self._given_up:
             self._kept.touch_all()
@@ -224,20 +209,20 @@ class RemovalProtection:
             self._show(replace(hold, confirmed_at=moment.at, applies_at=applies_at), HoldStep.CONFIRMED)
         elif hold.confirmed_at and self._is_over(moment.now):
             self._end(HoldStep.EXPIRED)
-        elif self._counts.changed:
+        elif hold.lost != self._counts.lost_total - hold.let_go:
             self._show(hold)
 
     def _kind(self) -> tuple[HoldKind | None, str]:
         """Return what kind of loss this is, and of which preset; None where it is none to hold."""
         counts, hold = self._counts, self.hold
-        if self._rules.total and not counts.total:
-            return (HoldKind.TOTAL if counts.count else None), ""
-        if counts.count <= (hold.let_go if hold else 0):
+        if self._rules.total and not counts.ready_total:
+            return (HoldKind.TOTAL if counts.lost else None), ""
+        if counts.lost_total <= (hold.let_go if hold else 0):
             return None, ""
-        if self._rules.is_too_much(counts.count, hold.of if hold else counts.total + counts.count):
+        if self._rules.is_too_much(counts.lost_total, hold.of if hold else counts.ready_total + counts.lost_total):
             return HoldKind.SHARE, ""
-        emptied = [each.preset for each in self._claimed if counts.of[each.preset] and not counts.ready[each.preset]]
-        if emptied and counts.total and self._rules.share < 1.0:
+        emptied = [preset for preset, _ in counts.lost if not counts.ready[preset]]
+        if emptied and counts.ready_total and self._rules.share < 1.0:
             return HoldKind.PRESET, min(emptied)
         return None, ""
 
@@ -247,11 +232,10 @@ class RemovalProtection:
 
     def _begin(self, moment: Moment, kind: HoldKind, preset: str) -> None:
         former, counts = self.hold, self._counts
-        of = former.of if former else counts.total + counts.count
-        let_go = former.let_go if former else max(0, counts.count - counts.unapplied)
+        of = former.of if former else counts.ready_total + counts.lost_total
+        let_go = former.let_go if former else counts.lost_total - counts.unapplied
         if former is None:
-            self._kept, self._given_up = KeptObjects(), set()
-            claim_went = any(name not in each.by_name for each in self._claimed for name in counts.names(each.preset))
+            claim_went = any(name not in each.by_name for by, name in counts.lost for each in self._of(by))
             self._kept.follow(self._applied, self.snapshot, self._missing, claim_went=claim_went)
             self._give_up(Snapshot())
         elif former.kind is HoldKind.TOTAL:
@@ -267,21 +251,20 @@ class RemovalProtection:
     def _end(self, step: HoldStep) -> None:
         if self.hold is not None:
             self._show(self.hold, step)
-        self.hold, self._applied = None, self.snapshot
-        self._missing.clear()
+        self.hold, self._kept, self._given_up = None, KeptObjects(), set()
+        self.applied()
         if step is not HoldStep.RETURNED:
             self._counts.forget_losses()
 
     def _show(self, hold: Hold, step: HoldStep | None = None) -> None:
         names = sorted(self._counts.lost)
         shown = tuple(name if isinstance(name, str) else "/".join(name) for _, name in names[:SHOWN])
-        self.hold = replace(hold, lost=self._counts.count - hold.let_go, affected=len(names), names=shown)
+        self.hold = replace(hold, lost=self._counts.lost_total - hold.let_go, affected=len(names), names=shown)
         if step is not None:
             self._events.append(HoldEvent(step, self.hold))
             self.is_saved = False
 
     def _served(self) -> Snapshot:
-        self._counts.changed = False
         if self.hold is None:
             return self.snapshot
         served = self._kept.merged(self.snapshot, self._missing)
@@ -295,7 +278,7 @@ class RemovalProtection:
         if self.hold is None:
             return SavedHold()
         losses = [
-            (*name, len(lost), len(lost) + sum(len(_addresses(each, name[1])) for each in self._of(name[0])))
+            (*name, len(lost), len(lost) + sum(len(ready_addresses(each, name[1])) for each in self._of(name[0])))
             for name, lost in self._counts.lost.items()
         ]
         kept: dict[str, Any] = {field: list(objects.values()) for field, objects in self._kept.objects.items()}
@@ -311,11 +294,11 @@ class RemovalProtection:
         self._count_all(context, own=any(preset != CLUSTER for preset, *_ in saved.losses))
         present: set[str] = set()
         for preset, name, count, should in saved.losses:
-            now = frozenset[str]().union(*(_addresses(each, name) for each in self._of(preset)))
+            now = frozenset[str]().union(*(ready_addresses(each, name) for each in self._of(preset)))
             self._counts.lose(moment.now, (preset, name), max(0, min(count, should - len(now))))
             present |= now
         self._missing = set(saved.missing) - present
-        self._kept.restore(saved.objects(), snapshot)
+        self._kept.restore({field: getattr(saved, field) for field in self._kept.objects}, snapshot)
         self._give_up(Snapshot())
         elapsed_s = min(max(0.0, moment.at - hold.since), self._rules.persist_s)
         self._began = moment.now - elapsed_s
@@ -329,118 +312,6 @@ class RemovalProtection:
         return [each for each in self._claimed if each.preset == preset]
 
 
-class _Counts:
-    """How many are ready behind each preset, and when each endpoint was lost behind each name.
-
-    A newcomer behind a name makes up for one loss there, before it or within the window after it: a rolling update
-    loses nothing. An endpoint behind two names counts twice.
-    """
-
-    def __init__(self, window_s: float) -> None:
-        self._window_s = window_s
-        self.ready: Counter[str] = Counter()
-        self.changed = False
-        """Whether something was lost, or made up for, since somebody said False."""
-        self.forget_losses()
-
-    def forget_losses(self) -> None:
-        """Take what is now for what is to be."""
-        self.lost: defaultdict[Name, deque[float]] = defaultdict(deque)
-        self.of: Counter[str] = Counter()
-        """How many are lost of each preset."""
-        self.count = self.unapplied = 0
-        self._spare: Counter[Name] = Counter()
-        """By how many more came behind a name than went with an announcement, within the window."""
-        self._noted: deque[tuple[float, Name, int]] = deque()
-
-    @property
-    def total(self) -> int:
-        """How many are ready behind everything."""
-        return self.ready.total()
-
-    def names(self, preset: str) -> list[Any]:
-        """Return the names of a preset that lost something."""
-        return [name for of, name in self.lost if of == preset]
-
-    def note(self, now: float, change: "Change", lost: int, *, everything: bool) -> None:
-        """Count what changed behind one name; so many of what went were ``lost``.
-
-        Where ``everything`` is gone, former newcomers make up for nothing.
-        """
-        name = change.name
-        self.ready[name[0]] += change.more
-        found = self._find(name, len(change.came))
-        made_up = 0 if everything else min(lost, max(0, self._spare[name] + len(change.came) - found))
-        spare = len(change.came) - found - (len(change.gone) - lost) - made_up
-        if spare:
-            self._spare[name] += spare
-            self._noted.append((now, name, spare))
-        self.lose(now, name, lost - made_up)
-
-    def lose(self, now: float, name: Name, count: int) -> None:
-        """Count so many as lost behind a name."""
-        if count:
-            self.lost[name].extend([now] * count)
-            self._noted.append((now, name, 0))
-            self._add(name, count)
-            self.unapplied += count
-
-    def expire(self, now: float) -> None:
-        """Forget what happened before the window."""
-        begins = now - self._window_s
-        while self._noted and self._noted[0][0] < begins:
-            _, name, spare = self._noted.popleft()
-            self._spare[name] -= spare
-            self._find(name, sum(at < begins for at in self.lost.get(name, ())))
-
-    def _find(self, name: Name, count: int) -> int:
-        """Count so many less as lost behind a name, the oldest first, and return how many there were."""
-        lost = self.lost.get(name, ())
-        count = min(count, len(lost))
-        for _ in range(count):
-            self.lost[name].popleft()
-        if count:
-            self._add(name, -count)
-            self.unapplied = min(self.unapplied, self.count)
-            if not self.lost[name]:
-                del self.lost[name]
-        return count
-
-    def _add(self, name: Name, count: int) -> None:
-        self.count += count
-        self.of[name[0]] += count
-        self.changed = True
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The addresses that went and came behind one name; ``vanished`` where nothing is asked for under it any more."""
-
-    name: Name
-    gone: frozenset[str]
-    came: frozenset[str]
-    vanished: bool
-
-    @property
-    def more(self) -> int:
-        """By how many there are more."""
-        return len(self.came) - len(self.gone)
-
-
-def changes_between(old: tuple[Claimed, ...], new: tuple[Claimed, ...]) -> list[Change]:
-    """Return what changed behind the names of two Contexts; it costs what changed."""
-    former = {each.preset: each for each in old}
-    left = [replace(each, by_name={}) for each in old if each.preset not in {one.preset for one in new}]
-    found: list[Change] = []
-    for after in (*new, *left):
-        before = former.get(after.preset) or replace(after, by_name={})
-        for name in differing(before.by_name, after.by_name):
-            was, now = _addresses(before, name), _addresses(after, name)
-            if was != now or name not in after.by_name:
-                found.append(Change((after.preset, name), was - now, now - was, name not in after.by_name))
-    return found
-
-
 def kept_back(served: Context, shown: Context) -> Mapping[Name, frozenset[str]]:
     """Return the addresses that are ready in ``served`` and not in what the cluster shows, by preset and name."""
     return {each.name: each.gone for each in changes_between(served.claimed, shown.claimed) if each.gone}
@@ -451,7 +322,3 @@ def _tracked(context: Context, *, own: bool) -> tuple[Claimed, ...]:
     if own:
         return context.claimed
     return (context.everything,) if context.everything is not None else ()
-
-
-def _addresses(claimed: Claimed, name: Any) -> frozenset[str]:
-    return frozenset(claimed.addresses(claimed.by_name[name])) if name in claimed.by_name else frozenset()

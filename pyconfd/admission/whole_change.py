@@ -22,12 +22,12 @@ def total_loss(
     ``before`` is what is applied (None: nothing is), ``digest`` returns that of the rendering in question, and is
     called only where that is held; ``allowed`` are the holds that an operator allowed.
     """
-    if before is None or not (kind := _gone(before, after)):
+    if before is None or not _is_total(before, after):
         return None
-    count, what = (before.claimed, "behind the served names") if kind == "claimed" else (before.total, "in the cluster")
-    gone = "the last ready endpoint" if count == 1 else f"all {count:,} ready endpoints"
-    message = f"{gone} {what} {'is' if count == 1 else 'are'} gone at once; the last good configuration keeps serving"
-    return _held(f"{kind} {digest()}", message, "check the cluster and pyconfd's permissions; ", allowed)
+    claims = before.claimed > 0 and not after.claimed
+    count, what = (before.claimed, "behind the served names") if claims else (before.total, "in the cluster")
+    gone = "the last ready endpoint is" if count == 1 else f"all {count:,} ready endpoints are"
+    return _held(f"{gone} gone at once {what}; the last good configuration keeps serving", digest(), allowed)
 
 
 @dataclass
@@ -57,7 +57,7 @@ class WholeChange:
 
         ``now`` never jumps; ``confirmed`` says whether the loss was seen in a second full reading.
         """
-        if self.rules.total and _gone(before, after):
+        if self.rules.total and _is_total(before, after):
             self.since = None
             return total_loss(before, after, digest=digest, allowed=allowed)
         if not self.rules.is_too_much(lost, before.claimed):
@@ -66,20 +66,16 @@ class WholeChange:
         self.since = now if self.since is None else self.since
         if confirmed and self.is_over(now):
             return None
-        message = (
-            f"{lost:,} of {before.claimed:,} ready endpoints are gone at once; the last good configuration keeps"
-            f" serving until that has lasted {self.rules.persist_s:g} s"
-        )
-        return _held(f"share {digest()}", message, "", allowed)
+        gone = f"{lost:,} of {before.claimed:,} ready endpoints are gone at once"
+        until = f"until that has lasted {self.rules.persist_s:g} s"
+        return _held(f"{gone}; the last good configuration keeps serving {until}", digest(), allowed)
 
 
-def _gone(before: Census, after: Census) -> str:
-    """Name the number that fell to nothing, "" for none."""
-    return "claimed" if before.claimed and not after.claimed else "total" if before.total and not after.total else ""
+def _is_total(before: Census, after: Census) -> bool:
+    return bool((before.claimed and not after.claimed) or (before.total and not after.total))
 
 
-def _held(seed: str, message: str, remedy: str, allowed: frozenset[str]) -> Held | None:
-    hold_id = hashlib.sha256(seed.encode()).hexdigest()[:8]
-    if hold_id in allowed:
-        return None
-    return Held(hold_id, Problem(PLACE, message, f"{remedy}if this is meant, run: pyconfd allow {hold_id}"))
+def _held(message: str, digest: str, allowed: frozenset[str]) -> Held | None:
+    hold_id = hashlib.sha256(f"{message} {digest}".encode()).hexdigest()[:8]
+    remedy = f"look at the cluster and pyconfd's permissions; if this is meant, run: pyconfd allow {hold_id}"
+    return None if hold_id in allowed else Held(hold_id, Problem(PLACE, message, remedy))

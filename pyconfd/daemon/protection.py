@@ -136,20 +136,14 @@ class ProtectedSnapshots:
 
     def _tell(self, event: HoldEvent) -> None:
         hold, problem = event.hold, event.hold.problem
-        begins = event.step is HoldStep.BEGUN
-        (log.error if begins else log.info)(
-            f"hold.{event.step.value}",
-            **({"place": problem.place, "problem": problem.message, "remedy": problem.remedy} if begins else {}),
-            id=hold.hold_id,
-            kind=hold.kind.value,
-            endpoints=hold.lost,
-            of=hold.of,
-            affected=hold.affected,
-            names=list(hold.names),
-            held_s=round(max(0.0, self._world.clock.now() - hold.since), 3),
-        )
-        if begins:
+        held_s = round(max(0.0, self._world.clock.now() - hold.since), 3)
+        about = log.bind(id=hold.hold_id, kind=hold.kind.value, endpoints=hold.lost, of=hold.of, held_s=held_s)
+        about = about.bind(affected=hold.affected, names=list(hold.names))
+        if event.step is HoldStep.BEGUN:
+            about.error("hold.begun", place=problem.place, problem=problem.message, remedy=problem.remedy)
             self._world.source.relist()
+        else:
+            about.info(f"hold.{event.step.value}")
 
 
 def encoded(value: object) -> object:

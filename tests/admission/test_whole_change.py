@@ -35,7 +35,7 @@ def test_one_endpoint_is_not_called_all() -> None:
     held = total_loss(Census(1, 5), Census(0, 5), digest=one)
 
     assert held is not None
-    assert held.problem.message.startswith("the last ready endpoint behind the served names is gone")
+    assert held.problem.message.startswith("the last ready endpoint is gone")
 
 
 def test_ordinary_changes_pass() -> None:
