@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.settings.table import SECTIONS, TABLE
-from tests.docs.examples import ROOT
+from tests.docs.examples import ROOT, blocks_of
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 EVENTS = ("culprit", "object", "rollout", "drift", "campaign", "publication", "certificate", "live_change")
@@ -31,6 +31,14 @@ def _prose(page: Path) -> str:
 def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     assert not [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "#"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_to_be_copied_have_at_most_120_characters(page: Path) -> None:
+    """What a program printed, and the examples of templates, are as long as they are."""
+    blocks = [each for each in blocks_of(page) if each.language in ("", "sh", "toml", "yaml", "json")]
+    copied = "".join(each.body for each in blocks if "\n$ " not in f"\n{each.body}" and "\n! " not in f"\n{each.body}")
+    assert not [line for line in copied.splitlines() if len(line) > 120]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
