@@ -54,7 +54,7 @@ def _bad(text: str, message: str) -> Problem:
 
 
 def bind(listen: Listen) -> socket.socket:
-    """Return a listening socket that does not block.
+    """Return a listening socket.
 
     Raises:
         TransientError: the address is taken, is not on this machine or may not be used; says by whom where it can.
@@ -72,7 +72,6 @@ def bind(listen: Listen) -> socket.socket:
             listener.listen(_BACKLOG)
         except OSError as error:
             raise TransientError(_refused(listen, _explained(error, listen))) from error
-        listener.setblocking(False)
         undo.pop_all()
     return listener
 

@@ -1,17 +1,16 @@
 """The status page: what each path answers, its HTTP server, and its life beside a loop.
 
-The server has one thread, takes one request for each connection, and only GET and HEAD. Nothing that a client does, or
-does not do, keeps others waiting: heads are read with a limit of size and time, and when too many connections are open
-the oldest one is cut.
+The server takes one request for each connection, and only GET and HEAD. Nothing that a client does, or does not do,
+keeps others waiting: heads are read with a limit of size and time, and when too many connections are open the oldest
+one is cut.
 """
 
-import asyncio
 import contextlib
 import html
 import socket
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
@@ -124,20 +123,19 @@ class StatusPages:
 HEAD_LIMIT_BYTES = 8192
 REQUEST_TIMEOUT_S = 5.0
 MAX_CONNECTIONS = 64
-EXPLAIN_TIMEOUT_S = 30.0
-"""An explanation reads the whole configuration and asks HAProxy: seconds where both are large."""
 
 _STOP_TIMEOUT_S = 10.0
+_LAST_ANSWER_S = 1.0
 _ACCEPT_PAUSE_S = 0.1
 _DRAIN_LIMIT_BYTES = 1024 * 1024
 _END = b"\r\n\r\n"
 
 
 class StatusServer:
-    """Serves :class:`StatusPages` on ``listen`` from a thread of its own between :meth:`start` and :meth:`stop`.
+    """Serves :class:`StatusPages` on ``listen`` between :meth:`start` and :meth:`stop`, a thread for each connection.
 
-    ``status`` is called in that thread and must be quick; it gives an immutable value. ``explain`` may take its time:
-    it is called in another one, for one client after the other.
+    ``status`` must be quick; it is called by one thread at a time and returns an immutable value. ``explain`` may take
+    its time, for one client after the other.
     """
 
     def __init__(
@@ -155,42 +153,39 @@ class StatusServer:
         """
         self._listen = parse_listen(listen)
         self._pages = StatusPages(status, explain)
-        self._explainers: ThreadPoolExecutor | None = None
         self._timeout_s = request_timeout_s
+        self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
-        self._running = threading.Event()
-        self._connections: dict[asyncio.Task[None], socket.socket] = {}
+        self._connections: dict[socket.socket, threading.Thread] = {}
+        self._lock, self._answering, self._explaining = threading.Lock(), threading.Lock(), threading.Lock()
         self.address = ""
         """``host:port`` with the real port, "" while stopped."""
 
     def start(self) -> None:
-        """Listen and answer; when it returns the first request can be sent.
+        """Listen and answer.
 
         Raises:
             TransientError: the address cannot be listened on now; the message says why and what to set.
         """
-        listener = bind(self._listen)
-        self.address = str(Listen(self._listen.host, listener.getsockname()[1]))
-        self._running.clear()
-        self._explainers = ThreadPoolExecutor(1, "explain")
-        self._thread = threading.Thread(target=self._run, args=(listener,), name="status", daemon=True)
+        self._listener = bind(self._listen)
+        self.address = str(Listen(self._listen.host, self._listener.getsockname()[1]))
+        self._thread = threading.Thread(target=self._accept, args=(self._listener,), name="status", daemon=True)
         self._thread.start()
-        self._running.wait()
         log.info("status_page.started", url=f"http://{self.address}/")
 
     def stop(self) -> None:
         """Close the listener and every connection; does nothing if it does not run."""
-        thread, loop, stopping = self._thread, self._loop, self._stopping
-        if thread is None or loop is None or stopping is None:
+        listener, self._listener = self._listener, None
+        if listener is None or self._thread is None:
             return
-        with contextlib.suppress(RuntimeError):  # the loop ended by itself
-            loop.call_soon_threadsafe(stopping.set)
-        thread.join(_STOP_TIMEOUT_S)
-        if self._explainers is not None:
-            self._explainers.shutdown(wait=False, cancel_futures=True)
-        self._thread = None
+        _shut_down(listener)  # which ends accept()
+        self._thread.join(_STOP_TIMEOUT_S)
+        with self._lock:
+            connections = dict(self._connections)
+        for client in connections:
+            _shut_down(client)
+        for thread in connections.values():
+            thread.join(_LAST_ANSWER_S)
         self.address = ""
 
     def __enter__(self) -> Self:
@@ -200,66 +195,40 @@ class StatusServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _run(self, listener: socket.socket) -> None:
-        try:
-            asyncio.run(self._serve(listener))
-        finally:
-            self._running.set()
-
-    async def _serve(self, listener: socket.socket) -> None:
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        with listener:
-            self._listen_again(listener)
-            self._running.set()
-            await self._stopping.wait()
-            self._loop.remove_reader(listener)
-            tasks = list(self._connections)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _listen_again(self, listener: socket.socket) -> None:
-        if self._loop and self._stopping and not self._stopping.is_set():
-            self._loop.add_reader(listener, self._accept, listener)
-
     def _accept(self, listener: socket.socket) -> None:
-        """Take one connection; a callback and no coroutine, since cancelling that one could lose what it took."""
-        loop = asyncio.get_running_loop()
-        try:
-            client, _ = listener.accept()
-        except BlockingIOError:
-            return
-        except OSError:  # the client is already gone, or no file descriptor is left
-            loop.remove_reader(listener)
-            loop.call_later(_ACCEPT_PAUSE_S, self._listen_again, listener)
-            return
-        client.setblocking(False)
-        if len(self._connections) >= MAX_CONNECTIONS:
-            next(iter(self._connections)).cancel()
-        task = loop.create_task(self._talk(client))
-        self._connections[task] = client
-        task.add_done_callback(self._close)
+        with listener:
+            while self._listener is listener:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    if self._listener is listener:  # the client is already gone, or no file descriptor is left
+                        time.sleep(_ACCEPT_PAUSE_S)
+                    continue
+                thread = threading.Thread(target=self._talk, args=(client,), name="status", daemon=True)
+                with self._lock:
+                    if len(self._connections) >= MAX_CONNECTIONS:
+                        oldest = next(iter(self._connections))
+                        del self._connections[oldest]
+                        _shut_down(oldest)
+                    self._connections[client] = thread
+                thread.start()
 
-    def _close(self, task: asyncio.Task[None]) -> None:
-        """Close a connection whose task ended, also one that was cancelled before its first step."""
-        self._connections.pop(task).close()
-
-    async def _talk(self, client: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError, TimeoutError):  # the client went away, or is too slow to be told anything
-            async with asyncio.timeout(self._timeout_s) as limit:
-                head = await _head(client)
-                if not head:
-                    return
-                if EXPLAIN.encode() in head.partition(b"\r\n")[0]:
-                    limit.reschedule(loop.time() + EXPLAIN_TIMEOUT_S)
-                    answer, with_body = await loop.run_in_executor(self._explainers, self._routed, head)
-                    limit.reschedule(loop.time() + self._timeout_s)
-                else:
+    def _talk(self, client: socket.socket) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        # The client may go away, or be too slow to be told anything.
+        with client, contextlib.suppress(OSError):
+            head = _head(client, deadline)
+            if head:
+                explains = EXPLAIN.encode() in head.partition(b"\r\n")[0]
+                with self._explaining if explains else self._answering:
                     answer, with_body = self._routed(head)
-                await loop.sock_sendall(client, answer.head() + (answer.body if with_body else b""))
+                deadline = time.monotonic() + self._timeout_s
+                client.settimeout(self._timeout_s)
+                client.sendall(answer.head() + (answer.body if with_body else b""))
                 client.shutdown(socket.SHUT_WR)
-                await _drain(client)
+                _drain(client, deadline)
+        with self._lock:
+            self._connections.pop(client, None)
 
     def _routed(self, head: bytes) -> tuple[HttpAnswer, bool]:
         """Return the answer and whether its body is wanted."""
@@ -292,12 +261,22 @@ class StatusServer:
         return plain(HTTPStatus.FORBIDDEN, "this page answers only to localhost, 127.0.0.1 and [::1]")
 
 
-async def _head(client: socket.socket) -> bytes:
+def _shut_down(connection: socket.socket) -> None:
+    """Wake the thread that waits for this socket; closing it would not."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _received(client: socket.socket, deadline: float, most: int) -> bytes:
+    client.settimeout(max(0.001, deadline - time.monotonic()))
+    return client.recv(most)
+
+
+def _head(client: socket.socket, deadline: float) -> bytes:
     """Return the request up to its empty line; more than the limit where it is too long; nothing if it never ends."""
-    loop = asyncio.get_running_loop()
     got = b""
     while _END not in got and len(got) <= HEAD_LIMIT_BYTES:
-        chunk = await loop.sock_recv(client, HEAD_LIMIT_BYTES)
+        chunk = _received(client, deadline, HEAD_LIMIT_BYTES)
         if not chunk:
             return b""
         got += chunk
@@ -305,11 +284,10 @@ async def _head(client: socket.socket) -> bytes:
     return head if end else got
 
 
-async def _drain(client: socket.socket) -> None:
+def _drain(client: socket.socket, deadline: float) -> None:
     """Read what the client still sends: closing over unread bytes would take the answer away from it."""
-    loop = asyncio.get_running_loop()
     left = _DRAIN_LIMIT_BYTES
-    while left > 0 and (chunk := await loop.sock_recv(client, 65536)):
+    while left > 0 and (chunk := _received(client, deadline, 65536)):
         left -= len(chunk)
 
 
