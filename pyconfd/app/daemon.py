@@ -31,7 +31,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.preset_options import base_options
-from pyconfd.sandbox.background import AcceptedTemplates, BackgroundTemplates
+from pyconfd.sandbox.background import BackgroundTemplates
 from pyconfd.settings import Resolved, Settings
 from pyconfd.settings.inputs import inputs_of, with_inputs
 from pyconfd.sources.fragments import SettledFragments
@@ -152,7 +152,6 @@ def cluster_world(
         other_problems=lambda: (*around.problems(), *targets.problems(), *tenants.problems()),
         targets=targets,
         base_options=base_options(settings),
-        templates=AcceptedTemplates(settings.state_dir),
         renderings=templates or NoRenderings(),
         hold_file=hold_file(settings.state_dir),
         certificates=InstalledCertificates(settings.state_dir),

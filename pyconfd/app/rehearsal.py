@@ -1,12 +1,12 @@
 """What the daemon would make of the cluster now, for commands: its own reconciliation, and nothing is changed by it."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from pyconfd import wiring
-from pyconfd.daemon.isolation import Isolation
+from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.history.pins import BasisStore
@@ -19,7 +19,6 @@ from pyconfd.model.rendering import FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.origins import Origin, everything, ref_of
 from pyconfd.render.engine import Rendered
-from pyconfd.sandbox.background import AcceptedTemplates
 from pyconfd.settings import Settings
 from pyconfd.status.document import read_report
 
@@ -65,7 +64,9 @@ def rehearse(
     read = wiring.read_for_command(settings, snapshot_files, judged_here=judged_here)
     clock, stand_in = wiring.SystemClock(), _Rehearsing(serving, binds=not snapshot_files, again=again, lenient=lenient)
     now = clock.now()
-    only = None if snapshot_files else _may_go(settings, read.fragments, read.snapshot, serving)
+    left_out = LeftOut(read.snapshot)
+    if not snapshot_files and _are_new(settings, read.fragments, serving):
+        left_out = LeftOut(read.snapshot, _in_quarantine(settings, read.snapshot), may_search=False)
     done = reconcile(
         Inputs(
             snapshot=read.snapshot,
@@ -74,53 +75,55 @@ def rehearse(
             options=read.options,
             now=now,
             curdate=clock.date(now) if curdate is None else curdate,
-            accepted={} if snapshot_files else AcceptedTemplates(settings.state_dir).known(),
-            isolation=Isolation(read.snapshot, only=only),
+            left_out=left_out,
             monotonic=time.monotonic,
             remembered=read.remembered,
         ),
         stand_in,
     )
-    rendering = _served(done, stand_in)
+    rendering = _served(done, stand_in, is_new=not left_out.may_search)
     return Rehearsed(read.once(settings, done.context, Rendered(rendering, used_curdate=False)), stand_in.checked)
 
 
-def _served(done: Reconciled, stand_in: "_Rehearsing") -> Rendering:
+def _served(done: Reconciled, stand_in: "_Rehearsing", *, is_new: bool) -> Rendering:
     outcome = done.outcome
     if isinstance(outcome, Failed):
         raise TransientError(*outcome.problems)
     if isinstance(outcome, Rejected):
-        why = done.verdict.why if done.verdict is not None else ""
+        why = done.search.why if done.search is not None else ""
+        if is_new:
+            why = "with the former fragments the objects are served, and new fragments take nothing away"
         nobody = (Problem("quarantine", f"no object can be left out for it: {why}"),) if why else ()
         raise RejectedInput(*outcome.problems, *nobody)
     if stand_in.accepted is not None:
         return stand_in.accepted  # with its own date
-    if done.rendering is None:  # pragma: no cover - nothing but a refusal goes without one
+    if done.rendering is None:  # pragma: no cover - nothing but a rejection goes without one
         raise RejectedInput(Problem("templates", "nothing was rendered"))
     return done.rendering
 
 
-def _may_go(settings: Settings, found: FragmentSet, snapshot: Snapshot, serving: _Serving) -> frozenset[Origin] | None:
-    """Return who may be left out: anybody, but for new fragments only who is left out with the former ones too."""
+def _are_new(settings: Settings, found: FragmentSet, serving: _Serving) -> bool:
+    """Return whether the running configuration was made of other fragments."""
     last = serving.last_good()
     if last is None or not last.rendering.basis:
-        return None
+        return False
     try:
-        former = BasisStore(settings.state_dir).read(last.rendering.basis).fragments
+        return BasisStore(settings.state_dir).read(last.rendering.basis).fragments != found
     except PyconfdError:
-        return None
-    return None if former == found else frozenset(_in_quarantine(settings, snapshot))
+        return False
 
 
-def _in_quarantine(settings: Settings, snapshot: Snapshot) -> Collection[Origin]:
+def _in_quarantine(settings: Settings, snapshot: Snapshot) -> Mapping[Origin, Problem]:
+    """Return what the daemon leaves out now."""
     report = read_report(settings)
     now = report.status.quarantine.now if report.running and report.status is not None else ()
     if not now:
-        return ()
-    shown = {(str(each.ref), each.entry) for each in now}
+        return {}
+    shown = {(str(each.ref), each.entry): Problem("", each.detail) for each in now}
     own = settings.configmap
     services = Key(own.namespace, own.services) if PresetName.CONFIGMAP in settings.presets.use else None
-    return [each for each in everything(snapshot, services) if (str(ref_of(snapshot, each)), each.entry) in shown]
+    named = ((each, shown.get((str(ref_of(snapshot, each)), each.entry))) for each in everything(snapshot, services))
+    return {each: problem for each, problem in named if problem is not None}
 
 
 class _Rehearsing:

@@ -10,13 +10,12 @@ from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.admission.whole_change import WholeChange
 from pyconfd.daemon.account import Account
 from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
-from pyconfd.daemon.debounce import Debounce
 from pyconfd.daemon.journal import Journal
-from pyconfd.daemon.last_good import LastGood
+from pyconfd.daemon.last_good import RESTORE, LastGood
 from pyconfd.daemon.mailbox import Mailbox
 from pyconfd.daemon.pulse import Pulse
+from pyconfd.daemon.queue import WorkQueue
 from pyconfd.daemon.reconcile import Attempt, serve
-from pyconfd.daemon.retry import Retry
 from pyconfd.daemon.upkeep import Surroundings, Upkeep
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.model.context import Census
@@ -34,6 +33,9 @@ TICK_S = 1.0
 
 DRIFT_S = 5.0
 """How often disk and process are compared with what was applied."""
+
+_APPLY, _RETRY = "apply what is published", "retry the failed configuration"
+_LOOK, _DRIFT, _BOOT = "look for edits", "compare disk and process", "start without etcd"
 
 _LOOKS_AGAIN = frozenset({Phase.SERVING, Phase.REJECTED, Phase.FAILED})
 
@@ -58,21 +60,26 @@ class Consumer:
         self._whole_change = WholeChange(rules)
         self.mailbox = Mailbox()
         self._journal = Journal()
-        self._retry, restoring = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(2))
-        self._pace = Debounce(quiet_s=0.0, cap_s=0.0, interval_s=apply.reload_interval_s)
-        self._decided = self._due = False
+        self._queue = WorkQueue(retry_min_s=apply.retry_min_s, retry_max_s=apply.retry_max_s)
+        self._reload_interval_s = apply.reload_interval_s
+        self._decided = False
+        self._failed: Attempt | None = None
         self._waits_for_start = False
         self._outcome: Outcome | None = None
         self._made = ""
+        self._reloads_from = 0.0
+        """When the next reload may be, of the monotonic clock."""
         clock = world.clock
-        self._next_tick = self._next_drift = clock.monotonic()
-        self._boot_ends = clock.monotonic() + apply.boot_wait_s
+        now = clock.monotonic()
+        self._queue.add(_LOOK, now)
+        self._queue.add(_DRIFT, now)
+        self._queue.add(_BOOT, now + apply.boot_wait_s)
         self._account = Account.begun(clock.now(), world.balancer.last_good(), version=version, pid=pid)
         self._pulse = Pulse(clock, world.notifier, self._account)
         around = Surroundings(world.balancer, clock, world.paused, world.changes)
         self._upkeep = Upkeep(around, self._account, self._journal)
         self._last_good = LastGood(
-            world.balancer, clock, self._account, self._journal, restoring, reloaded=self._pace.applied
+            world.balancer, clock, self._account, self._journal, self._queue, reloaded=self._reloaded
         )
 
     def status(self) -> Status:
@@ -90,83 +97,89 @@ class Consumer:
 
     def wait_s(self) -> float:
         """Return the seconds until there is something to do even if nothing happens."""
-        boot_ends = None if self._decided else self._boot_ends
-        due = (None, None) if self._upkeep.paused else (self._retry.due_at, self._pace.due_at())
-        times: list[float] = [self._next_tick, *(time for time in (*due, boot_ends) if time is not None)]
-        return max(0.0, min(times) - self._world.clock.monotonic())
+        first = self._queue.next(without=(_APPLY, _RETRY) if self._upkeep.paused else ())
+        return max(0.0, first[0] - self._world.clock.monotonic()) if first else TICK_S
 
     def step(self, posts: int) -> None:
         """Do what is due; ``posts`` readings came since the last step."""
         now = self._world.clock.monotonic()
         if posts:
-            self._due = True
+            self._queue.add(_APPLY, now)
             self._account.events(posts)
-        self._due = self._upkeep.resumed() or self._due
-        ticked = now >= self._next_tick
-        if ticked:
-            self._next_tick = now + TICK_S
-            self._look_around(now)
-        retries = self._retry.due_at is not None and now >= self._retry.due_at
-        if not self._upkeep.paused and (self._due or retries or self._pace.take(now)):
+        if self._upkeep.resumed():
+            self._queue.add(_APPLY, now)
+        looked = self._queue.pop(now, _LOOK)
+        if looked:
+            self._queue.add(_LOOK, now + TICK_S)
+            self._look_around()
+        if self._queue.pop(now, _DRIFT, RESTORE):
+            self._queue.add(_DRIFT, now + DRIFT_S)
+            if self._decided and not self._upkeep.paused:
+                self._look_at_balancer(now)
+        if not self._upkeep.paused and self._queue.pop(now, _APPLY, _RETRY):
             self._attempt(now)
-        if not self._decided and now >= self._boot_ends:
+        if self._queue.pop(now, _BOOT) and not self._decided:
             self._decide_alone(now, "nothing could be read from etcd yet")
-        if ticked or self._account.changed:
+        if looked or self._account.changed:
             self._account.changed = False
             self._upkeep.flush()
             self._pulse.beat()
             self._world.publish(self._pulse.told(self.status()))
 
-    def _look_around(self, now: float) -> None:
-        """Find what changed without telling: a permission, a certificate of this machine, the file, the process."""
+    def _reloaded(self, now: float) -> None:
+        self._reloads_from = now + self._reload_interval_s
+
+    def _look_around(self) -> None:
+        """Find what changed without telling: a permission, or what HAProxy does."""
         self._account.problems("other", self._world.other_problems())
         if self._decided:
             self._upkeep.look()
-        status = self._account.status
-        if status.hold_id and (status.hold_id in self._world.allowed_holds() or self._whole_change.is_over(now)):
-            self._due = True
-        if now < self._next_drift or not self._decided or self._upkeep.paused:
-            return
-        self._next_drift = now + DRIFT_S
+        now, hold_id = self._world.clock.monotonic(), self._account.status.hold_id
+        if hold_id and (hold_id in self._world.allowed_holds() or self._whole_change.is_over(now)):
+            self._queue.add(_APPLY, now)
+
+    def _look_at_balancer(self, now: float) -> None:
+        """Find what changed without telling: a certificate of this machine, the file, the process."""
         if self._waits_for_start and self._world.balancer.runs():
             self._waits_for_start = False
-            self._retry.clear()
-            self._due = True
+            self._queue.succeeded(_RETRY)
+            self._queue.add(_APPLY, now)
         found = self._world.source.found()
-        if found and found.publication and found.publication.local and status.phase in _LOOKS_AGAIN:
-            self._due = self._due or _fingerprint(found.publication) != self._made
+        published = found.publication if found and self._account.status.phase in _LOOKS_AGAIN else None
+        if published is not None and published.local and _fingerprint(published) != self._made:
+            self._queue.add(_APPLY, now)
         if self._last_good.is_in_place():
             return
         if self._account.in_step:
-            self._due = True
+            self._queue.add(_APPLY, now)
         else:
             self._last_good.restore(now)
 
     def _attempt(self, now: float) -> None:
-        self._due = False
         found = self._world.source.found()
         if found is None:
-            self._retry.clear()
+            self._queue.succeeded(_RETRY)
             return
         if found == Found() and not self._world.taken.load()[0]:
             # Nothing was ever published: that is no failure, and what served before pyconfd consumed serves on.
-            self._retry.clear()
+            self._queue.succeeded(_RETRY)
             self._decide_alone(now, "nothing is published yet", _nothing(0))
             return
         clock = self._world.clock
         began = clock.monotonic()
         if self._decided and self._world.balancer.crowded():
-            self._pace.postpone(now + TICK_S)
-        done = self._decide(found, self._retry.standing(now), may_reload=self._pace.allows(now))
+            self._reloads_from = max(self._reloads_from, now + TICK_S)
+        failed = self._failed if self._queue.is_waiting(_RETRY) else None
+        done = self._decide(found, failed, may_reload=now >= self._reloads_from)
         ended = clock.monotonic()
         self._journal.outcome(done.outcome, duration_s=ended - began, endpoints=done.servers)
         self._upkeep.tell(done.outcome, ended - began)
         if isinstance(done.outcome, Deferred):
-            self._pace.changed(now)
+            self._queue.add(_APPLY, self._reloads_from)
             self._account.outcome(done.outcome)
             return
         if isinstance(done.outcome, Applied) and isinstance(done.outcome.plan, Reload):
-            self._pace.applied(ended)
+            self._reloaded(ended)
         self._account.reconciled(())
         self._schedule(done)
         if isinstance(done.outcome, Applied | Unchanged):
@@ -252,12 +265,13 @@ class Consumer:
         """Decide when what failed is tried again, if nothing new comes before."""
         outcome = done.outcome
         if not isinstance(outcome, Rejected | Failed):
-            self._retry.clear()
+            self._queue.succeeded(_RETRY)
             self._waits_for_start = False
         elif not done.repeated:
             if outcome != self._outcome:
                 self._account.failure(outcome)
-            self._retry.failed(Attempt(done.rendering, outcome), self._world.clock.monotonic())
+            self._failed = Attempt(done.rendering, outcome)
+            self._queue.retry(_RETRY, self._world.clock.monotonic(), disruptive=_is_disruptive(outcome))
             self._waits_for_start = not self._world.balancer.runs()
         self._outcome = outcome
 

@@ -7,8 +7,7 @@ import structlog
 from pyconfd.daemon.account import Account
 from pyconfd.daemon.journal import Journal
 from pyconfd.daemon.ports import Clock, RestoringBalancer
-from pyconfd.daemon.reconcile import Attempt
-from pyconfd.daemon.retry import Retry
+from pyconfd.daemon.queue import WorkQueue
 from pyconfd.errors import Problem, PyconfdError
 from pyconfd.model.outcome import Applied, Failed, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Noop
@@ -16,6 +15,9 @@ from pyconfd.model.status import Phase
 
 log = structlog.get_logger(__name__)
 
+
+RESTORE = "restore the last good generation"
+"""The key of the work queue until which restoring is not tried again."""
 
 NOT_RUNNING = Problem("haproxy", "does not run: nothing is served", "start it: it loads what is installed")
 
@@ -29,16 +31,19 @@ class LastGood:
         clock: Clock,
         account: Account,
         journal: Journal,
-        retry: Retry,
+        queue: WorkQueue,
         *,
         reloaded: Callable[[float], None],
     ) -> None:
-        """Call ``reloaded`` with the time of the monotonic clock after each reload."""
+        """Call ``reloaded`` with the time of the monotonic clock after each reload.
+
+        While :data:`RESTORE` waits in ``queue`` it is too early to try again.
+        """
         self._balancer = balancer
         self._clock = clock
         self._account = account
         self._journal = journal
-        self._retry = retry
+        self._queue = queue
         self._reloaded = reloaded
         self._shown = False
 
@@ -56,12 +61,12 @@ class LastGood:
 
     def replaced(self) -> None:
         """Note that something newer serves, and is the last good one now."""
-        self._retry.clear()
+        self._queue.succeeded(RESTORE)
         self._show(())
 
     def restore(self, now: float) -> None:
         """Make it serve unless it does; ``now`` is of the monotonic clock."""
-        if self._retry.standing(now):
+        if self._queue.is_waiting(RESTORE) and not self._queue.pop(now, RESTORE):
             return
         outcome: Outcome | None
         try:
@@ -70,9 +75,10 @@ class LastGood:
             outcome = Failed(Step.CHECK, error.problems)
         self._show(outcome.problems if isinstance(outcome, Rejected | Failed) else ())
         if isinstance(outcome, Rejected | Failed):
-            self._retry.failed(Attempt(None, outcome), self._clock.monotonic())
+            disruptive = isinstance(outcome, Failed) and outcome.disruptive
+            self._queue.retry(RESTORE, self._clock.monotonic(), disruptive=disruptive)
         elif isinstance(outcome, Applied | Unchanged):
-            self._retry.clear()
+            self._queue.succeeded(RESTORE)
             self._journal.restored(outcome)
             self._account.restored(outcome)
             if isinstance(outcome, Applied):

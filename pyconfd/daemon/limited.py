@@ -16,8 +16,8 @@ from types import FrameType
 
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import Context
+from pyconfd.render.cluster_text import Fallback
 from pyconfd.render.engine import Rendered, Renderer
-from pyconfd.render.fallback import Fallback
 from pyconfd.render.invalid import InvalidValueError
 from pyconfd.sandbox import renderer as sandbox
 

@@ -1,15 +1,19 @@
-"""The loop around :func:`pyconfd.daemon.reconcile.reconcile`: when to run it, and what to say about it."""
+"""The loop around :func:`pyconfd.daemon.reconcile.reconcile`: when to run it, and what to say about it.
+
+Everything that is to be done later is a key in the work queue (:class:`Task`); the loop sleeps until the first is due.
+"""
 
 from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import structlog
 
 from pyconfd.daemon.account import Account
 from pyconfd.daemon.arbitration import translator
-from pyconfd.daemon.debounce import Debounce, LiveClock
 from pyconfd.daemon.fragments import Compiled, LiveFragments
 from pyconfd.daemon.journal import Journal
-from pyconfd.daemon.last_good import LastGood
+from pyconfd.daemon.last_good import RESTORE, LastGood
 from pyconfd.daemon.loop_settings import LoopSettings
 from pyconfd.daemon.mailbox import Mailbox
 from pyconfd.daemon.memory import Memory
@@ -17,8 +21,8 @@ from pyconfd.daemon.ports import World
 from pyconfd.daemon.protection import ProtectedSnapshots
 from pyconfd.daemon.pulse import Pulse
 from pyconfd.daemon.quarantine import Quarantine
+from pyconfd.daemon.queue import WorkQueue
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
-from pyconfd.daemon.retry import Retry
 from pyconfd.daemon.rollout_monitor import RolloutMonitor
 from pyconfd.daemon.upkeep import Surroundings, Upkeep
 from pyconfd.errors import PendingRendering
@@ -29,6 +33,9 @@ from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets.memo import Memo
 
+if TYPE_CHECKING:
+    from pyconfd.render.cluster_text import RejectedTemplates
+
 log = structlog.get_logger(__name__)
 
 TICK_S = 1.0
@@ -38,10 +45,38 @@ DRIFT_S = 5.0
 """How often disk and process are compared with what was applied."""
 
 
-class Daemon:
-    """One run of pyconfd, from start to stop. A stop changes nothing that serves.
+class Task(StrEnum):
+    """What the loop does, or may do again, at a time."""
 
-    It is *decided* what serves, and the service manager told so once, by the first outcome, whatever it is, or when
+    APPLY = "apply changes"
+    RUNTIME_UPDATE = "runtime update"
+    RETRY = "retry the failed configuration"
+    RETRY_FRAGMENTS = "retry the new fragments"
+    RETRY_PORTS = "retry ports that are in use"
+    RETRY_TEMPLATES = "retry rejected templates of the cluster"
+    RETRY_QUARANTINED = "retry quarantined objects"
+    RELIST = "list again while something is held"
+    LOOK = "look for edits"
+    DRIFT = "compare disk and process"
+    BOOT = "start without the cluster"
+
+
+_MAY_RELOAD = (
+    Task.APPLY,
+    Task.RETRY,
+    Task.RETRY_FRAGMENTS,
+    Task.RETRY_PORTS,
+    Task.RETRY_TEMPLATES,
+    Task.RETRY_QUARANTINED,
+    Task.RELIST,
+)
+"""Each leads to a whole attempt, which may take a reload; these come no oftener than ``apply.reload_interval_s``."""
+
+
+class Daemon:
+    """One run of pyconfd, from start to stop. A stop changes nothing that runs.
+
+    It is *decided* what runs, and the service manager told so once, by the first outcome, whatever it is, or when
     no cluster could be read in ``boot_wait_s``. All deadlines are of the monotonic clock.
     """
 
@@ -49,24 +84,19 @@ class Daemon:
         self._world = world
         self._settings = settings
         apply = settings.apply
+        started, now = world.clock.now(), world.clock.monotonic()
         self.mailbox = Mailbox()
-        self._debounce = Debounce(quiet_s=apply.quiet_s, cap_s=apply.cap_s, interval_s=apply.reload_interval_s)
-        self._live = LiveClock()
+        self._queue = WorkQueue(retry_min_s=apply.retry_min_s, retry_max_s=apply.retry_max_s)
+        self._queue.add(Task.LOOK, now)
+        self._queue.add(Task.DRIFT, now)
+        self._queue.add(Task.BOOT, now + apply.boot_wait_s)
         self._journal = Journal()
         self._memo, self.memory = Memo(), Memory()
-        (
-            self._retry,
-            self._retry_candidate,
-            self._retry_held,
-            self._retry_contested,
-            self._retry_templates,
-            restoring,
-        ) = (Retry(first_s=apply.retry_min_s, last_s=apply.retry_max_s) for _ in range(6))
-        self._quarantine = Quarantine(self._memo, retry_min_s=apply.retry_min_s, retry_max_s=apply.retry_max_s)
+        self._failed: Attempt | None = None
+        """The failure that is not repeated while RETRY waits."""
+        self._rejected_templates: RejectedTemplates = {}
+        self._quarantine = Quarantine(retry_min_s=apply.retry_min_s, retry_max_s=apply.retry_max_s)
         self._decided = self._waits_for_start = False
-        started, now = world.clock.now(), world.clock.monotonic()
-        self._boot_ends = now + apply.boot_wait_s
-        self._next_tick = self._next_drift = now
         applied = world.balancer.last_good()
         self._fragments = LiveFragments(
             world.read_fragments,
@@ -80,13 +110,13 @@ class Daemon:
         around = Surroundings(world.balancer, world.clock, world.paused, world.changes)
         self._upkeep = Upkeep(around, self._account, self._journal)
         self._protected = ProtectedSnapshots(settings.removal, world, self._memo, self._upkeep.held)
-        told, reloaded = (self._account, self._journal, restoring), self._debounce.applied
-        self._last_good = LastGood(world.balancer, world.clock, *told, reloaded=reloaded)
+        told = (self._account, self._journal, self._queue)
+        self._last_good = LastGood(world.balancer, world.clock, *told, reloaded=self._reloaded)
         self._rollout = RolloutMonitor(world, settings.history, self._account, self._last_good.is_in_place)
 
     def status(self) -> Status:
         """Return the state as of now; safe to call from other threads. A pin ends before changes pend."""
-        pin = self._world.pinned(self._fragments.serving, self._retry_candidate.attempt is not None)
+        pin = self._world.pinned(self._fragments.serving, self._queue.is_waiting(Task.RETRY_FRAGMENTS))
         now, health = self._world.clock.now(), self._world.source.health()
         status = self._account.at(now, health, undecided=self._fragments.reading)
         status = replace(status, targets=self._world.targets.states(), object_events=self._world.object_events())
@@ -112,17 +142,9 @@ class Daemon:
 
     def wait_s(self) -> float:
         """Return the seconds until there is something to do even if nothing happens."""
-        boot_ends = None if self._decided else self._boot_ends
-        times = (self._due_at(), self._live.due_at(), boot_ends)
-        first = min([self._next_tick, *(time for time in times if time is not None and not self._upkeep.paused)])
-        return max(0.0, first - self._world.clock.monotonic())
-
-    def _due_at(self) -> float | None:
-        """Return when to apply everything, or try again what failed: it may take a reload. None where nothing waits."""
-        retries = (self._retry, self._retry_candidate, self._retry_templates, self._retry_held, self._retry_contested)
-        dues = (retry.due_at for retry in (*retries, self._quarantine))
-        again = (self._debounce.earliest(due_at) for due_at in dues if due_at is not None)
-        return min((*again, *(() if (noted := self._debounce.due_at()) is None else (noted,))), default=None)
+        skipped = (*_MAY_RELOAD, Task.RUNTIME_UPDATE) if self._upkeep.paused else ()
+        first = self._queue.next(without=skipped)
+        return max(0.0, first[0] - self._world.clock.monotonic()) if first else TICK_S
 
     def step(self, posts: int) -> None:
         """Do what is due; ``posts`` changes of the cluster came since the last step."""
@@ -132,42 +154,54 @@ class Daemon:
         if posts or resumed:
             self._account.events(posts)
             self._note_change(now, at_once=resumed or not self._decided)
-            # A refused template of the cluster is judged by whole attempts: to put one off would look like its end.
-            if self._decided and self._retry_templates.attempt is None and self._world.balancer.goes_live():
-                self._live.changed(now)
-        ticked = now >= self._next_tick
-        if ticked:
-            self._next_tick = now + TICK_S
+            if self._decided and self._world.balancer.goes_live():
+                self._queue.add(Task.RUNTIME_UPDATE, now)
+        looked = self._queue.pop(now, Task.LOOK)
+        if looked:
+            self._queue.add(Task.LOOK, now + TICK_S)
             self._look_around(now)
-        if self._upkeep.paused:
-            pass  # whatever comes is applied when an operator, or the clock, ends that
-        elif self._reload_is_due(now):
-            self._live.forget()
-            self._attempt(now)
-        elif self._live.take(now):
-            self._attempt(now, may_reload=False)
-            self._live.ended(now, self._world.clock.monotonic())
-        if not self._decided and now >= self._boot_ends:
+        if self._queue.pop(now, Task.DRIFT, RESTORE):
+            self._queue.add(Task.DRIFT, now + DRIFT_S)
+            if self._decided and not self._upkeep.paused:
+                self._look_at_balancer(now)
+        if not self._upkeep.paused:  # else whatever comes is applied when an operator, or the clock, ends that
+            self._apply_what_is_due(now)
+        if self._queue.pop(now, Task.BOOT) and not self._decided:
             self._decide_without_cluster(now)
-        if ticked or self._account.changed:
+        if looked or self._account.changed:
             self._account.changed = False
             self._upkeep.flush()
             self._pulse.beat()
             self._world.publish(self._pulse.told(self.status()))
 
-    def _reload_is_due(self, now: float) -> bool:
-        """Return whether what was noted may be applied as a whole; too many workers of the past make it wait."""
-        due_at = self._due_at()
-        if due_at is None or now < due_at:
+    def _apply_what_is_due(self, now: float) -> None:
+        if self._may_reload(now):
+            self._queue.remove(Task.RUNTIME_UPDATE)
+            self._attempt(now)
+        elif self._queue.pop(now, Task.RUNTIME_UPDATE):
+            self._attempt(now, may_reload=False)
+            # Never more than half of the time: what comes meanwhile is collected.
+            ended = self._world.clock.monotonic()
+            self._queue.pace((Task.RUNTIME_UPDATE,), ended + (ended - now))
+
+    def _may_reload(self, now: float) -> bool:
+        """Return whether everything may be applied now; too many old workers make it wait."""
+        if not any((at := self._queue.due_at(task)) is not None and at <= now for task in _MAY_RELOAD):
             return False
         if self._decided and self._world.balancer.crowded():
-            self._debounce.postpone(now + TICK_S)
+            self._queue.pace(_MAY_RELOAD, now + TICK_S)
             return False
-        self._debounce.take(now)
-        return True
+        return self._queue.pop(now, *_MAY_RELOAD)
+
+    def _reloaded(self, now: float) -> None:
+        self._queue.pace(_MAY_RELOAD, now + self._settings.apply.reload_interval_s)
 
     def _note_change(self, now: float, *, at_once: bool = False) -> None:
-        self._debounce.changed(now, at_once=at_once)
+        if at_once:
+            self._queue.add(Task.APPLY, now)
+        else:
+            apply = self._settings.apply
+            self._queue.debounce(Task.APPLY, now, quiet_s=apply.quiet_s, cap_s=apply.cap_s)
         self._account.pending(self._world.clock.now())
 
     def _look_around(self, now: float) -> None:
@@ -177,8 +211,8 @@ class Daemon:
             log.info("fragments.read")
             self._account.newer()
             self._upkeep.edited()
-            self._retry.clear()
-            self._retry_candidate.clear()
+            self._queue.succeeded(Task.RETRY)
+            self._queue.succeeded(Task.RETRY_FRAGMENTS)
             self._quarantine.retry_all(now)
             self._note_change(now, at_once=True)
         elif self._fragments.problems != former:
@@ -194,23 +228,18 @@ class Daemon:
         if (hold_id and hold_id in self._world.allowed_holds()) or self._protected.is_due(now):
             self._note_change(now, at_once=True)
         if self._decided and self._world.tenants.is_due(self._world.clock.now()):
-            self._note_change(now, at_once=True)  # whoever waits for a name that was kept may have it now
+            self._note_change(now, at_once=True)  # a reservation has ended: somebody else may have the name now
         self._world.tenants.flush()
-        if now >= self._next_drift and self._decided and not self._upkeep.paused:
-            self._next_drift = now + DRIFT_S
-            self._look_at_balancer(now)
         if self._decided:
             self._upkeep.look()
             self._rollout.look(now)
-        if self._upkeep.file_refused and self._account.in_step:
-            self._note_change(now, at_once=True)  # what went live cannot be loaded: who is behind that?
 
     def _look_at_balancer(self, now: float) -> None:
         """Have put right what somebody else did to the file or the process."""
         if self._waits_for_start and self._world.balancer.runs():
             self._waits_for_start = False
-            self._retry.clear()
-            self._retry_candidate.clear()
+            self._queue.succeeded(Task.RETRY)
+            self._queue.succeeded(Task.RETRY_FRAGMENTS)
             self._note_change(now, at_once=True)
         if self._last_good.is_in_place():
             return
@@ -222,7 +251,7 @@ class Daemon:
     def _attempt(self, now: float, *, may_reload: bool = True) -> None:
         snapshot, fragments = self._world.source.snapshot(), self._fragments
         if snapshot is None or fragments.newest is None:
-            self._await(now)
+            self._await()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
                 known, options = self._world.tenants.at(self._world.clock.now()), self._world.base_options
                 context = translator(snapshot, self._settings.presets, options, self._memo, known)({})
@@ -235,55 +264,47 @@ class Daemon:
         try:
             if fragments.proven is None or fragments.proven is fragments.newest:
                 self._reconcile(snapshot, fragments.newest, now, may_reload=may_reload)
-            elif self._retry_candidate.standing(now) or not may_reload:
+            elif self._queue.is_waiting(Task.RETRY_FRAGMENTS) or not may_reload:
                 self._reconcile(snapshot, fragments.proven, now, may_reload=may_reload)
             else:
-                self._try_candidate(snapshot, fragments.newest, fragments.proven, now)
+                self._try_new_fragments(snapshot, fragments.newest, fragments.proven, now)
         except PendingRendering:
-            self._await(now)
+            self._await()
 
-    def _await(self, now: float) -> None:
+    def _await(self) -> None:
         """Try nothing again: something is missing without which nothing can be applied, and its end is an event."""
-        for each in (self._retry, self._retry_candidate, self._retry_held, self._retry_contested):
-            each.clear()
-        self._retry_templates.clear()
-        self._quarantine.postpone(now)
+        for task in _MAY_RELOAD:
+            self._queue.remove(task)
 
-    def _try_candidate(self, snapshot: Snapshot, newest: Compiled, proven: Compiled, now: float) -> None:
-        """Reconcile with fragments that never came to serve; where they do not, the former ones go on."""
-        done, duration_s = self._reconciled(snapshot, newest, None)
+    def _try_new_fragments(self, snapshot: Snapshot, newest: Compiled, proven: Compiled, now: float) -> None:
+        """Reconcile with fragments that were never applied; where they are rejected, the former ones stay."""
+        done, duration_s = self._reconciled(snapshot, newest)
         outcome = done.outcome
         if isinstance(outcome, Rejected | Failed):
             self._journal.outcome(outcome, duration_s=duration_s, endpoints=0, topic="candidate")
             self._account.candidate(outcome)
             self._upkeep.tell_edit(outcome, duration_s)
-            self._failed(self._retry_candidate, done, outcome)
-            if done.verdict is not None:
-                self._quarantine.note(done.verdict, self._world.clock.monotonic())
+            self._retry_later(Task.RETRY_FRAGMENTS, outcome)
             self._reconcile(snapshot, proven, now)
             return
-        self._retry_candidate.clear()
-        if isinstance(outcome, Held):
-            former, former_duration_s = self._reconciled(snapshot, proven, self._retry.standing(now))
-            if not isinstance(former.outcome, Unchanged):
-                # The loss is the cluster's: what is held, and may be let through, is the change of what serves.
-                self._finish(former, former_duration_s, proven, now)
-                if isinstance(former.outcome, Applied):
-                    self._note_change(now, at_once=True)
-                return
+        self._queue.succeeded(Task.RETRY_FRAGMENTS)
         self._finish(done, duration_s, newest, now)
 
     def _reconcile(self, snapshot: Snapshot, compiled: Compiled, now: float, *, may_reload: bool = True) -> None:
-        done, duration_s = self._reconciled(snapshot, compiled, self._retry.standing(now), may_reload=may_reload)
+        failed = self._failed if self._queue.is_waiting(Task.RETRY) else None
+        done, duration_s = self._reconciled(snapshot, compiled, failed, may_reload=may_reload)
         self._finish(done, duration_s, compiled, now)
 
     def _reconciled(
-        self, snapshot: Snapshot, compiled: Compiled, last: Attempt | None, *, may_reload: bool = True
+        self, snapshot: Snapshot, compiled: Compiled, failed: Attempt | None = None, *, may_reload: bool = True
     ) -> tuple[Reconciled, float]:
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
         remembered = self._world.tenants.at(now)
         snapshot = self._protected.protect(snapshot, self._settings.presets, compiled.options, remembered)
+        proven = self._fragments.is_proven(compiled)
+        if not self._queue.is_waiting(Task.RETRY_TEMPLATES):
+            self._rejected_templates = {}
         done = reconcile(
             Inputs(
                 snapshot=snapshot,
@@ -293,19 +314,15 @@ class Daemon:
                 now=now,
                 curdate=clock.date(now),
                 judge=self._protected.judge,
-                last=last,
+                failed=failed,
                 memo=self._memo,
                 may_reload=may_reload,
                 partly=(self._fragments.proven or compiled) is compiled,
-                refused=self._retry_templates.standing(began),
-                accepted=self._world.templates.known(),
-                remembered=remembered,
-                isolation=self._quarantine.isolation(
-                    snapshot, began, may_retry=may_reload, proven=self._fragments.is_proven(compiled)
-                ),
-                file_refused=self._upkeep.file_refused,
+                left_out=self._quarantine.left_out(snapshot, began, may_release=may_reload, proven=proven),
+                rejected_templates=self._rejected_templates,
                 monotonic=clock.monotonic,
                 progress=self._pulse.progressed,
+                remembered=remembered,
             ),
             self._world.balancer,
         )
@@ -317,34 +334,34 @@ class Daemon:
         self._protected.concluded(outcome)
         self._world.tenants.keep(done.context.tenancy)
         self._world.tenants.flush()
-        self._isolated(done)
+        self._conclude_quarantine(done)
         refused = tuple(sorted({*done.context.refused, *self._world.source.refusals()}))
         self._journal.refused(refused)
         self._journal.outcome(outcome, duration_s=duration_s, endpoints=done.context.census.claimed)
         self._account.reconciled(refused)
         self.memory.finished(outcome, refused, self._world.balancer.last_good(), self._world.clock.now())
         self._upkeep.tell(outcome, duration_s)
-        if isinstance(outcome, Rejected | Failed):
-            if not done.repeated:
-                self._failed(self._retry, done, outcome)
-        else:
-            self._retry.clear()
-        self._doubt(outcome)
-        self._ask_again_for_ports(done)
-        self._ask_again_for_templates(done)
+        if not isinstance(outcome, Rejected | Failed):
+            self._queue.succeeded(Task.RETRY)
+        elif not done.repeated:
+            self._failed = Attempt(done.rendering, outcome)
+            self._retry_later(Task.RETRY, outcome)
+        self._relist_while_held(outcome)
+        self._retry_ports(done)
+        self._retry_templates(done)
         if isinstance(outcome, Applied) and isinstance(outcome.plan, Reload):
-            self._debounce.applied(self._world.clock.monotonic())
+            self._reloaded(self._world.clock.monotonic())
         if isinstance(outcome, Deferred):
             self._account.outcome(outcome)
             self._world.targets.offer(done.context, guarded=False)  # they need not wait for haproxy's turn
             return
-        # Newer fragments than those that serve may still wait for their first attempt.
-        self._account.untried = compiled is not self._fragments.newest and self._retry_candidate.attempt is None
+        # Newer fragments than the proven ones may still wait for their first attempt.
+        is_waiting = self._queue.is_waiting(Task.RETRY_FRAGMENTS)
+        self._account.untried = compiled is not self._fragments.newest and not is_waiting
         if not done.repeated and not self._account.untried:
-            self._debounce.forget()
+            self._queue.remove(Task.APPLY)
         self._rollout.concluded(outcome, self._world.clock.monotonic())
         if isinstance(outcome, Applied | Unchanged):
-            self._world.templates.keep(done.accepted)
             self._world.certificates.keep(done.context, done.rendering)
             self._account.asked_for(done.context.dns_names)
             self._account.serves(done.context)
@@ -358,61 +375,61 @@ class Daemon:
             self._world.targets.offer(done.context, guarded=not isinstance(outcome, Applied | Unchanged))
         self._conclude(outcome, now, compiled)
 
-    def _isolated(self, done: Reconciled) -> None:
-        """Have the quarantine learn from an attempt, and show who is in it."""
-        if done.isolation is not None:
-            now, wall = self._world.clock.monotonic(), self._world.clock.now()
-            outcome, verdict, quarantine = done.outcome, done.verdict, self._quarantine
-            concluded = quarantine.concluded(done.isolation, outcome, verdict, now=now, wall=wall, pending=done.pending)
+    def _conclude_quarantine(self, done: Reconciled) -> None:
+        """Have the quarantine learn from an attempt, show who is in it, and schedule the next retry."""
+        now, wall = self._world.clock.monotonic(), self._world.clock.now()
+        if done.left_out is not None:
+            concluded = self._quarantine.concluded(
+                done.left_out, done.outcome, done.search, now=now, wall=wall, pending=done.pending
+            )
             self._account.quarantined(concluded)
+        self._queue.remove(Task.RETRY_QUARANTINED)
+        if (due_at := self._quarantine.due_at) is not None:
+            self._queue.add(Task.RETRY_QUARANTINED, due_at)
 
-    def _doubt(self, outcome: Outcome) -> None:
+    def _relist_while_held(self, outcome: Outcome) -> None:
         """List again while something is held: the lists may be whole again without any event that says so."""
-        now = self._world.clock.monotonic()
         held = isinstance(outcome, Held) and outcome.hold_id != ADOPTION  # no list of the cluster ends that
         if not held and self._protected.hold is None:
-            self._retry_held.clear()
-        elif not self._retry_held.standing(now):
+            self._queue.succeeded(Task.RELIST)
+        elif not self._queue.is_waiting(Task.RELIST):
             if self._world.source.relisted():
                 self._world.source.relist()
-            self._retry_held.failed(Attempt(None, outcome), now)
+            self._queue.retry(Task.RELIST, self._world.clock.monotonic())
 
-    def _ask_again_for_ports(self, done: Reconciled) -> None:
+    def _retry_ports(self, done: Reconciled) -> None:
         """Try again while an object waits for a port: nobody tells when it comes free."""
-        now = self._world.clock.monotonic()
         if not done.contested:
-            self._retry_contested.clear()
-        elif not self._retry_contested.standing(now):
-            self._retry_contested.failed(Attempt(None, done.outcome), now)
+            self._queue.succeeded(Task.RETRY_PORTS)
+        elif not self._queue.is_waiting(Task.RETRY_PORTS):
+            self._queue.retry(Task.RETRY_PORTS, self._world.clock.monotonic())
 
-    def _ask_again_for_templates(self, done: Reconciled) -> None:
-        """Show templates of the cluster that are refused, and try them again: what refused them may pass."""
+    def _retry_templates(self, done: Reconciled) -> None:
+        """Show templates of the cluster that are rejected, and try them again: what rejected them may pass."""
         self._account.rendering = done.pending
-        problems, now = done.template_problems, self._world.clock.monotonic()
-        self._account.problems("templates", problems)
-        standing = self._retry_templates.standing(now)
-        attempt = done.refused or Attempt(None, Rejected(Step.RENDER, problems))
-        if problems:
-            self._live.forget()
-        if not problems:
-            self._retry_templates.clear()
-        elif standing is None or standing.rendering is not attempt.rendering:
-            self._retry_templates.failed(attempt, now)
+        self._account.problems("templates", done.template_problems)
+        is_new = done.rejected_templates != self._rejected_templates
+        self._rejected_templates = done.rejected_templates
+        if not done.template_problems:
+            self._queue.succeeded(Task.RETRY_TEMPLATES)
+        elif is_new or not self._queue.is_waiting(Task.RETRY_TEMPLATES):
+            self._queue.retry(Task.RETRY_TEMPLATES, self._world.clock.monotonic())
 
-    def _failed(self, retry: Retry, done: Reconciled, outcome: Rejected | Failed) -> None:
+    def _retry_later(self, task: Task, outcome: Rejected | Failed) -> None:
         self._account.failure(outcome)
-        retry.failed(Attempt(done.rendering, outcome), self._world.clock.monotonic())
+        disruptive = isinstance(outcome, Failed) and outcome.disruptive
+        self._queue.retry(task, self._world.clock.monotonic(), disruptive=disruptive)
         self._waits_for_start = not self._world.balancer.runs()
 
     def _conclude(self, outcome: Outcome, now: float, compiled: Compiled | None = None) -> None:
-        """Put an outcome into the status, and make sure that something serves."""
+        """Put an outcome into the status, and make sure that something is running."""
         decided, self._decided = self._decided, True
         self._pulse.concluded(outcome, lambda: self._last_good.restore(now), decided=decided)
         if compiled is not None and isinstance(outcome, Applied | Unchanged):
-            self._fragments.prove(compiled)  # who waits for these to serve reads the generation's number then
+            self._fragments.prove(compiled)  # who waits for these to be applied reads the generation's number then
 
     def _decide_without_cluster(self, now: float) -> None:
-        """No API server answered in time: serve what served last, and say so."""
+        """No API server answered in time: run the last good generation, and say so."""
         self._decided = True
         self._account.phase(Phase.WAITING)
         if not self._upkeep.paused:

@@ -1,6 +1,6 @@
 """What the loop needs from the world; the composition root fills it in, tests use fakes of the same contracts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from pyconfd.daemon.reconcile import Balancer
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import Problem
 from pyconfd.model.changes import Change
-from pyconfd.model.context import AcceptedTemplate, Context, Refusal
+from pyconfd.model.context import Context, Refusal
 from pyconfd.model.outcome import Outcome
 from pyconfd.model.pin import PinStatus
 from pyconfd.model.plan import Plan
@@ -162,33 +162,6 @@ class NoRenderings:
         """Do nothing."""
 
 
-class AcceptedTemplates(Protocol):
-    """Remembers the templates of the cluster that came to serve last."""
-
-    def known(self) -> Mapping[str, AcceptedTemplate]:
-        """Return them by name."""
-        ...
-
-    def keep(self, accepted: tuple[AcceptedTemplate, ...]) -> None:
-        """Remember just these."""
-        ...
-
-
-class ForgetfulTemplates:
-    """Remembers until the process ends."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, AcceptedTemplate] = {}
-
-    def known(self) -> Mapping[str, AcceptedTemplate]:
-        """Return them by name."""
-        return self._known
-
-    def keep(self, accepted: tuple[AcceptedTemplate, ...]) -> None:
-        """Remember just these."""
-        self._known = {each.name: each for each in accepted}
-
-
 class Changes(Protocol):
     """Tells people each change as it goes live."""
 
@@ -268,7 +241,6 @@ class World:
     base_options: PresetOptions = field(default_factory=PresetOptions)
     hold_file: StateFile[SavedHold] | None = None
     certificates: KnownCertificates = field(default_factory=ForgetfulCertificates)
-    templates: AcceptedTemplates = field(default_factory=ForgetfulTemplates)
     renderings: Renderings = field(default_factory=NoRenderings)
     former_fragments: Callable[[str], FragmentSet | None] = lambda _: None
     served_before: Callable[[FragmentSet], bool] = lambda _: False

@@ -1,18 +1,30 @@
-"""Remembers which objects are left out, tries them again when they change and from time to time, and tells of both."""
+"""Objects that are left out because the configuration is rejected with them, so that everything else goes on.
+
+::
+
+    found offending --> quarantined --> tried again --> released
+                            ^               |
+                            +--- rejected --+
+
+An object is tried again when it changed (at most every CHANGED_S), when there are new fragments, and after a pause that
+doubles. Nothing of this outlives the process: after a restart the offending objects are found again.
+"""
 
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import structlog
 
-from pyconfd.daemon.culprits import Blame, Verdict, signature
-from pyconfd.daemon.isolation import Isolation, changed_origins, told
+from pyconfd.daemon.offending import Offence, SearchResult
 from pyconfd.errors import NO_CLUES, Problem
-from pyconfd.model.outcome import Applied, Outcome, Step, Unchanged
+from pyconfd.model.context import Context, Refusal, RefusalReason
+from pyconfd.model.layered import differing
+from pyconfd.model.outcome import Applied, Outcome, Unchanged
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import Quarantined, QuarantineStatus
-from pyconfd.presets.memo import Memo
+from pyconfd.presets.endpoints import owner_of
 from pyconfd.presets.origins import Filter, Origin, exists, ref_of, version_of
 from pyconfd.system.backoff import Backoff
 
@@ -25,15 +37,51 @@ CHANGED_S = 10.0
 """An object that changes again and again while it is bad is tried as often as this, as each try costs some checks."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What one attempt leaves out of its Snapshot, with the problem of each object.
+
+    ``may_search``: where the rest is rejected too, the objects behind that may be searched; ``good`` is the last
+    Snapshot that was accepted as a whole, None where none is known: what changed since is suspected first.
+    """
+
+    snapshot: Snapshot
+    problems: Mapping[Origin, Problem] = field(default_factory=lambda: MappingProxyType({}))
+    may_search: bool = True
+    retried: frozenset[Origin] = frozenset()
+    good: Snapshot | None = None
+    filter: Filter = field(default_factory=Filter)
+
+    def rest(self) -> Snapshot:
+        """Return what is not left out; the very same Snapshot where nothing is."""
+        return self.filter.without(self.snapshot, self.problems.keys())
+
+    def with_more(self, found: Mapping[Origin, Offence]) -> "LeftOut":
+        """Return the same with more that is left out."""
+        more = {origin: offence.problem for origin, offence in found.items()}
+        return replace(self, problems={**self.problems, **more})
+
+    def suspects(self) -> Collection[Origin]:
+        """Return the objects that are tried again, or changed since all was accepted."""
+        changed = changed_origins(self.good, self.rest()) if self.good is not None else ()
+        return {*self.retried, *changed}
+
+    def explained(self, context: Context) -> Context:
+        """Return ``context`` with a refusal for each object that is left out."""
+        if not self.problems:
+            return context
+        refused = (_refusal(self.snapshot, origin, problem) for origin, problem in self.problems.items())
+        return replace(context, refused=tuple(sorted({*context.refused, *refused})))
+
+
 @dataclass(slots=True)
-class _Ward:
-    """One origin in quarantine: what it was made of when it was tried last, and when it is to be tried again.
+class _Case:
+    """One object in quarantine: what it was made of when it was tried last, and when it is tried again.
 
     ``since`` is seconds since the epoch. At ``due_at`` it is tried again, from ``earliest`` on if it changed.
     """
 
-    problem: Problem
-    step: Step
+    offence: Offence
     since: float
     backoff: Backoff
     version: tuple[object, ...] = ()
@@ -41,168 +89,156 @@ class _Ward:
     due_at: float = 0.0
 
     def wait(self, now: float) -> None:
-        """Note that it was tried: time doubles until it is tried again, but one that changed need not wait so long."""
+        """Note that it was tried."""
         delay_s = self.backoff.delay_s()
         self.earliest, self.due_at = now + min(delay_s, CHANGED_S), now + delay_s
 
+    def is_due(self, now: float, version: tuple[object, ...]) -> bool:
+        """Return whether to try it again: in time, or since it changed."""
+        return now >= self.due_at or (now >= self.earliest and version != self.version)
+
 
 class Quarantine:
-    """Lives as long as the loop; a restarted pyconfd finds the objects again. All times are of the monotonic clock."""
+    """Lives as long as the loop. All times are of the monotonic clock."""
 
-    def __init__(self, memo: Memo, *, retry_min_s: float, retry_max_s: float) -> None:
-        self._memo = memo
+    def __init__(self, *, retry_min_s: float, retry_max_s: float) -> None:
         self._retry_min_s, self._retry_max_s = retry_min_s, retry_max_s * PATIENCE
-        self._wards: dict[Origin, _Ward] = {}
+        self._cases: dict[Origin, _Case] = {}
         self._filter = Filter()
         self._good: Snapshot | None = None
-        self._hopeless: Verdict | None = None
-        self._hopeless_until = 0.0
+        self._no_search_until = 0.0
         self._backoff = self._new_backoff()
         self._total: Counter[str] = Counter()
 
     @property
     def due_at(self) -> float | None:
         """When something is to be tried again though nothing happens; None for never."""
-        return min((ward.due_at for ward in self._wards.values()), default=None)
+        return min((case.due_at for case in self._cases.values()), default=None)
 
-    def isolation(self, snapshot: Snapshot, now: float, *, may_retry: bool, proven: bool) -> Isolation:
+    def left_out(self, snapshot: Snapshot, now: float, *, may_release: bool, proven: bool) -> LeftOut:
         """Return what the next attempt leaves out.
 
-        ``may_retry`` says whether it is a whole one, by which an object can be released; fragments that were not
-        ``proven`` are tried with all objects.
+        ``may_release``: it is a whole attempt, by which an object can be released. Fragments that were not ``proven``
+        take away nobody who is served without them: nobody is searched for them.
         """
-        retried = [
+        may_release = may_release and proven
+        retried = frozenset(
             origin
-            for origin, ward in self._wards.items()
-            if not proven or (may_retry and self._is_due(origin, ward, snapshot, now))
-        ]
-        left_out = {origin: ward.problem for origin, ward in self._wards.items() if origin not in retried}
-
-        def suspects(found: Snapshot) -> Collection[Origin]:
-            changed = changed_origins(self._good, found) if self._good is not None else ()
-            return {*retried, *changed}
-
-        hopeless = self._hopeless if proven and now < self._hopeless_until else None
-        only = None if proven else frozenset(self._wards)
-        return Isolation(snapshot, left_out, suspects, only, hopeless, self._filter)
-
-    def _is_due(self, origin: Origin, ward: _Ward, snapshot: Snapshot, now: float) -> bool:
-        if now >= ward.due_at:
-            return True
-        return now >= ward.earliest and self._version(snapshot, origin) != ward.version
+            for origin, case in self._cases.items()
+            if may_release and case.is_due(now, version_of(snapshot, origin))
+        )
+        problems = {origin: case.offence.problem for origin, case in self._cases.items() if origin not in retried}
+        may_search = proven and (bool(retried) or now >= self._no_search_until)
+        return LeftOut(snapshot, problems, may_search, retried, self._good, self._filter)
 
     def retry_all(self, now: float) -> None:
         """Have everything tried again: there are new fragments."""
-        self._hopeless = None
-        for ward in self._wards.values():
-            ward.due_at = now
-
-    def postpone(self, now: float) -> None:
-        """Have nothing tried again at once: a rendering is waited for, and its end is an event."""
-        for ward in self._wards.values():
-            ward.due_at = max(ward.due_at, now + self._retry_min_s)
+        self._no_search_until = now
+        for case in self._cases.values():
+            case.due_at = now
 
     def concluded(
         self,
-        isolation: Isolation,
+        left_out: LeftOut,
         outcome: Outcome,
-        verdict: Verdict | None,
+        search: SearchResult | None,
         *,
         now: float,
         wall: float,
         pending: bool = False,
     ) -> QuarantineStatus:
-        """Note what came of an attempt with ``isolation``, and give what is to be shown.
+        """Note what came of an attempt; return what is to be shown. ``wall`` is seconds since the epoch.
 
-        ``wall`` is seconds since the epoch. ``pending``: a template is not rendered yet, so nobody is known to be good.
+        ``pending``: a template of the cluster is not rendered yet, so nobody is known to be good.
         """
-        snapshot = isolation.snapshot
-        culprits = verdict.culprits if verdict else {}
-        served = isinstance(outcome, Applied | Unchanged) and not pending
-        self._judge(isolation, culprits, now, served=served, pending=pending)
-        for origin, blame in culprits.items():
-            self._take(origin, blame, snapshot, self._version(snapshot, origin), now=now, wall=wall)
-        self.note(verdict, now)
-        if served:
+        snapshot = left_out.snapshot
+        offending = search.offending if search is not None else {}
+        accepted = isinstance(outcome, Applied | Unchanged) and not pending
+        for origin, case in list(self._cases.items()):
+            version = version_of(snapshot, origin)
+            if not exists(snapshot, origin):
+                self._release(origin, snapshot, "it is gone")
+            elif origin in left_out.problems or origin in offending:
+                if origin not in offending and version != case.version:
+                    case.due_at = min(case.due_at, max(now, case.earliest))
+            elif accepted:
+                self._release(origin, snapshot, "it is good now")
+            else:  # nothing tells
+                case.wait(now)
+        for origin, offence in offending.items():
+            self._take(origin, offence, snapshot, now=now, wall=wall)
+        if offending or accepted:
+            self._backoff.reset()
+        elif search is not None:
+            # A search costs checks: not again each time that something else changes.
+            self._no_search_until = now + self._backoff.delay_s()
+            log.warning("quarantine.nobody_found", why=search.why)
+        if accepted:
             self._good = snapshot
         return self._status(snapshot)
 
-    def _judge(
-        self, isolation: Isolation, culprits: Collection[Origin], now: float, *, served: bool, pending: bool
-    ) -> None:
-        """Note what an attempt tells about those in quarantine."""
-        snapshot = isolation.snapshot
-        if pending:
-            self.postpone(now)
-        for origin, ward in list(self._wards.items()):
-            if not exists(snapshot, origin):
-                self._release(origin, snapshot, "it is gone")
-            elif origin in culprits:
-                pass
-            elif origin in isolation.left_out:
-                if self._version(snapshot, origin) != ward.version:
-                    ward.due_at = min(ward.due_at, max(now, ward.earliest))
-            elif served:
-                self._release(origin, snapshot, "it is good now")
-            elif not pending:  # nothing tells
-                ward.wait(now)
-
-    def _release(self, origin: Origin, snapshot: Snapshot, why: str) -> None:
-        del self._wards[origin]
-        log.info("object.released", object=str(ref_of(snapshot, origin)), entry=origin.entry, why=why)
-
-    def _take(
-        self,
-        origin: Origin,
-        blame: Blame,
-        snapshot: Snapshot,
-        version: tuple[object, ...],
-        *,
-        now: float,
-        wall: float,
-    ) -> None:
-        # What led to the object would keep alive what templates had at hand.
-        problem = replace(blame.problem, clues=NO_CLUES)
-        ward = self._wards.get(origin)
-        if ward is None:
-            ward = self._wards[origin] = _Ward(problem, blame.step, wall, self._new_backoff())
-            self._total[blame.step.value] += 1
+    def _take(self, origin: Origin, offence: Offence, snapshot: Snapshot, *, now: float, wall: float) -> None:
+        # The clues would keep alive what templates had at hand.
+        offence = Offence(replace(offence.problem, clues=NO_CLUES), offence.step)
+        case = self._cases.get(origin)
+        if case is None:
+            case = self._cases[origin] = _Case(offence, wall, self._new_backoff())
+            self._total[offence.step.value] += 1
             log.warning(
                 "object.quarantined",
                 object=str(ref_of(snapshot, origin)),
                 entry=origin.entry,
-                step=blame.step.value,
-                place=problem.place,
-                problem=problem.message,
-                remedy=problem.remedy,
+                step=offence.step.value,
+                place=offence.problem.place,
+                problem=offence.problem.message,
+                remedy=offence.problem.remedy,
             )
-        elif signature([ward.problem]) != signature([problem]):
-            ward.problem, ward.step = problem, blame.step
-        ward.version = version
-        ward.wait(now)
+        case.offence = offence
+        case.version = version_of(snapshot, origin)
+        case.wait(now)
+
+    def _release(self, origin: Origin, snapshot: Snapshot, why: str) -> None:
+        del self._cases[origin]
+        log.info("object.released", object=str(ref_of(snapshot, origin)), entry=origin.entry, why=why)
 
     def _new_backoff(self) -> Backoff:
         return Backoff(first_s=self._retry_min_s, last_s=self._retry_max_s)
 
-    def note(self, verdict: Verdict | None, now: float) -> None:
-        """Remember that nobody was found, so that it costs no search each time that something else changes."""
-        if verdict is None or verdict.culprits:
-            self._hopeless = None
-            self._backoff.reset()
-        elif verdict is not self._hopeless:
-            if self._hopeless is None or self._hopeless.about != verdict.about:
-                log.warning("culprit.none", why=verdict.why)
-            self._hopeless, self._hopeless_until = verdict, now + self._backoff.delay_s()
-
     def _status(self, snapshot: Snapshot) -> QuarantineStatus:
         shown = (
-            Quarantined(ref_of(snapshot, origin), origin.entry, ward.step.value, told(ward.problem), ward.since)
-            for origin, ward in self._wards.items()
+            Quarantined(
+                ref_of(snapshot, origin), origin.entry, case.offence.step.value, told(case.offence.problem), case.since
+            )
+            for origin, case in self._cases.items()
         )
         return QuarantineStatus(tuple(sorted(shown, key=lambda one: (one.ref, one.entry))), dict(self._total))
 
-    def _version(self, snapshot: Snapshot, origin: Origin) -> tuple[object, ...]:
-        """Return all that an origin is made of; the slices are those of the last translation."""
-        cluster = self._memo.cluster
-        slices = cluster.slices.get(origin.key) if cluster and origin.resource is Resource.SERVICES else None
-        return *version_of(snapshot, origin), slices
+
+def told(problem: Problem) -> str:
+    """Return a problem in one line."""
+    where = f"{problem.place}: " if problem.place else ""
+    return " ".join(f"{where}{problem.message}".split())
+
+
+def changed_origins(old: Snapshot, new: Snapshot) -> Iterator[Origin]:
+    """Return what differs between two Snapshots, the owners of slices for these."""
+    for resource in (Resource.SERVICES, Resource.ENDPOINTS):
+        for key in differing(getattr(old, resource.field), getattr(new, resource.field)):
+            yield Origin(Resource.SERVICES, key)
+    for key in differing(old.endpointslices, new.endpointslices):
+        for slices in (old.endpointslices, new.endpointslices):
+            owner = owner_of(key, slices[key]) if key in slices else None
+            if owner is not None:
+                yield Origin(Resource.SERVICES, owner)
+    for resource in (Resource.PODS, Resource.NODES, Resource.SECRETS):
+        for key in differing(getattr(old, resource.field), getattr(new, resource.field)):
+            yield Origin(resource, key)
+    for key in differing(old.config_maps, new.config_maps):
+        was, now = ((maps[key].data or {}) if key in maps else {} for maps in (old.config_maps, new.config_maps))
+        differ = (name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+        yield from (Origin(Resource.CONFIGMAPS, key, name) for name in differ)
+
+
+def _refusal(snapshot: Snapshot, origin: Origin, problem: Problem) -> Refusal:
+    detail = f"quarantined: {told(problem)}; left out until it changes, so that everything else goes on"
+    return Refusal(ref_of(snapshot, origin), origin.entry, "", RefusalReason.QUARANTINED, detail)

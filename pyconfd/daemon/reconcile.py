@@ -1,25 +1,33 @@
-"""The main job, once: translate, render, plan, check, apply. Read this first."""
+"""The main job, once: translate, render, compare, check, apply. Read this first.
+
+::
+
+    Snapshot --presets--> Context --fragments--> Rendering --diff--> Plan --balancer--> Outcome
+       |                     |                      |
+       left out:             ports that cannot be   a rejected template of the cluster
+       quarantined objects   had are left out       keeps its last good text
+
+Whatever fails, the running configuration stays.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Protocol
 
 from pyconfd.daemon import arbitration
 from pyconfd.daemon.arbitration import Remembered
-from pyconfd.daemon.culprits import Verdict, Workshop
-from pyconfd.daemon.isolation import Isolation
+from pyconfd.daemon.offending import Search, SearchResult, Trials
+from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.errors import (
     AdoptionNeeded,
     ApplyError,
-    PendingRendering,
     Problem,
     PyconfdError,
     RejectedInput,
     TransientError,
 )
-from pyconfd.model.context import AcceptedTemplate, Census, Context
+from pyconfd.model.context import Census, Context
 from pyconfd.model.hold import ADOPTION
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import (
@@ -41,9 +49,14 @@ from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.memo import Memo
 from pyconfd.presets.origins import owners_among
 from pyconfd.presets.reading import PresetOptions
-from pyconfd.render import fallback as fallbacks
+from pyconfd.render.cluster_text import (
+    ClusterText,
+    Fallback,
+    RejectedTemplates,
+    last_good_texts,
+    rejected_texts,
+)
 from pyconfd.render.engine import Rendered, Renderer
-from pyconfd.render.fallback import Fallback, Taken
 
 SOME_DATE = "2000-01-01 00:00:00.000000"
 """Stands in for the date in comparisons while nothing serves: a failure is known again by its rendering."""
@@ -112,12 +125,10 @@ class Attempt:
 class Inputs:
     """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text.
 
-    ``last`` is a failure that it is too early to repeat; ``refused`` is one after which templates of the cluster were
-    replaced. ``judge`` may hold a whole change. ``accepted`` are those that came to serve last, by name. ``memo`` is
-    that of the former translations. Where it is too early for a reload (``may_reload``), only what needs none is done,
-    and so where one failed (``partly``). ``isolation`` says what is left out of the Snapshot; None leaves nothing out,
-    and looks for nobody to blame. ``file_refused``: what serves went live, and the check of the file behind it refused
-    it. ``remembered`` is who had which name before.
+    ``failed`` is a failure that it is too early to repeat. ``judge`` may hold a whole change. ``memo`` is that of the
+    former translations. Where it is too early for a reload (``may_reload``), only what needs none is done, and so where
+    one failed (``partly``). ``left_out`` are the quarantined objects; None: nobody is left out or searched.
+    ``rejected_templates`` are those whose text HAProxy rejected. ``remembered`` is who had which name before.
     """
 
     snapshot: Snapshot
@@ -127,14 +138,12 @@ class Inputs:
     now: float
     curdate: str
     judge: Judge = let_through
-    last: Attempt | None = None
+    failed: Attempt | None = None
     memo: Memo | None = None
     may_reload: bool = True
     partly: bool = True
-    refused: Attempt | None = None
-    accepted: Mapping[str, AcceptedTemplate] = field(default_factory=lambda: MappingProxyType({}))
-    isolation: Isolation | None = None
-    file_refused: bool = False
+    left_out: LeftOut | None = None
+    rejected_templates: RejectedTemplates = field(default_factory=dict)
     monotonic: Callable[[], float] = lambda: 0.0
     progress: Callable[[], None] = lambda: None
     remembered: Remembered = field(default_factory=Remembered)
@@ -144,10 +153,10 @@ class Inputs:
 class Reconciled:
     """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
 
-    ``rendering`` is what was to serve, None where there was none; ``contested`` where an object did not get what it
-    asked for because somebody else on this host has it at present. ``taken`` says of each template of the
-    cluster what it came to; ``refused`` is the failure after which some were replaced. ``verdict`` says who had to be
-    left out beside those of ``isolation``, where that was looked for.
+    ``rendering`` is the desired configuration, None where there was none; ``contested`` where an object did not get
+    what it asked for because another process of this host listens there. ``cluster_texts`` says of each template of the
+    cluster what it came to, ``rejected_templates`` which of them HAProxy rejected. ``search`` says which objects had to
+    be left out beside those of ``left_out``, where that was looked for.
     """
 
     outcome: Outcome
@@ -155,234 +164,187 @@ class Reconciled:
     rendering: Rendering | None = None
     repeated: bool = False
     contested: bool = False
-    taken: tuple[Taken, ...] = ()
-    refused: Attempt | None = None
-    verdict: Verdict | None = None
-    isolation: Isolation | None = None
-
-    @property
-    def accepted(self) -> tuple[AcceptedTemplate, ...]:
-        """Return the templates of the cluster to remember, once this serves."""
-        return tuple(each.accepted for each in self.taken if each.accepted is not None)
+    cluster_texts: tuple[ClusterText, ...] = ()
+    rejected_templates: RejectedTemplates = field(default_factory=dict)
+    search: SearchResult | None = None
+    left_out: LeftOut | None = None
 
     @property
     def pending(self) -> bool:
         """Return whether a template of the cluster is being rendered, and its former text is used meanwhile."""
-        return any(each.pending for each in self.taken)
+        return any(each.pending for each in self.cluster_texts)
 
     @property
     def template_problems(self) -> tuple[Problem, ...]:
-        """Return which templates of the cluster are refused, and what serves in their place.
+        """Return which templates of the cluster are rejected, and what is served in their place.
 
-        Where all is refused the outcome says it.
+        Where all is rejected the outcome says it.
         """
         if isinstance(self.outcome, Rejected):
             return ()
-        return tuple(problem for each in self.taken for problem in each.explained())
+        return tuple(problem for each in self.cluster_texts for problem in each.explained())
 
 
 def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
     """Bring the balancer to what the Snapshot and the fragments ask for, or say why that cannot be.
 
-    Where an object is behind a refusal, it is left out and everything else goes on.
+    What is rejected is tried without what is behind it: a template of the cluster, or offending objects.
 
     Raises:
         PendingRendering: nothing can be said before a template of the cluster is rendered.
     """
-    isolation = inputs.isolation
-    done = replace(_attempt(inputs, balancer), isolation=isolation)
-    spoilt = _spoilt(done, inputs.accepted)
-    if isolation is None or done.repeated or not (spoilt or isinstance(done.outcome, Rejected)):
+    done = _attempt(inputs, balancer)
+    if isinstance(done.outcome, Rejected) and not done.repeated:
+        rejected = rejected_texts(done.cluster_texts, done.outcome.problems)
+        if rejected:
+            inputs = replace(inputs, rejected_templates={**inputs.rejected_templates, **rejected})
+            done = _attempt(inputs, balancer)
+    left_out = inputs.left_out
+    may_search = left_out is not None and left_out.may_search and not done.repeated
+    if left_out is None or not may_search or not isinstance(done.outcome, Rejected):
         return done
-    if isinstance(done.outcome, Rejected):
-        complaint, rendering = done.outcome, done.rendering
-    else:
-        complaint, rendering = Rejected(Step.RENDER, tuple(one for each in spoilt for one in each.problems)), None
-    workshop = _workshop(inputs, balancer, frozenset(each.template.name for each in spoilt))
-    try:
-        verdict = isolation.searched(complaint, rendering, workshop)
-    except PendingRendering:
-        return _undecided(done, spoilt)  # the search is repeated when the text is there
-    if not verdict.culprits:
-        return replace(done, verdict=verdict)
-    again = _attempt(replace(inputs, isolation=isolation.with_culprits(verdict.culprits)), balancer)
+    if done.outcome.step not in _SEARCHED:
+        return done
+    search = _search(inputs, left_out, done, done.outcome, balancer)
+    if not search.offending:
+        return replace(done, search=search)
+    again = _attempt(replace(inputs, left_out=left_out.with_more(search.offending)), balancer)
     if isinstance(again.outcome, Rejected):
         why = "without the objects that seemed to be behind it something else fails"
-        return replace(done, verdict=Verdict(why=why, about=verdict.about))
-    return replace(again, verdict=verdict, isolation=isolation)
+        return replace(done, search=SearchResult(why=why))
+    return replace(again, search=search, left_out=left_out)
 
 
-def _undecided(done: Reconciled, spoilt: tuple[Taken, ...]) -> Reconciled:
-    """Return the same without saying that the spoilt templates are refused: an object may be behind it."""
-    told = {each.refusal() for each in spoilt}
-    refused = tuple(each for each in done.context.refused if each not in told)
-    taken = tuple(replace(each, problems=(), pending=True) if each in spoilt else each for each in done.taken)
-    return replace(done, context=replace(done.context, refused=refused), taken=taken)
+_SEARCHED = frozenset({Step.RENDER, Step.CHECK})
+"""The steps whose rejections can be an object's fault."""
 
 
-def _spoilt(done: Reconciled, accepted: Mapping[str, AcceptedTemplate]) -> tuple[Taken, ...]:
-    """Return the templates of the cluster that are refused though they served as they are: objects spoil them."""
-    return tuple(
-        each
-        for each in done.taken
-        if each.refused
-        and not each.pending
-        and (known := accepted.get(each.template.name)) is not None
-        and known.source == each.template.text
-    )
-
-
-def _workshop(inputs: Inputs, balancer: Balancer, spoilt: frozenset[str]) -> Workshop:
-    """Return what a search needs: renderings like those that are to serve, and HAProxy's judgement of them.
-
-    The ``spoilt`` templates have to do without what replaces them.
-    """
-    last = balancer.last_good()
-    curdate = last.generation.curdate if last else SOME_DATE
-
-    def render(context: Context) -> Rendering:
-        fallback = fallbacks.known(context.templates, inputs.accepted, last.rendering if last else None)
-        rendered = inputs.renderer.render(context, curdate=curdate, fallback=replace(fallback, trial=True))
-        for each in rendered.taken:
-            if each.template.name in spoilt and each.refused:
-                raise RejectedInput(*each.problems)
-        return rendered.rendering
-
+def _search(inputs: Inputs, left_out: LeftOut, done: Reconciled, outcome: Rejected, balancer: Balancer) -> SearchResult:
+    """Look for the objects behind a rejection."""
+    running = balancer.last_good()
     own = inputs.options.configmap
-    return Workshop(
+    trials = Trials(
+        snapshot=left_out.rest(),
         translate=lambda snapshot: _translator(inputs, snapshot)({}),
-        render=render,
+        renderer=inputs.renderer,
+        fallback=replace(_fallback(inputs, done.context, running), frozen=True),
+        curdate=running.generation.curdate if running else SOME_DATE,
         check=balancer.check,
-        element_at=inputs.renderer.element_at,
         monotonic=inputs.monotonic,
         progress=inputs.progress,
         services=Key(own.namespace, own.services) if PresetName.CONFIGMAP in inputs.presets else None,
-        serves=last is not None,
     )
+    found = Search(trials).run(outcome.problems, done.rendering, left_out.suspects())
+    rest = replace(left_out, snapshot=trials.snapshot, problems={}).with_more(found.offending).rest()
+    before, after = done.context.census, trials.translate(rest).census
+    is_nothing_left = bool((before.claimed and not after.claimed) or (before.total and not after.total))
+    if is_nothing_left and (running is not None or len(found.offending) > 1):
+        return SearchResult(why="it is so for every object: the fault is in a fragment")
+    return found
+
+
+def _fallback(inputs: Inputs, context: Context, running: Stored | None) -> Fallback:
+    texts = last_good_texts(context.templates, running.rendering if running else None)
+    return Fallback(texts, inputs.rejected_templates, running=running is not None)
 
 
 def _translator(inputs: Inputs, snapshot: Snapshot) -> Callable[[Mapping[Listener, str]], Context]:
-    left_out = inputs.isolation.left_out if inputs.isolation else ()
+    left_out = inputs.left_out.problems if inputs.left_out else ()
     held_back = owners_among(inputs.snapshot, left_out)
     remembered = replace(inputs.remembered, held_back=held_back) if held_back else inputs.remembered
     return arbitration.translator(snapshot, inputs.presets, inputs.options, inputs.memo, remembered)
 
 
 def _attempt(inputs: Inputs, balancer: Balancer) -> Reconciled:
-    isolation = inputs.isolation or Isolation(inputs.snapshot)
-    read = _translator(inputs, isolation.rest())
+    """Do it once, without looking for what is behind a rejection."""
+    left_out = inputs.left_out or LeftOut(inputs.snapshot)
+    read = _translator(inputs, left_out.rest())
 
     def translate(contested: Mapping[Listener, str]) -> Context:
-        return isolation.explained(read(contested))
+        return left_out.explained(read(contested))
 
     context = translate({})
     last = balancer.last_good()
-    serving = last.generation if last else None
-    fallback = fallbacks.known(context.templates, inputs.accepted, last.rendering if last else None)
+    running = last.generation if last else None
+    fallback = _fallback(inputs, context, last)
+    curdate = running.curdate if running else SOME_DATE
     try:
-        # With the date of what serves, so that the date alone never makes a difference.
-        comparable = serving.curdate if serving else SOME_DATE
+        # With the date of the running configuration, so that the date alone never makes a difference.
         settled = arbitration.settle(
             context,
             translate,
-            render=lambda each: inputs.renderer.render(each, curdate=comparable, fallback=fallback),
+            render=lambda each: inputs.renderer.render(each, curdate=curdate, fallback=fallback),
             contested=balancer.contested,
             serves=lambda each: last is not None and last.gives(each),
             presets=len(inputs.presets),
         )
-        context, rendered, contested = settled.context, settled.rendered, settled.contested
-        rendering = rendered.rendering
-        differs = last is None or not last.gives(rendering)
-        waits = inputs.last if inputs.last and differs and isinstance(inputs.last.outcome, Failed) else None
-        if inputs.last and (inputs.last.is_about(rendering) or (waits and serving is None)):
-            return _done(inputs.last.outcome, rendered, context, repeated=True, contested=contested)
-        if last and differs:
-            held = inputs.judge(last, context, lambda: rendering.digest)
-            if held:
-                return _done(held, rendered, context, contested=contested)
-        curdate = inputs.curdate if serving is None or differs else serving.curdate
-        if differs and rendered.used_curdate:
-            rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
     except RejectedInput as error:
-        return Reconciled(Rejected(Step.RENDER, error.problems), context)
-    known = inputs.refused if inputs.refused and inputs.refused.is_about(rendering) else None
-    outcome = (
-        known.outcome
-        if known
-        else serve(
-            rendered.rendering,
-            serving,
-            balancer,
-            curdate=curdate,
-            census=context.census,
-            now=inputs.now,
-            may_reload=inputs.may_reload and waits is None,
-            partly=inputs.partly,
-        )
+        return Reconciled(Rejected(Step.RENDER, error.problems), context, left_out=inputs.left_out)
+    context, rendered = settled.context, settled.rendered
+    desired = rendered.rendering
+    done = _Done(rendered, context, settled.contested, inputs)
+    is_new = last is None or not last.gives(desired)
+    failed = inputs.failed
+    if failed and failed.is_about(desired):
+        return done.repeated(failed)
+    # What could not be applied may be anything's fault: other changes wait as well where they need a reload.
+    waits = failed if failed and is_new and isinstance(failed.outcome, Failed) else None
+    if waits and running is None:
+        return done.repeated(waits)
+    if last and is_new and (held := inputs.judge(last, context, lambda: desired.digest)):
+        return done.with_outcome(held)
+    if is_new:
+        curdate = inputs.curdate
+        if rendered.used_curdate:
+            try:
+                desired = inputs.renderer.render(context, curdate=curdate, fallback=fallback).rendering
+            except RejectedInput as error:
+                return done.with_outcome(Rejected(Step.RENDER, error.problems))
+    outcome = serve(
+        desired,
+        running,
+        balancer,
+        curdate=curdate,
+        census=context.census,
+        now=inputs.now,
+        may_reload=inputs.may_reload and waits is None,
+        partly=inputs.partly,
     )
-    if inputs.file_refused and isinstance(outcome, Unchanged):
-        outcome = _loadable(rendering, balancer) or outcome
-    if waits and isinstance(outcome, Deferred):
-        # What could not be made to serve may be anything's fault, and trying costs a reload.
-        return _done(waits.outcome, rendered, context, repeated=True, contested=contested)
-    done = replace(_done(outcome, rendered, context, contested=contested), rendering=rendering)
-    return _without_blamed(done, fallback, serving, balancer, inputs) or done
+    return done.repeated(waits) if waits and isinstance(outcome, Deferred) else done.with_outcome(outcome)
 
 
-def _loadable(rendering: Rendering, balancer: Balancer) -> Rejected | None:
-    """Return why what serves could not be loaded again; None where it could, or where that is not known."""
-    try:
-        balancer.check(rendering)
-    except RejectedInput as error:
-        return Rejected(Step.CHECK, error.problems)
-    except TransientError:
-        return None
-    return None
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What is told of an attempt whatever its outcome is."""
 
+    rendered: Rendered
+    context: Context
+    contested: bool
+    inputs: Inputs
 
-def _without_blamed(
-    done: Reconciled, fallback: Fallback, serving: Generation | None, balancer: Balancer, inputs: Inputs
-) -> Reconciled | None:
-    """Try once more without the templates of the cluster whose text was refused; None where that is of no use."""
-    outcome, context, census, now = done.outcome, done.context, done.context.census, inputs.now
-    barred = fallbacks.blamed(done.taken, outcome.problems) if isinstance(outcome, Rejected) else {}
-    if not barred:
-        return None
-    fallback = replace(fallback, barred=barred)
-    curdate = serving.curdate if serving else SOME_DATE
-    try:
-        rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
-        last = balancer.last_good()
-        if last is None or not last.gives(rendered.rendering):
-            curdate = inputs.curdate
-            if rendered.used_curdate:
-                rendered = inputs.renderer.render(context, curdate=curdate, fallback=fallback)
-    except RejectedInput:
-        return None
-    second = serve(rendered.rendering, serving, balancer, curdate=curdate, census=census, now=now, partly=inputs.partly)
-    if isinstance(second, Rejected):
-        return None
-    attempt = Attempt(done.rendering, outcome)
-    return replace(_done(second, rendered, context, contested=done.contested), refused=attempt)
+    def repeated(self, failed: Attempt) -> Reconciled:
+        """Return an earlier failure that still stands."""
+        return replace(self.with_outcome(failed.outcome), repeated=True)
 
-
-def _done(
-    outcome: Outcome,
-    rendered: Rendered,
-    context: Context,
-    *,
-    repeated: bool = False,
-    contested: bool = False,
-) -> Reconciled:
-    """Put together what is told; templates of the cluster that are refused are among the refused objects."""
-    taken = rendered.taken
-    refused = [each.refusal() for each in taken if each.refused]
-    context = replace(context, refused=tuple(sorted({*context.refused, *refused}))) if refused else context
-    problems = [problem for each in taken for problem in each.problems]
-    if problems and isinstance(outcome, Rejected):
-        # What is missing because of a template that was left out would be a riddle without that template's problem.
-        outcome = replace(outcome, problems=tuple(dict.fromkeys((*problems, *outcome.problems))))
-    return Reconciled(outcome, context, rendered.rendering, repeated, contested, taken)
+    def with_outcome(self, outcome: Outcome) -> Reconciled:
+        """Return what is told; templates of the cluster that are rejected are among the refused objects."""
+        texts, context = self.rendered.cluster_texts, self.context
+        refused = [each.refusal() for each in texts if each.problems]
+        if refused:
+            context = replace(context, refused=tuple(sorted({*context.refused, *refused})))
+        problems = [problem for each in texts for problem in each.problems]
+        if problems and isinstance(outcome, Rejected):
+            # What is missing because of a template that was left out would be a riddle without its problem.
+            outcome = replace(outcome, problems=tuple(dict.fromkeys((*problems, *outcome.problems))))
+        return Reconciled(
+            outcome,
+            context,
+            self.rendered.rendering,
+            contested=self.contested,
+            cluster_texts=texts,
+            rejected_templates=self.inputs.rejected_templates,
+            left_out=self.inputs.left_out,
+        )
 
 
 def serve(

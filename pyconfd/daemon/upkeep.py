@@ -36,8 +36,6 @@ class Upkeep:
         self._told: Change | None = None
         self._told_edit: tuple[Action, tuple[str, ...]] | None = None
         self.paused: Paused | None = None
-        self.file_refused = False
-        """Whether what went live is refused by the check of the file behind it."""
 
     def resumed(self) -> bool:
         """Look whether applying is frozen; True once when it is not any more."""
@@ -56,7 +54,6 @@ class Upkeep:
         if why and why != self._account.status.live.unavailable:
             log.info("live_changes.unavailable", why=why)
         self._account.stands(standing, self.paused, self._around.clock.now())
-        self.file_refused = standing.file_refused
 
     def tell(self, outcome: Outcome, duration_s: float) -> None:
         """Count an outcome, and tell people what changed; what waits is told when it begins to."""

@@ -81,8 +81,7 @@ class ClusterTemplate:
 
     ``name`` is that of its piece (``configmap lb/config``), ``names`` are all that it sees: plain data fit for JSON.
     ``required`` maps a name without a value to what to do about it: to print that one is an error. It stands in
-    ``field`` of the object ``ref``. ``accepted`` says that this source served before, ``trial`` that the names are not
-    those of the cluster but of a search for an offending object.
+    ``field`` of the object ``ref``.
     """
 
     name: str
@@ -91,20 +90,6 @@ class ClusterTemplate:
     required: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     ref: ObjectRef = _NO_OBJECT
     field: str = "template"
-    accepted: bool = False
-    trial: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedTemplate:
-    """A template of the cluster that came to serve, and what it rendered to last; both may hold passwords.
-
-    ``source`` is None where only the text is known.
-    """
-
-    name: str
-    source: str | None = field(repr=False)
-    text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,17 +217,13 @@ class QuarantineStatus:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a look at the balancer shows beside whether it serves: its troubles, and what former changes left behind.
-
-    ``file_refused``: what went live is refused by the check of the file behind it.
-    """
+    """What a look at the balancer shows beside whether it serves: its troubles, and what former changes left behind."""
 
     problems: tuple[Problem, ...] = ()
     live: LiveStatus = LiveStatus()
     old_workers: int = 0
     oldest_worker_age_s: float = 0.0
     file_behind: bool = False
-    file_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

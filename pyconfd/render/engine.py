@@ -13,10 +13,10 @@ from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Piece, Rendering
 from pyconfd.render import filters, lists
 from pyconfd.render.blame import runtime_problem, syntax_problem
+from pyconfd.render.cluster_text import ClusterText, Fallback, cluster_text
 from pyconfd.render.declared import Declarations
 from pyconfd.render.each import EACH, EachTag
 from pyconfd.render.entries import MapMemory
-from pyconfd.render.fallback import Fallback, Taken, Way, take
 from pyconfd.render.fragment import REFUSED, TEMPLATE_FAULTS, CompiledFragment, DirectScope, RenderedFragment
 from pyconfd.render.invalid import InvalidValueError, shown
 from pyconfd.render.plain import is_code
@@ -74,12 +74,12 @@ class RenderOptions:
 class Rendered:
     """``used_curdate`` tells that a template read ``extra.curdate``: then the text changes with the time of day.
 
-    ``taken`` says of each template of the cluster what it came to.
+    ``cluster_texts`` says of each template of the cluster what it came to.
     """
 
     rendering: Rendering
     used_curdate: bool
-    taken: tuple[Taken, ...] = ()
+    cluster_texts: tuple[ClusterText, ...] = ()
 
 
 def _no_cluster_templates(template: ClusterTemplate) -> str:
@@ -130,7 +130,7 @@ class Renderer:
         ``extra.curdate`` (the text ``curdate``), ``map_file``, ``map_entry``, ``certificate_file``, ``has_defaults``,
         FILTERS and FUNCTIONS. What was rendered before is used again where a loop meets the same objects, so a value
         that was given once is never changed afterwards, only replaced. With a ``fallback`` a template of the cluster
-        that fails is replaced by what was accepted before, or left out.
+        that fails is replaced by its last good text, or left out.
 
         Raises:
             RejectedInput: templates fail; carries one problem for each of them. Templates of the cluster only where
@@ -152,18 +152,19 @@ class Renderer:
         # A context that gives another meaning to a function invalidates what was rendered with the function.
         former = {} if context.names.keys() & self._environment.globals.keys() else self._rendered
         pieces, problems = self._fragments_with(names, former, declarations)
-        taken = []
+        texts = []
         for template in context.templates:
             try:
-                taken.append(self._taken(template, fallback))
+                texts.append(self._cluster_text(template, fallback))
             except RejectedInput as error:
                 problems.extend(error.problems)
-        pieces += [Piece(each.template.name, each.text) for each in taken if each.text is not None]
-        serves = fallback is not None and fallback.serves and any(any(piece.blocks) for piece in pieces)
-        if not serves and any(each.pending and each.text is None for each in taken):
+        pieces += [Piece(each.template.name, each.text) for each in texts if each.text is not None]
+        is_empty = not any(any(piece.blocks) for piece in pieces)
+        may_wait = fallback is not None and fallback.running and not is_empty
+        if not may_wait and any(each.pending and each.text is None for each in texts):
             raise PendingRendering
-        if not any(any(piece.blocks) for piece in pieces):
-            problems.extend(problem for each in taken if each.way is Way.LEFT_OUT for problem in each.problems)
+        if is_empty:
+            problems.extend(problem for each in texts for problem in each.problems)
         declared, maps, incomplete = declarations.finished(self._maps)
         files, clashes = _merged(declared, context.files)
         # Where a fragment failed, what it would have declared is missing: that is no problem of its own.
@@ -172,7 +173,7 @@ class Renderer:
             raise RejectedInput(*problems)
         self._maps = maps
         rendering = Rendering(tuple(pieces), files, self.options.basis, context.owners)
-        return Rendered(rendering, extra.curdate_was_read, tuple(taken))
+        return Rendered(rendering, extra.curdate_was_read, tuple(texts))
 
     def _fragments_with(
         self, names: dict[str, Any], former: Mapping[str, RenderedFragment], declarations: Declarations
@@ -208,13 +209,11 @@ class Renderer:
         known = self._rendered.get(fragment)
         return known.element_at(line) if known is not None and known.piece.text == text else None
 
-    def _taken(self, template: ClusterTemplate, fallback: Fallback | None) -> Taken:
+    def _cluster_text(self, template: ClusterTemplate, fallback: Fallback | None) -> ClusterText:
         def render(source: ClusterTemplate) -> str:
             return _ended(self._cluster_templates(source))
 
-        if fallback is None:
-            return Taken(template, Way.OWN, render(template), None)
-        return take(template, render, fallback)
+        return ClusterText(template, render(template)) if fallback is None else cluster_text(template, render, fallback)
 
 
 def _ended(text: str) -> str:

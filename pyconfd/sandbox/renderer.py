@@ -47,13 +47,6 @@ class _Rest:
     problems: tuple[Problem, ...]
 
 
-_Budget = tuple[str, bool]
-"""A template's name, and whether its source was accepted before: that one renders on while a newer one rests.
-
-Never the source itself: one edit each second would give a new budget each second.
-"""
-
-
 class OverLimitError(RejectedInput):
     """The template used more than it may; it is not rendered before ``until``, of the monotonic clock."""
 
@@ -73,7 +66,8 @@ class TemplateProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
-        self._resting: dict[_Budget, _Rest] = {}
+        self._resting: dict[str, _Rest] = {}
+        """By the template's name, never its source: one edit each second would give a new budget each second."""
         self.started = 0
 
     def render(self, template: ClusterTemplate) -> str:
@@ -94,23 +88,22 @@ class TemplateProcess:
                 self._limits.output_bytes,
             )
         )
-        budget = template.name, template.accepted
         with self._lock:
-            self._refuse_while_resting(budget, template)
+            self._refuse_while_resting(template)
             began = time.monotonic()
             try:
                 answer = self._ask(template.name, request)
             except OverLimitError as error:
-                error.until = self._rest(budget, template, error.problems, time.monotonic() - began)
+                error.until = self._rest(template, error.problems, time.monotonic() - began)
                 raise
-            self._resting.pop(budget, None)
+            self._resting.pop(template.name, None)
             if answer.text is None:
                 place = f"{template.name} line {answer.line}" if answer.line else template.name
                 raise RejectedInput(Problem(place, answer.message, answer.remedy), step=Step.RENDER)
             return answer.text
 
-    def _refuse_while_resting(self, budget: _Budget, template: ClusterTemplate) -> None:
-        rest = self._resting.get(budget)
+    def _refuse_while_resting(self, template: ClusterTemplate) -> None:
+        rest = self._resting.get(template.name)
         if rest is None or time.monotonic() >= rest.until:
             return
         problems = rest.problems
@@ -119,17 +112,17 @@ class TemplateProcess:
             problems = (Problem(template.name, message, f"it is tried within {rest.rest_s:g} s"),)
         raise OverLimitError(*problems, step=Step.RENDER, until=rest.until)
 
-    def _rest(self, budget: _Budget, template: ClusterTemplate, problems: tuple[Problem, ...], took_s: float) -> float:
+    def _rest(self, template: ClusterTemplate, problems: tuple[Problem, ...], took_s: float) -> float:
         """Return until when the template is not rendered again."""
         if took_s < self._limits.timeout_s / 2:
             return time.monotonic() + self._limits.timeout_s  # the process died of something else
-        former = self._resting.pop(budget, None)
+        former = self._resting.pop(template.name, None)
         rest_s = min(former.rest_s * 2 if former else self._limits.timeout_s, _MOST_REST * self._limits.timeout_s)
-        self._resting[budget] = _Rest(time.monotonic() + rest_s, rest_s, template.text, problems)
+        rest = self._resting[template.name] = _Rest(time.monotonic() + rest_s, rest_s, template.text, problems)
         # Templates change, and a process lives long: forget the oldest.
         while len(self._resting) > _MOST_REMEMBERED:
             del self._resting[next(iter(self._resting))]
-        return self._resting[budget].until
+        return rest.until
 
     def interrupt(self) -> None:
         """End the rendering that runs in another thread, if any."""

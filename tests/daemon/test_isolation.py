@@ -1,26 +1,29 @@
 """Whatever is wrong with some objects, exactly the others are served; HAProxy itself says what is wrong."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyconfd.daemon.culprits import MOST_CHECKS, Search, Workshop, signature
-from pyconfd.daemon.isolation import Isolation
+from pyconfd.daemon.offending import MOST_CHECKS, Search, Trials
+from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
 from pyconfd.errors import Clues, Problem, RejectedInput
 from pyconfd.haproxy.process.check import check
 from pyconfd.haproxy.process.unit import UnitFacts
-from pyconfd.model.context import Context, RefusalReason
+from pyconfd.model.context import RefusalReason
 from pyconfd.model.outcome import Applied, Rejected, Step
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.origins import Origin
 from pyconfd.presets.reading import PresetOptions
+from pyconfd.render.cluster_text import Fallback
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import HaproxySettings
 from tests.daemon.fakes import FakeBalancer
@@ -103,7 +106,7 @@ def snapshot(annotations: dict[str, dict[str, str]]) -> Snapshot:
 
 
 def run(
-    balancer: FakeBalancer, found: Snapshot, *templates: str, isolation: Isolation | None = None, **changes: object
+    balancer: FakeBalancer, found: Snapshot, *templates: str, left_out: LeftOut | None = None, **changes: object
 ) -> Reconciled:
     fragments = (Fragment("01-head.conf", HEAD), *(Fragment(f"1{n}.tmpl", text) for n, text in enumerate(templates)))
     inputs = Inputs(
@@ -113,9 +116,25 @@ def run(
         options=PresetOptions(),
         now=1000.0,
         curdate="today",
-        isolation=isolation or Isolation(found),
+        left_out=left_out or LeftOut(found),
     )
     return reconcile(replace(inputs, **changes), balancer)  # type: ignore[arg-type]
+
+
+TRANSLATE = partial(registry.translate, names=("domains",), options=PresetOptions())
+
+
+def trials(found: Snapshot, renderer: Renderer, check: Callable[[Rendering], None]) -> Trials:
+    return Trials(
+        snapshot=found,
+        translate=TRANSLATE,
+        renderer=renderer,
+        fallback=Fallback(),
+        curdate="",
+        check=check,
+        monotonic=lambda: 0.0,
+        progress=lambda: None,
+    )
 
 
 def served(balancer: FakeBalancer) -> set[str]:
@@ -152,11 +171,11 @@ def test_ten_bad_objects_of_a_hundred_are_found_with_a_few_checks(tmp_path: Path
     done = run(balancer, snapshot(notes), LOOPED)
     assert isinstance(done.outcome, Applied)
     assert len(served(balancer)) == 90
-    assert balancer.checks <= 5
-    assert done.verdict is not None
-    blame = done.verdict.culprits[service("s10")]
-    assert blame.step is Step.CHECK
-    assert "nonsense" in blame.problem.message
+    assert balancer.checks <= 25
+    assert done.search is not None
+    offence = done.search.offending[service("s10")]
+    assert offence.step is Step.CHECK
+    assert "nonsense" in offence.problem.message
 
 
 def test_a_backend_of_the_operator_stays_where_an_object_takes_its_name(tmp_path: Path) -> None:
@@ -165,8 +184,8 @@ def test_a_backend_of_the_operator_stays_where_an_object_takes_its_name(tmp_path
     balancer = Judging(tmp_path)
     done = run(balancer, snapshot({"thief": {}, "good": {}}), LOOPED, own)
     assert isinstance(done.outcome, Applied)
-    assert done.verdict is not None
-    assert set(done.verdict.culprits) == {service("thief")}
+    assert done.search is not None
+    assert set(done.search.offending) == {service("thief")}
     assert "http-request deny" in (balancer.disk.conf or "").partition("backend be-thief")[2]
 
 
@@ -178,9 +197,9 @@ def test_a_fault_of_a_fragment_leaves_out_nobody(tmp_path: Path, fault: str) -> 
     before = balancer.disk.conf
     done = run(balancer, found, LOOPED, f"backend x\n{fault}")
     assert isinstance(done.outcome, Rejected)
-    assert done.verdict is not None
-    assert not done.verdict.culprits
-    assert "fragment" in done.verdict.why
+    assert done.search is not None
+    assert not done.search.offending
+    assert "fragment" in done.search.why
     assert balancer.disk.conf == before
 
 
@@ -190,39 +209,27 @@ def test_a_fault_that_every_object_meets_is_the_fragments(tmp_path: Path) -> Non
     assert isinstance(run(balancer, found, LOOPED).outcome, Applied)
     done = run(balancer, found, LOOPED.replace("roundrobin", "nonsense"))
     assert isinstance(done.outcome, Rejected)
-    assert done.verdict is not None
-    assert "every object" in done.verdict.why
+    assert done.search is not None
+    assert "every object" in done.search.why
     assert done.outcome.problems[0].place.startswith("10.tmpl rendered line")
 
 
-def test_fragments_that_never_served_take_nothing_from_who_is_served(tmp_path: Path) -> None:
+def test_without_leave_to_search_nobody_is_left_out(tmp_path: Path) -> None:
+    """So it is for fragments that were never applied, and soon after a search that found nobody."""
     found = snapshot({"a": {}, "b": {"divisor": "0"}})
-    nobody = Isolation(found, only=frozenset())
-    done = run(Judging(tmp_path), found, LOOPED, isolation=nobody)
-    assert isinstance(done.outcome, Rejected)
-    known = Isolation(found, only=frozenset({service("b")}))
-    assert isinstance(run(Judging(tmp_path), found, LOOPED, isolation=known).outcome, Applied)
-
-
-def test_a_search_without_success_is_not_repeated_for_the_same_problem(tmp_path: Path) -> None:
     balancer = Judging(tmp_path)
-    found = snapshot({"a": {}})
-    done = run(balancer, found, "backend x\n    balance nonsense\n")
-    assert done.verdict is not None
+    done = run(balancer, found, LOOPED, left_out=LeftOut(found, may_search=False))
     assert isinstance(done.outcome, Rejected)
-    assert done.verdict.about == signature(done.outcome.problems)
-    before = balancer.checks
-    run(balancer, found, "backend x\n    balance nonsense\n", isolation=Isolation(found, hopeless=done.verdict))
-    assert balancer.checks == before + 1
+    assert balancer.checks == 0
 
 
 def test_what_is_left_out_costs_no_search_and_is_explained(tmp_path: Path) -> None:
     found = snapshot({"a": {}, "b": {"lb": "nonsense"}})
     first = run(Judging(tmp_path), found, LOOPED)
-    assert first.verdict is not None
-    problems = {origin: blame.problem for origin, blame in first.verdict.culprits.items()}
+    assert first.search is not None
+    problems = {origin: offence.problem for origin, offence in first.search.offending.items()}
     balancer = Judging(tmp_path)
-    done = run(balancer, found, LOOPED, isolation=Isolation(found, problems))
+    done = run(balancer, found, LOOPED, left_out=LeftOut(found, problems))
     assert isinstance(done.outcome, Applied)
     assert balancer.checks == 1
     (refusal,) = (each for each in done.context.refused if each.reason is RefusalReason.QUARANTINED)
@@ -234,8 +241,8 @@ def test_of_two_objects_that_give_one_section_one_is_served(tmp_path: Path) -> N
     balancer = Judging(tmp_path)
     done = run(balancer, snapshot({"a": {"section": "be-x"}, "b": {}, "c": {"section": "be-x"}}), LOOPED)
     assert isinstance(done.outcome, Applied)
-    assert done.verdict is not None
-    assert set(done.verdict.culprits) == {service("c")}
+    assert done.search is not None
+    assert set(done.search.offending) == {service("c")}
     assert served(balancer) == {"x", "b"}
 
 
@@ -248,9 +255,9 @@ def test_who_only_has_a_part_in_a_bad_line_is_taken_back(tmp_path: Path) -> None
         balancer = Judging(tmp_path)
         done = run(balancer, snapshot(objects_), text)
         assert isinstance(done.outcome, Applied)
-        assert done.verdict is not None
+        assert done.search is not None
         guilty = {service(name) for name, annotations in objects_.items() if annotations is bad}
-        assert set(done.verdict.culprits) == guilty
+        assert set(done.search.offending) == guilty
 
 
 def test_who_is_blamed_for_nothing_is_taken_back() -> None:
@@ -264,21 +271,11 @@ def test_who_is_blamed_for_nothing_is_taken_back() -> None:
             clues = Clues(values=({"namespace": "demo", "name": blamed},))
             raise RejectedInput(Problem("", "broken", clues=clues), step=Step.CHECK)
 
-    def render(context: Context) -> Rendering:
-        return renderer.render(context, curdate="").rendering
-
-    workshop = Workshop(
-        translate=lambda each: registry.translate(each, ("domains",), PresetOptions()),
-        render=render,
-        check=judge,
-        element_at=lambda _fragment, _line, _text: None,
-        monotonic=lambda: 0.0,
-    )
-    first = render(workshop.translate(found))
+    first = renderer.render(TRANSLATE(found), curdate="").rendering
     with pytest.raises(RejectedInput) as error:
         judge(first)
-    verdict = Search(workshop, found).run(error.value.problems, first, ())
-    assert set(verdict.culprits) == {service("bad")}
+    result = Search(trials(found, renderer, judge)).run(error.value.problems, first, ())
+    assert set(result.offending) == {service("bad")}
 
 
 def test_a_search_has_an_end() -> None:
@@ -292,14 +289,7 @@ def test_a_search_has_an_end() -> None:
             raise RejectedInput(Problem("", "broken"), step=Step.CHECK)
 
     renderer = Renderer(FragmentSet((Fragment("10.tmpl", LOOPED),)), RenderOptions("/files"))
-    workshop = Workshop(
-        translate=lambda each: registry.translate(each, ("domains",), PresetOptions()),
-        render=lambda context: renderer.render(context, curdate="").rendering,
-        check=judge,
-        element_at=lambda _fragment, _line, _text: None,
-        monotonic=lambda: 0.0,
-    )
-    verdict = Search(workshop, found).run((Problem("", "broken"),), None, ())
-    assert not verdict.culprits
-    assert "not found" in verdict.why
+    result = Search(trials(found, renderer, judge)).run((Problem("", "broken"),), None, ())
+    assert not result.offending
+    assert "no offending object was found" in result.why
     assert len(checks) <= MOST_CHECKS

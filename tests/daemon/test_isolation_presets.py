@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.daemon.isolation import Isolation
+from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
 from pyconfd.model.outcome import Applied
 from pyconfd.model.snapshot import Key, Resource, Snapshot
@@ -149,8 +149,8 @@ def test_just_the_bad_object_is_left_out(
     balancer = Judging(tmp_path)
     done = run(balancer, found, template, presets=(preset,), options=options)
     assert isinstance(done.outcome, Applied)
-    assert done.verdict is not None
-    assert set(done.verdict.culprits) == culprits
+    assert done.search is not None
+    assert set(done.search.offending) == culprits
     backends = re.findall(r"^backend be-(\S+)", balancer.disk.conf or "", re.MULTILINE)
     served = {name.partition(".")[0] for name in backends}
     assert served == set(NAMES) - {"bad"}
@@ -167,13 +167,13 @@ def test_two_presets_agree_on_who_is_left_out(tmp_path: Path) -> None:
 
 def test_nothing_is_copied_where_nothing_is_left_out() -> None:
     found = of_domains()
-    assert Isolation(found).rest() is found
+    assert LeftOut(found).rest() is found
 
 
 def test_what_did_not_change_stays_the_same_object() -> None:
     found = of_domains()
-    isolation = Isolation(found, {service("bad"): None})  # type: ignore[dict-item]
-    first = isolation.rest()
-    moved = replace(isolation, snapshot=replace(found, endpointslices=dict(found.endpointslices))).rest()
+    left_out = LeftOut(found, {service("bad"): None})  # type: ignore[dict-item]
+    first = left_out.rest()
+    moved = replace(left_out, snapshot=replace(found, endpointslices=dict(found.endpointslices))).rest()
     assert Key("demo", "bad") not in first.services
     assert moved.services is first.services

@@ -14,11 +14,10 @@ from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.protection import hold_file
 from pyconfd.etcd.publication import KnownGeneration
 from pyconfd.haproxy.history.pins import PinFile
-from pyconfd.model.context import AcceptedTemplate, Census
+from pyconfd.model.context import Census
 from pyconfd.model.hold import Hold, HoldKind
 from pyconfd.model.pin import Pin
 from pyconfd.model.status import Paused
-from pyconfd.sandbox.background import AcceptedTemplates
 from pyconfd.system.state_file import StateFile
 from pyconfd.targets.target import AppliedTarget
 from pyconfd.vip.output import Drain, HookMemory, memory_file
@@ -37,11 +36,6 @@ CASES = [
     Case("paused.json", lambda at: Pause(at).begin(Paused(1.0, reason="x")), lambda at: Pause(at).read(2.0)),
     Case("pin.json", lambda at: PinFile(at).begin(Pin("a", 1, "b", 1.0)), lambda at: PinFile(at).read()),
     Case("held.json", lambda at: hold_file(at).save(HELD), lambda at: hold_file(at).load()),
-    Case(
-        "cluster-templates.json",
-        lambda at: AcceptedTemplates(at).keep((AcceptedTemplate("a", "b", "c"),)),
-        lambda at: AcceptedTemplates(at).known(),
-    ),
     Case(
         "targets/nginx.json",
         lambda at: StateFile(f"{at}/targets/nginx.json", AppliedTarget).save(AppliedTarget("a", "b", 1, Census(1, 2))),

@@ -104,7 +104,7 @@ def test_what_is_bad_no_longer_for_another_reason_comes_back_by_itself() -> None
 def test_new_fragments_are_tried_with_everybody() -> None:
     made = bed(JUDGED, world(good="x", bad="blance"))
     made.templates = {"02-part.tmpl": TEMPLATE}
-    made.settle()
+    made.run_for(12.0)
     assert held(made) == []
     assert made.phase() is Phase.SERVING
     assert "backend bad" in made.serves

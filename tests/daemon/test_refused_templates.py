@@ -1,4 +1,4 @@
-"""Templates of the cluster that are refused before or by the check, and what is tried instead."""
+"""Templates of the cluster that are rejected before or by the check, and what is tried instead."""
 
 from dataclasses import replace
 
@@ -6,21 +6,20 @@ import pytest
 
 from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.model.context import AcceptedTemplate, ClusterTemplate
+from pyconfd.model.context import ClusterTemplate
 from pyconfd.model.kubernetes import ConfigMap, ObjectMeta
 from pyconfd.model.outcome import Applied, Rejected, Step, Unchanged
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.render.fallback import Way
 from tests.daemon.fakes import FakeBalancer, cluster
 
 NAME = "configmap lb/config"
 
 
 class StrictBalancer(FakeBalancer):
-    """Refuses a line with ``moed``, and names its piece."""
+    """Rejects a line with ``moed``, and names its piece."""
 
     def _transact(self, rendering: Rendering) -> None:
         problems = [
@@ -62,49 +61,44 @@ def run(balancer: FakeBalancer, template: str | None, **changes: object) -> Reco
     return reconcile(replace(INPUTS, snapshot=snapshot(template), **changes), balancer)  # type: ignore[arg-type]
 
 
-def kept(done: Reconciled) -> dict[str, AcceptedTemplate]:
-    return {each.name: each for each in done.accepted}
-
-
-def test_what_served_is_what_is_remembered() -> None:
-    assert kept(run(StrictBalancer(), "# good\n")) == {NAME: AcceptedTemplate(NAME, "# good\n", "# good\n")}
-    assert kept(run(StrictBalancer(), None)) == {}
+def texts(done: Reconciled) -> list[str | None]:
+    return [each.text for each in done.cluster_texts]
 
 
 @pytest.mark.parametrize(("bad", "checks"), [("lua\n", 0), ("moed\n", 1)])
-def test_the_former_template_serves_after_at_most_one_check_more(bad: str, checks: int) -> None:
+def test_the_last_good_text_stays_after_at_most_one_check(bad: str, checks: int) -> None:
     balancer = StrictBalancer()
-    accepted = kept(run(balancer, "# good\n"))
+    run(balancer, "# good\n")
     before = balancer.checks
-    done = run(balancer, bad, accepted=accepted)
+    done = run(balancer, bad)
     assert isinstance(done.outcome, Unchanged)
     assert balancer.checks == before + checks
-    assert [each.way for each in done.taken] == [Way.FORMER_SOURCE]
-    assert kept(done) == accepted
-    assert "accepted last" in done.template_problems[0].message
+    assert texts(done) == ["# good\n"]
+    assert "last good text stays" in done.template_problems[0].message
     assert [refusal.ref.name for refusal in done.context.refused if refusal.reason == "bad_template"] == ["config"]
 
 
-def test_a_text_that_the_check_refused_is_not_checked_again_too_early() -> None:
+def test_a_text_that_the_check_rejected_is_not_checked_again_too_early() -> None:
     balancer = StrictBalancer()
-    accepted = kept(run(balancer, "# good\n"))
-    first = run(balancer, "moed\n", accepted=accepted)
+    run(balancer, "# good\n")
+    first = run(balancer, "moed\n")
     checks = balancer.checks
-    again = run(balancer, "moed\n", accepted=accepted, refused=first.refused)
+    again = run(balancer, "moed\n", rejected_templates=first.rejected_templates)
     assert isinstance(again.outcome, Unchanged)
     assert balancer.checks == checks
-    assert (again.refused, again.template_problems) == (first.refused, first.template_problems)
-    run(balancer, "moed more\n", accepted=accepted, refused=first.refused)
-    assert balancer.checks == checks + 1, "another text is"
+    assert again.rejected_templates == first.rejected_templates
+    assert again.template_problems == first.template_problems
+    run(balancer, "moed more\n", rejected_templates=first.rejected_templates)
+    assert balancer.checks == checks + 1, "another source is"
 
 
 @pytest.mark.parametrize("bad", ["lua\n", "moed\n"])
-def test_one_that_never_served_is_left_out(bad: str) -> None:
+def test_one_that_was_never_accepted_is_left_out(bad: str) -> None:
     balancer = StrictBalancer()
     done = run(balancer, bad)
     assert isinstance(done.outcome, Applied)
     assert (balancer.disk.conf or "").startswith("frontend fe\n    bind :8000\n")
-    assert [each.way for each in done.taken] == [Way.LEFT_OUT]
+    assert texts(done) == [None]
 
 
 @pytest.mark.parametrize("bad", ["lua\n", "moed\n"])
@@ -116,27 +110,23 @@ def test_where_it_is_all_there_is_nothing_is_applied(bad: str) -> None:
     assert done.template_problems == ()
 
 
-def test_where_the_fragments_are_refused_too_all_is_told_after_one_check_more() -> None:
+def test_where_the_fragments_are_rejected_too_all_is_told_after_one_check_more() -> None:
     balancer = StrictBalancer()
-    accepted = kept(run(balancer, "# good\n"))
+    run(balancer, "# good\n")
     checks = balancer.checks
-    done = run(balancer, "moed\n", accepted=accepted, renderer=renderer("frontend fe\n    moed http\n"))
+    bad = renderer("frontend fe\n    moed http\n")
+    done = run(balancer, "moed\n", renderer=bad)
     assert isinstance(done.outcome, Rejected)
-    assert [problem.piece for problem in done.outcome.problems] == ["01-a.conf", NAME]
+    assert {problem.piece for problem in done.outcome.problems} == {"01-a.conf", NAME}
     assert balancer.checks == checks + 2
-    stands = run(
-        balancer,
-        "moed\n",
-        accepted=accepted,
-        renderer=renderer("frontend fe\n    moed http\n"),
-        last=Attempt(done.rendering, done.outcome),
-    )
+    failed = Attempt(done.rendering, done.outcome)
+    stands = run(balancer, "moed\n", renderer=bad, failed=failed, rejected_templates=done.rejected_templates)
     assert stands.repeated
     assert balancer.checks == checks + 2
 
 
 def test_what_misses_a_template_that_was_left_out_says_so() -> None:
-    """The fragments alone are refused because of what is not there: the cause is told first."""
+    """The fragments alone are rejected because of what is not there: the cause is told first."""
     done = run(StrictBalancer(), "lua\n", renderer=renderer("moed\n"))
     assert isinstance(done.outcome, Rejected)
     assert [problem.message for problem in done.outcome.problems] == [
@@ -147,16 +137,7 @@ def test_what_misses_a_template_that_was_left_out_says_so() -> None:
 
 def test_a_deleted_template_is_not_replaced() -> None:
     balancer = StrictBalancer()
-    accepted = kept(run(balancer, "# good\n"))
-    done = run(balancer, None, accepted=accepted)
+    run(balancer, "# good\n")
+    done = run(balancer, None)
     assert isinstance(done.outcome, Applied)
     assert "# good" not in (balancer.disk.conf or "")
-    assert done.accepted == ()
-
-
-def test_the_text_that_serves_is_known_without_any_memory() -> None:
-    balancer = StrictBalancer()
-    run(balancer, "# good\n")
-    done = run(balancer, "lua\n")
-    assert isinstance(done.outcome, Unchanged)
-    assert [each.way for each in done.taken] == [Way.FORMER_TEXT]

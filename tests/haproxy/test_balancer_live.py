@@ -377,7 +377,8 @@ def test_what_went_live_and_is_refused_behind_it_is_told(bench: Bench, tmp_path:
     live.balancer.startup()
     live.begin(1)
     live.change(1, 2)
-    wait_until(lambda: live.balancer.standing().file_refused, "it is told")
+    wait_until(lambda: live.balancer.standing().problems, "it is told")
+    assert isinstance(live.balancer.plan(live.rendering(1, 2)), Reload), "its check says whose fault it is"
     live.change(1, 3)
     live.follow()
-    assert not live.balancer.standing().file_refused
+    assert not live.balancer.standing().problems

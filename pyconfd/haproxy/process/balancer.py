@@ -66,6 +66,8 @@ from pyconfd.system.state_file import StateLock
 
 log = structlog.get_logger(__name__)
 
+_FILE_REJECTED = Reload((ReloadReason.NOT_LIVE,), ("the file behind the running configuration is rejected",))
+
 
 class BalancerState(Enum):
     """What is known of the process; the module's docstring has the transitions."""
@@ -196,7 +198,7 @@ class Balancer:
         if self._is_known and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
         own = (*self._file.problems(), *self._suspect_problems(), *self._silence.problems())
-        return Standing(own, live, self.old_workers, self._oldest_worker_age_s, self._file.pending, self._file.rejected)
+        return Standing(own, live, self.old_workers, self._oldest_worker_age_s, self._file.pending)
 
     def _suspect_problems(self) -> tuple[Problem, ...]:
         if not self._why.startswith(CUT_SHORT):
@@ -271,7 +273,7 @@ class Balancer:
         """
         last = self.last_good()
         if self._planned is not None and self._planned[0] is rendering and self._planned[1] is last and self._is_known:
-            return self._planned[2]
+            return _FILE_REJECTED if self._file.rejected and isinstance(self._planned[2], Noop) else self._planned[2]
         observed = None
         if last is None or not self._is_known:
             observed = self._look()
@@ -282,6 +284,8 @@ class Balancer:
         if self._state is BalancerState.SUSPECT and last is not None and not isinstance(found, Reload):
             found = Reload((ReloadReason.NOT_LIVE,), (self._why,))
         self._planned = rendering, last, found
+        if isinstance(found, Noop) and self._file.rejected:
+            return _FILE_REJECTED  # its check says why, and whose fault it is
         if last is not None and isinstance(found, Noop):
             # The same text, but in the blocks that the next rendering will be compared with.
             self._last_good = Stored(last.generation, rendering) if last.gives(rendering) else last
@@ -300,6 +304,7 @@ class Balancer:
             self._file.lock.release()
         if in_sync:
             self._file.retry()
+            found = _FILE_REJECTED if self._file.rejected else found
         if self._state is BalancerState.SUSPECT:
             return Reload((ReloadReason.NOT_LIVE,), (self._why,))
         return found
