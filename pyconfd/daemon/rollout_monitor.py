@@ -14,7 +14,7 @@ from pyconfd.daemon.account import Account
 from pyconfd.daemon.ports import World
 from pyconfd.error_rates import LEAST_REQUESTS, counted, judge
 from pyconfd.errors import Problem, TransientError
-from pyconfd.haproxy.config.difference import difference, in_short
+from pyconfd.haproxy.config.diff import differences
 from pyconfd.haproxy.config.text import emptied
 from pyconfd.model.outcome import Applied, Outcome, Stored
 from pyconfd.model.plan import AddBackend, Command, Reload, RemoveBackend
@@ -24,6 +24,8 @@ from pyconfd.settings import HistorySettings
 log = structlog.get_logger(__name__)
 
 _SAMPLES = 12
+_WORDS = 3
+"""Sentences about a change in an alarm."""
 """Samples that are kept for the time of one rollout: enough to know the error rates before it."""
 
 
@@ -54,8 +56,9 @@ class _Rollout:
         number, former = self.after.generation.number, self.before.generation.number
         how = f"reload: {', '.join(self.reasons)}" if self.reasons else "live"
         edited = ("fragments or settings were edited",) if self.changed_basis else ()
-        words = (*edited, *difference(self.before.rendering, self.after.rendering).sentences)
-        return f"generation {number} after {former} ({how}): {in_short(words) or 'nothing that has a name'}"
+        words = (*edited, *differences(self.before.rendering, self.after.rendering))
+        said = "; ".join(words[:_WORDS]) + (f"; and {len(words) - _WORDS} more" if len(words) > _WORDS else "")
+        return f"generation {number} after {former} ({how}): {said or 'nothing that has a name'}"
 
 
 class RolloutMonitor:

@@ -82,11 +82,11 @@ def test_history_and_diff_tell_what_changed_and_how(greeter: Appliance) -> None:
     listed = rows(greeter)
     live, edited = listed[0], next(row for row in listed if row["edits"])
     assert (live["how"], live["reasons"], live["edits"], live["serving"]) == ("live", [], [], True)
-    assert any(change["added"] for change in live["difference"]["changed"]), live
+    assert any("1 server added" in change for change in live["changes"]), live
     assert edited["how"] == "reload"
     assert edited["reasons"]
     assert edited["edits"] == [GREETING_EDITED]
-    assert edited["difference"]["sections"] == ["frontend greeting: 1 line added, 1 line removed"]
+    assert edited["changes"] == ["frontend greeting changed"]
     text = greeter.command("history").stdout
     assert "fragment 30-greeting.conf edited (+1 -1 lines)" in text
     shown = greeter.command("diff", str(edited["since"]), str(edited["number"]))
@@ -95,7 +95,7 @@ def test_history_and_diff_tell_what_changed_and_how(greeter: Appliance) -> None:
     assert '+    http-request return status 200 content-type text/plain string "second"' in shown.stdout
     latest = json.loads(greeter.command("diff", "--json").stdout)
     assert (latest["from"], latest["to"]) == (live["since"], live["number"])
-    assert [change["section"] for change in latest["changed"]]
+    assert latest["changes"]
     missing = greeter.command("diff", "999")
     assert (missing.returncode, "generation 999 is not kept" in missing.stderr) == (1, True)
 

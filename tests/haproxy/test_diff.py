@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.config.diff import MAX_DETAILS, plan
+from pyconfd.haproxy.config.diff import MAX_DETAILS, differences, plan
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running, RunningState, Unknown
 from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
@@ -89,6 +89,7 @@ def test_another_text_is_never_a_noop(old: str, new: str) -> None:
 )
 def test_each_change_has_its_reason_and_is_told(new: str, reason: ReloadReason, detail: str) -> None:
     assert reload(BASE, new) == Reload((reason,), (detail,))
+    assert differences(rendering(BASE), rendering(new)) == (detail,)
 
 
 def test_comments_change_the_file_alone() -> None:

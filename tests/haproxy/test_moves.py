@@ -6,14 +6,13 @@ import pytest
 
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
-from pyconfd.haproxy.config.difference import difference
+from pyconfd.haproxy.config.diff import differences
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.model.changes import Action, change_of
 from pyconfd.model.context import Census
-from pyconfd.model.moves import Move
 from pyconfd.model.outcome import Applied, Generation
 from pyconfd.model.plan import RuntimeUpdate
-from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
+from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.presets import registry
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -82,11 +81,4 @@ def test_history_tells_a_move_and_no_other_backend(tmp_path: Path) -> None:
     blue, green = (GenerationStore(str(tmp_path), 10).read(number) for number in (1, 2))
     assert blue is not None
     assert green is not None
-    found = difference(blue.rendering, green.rendering)
-    assert found.moves == (Move("domains", "shop.example.com", "Service demo/blue", "Service demo/green"),)
-    assert found.sentences == (SENTENCE,)
-
-
-def test_a_comment_is_of_the_section_below_it() -> None:
-    after = Rendering((Piece("10.tmpl", BLUE.text.replace("# demo/blue", "# by hand")),), owners=BLUE.owners)
-    assert [change.section for change in difference(BLUE, after).changed] == ["backend be-shop.example.com"]
+    assert differences(blue.rendering, green.rendering) == (SENTENCE,)

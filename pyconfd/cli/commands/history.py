@@ -11,7 +11,7 @@ from pyconfd.cli.command import CommandContext, command, json_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_difference, print_json, print_lines, print_notes, print_table, print_text
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.haproxy.config.difference import Difference, difference
+from pyconfd.haproxy.config.diff import differences
 from pyconfd.haproxy.config.text import without_passwords
 from pyconfd.haproxy.history.generations import Entry, GenerationStore
 from pyconfd.haproxy.history.pins import BasisStore, PinFile
@@ -56,7 +56,7 @@ def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
             stored.generation,
             since=former.generation.number if former else 0,
             edits=past.edits(former.rendering.basis, entry.basis) if former else (),
-            difference=difference(former.rendering, stored.rendering) if former else None,
+            changes=differences(former.rendering, stored.rendering) if former else (),
             serving=entry.number == running,
             pinned=pin is not None and pin.generation == entry.number,
         )
@@ -105,8 +105,8 @@ def diff(context: CommandContext, before: int | None, after: int | None, *, as_j
     older = past.stored(before, entries)
     number, other = older.generation.number, newer.generation.number
     edits = past.edits(older.rendering.basis, newer.rendering.basis)
-    changed = difference(older.rendering, newer.rendering)
-    sentences = (*map(str, edits), *changed.sentences)
+    changes = differences(older.rendering, newer.rendering)
+    sentences = (*map(str, edits), *changes)
     hidden = secret_values(settings)
     old, new = (without_passwords(each.rendering.text, hidden).splitlines() for each in (older, newer))
     lines = difflib.unified_diff(old, new, f"generation {number}", f"generation {other}", lineterm="")
@@ -115,7 +115,7 @@ def diff(context: CommandContext, before: int | None, after: int | None, *, as_j
     code = Exit.CHANGES if sentences or text or only_hidden else Exit.OK
     if as_json:
         named = {"from": number, "to": other, "edits": [asdict(edit) for edit in edits]}
-        print_json({**named, **asdict(changed), "text": text})
+        print_json({**named, "changes": list(changes), "text": text})
         return code
     if only_hidden:
         print_notes(("the texts differ only in what is hidden: passwords",))
@@ -135,7 +135,7 @@ class HistoryRow:
     generation: Generation
     since: int
     edits: tuple[Edit, ...]
-    difference: Difference | None
+    changes: tuple[str, ...]
     serving: bool
     pinned: bool
 
@@ -151,7 +151,7 @@ class HistoryRow:
             "reasons": list(generation.reasons),
             "since": self.since,
             "edits": [asdict(edit) for edit in self.edits],
-            "difference": asdict(self.difference) if self.difference else None,
+            "changes": list(self.changes),
             "basis": self.entry.basis,
             "ran_well": self.entry.ran_well,
             "serving": self.serving,
@@ -164,7 +164,7 @@ class HistoryRow:
         generation = self.generation
         mark = ("*" if self.serving else "") + ("p" if self.pinned else "")
         when = datetime.fromtimestamp(generation.applied_at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        sentences = (*map(str, self.edits), *(self.difference.sentences if self.difference else ()))
+        sentences = (*map(str, self.edits), *self.changes)
         more = len(sentences) - _CHANGES_SHOWN
         said = "; ".join(sentences[:_CHANGES_SHOWN]) + (f"; and {more} more" if more > 0 else "")
         how = f"reload ({', '.join(generation.reasons)})" if generation.reasons else "live"

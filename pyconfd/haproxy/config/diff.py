@@ -302,6 +302,14 @@ def plan(
     return Reload(tuple(reasons), shown, tuple(dict.fromkeys(advice)), live)
 
 
+def differences(before: Rendering, after: Rendering) -> tuple[str, ...]:
+    """Return in words what differs in ``after``: names that moved, sections, servers, maps and certificates."""
+    everything = Abilities(runtime=True, cookies=True, backends=True)
+    found = Comparison().compare(before, after, everything) or TextChanges()
+    moved = (each.sentence for each in moves(before.owners, after.owners))
+    return tuple(dict.fromkeys([*moved, *found.details, *(one.detail for one in found.obstacles)]))
+
+
 def is_level(applied: Rendering, observed: Observation) -> bool:
     """Return whether disk and process are what they should be with ``applied``, and could be asked."""
     if not isinstance(observed.running, Running):
