@@ -1,4 +1,4 @@
-"""Which names this node keeps: those of the settings, and those that the cluster asks for by annotation.
+"""Which names this node keeps: those of the settings, and those of the cluster's annotation.
 
 An annotated name comes with the first applied generation that has it. It goes only when the daemon said, all being
 well, for the whole time of grace that the annotation has it no more: a daemon that is away, holds changes back or has
@@ -190,7 +190,7 @@ def activity_file(settings: Settings) -> StateFile[dict[str, Activity]]:
 def annotation_file(settings: Settings) -> StateFile[list[AnnotatedName]]:
     """Return the file that keeps the annotated names over a restart."""
     path = Path(settings.state_dir) / "dns-names.json"
-    return StateFile(path, list[AnnotatedName], effect="names that only the cluster asks for wait for the daemon")
+    return StateFile(path, list[AnnotatedName], effect="names of the annotation wait for the daemon")
 
 
 def stored_annotated(settings: Settings) -> dict[str, AnnotatedName]:

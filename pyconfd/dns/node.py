@@ -82,7 +82,7 @@ class NodeReader:
         return holders_of(found, time.time())
 
     def annotated(self) -> tuple[tuple[str, ...] | None, bool]:
-        """Return the names that the cluster asks for, as :func:`annotated_names` does, by the daemon's status file."""
+        """Return what :func:`annotated_names` finds in the daemon's status file."""
         path = Path(self._settings.runtime_dir) / FILE_NAME
         try:
             seen = path.stat().st_mtime_ns, path.stat().st_ino

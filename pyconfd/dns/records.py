@@ -31,7 +31,7 @@ class Policy(StrEnum):
 class RecordSet:
     """One record set. ``name`` is normalised, ``values`` are sorted; ``ttl_s`` is None only for an alias.
 
-    ``policy`` OTHER and ``alias`` are only read: such a record set is somebody else's.
+    ``policy`` OTHER and ``alias`` are only read: such a record set is not pyconfd's.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Route 53 over boto3: the only module that knows it. It is imported when the first client is made.
+"""Route 53 over boto3, which only this module knows; it is imported when the first client is made.
 
-There is no waiting for INSYNC here: the SDK's waiter can take half an hour, and no decision depends on it.
+A change is not waited for until it is INSYNC: the SDK's waiter can take half an hour, and no decision depends on it.
 """
 
 import os
@@ -38,7 +38,7 @@ _BUSY = frozenset({"Throttling", "ThrottlingException", "PriorRequestNotComplete
 
 
 def metadata_without_proxy(environ: MutableMapping[str, str]) -> None:
-    """Name the hosts of instance metadata in NO_PROXY: behind HTTP_PROXY nobody else answers for this instance."""
+    """Name the hosts of instance metadata in NO_PROXY: a proxy would answer for its own instance."""
     own = urlsplit(environ.get(_METADATA_ENDPOINT, "")).hostname
     former = environ.get("no_proxy") or environ.get("NO_PROXY", "")
     wanted = [*filter(None, former.split(",")), *METADATA_HOSTS, *([own] if own else [])]
@@ -69,7 +69,7 @@ class Route53:
             retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         )
         core = botocore.session.get_session()
-        core.set_default_client_config(config)  # else STS, which is asked for a role's keys, may hang for minutes
+        core.set_default_client_config(config)  # else STS, which hands out a role's keys, may hang for minutes
         session = boto3.session.Session(botocore_session=core)
         region = session.region_name or _REGION
         with _translated("AWS"):

@@ -1,4 +1,4 @@
-"""``pyconfd dns run``: keeps the names of this node in step; a process of its own, whoever starts it.
+"""``pyconfd dns run``: keeps the names of this node in step, in a process of its own.
 
 Each turn looks at this node, decides from several looks whether it is active, and does at most one visit to Route 53.
 """

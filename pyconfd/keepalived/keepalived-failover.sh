@@ -1,8 +1,8 @@
 #!/bin/sh
-# For who calls the predecessor's notify script: pyconfd-vip hears of transitions by itself and needs no script.
+# For those who still call the predecessor's notify script: pyconfd-vip reads transitions from the fifo.
 #   keepalived-failover.sh STATE | TYPE NAME STATE [PRIORITY]     as keepalived passes it; anything but MASTER does nothing
 #   keepalived-failover.sh -s ADDRESS [-g GATEWAY] [-a STATE]     the predecessor's options; the gateway is not needed
-# As MASTER it has the addresses announced anew (and seen to leave), where the predecessor pinged with nmap.
+# As MASTER it announces the addresses again (until that was seen to leave), where the predecessor pinged with nmap.
 set -eu
 state=MASTER
 while getopts s:g:a: option; do

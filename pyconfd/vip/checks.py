@@ -29,7 +29,7 @@ FLAPS_WITHIN_S = 60.0
 """A carrier that was lost before within this time is trusted later."""
 LONGEST_DISTRUST_S = 32.0
 QUIET_S = 0.75
-"""Gateways are asked more often than that."""
+"""Gateways are probed more often than that."""
 
 _ROOT = 0
 
@@ -201,9 +201,9 @@ class HaproxyProbe:
         return changes
 
     def _give_up(self) -> None:
-        """Let the miss be counted: at the next question for a client, else when the time is over, as for silence.
+        """Close; :meth:`step` counts the miss when it is due: for a client at the next question.
 
-        (A haproxy that has too much to do refuses connections to its socket, too.)
+        On the socket not before the time is over, as for silence: an overloaded haproxy refuses connections, too.
         """
         self._close()
         if not isinstance(self._where, str):
@@ -369,7 +369,7 @@ class Uplink:
         """Look for lost routes and, only while the gateways are silent, for any traffic.
 
         Raises:
-            OSError: the kernel does not tell, or the interface is gone.
+            OSError: the kernel does not answer, or the interface is gone.
         """
         for family in {6 if ":" in address else 4 for address in self.gateways}:
             route = default_route(family)

@@ -113,7 +113,7 @@ def _target_hardware(payload: bytes) -> bytes:
 
 @lru_cache(maxsize=256)
 def probe(own: bytes, address: str, source: str = "") -> bytes:
-    """Build the question who has ``address``; without ``source`` it changes no neighbour table (RFC 5227, RFC 4862)."""
+    """Build an ARP request or neighbour solicitation; without ``source`` it changes no neighbour table (RFC 5227)."""
     target = ip_address(address)
     if isinstance(target, IPv4Address):
         sender = IPv4Address(source or 0).packed

@@ -206,7 +206,7 @@ class NodeMonitor:
             self._hook.trouble("netlink", "")
 
     def _open_fifo(self) -> None:
-        """Open keepalived's fifo, again if it was removed and created by somebody else."""
+        """Open keepalived's fifo, again if it was removed and created by another program."""
         path = self._topology.fifo
         with suppress(FileNotFoundError):
             if not stat.S_ISFIFO(Path(path).stat().st_mode):

@@ -33,13 +33,13 @@ _UP_AND_RUNNING = 0x1 | 0x10000
 _NUD_VALID = 0x80 | 0x40 | 0x02 | 0x10 | 0x04 | 0x08
 """NUD_PERMANENT, NUD_NOARP, NUD_REACHABLE, NUD_PROBE, NUD_STALE, NUD_DELAY: the kernel sends at once."""
 _FIB_MATCH = 0x2000
-"""RTM_F_FIB_MATCH: the answer is the entry of the table, which says who added it."""
+"""RTM_F_FIB_MATCH: the answer is the entry of the table, with the protocol that added it."""
 _CONFIGURED = frozenset({3, 4})
 """RTPROT_BOOT, RTPROT_STATIC."""
 _LOCAL_TABLE, _BOOT, _HOST, _LOCAL = 255, 3, 254, 2
 """RT_TABLE_LOCAL, RTPROT_BOOT, RT_SCOPE_HOST, RTN_LOCAL."""
 _ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
-"""Addresses for documentation: nobody has a route of their own for them."""
+"""Addresses for documentation: no network has a route of its own for them."""
 
 _SOCK_DIAG, _BY_FAMILY, _DESTROY = 4, 20, 21
 _LISTEN = 1 << 10
@@ -149,7 +149,7 @@ class Link:
         """Return whether the kernel knows the hardware address of a neighbour.
 
         Raises:
-            OSError: the kernel does not tell.
+            OSError: the kernel does not answer.
         """
         packed = ip_address(address).packed
         body = _NEIGHBOUR.pack(_family(packed), self.index, 0, 0, 0) + _attribute(_NDA_DST, packed)
@@ -179,7 +179,7 @@ def default_route(family: int) -> Route | None:
     """Return the route to addresses outside of the network; None where there is none.
 
     Raises:
-        OSError: the kernel does not tell.
+        OSError: the kernel does not answer.
     """
     target = ip_address(_ELSEWHERE[family]).packed
     body = _ROUTE.pack(_family(target), len(target) * 8, 0, 0, 0, 0, 0, 0, _FIB_MATCH) + _attribute(_RTA_DST, target)
@@ -198,7 +198,7 @@ def listeners() -> Mapping[int, Sequence[tuple[int, int]]]:
     """Return the listening TCP sockets by port, of both IP versions: the inode of each and its user's number.
 
     Raises:
-        OSError: the kernel does not tell.
+        OSError: the kernel does not answer.
     """
     found: dict[int, list[tuple[int, int]]] = {}
     for message in _tcp_sockets(_LISTEN):
@@ -218,7 +218,7 @@ def reset_connections(addresses: Collection[str]) -> str:
         found = [message for message in _tcp_sockets(_CONNECTED) if _local_address(message) in packed]
         theirs = sorted({packed[_local_address(message)] for message in found})
         # The reset leaves only from an address that is this host's. A local route makes it so for these milliseconds,
-        # on no interface: nobody on the network hears of it.
+        # on no interface: nothing of it is seen on the network.
         for address in theirs:
             _local_route(address, _NEWROUTE, _CREATE)
         try:

@@ -122,7 +122,7 @@ class EventLog:
                 sys.stderr.write(self._lines.popleft())
                 if not self._lines and self._dropped:
                     dropped, self._dropped = self._dropped, 0
-                    sys.stderr.write(f"{dropped} events were dropped here: nobody read them\n")
+                    sys.stderr.write(f"{dropped} events were dropped here: they were not read in time\n")
             sys.stderr.flush()
         return ""
 

@@ -2,7 +2,7 @@
 
 Two rules come before all others. A hard fault of this node gives FAULT, so that a peer takes over at once; a cause that
 the nodes are likely to share never does, or all of them would drop the address. And the last node keeps the address: a
-faulty node takes it back when nobody advertises it and no peer answers for it.
+faulty node takes it back when no peer advertises it or answers for it.
 """
 
 import math

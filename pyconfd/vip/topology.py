@@ -105,15 +105,15 @@ def topology(settings: VipSettings, host_name: str) -> Topology:
         ConfigurationError: with every problem.
     """
     name = _node_name(settings, host_name)
-    asked = (RouterSettings(settings.virtual_router_id, settings.addresses), *settings.routers)
-    problems = [*_missing(settings, name), *_conflicts(settings, asked)]
+    routers = (RouterSettings(settings.virtual_router_id, settings.addresses), *settings.routers)
+    problems = [*_missing(settings, name), *_conflicts(settings, routers)]
     if problems:
         raise ConfigurationError(*problems)
     return Topology(
         node=name,
         interface=settings.interface,
         advert_s=ADVERT_S[settings.profile],
-        routers=tuple(_router(settings, router, name) for router in asked),
+        routers=tuple(_router(settings, router, name) for router in routers),
         fifo=f"{settings.runtime_dir}/notify.fifo",
         heartbeat=f"{settings.runtime_dir}/heartbeat",
     )
@@ -171,17 +171,17 @@ def _missing(settings: VipSettings, name: str) -> Iterator[Problem]:
         yield Problem("vip.nodes", message, "set vip.node, or add it to [[vip.nodes]]")
 
 
-def _conflicts(settings: VipSettings, asked: tuple[RouterSettings, ...]) -> Iterator[Problem]:
+def _conflicts(settings: VipSettings, routers: tuple[RouterSettings, ...]) -> Iterator[Problem]:
     if len(settings.nodes) > NODES_AT_MOST:
         yield Problem("vip.nodes", f"there are {len(settings.nodes)}", f"at most {NODES_AT_MOST} can be ordered")
     if settings.virtual_router_id in {router.virtual_router_id for router in settings.routers}:
         message = f"{settings.virtual_router_id} is the number of vip.virtual_router_id already"
         yield Problem("vip.routers", message, "give each router a number of its own")
     names = {node.name for node in settings.nodes}
-    for router in asked:
+    for router in routers:
         if router.preferred and router.preferred not in names:
             yield Problem("vip.routers", f"{router.preferred} is no node", f"one of {', '.join(sorted(names))}")
-    families = {_elected_in(router, settings.nodes) for router in asked if router.addresses}
+    families = {_elected_in(router, settings.nodes) for router in routers if router.addresses}
     for node in settings.nodes:
         versions = [ip_address(text).version for text in node.addresses]
         for family in sorted(families - set(versions)):
@@ -190,7 +190,9 @@ def _conflicts(settings: VipSettings, asked: tuple[RouterSettings, ...]) -> Iter
         if len(versions) != len(set(versions)):
             yield Problem("vip.nodes", f"{node.name} has two addresses of one family", "name the one to send from")
     used: set[str] = set()
-    for text in chain.from_iterable([*(one.addresses for one in asked), *(node.addresses for node in settings.nodes)]):
+    for text in chain.from_iterable(
+        [*(one.addresses for one in routers), *(node.addresses for node in settings.nodes)]
+    ):
         bare = text.partition("/")[0]
         if bare in used:
             yield Problem("vip.addresses", f"{bare} is there twice", "a floating address belongs to one router only")

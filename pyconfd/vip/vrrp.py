@@ -199,7 +199,7 @@ class VirtualRouter:
         return max(self.own_advert, self.held_since, self.watching_since)
 
     def is_late(self, now: float) -> bool:
-        """Return whether an own advert is missing for so long that the kernel has to be asked why."""
+        """Return whether an own advert is missing for so long that the kernel has to say why."""
         return self.holds and now - self.silent_since >= self.limits.late_s
 
     def _own_advert_age_s(self, now: float) -> float:
