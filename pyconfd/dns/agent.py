@@ -58,7 +58,7 @@ def next_slot(now: float, slot: int, slots: int, used: int) -> float:
     return max(number * SLOT_S, now)
 
 
-class Verdict(StrEnum):
+class NodeVerdict(StrEnum):
     """What to do about another node; TRUST wipes the doubt out that this node wrote."""
 
     LEAVE = "leave"
@@ -78,21 +78,21 @@ class Suspicion:
 
 def judge(
     marker: Marker, suspicion: Suspicion | None, *, answers: bool, me: str, now: float, after_s: float
-) -> tuple[Suspicion | None, Verdict]:
+) -> tuple[Suspicion | None, NodeVerdict]:
     """Return the suspicion against a node now, and what follows."""
     if marker.node == me or marker.adopted or not marker.addresses:
-        return None, Verdict.LEAVE
+        return None, NodeVerdict.LEAVE
     if answers:
-        return None, Verdict.TRUST if marker.doubt == me else Verdict.LEAVE
+        return None, NodeVerdict.TRUST if marker.doubt == me else NodeVerdict.LEAVE
     if suspicion is None or suspicion.sequence != marker.sequence:
         suspicion = Suspicion(marker.sequence, silent_since=now)
     doubted_since = (suspicion.doubted_since or now) if marker.doubt else 0.0
     suspicion = replace(suspicion, doubted_since=doubted_since)
     if now - suspicion.silent_since < after_s:
-        return suspicion, Verdict.LEAVE
+        return suspicion, NodeVerdict.LEAVE
     if not marker.doubt:
-        return suspicion, Verdict.DOUBT
-    return suspicion, Verdict.FORGET if now - doubted_since >= after_s else Verdict.LEAVE
+        return suspicion, NodeVerdict.DOUBT
+    return suspicion, NodeVerdict.FORGET if now - doubted_since >= after_s else NodeVerdict.LEAVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +258,12 @@ class Agent:
             )
             if suspicion:
                 state.suspicions[node] = suspicion
-            if verdict is Verdict.LEAVE or found.changes:
+            if verdict is NodeVerdict.LEAVE or found.changes:
                 continue
             log.info("node.judged", name=spec.name, node=node, verdict=verdict.value)
-            if verdict is Verdict.FORGET:
+            if verdict is NodeVerdict.FORGET:
                 state.forgotten_total += 1
                 found = forget(spec, node, state.observed)
             else:
-                found = doubt(spec, node, self._node if verdict is Verdict.DOUBT else "", state.observed)
+                found = doubt(spec, node, self._node if verdict is NodeVerdict.DOUBT else "", state.observed)
         return found

@@ -21,7 +21,7 @@ from pyconfd.dns.names import (
 )
 from pyconfd.dns.node import NodeAddresses, NodeReader
 from pyconfd.dns.planner import DnsNode, NamePlan, NameView, Wish
-from pyconfd.dns.records import ADDRESS_TYPES, Action, RecordSet, RefusedBatchError, ThrottledError
+from pyconfd.dns.records import ADDRESS_TYPES, RecordAction, RecordSet, RefusedBatchError, ThrottledError
 from pyconfd.dns.report import report
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError, first_line
 from pyconfd.settings import Settings, dns_name, name_of
@@ -33,7 +33,7 @@ PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedName:
     """What is to be done, or was done, about one name.
 
     ``ttl_s`` is how long a resolver may keep a former answer; ``error`` is why nothing is known of this name.
@@ -71,7 +71,7 @@ class Planned:
         return {"name": self.name, "zone": self.zone_id, "state": self.state, "lines": self.lines}
 
 
-def plan_names(settings: Settings) -> tuple[Planned, ...]:
+def plan_names(settings: Settings) -> tuple[PlannedName, ...]:
     """Return what the service would do now."""
     names, withdrawn, active = dns_names(settings), is_withdrawn(settings), _active_by_name(settings)
     # Without a service that knows already, one look has to do.
@@ -85,7 +85,7 @@ def plan_names(settings: Settings) -> tuple[Planned, ...]:
     return _each(names, _kept(names), decide, change=False)
 
 
-def withdraw(settings: Settings, *, until_boot: bool) -> tuple[Planned, ...]:
+def withdraw(settings: Settings, *, until_boot: bool) -> tuple[PlannedName, ...]:
     """Take this node out of every name, and keep it out; where that fails the service goes on trying."""
     names = dns_names(settings)
     set_withdrawn(settings, until_boot=until_boot)
@@ -100,7 +100,7 @@ def withdraw(settings: Settings, *, until_boot: bool) -> tuple[Planned, ...]:
     return _each(names, _kept(names), decide)
 
 
-def publish(settings: Settings) -> tuple[Planned, ...]:
+def publish(settings: Settings) -> tuple[PlannedName, ...]:
     """Let this node in again, and publish it at once where it can serve.
 
     Raises:
@@ -120,13 +120,13 @@ def publish(settings: Settings) -> tuple[Planned, ...]:
     return _each(names, (kept for kept in _kept(names) if not kept.gone), decide)
 
 
-def adopt(settings: Settings, name: str) -> tuple[Planned, ...]:
+def adopt(settings: Settings, name: str) -> tuple[PlannedName, ...]:
     """Take over what is at a name."""
     names = dns_names(settings)
     return _each(names, of_name(_kept(names), name), lambda kept, seen: planner.adopt(kept.spec, seen))
 
 
-def drop(settings: Settings, name: str) -> Planned:
+def drop(settings: Settings, name: str) -> PlannedName:
     """Take out all that this owner has at a name that is kept no more, the last record too.
 
     Raises:
@@ -147,7 +147,7 @@ def drop(settings: Settings, name: str) -> Planned:
     return _done(names, KeptName(spec_of(own), own), lambda kept, seen: planner.drop(kept.spec, seen))
 
 
-def forget(settings: Settings, node: str) -> tuple[Planned, ...]:
+def forget(settings: Settings, node: str) -> tuple[PlannedName, ...]:
     """Take a node that will not come back out of every name.
 
     Raises:
@@ -180,7 +180,7 @@ def status(settings: Settings) -> tuple[dict[str, Any], PyconfdError | None]:
     return values, next((item.error for item in found if item.error), None)
 
 
-def _name_status(planned: Planned, view: NameView | None) -> dict[str, Any]:
+def _name_status(planned: PlannedName, view: NameView | None) -> dict[str, Any]:
     found = {"name": planned.name, "zone": planned.zone_id, "problem": "; ".join(planned.lines)}
     if view is None:
         return {**found, "mode": "", "generation": 0, "records": [], "doubts": {}}
@@ -243,12 +243,14 @@ def _node(names: DnsNames, kept: KeptName) -> DnsNode:
 _Decide = Callable[[KeptName, tuple[RecordSet, ...]], NamePlan]
 
 
-def _each(names: DnsNames, kept: Iterable[KeptName], decide: _Decide, *, change: bool = True) -> tuple[Planned, ...]:
+def _each(
+    names: DnsNames, kept: Iterable[KeptName], decide: _Decide, *, change: bool = True
+) -> tuple[PlannedName, ...]:
     """Plan, and change, each name: an error of one, an annotated name's say, keeps no other from its turn.
 
     Where Route 53 is away the rest is not tried: each name would take as long, and a shutdown may be waiting.
     """
-    found: list[Planned] = []
+    found: list[PlannedName] = []
     away: TransientError | None = None
     for each in kept:
         error: PyconfdError | None = away
@@ -260,19 +262,19 @@ def _each(names: DnsNames, kept: Iterable[KeptName], decide: _Decide, *, change:
                 error = raised
                 if isinstance(raised, TransientError) and not isinstance(raised, _NoAddressError):
                     away = raised
-        found.append(Planned(each.spec.name, "", NamePlan(), error=error))
+        found.append(PlannedName(each.spec.name, "", NamePlan(), error=error))
     return tuple(found)
 
 
-def _planned(names: DnsNames, kept: KeptName, decide: _Decide) -> Planned:
+def _planned(names: DnsNames, kept: KeptName, decide: _Decide) -> PlannedName:
     spec = kept.spec
     zone_id = names.zone_id(spec)
     found = decide(kept, names.provider.records(zone_id, spec.name))
-    former = (item.record.ttl_s or 0 for item in found.changes if item.action is Action.DELETE)
-    return Planned(spec.name, zone_id, found, max((spec.ttl_s, *former)))
+    former = (item.record.ttl_s or 0 for item in found.changes if item.action is RecordAction.DELETE)
+    return PlannedName(spec.name, zone_id, found, max((spec.ttl_s, *former)))
 
 
-def _done(names: DnsNames, kept: KeptName, decide: _Decide) -> Planned:
+def _done(names: DnsNames, kept: KeptName, decide: _Decide) -> PlannedName:
     """Plan and change until no other node was faster; whether a change whose reply was lost was done shows then, too.
 
     A busy account is retried too: where all nodes leave at once, each would find it so.

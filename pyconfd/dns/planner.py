@@ -21,7 +21,7 @@ from pyconfd.dns.ownership import (
     marks_of,
     owner_record,
 )
-from pyconfd.dns.records import ADDRESS_TYPES, Change, Policy, RecordSet, normalised, record_set, swapped
+from pyconfd.dns.records import ADDRESS_TYPES, Policy, RecordChange, RecordSet, normalised, record_set, swapped
 from pyconfd.errors import Problem
 
 _BY_HAND = "pyconfd never touches it: remove it by hand, or take another name"
@@ -82,7 +82,7 @@ class NamePlan:
     way, with the command that solves it.
     """
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RecordChange, ...] = ()
     kept: tuple[str, ...] = ()
     problem: Problem | None = None
 
@@ -283,7 +283,7 @@ class _Draft:
 
     view: NameView
     node: DnsNode
-    changes: list[Change] = field(default_factory=list)
+    changes: list[RecordChange] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     published: list[str] = field(default_factory=list)
     takes: bool = False
@@ -372,7 +372,7 @@ def _shared_record(draft: _Draft, kind: str, address: str) -> None:
     draft.published += [address] if address else []
 
 
-def _adopted_records(view: NameView, kind: str) -> list[Change]:
+def _adopted_records(view: NameView, kind: str) -> list[RecordChange]:
     """Return the changes from the record sets that are adopted to those of the mode; equal ones stay."""
     spec = view.spec
     nodes = view.values(kind)
@@ -391,7 +391,7 @@ def _adopted_records(view: NameView, kind: str) -> list[Change]:
     ]
 
 
-def _adopted_markers(view: NameView) -> list[Change]:
+def _adopted_markers(view: NameView) -> list[RecordChange]:
     """Mark the addresses that no node has: only multivalue, where each is a record set of its own."""
     spec = view.spec
     if spec.mode is not Mode.MULTIVALUE:
@@ -402,7 +402,7 @@ def _adopted_markers(view: NameView) -> list[Change]:
     return [change for marker in markers for change in swapped(None, _marker_record(spec, marker))]
 
 
-def _other_owners(view: NameView) -> list[Change]:
+def _other_owners(view: NameView) -> list[RecordChange]:
     """Take out what other owners say of the name whose one record set is taken over."""
     others = {owner for owner, (said, _) in view.marks.owners.items() if said.mode is not Mode.MULTIVALUE}
     others.discard(view.spec.owner)

@@ -69,7 +69,7 @@ def _address(text: str) -> str:
         return text
 
 
-class Action(StrEnum):
+class RecordAction(StrEnum):
     """What a change does. Never UPSERT: it would overwrite what another node wrote in between."""
 
     DELETE = "DELETE"
@@ -77,10 +77,10 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RecordChange:
     """One change of a batch; a DELETE names the whole record set as it was read."""
 
-    action: Action
+    action: RecordAction
     record: RecordSet
 
     def __str__(self) -> str:
@@ -89,12 +89,12 @@ class Change:
         return f"{self.action} {record.name} {record.type}{which} {' '.join(record.values)}"
 
 
-def swapped(former: RecordSet | None, wanted: RecordSet | None) -> tuple[Change, ...]:
+def swapped(former: RecordSet | None, wanted: RecordSet | None) -> tuple[RecordChange, ...]:
     """Return the changes from one record set to another; None is absent. They fail where ``former`` is not there."""
     if former == wanted:
         return ()
-    gone = (Change(Action.DELETE, former),) if former else ()
-    return (*gone, Change(Action.CREATE, wanted)) if wanted else gone
+    gone = (RecordChange(RecordAction.DELETE, former),) if former else ()
+    return (*gone, RecordChange(RecordAction.CREATE, wanted)) if wanted else gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Provider(Protocol):
         """Return the record sets at a name and at its marker name."""
         ...
 
-    def change(self, zone_id: str, changes: tuple[Change, ...]) -> None:
+    def change(self, zone_id: str, changes: tuple[RecordChange, ...]) -> None:
         """Carry out all changes or none.
 
         Raises:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from pyconfd.dns.ownership import marker_name
 from pyconfd.dns.records import (
-    Change,
     Policy,
+    RecordChange,
     RecordSet,
     RefusedBatchError,
     ThrottledError,
@@ -104,7 +104,7 @@ class Route53:
             start = _next(page) if following in {first, last} else {"StartRecordName": last}
         raise TransientError(Problem(zone_id, f"the list of {first} does not end", "ask the maker of this endpoint"))
 
-    def change(self, zone_id: str, changes: tuple[Change, ...]) -> None:
+    def change(self, zone_id: str, changes: tuple[RecordChange, ...]) -> None:
         """Carry out all changes or none.
 
         Raises:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from pyconfd.vip.frames import drain, open_host_traffic
-from pyconfd.vip.netlink import Route, default_route
+from pyconfd.vip.netlink import DefaultRoute, default_route
 
 STARTED_S = 0.05
 """How soon a process that was started again is found."""
@@ -336,10 +336,10 @@ class Uplink:
         self._interface = interface
         self._answered: dict[str, float] = {}
         self._since = math.inf
-        self._routes: dict[int, Route] = {}
+        self._routes: dict[int, DefaultRoute] = {}
         self._traffic: socket.socket | None = None
         self._heard = -math.inf
-        self.lost: Route | None = None
+        self.lost: DefaultRoute | None = None
 
     def start(self, now: float) -> None:
         """Begin to count: silence before now says nothing."""

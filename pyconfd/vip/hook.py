@@ -34,7 +34,7 @@ from pyconfd.vip.output import (
     write_memory,
 )
 from pyconfd.vip.output import replace as replace_file
-from pyconfd.vip.policy import Decision, Hold, Limits, NodeFacts, Role, decide
+from pyconfd.vip.policy import Decision, HoldState, NodeFacts, Role, VipLimits, decide
 from pyconfd.vip.report import line, metrics, report
 from pyconfd.vip.topology import Topology, topology
 from pyconfd.vip.vrrp import VirtualRouter
@@ -106,7 +106,7 @@ class Hook:
         settings = resolved.settings
         self._resolved, self.vip, self.topology, self._log = resolved, settings.vip, topology, log
         vip = self.vip
-        self.limits = Limits(
+        self.limits = VipLimits(
             topology.advert_s, vip.ping_misses, vip.offer_s, vip.gateway_s, fencing=vip.fencing, farewell=vip.farewell
         )
         self._probe_s = max(0.2, min(0.5, topology.advert_s))
@@ -296,7 +296,7 @@ class Hook:
         before = router.decision
         decision = router.decision = decide(node, facts, before, self.now, self.limits)
         track = self._track_files[number]
-        track.write(b"1\n" if decision.hold is Hold.FAULT else b"0\n")
+        track.write(b"1\n" if decision.hold is HoldState.FAULT else b"0\n")
         self.trouble(f"track_file_{number}", track.error)
         if decision.fence is not None:
             self._fence(router, decision)
@@ -359,7 +359,7 @@ class Hook:
     def _probe(self, router: VirtualRouter) -> None:
         """Ask who has the addresses while this node does, or must not; an able backup hears the adverts."""
         packets, number = self.monitor.packets, router.router.id
-        asks = router.decision.hold is not Hold.ABLE or router.holds
+        asks = router.decision.hold is not HoldState.ABLE or router.holds
         if packets is not None and asks and self.now >= self._probe_due[number]:
             self._probe_due[number] = self.now + self._probe_s
             packets.send([probe(packets.hardware, address) for address in router.router.bare])

@@ -167,7 +167,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class DefaultRoute:
     """The default route of an IP version: ``gateway`` is "" for none; ``learned`` from others, not configured here."""
 
     family: int
@@ -175,7 +175,7 @@ class Route:
     learned: bool
 
 
-def default_route(family: int) -> Route | None:
+def default_route(family: int) -> DefaultRoute | None:
     """Return the route to addresses outside of the network; None where there is none.
 
     Raises:
@@ -191,7 +191,7 @@ def default_route(family: int) -> Route | None:
         raise
     added_by = _ROUTE.unpack_from(message, _HEADER.size)[5]
     gateway = _attributes(message, _ROUTE.size).get(_RTA_GATEWAY)
-    return Route(family, str(ip_address(gateway)) if gateway else "", added_by not in _CONFIGURED)
+    return DefaultRoute(family, str(ip_address(gateway)) if gateway else "", added_by not in _CONFIGURED)
 
 
 def listeners() -> Mapping[int, Sequence[tuple[int, int]]]:

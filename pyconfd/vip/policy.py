@@ -21,7 +21,7 @@ ANNOUNCE_S = 1.0
 """An announcement that was not seen to leave the interface for so long is an alarm."""
 
 
-class Fault(StrEnum):
+class NodeFault(StrEnum):
     """A hard fault of this node, or an order not to hold the address."""
 
     HAPROXY_DEAD = "haproxy_dead"
@@ -76,7 +76,7 @@ class Role(StrEnum):
     FAULT = "fault"
 
 
-class Hold(StrEnum):
+class HoldState(StrEnum):
     """Whether this node may hold a router's addresses: ABLE, not (FAULT), or because no other node does (LAST)."""
 
     ABLE = "able"
@@ -85,7 +85,7 @@ class Hold(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class VipLimits:
     """The settings that decide; times in seconds."""
 
     advert_s: float
@@ -150,7 +150,7 @@ class Rival:
     """Another machine that answers for a floating address: a peer with its priority, or a stranger (``peer`` "").
 
     Only adverts tell which machine is at a hardware address: any can claim an address by ARP. ``advertised`` is the
-    priority in the adverts that come from there, and have for :attr:`Limits.down_s`; else 0.
+    priority in the adverts that come from there, and have for :attr:`VipLimits.down_s`; else 0.
     """
 
     hardware: str
@@ -191,9 +191,9 @@ class Decision:
     ``kill``: keepalived hangs, and would wake up as a master; ``announce``: send gratuitous ARP.
     """
 
-    hold: Hold = Hold.ABLE
+    hold: HoldState = HoldState.ABLE
     since: float = 0.0
-    faults: frozenset[Fault] = frozenset()
+    faults: frozenset[NodeFault] = frozenset()
     fence: Alarm | None = None
     farewell: bool = False
     kill: bool = False
@@ -201,7 +201,7 @@ class Decision:
     alarms: frozenset[Alarm] = frozenset()
 
 
-def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, limits: Limits) -> Decision:
+def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, limits: VipLimits) -> Decision:
     """Decide for one virtual router; ``now`` is monotonic, in seconds."""
     faults = _faults(node, router, before, limits)
     hold = _hold(faults, node, router, before, now, limits=limits)
@@ -220,31 +220,31 @@ def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, l
     )
 
 
-def _faults(node: NodeFacts, router: RouterFacts, before: Decision, limits: Limits) -> frozenset[Fault]:
+def _faults(node: NodeFacts, router: RouterFacts, before: Decision, limits: VipLimits) -> frozenset[NodeFault]:
     silent = min(node.gateway_age_s, node.peers_age_s, node.heard_age_s) >= limits.gateway_s
     refuses = node.haproxy_alive and node.health_misses >= limits.ping_misses
     found = {
-        Fault.HAPROXY_DEAD: not node.haproxy_alive,
-        Fault.HAPROXY_HANGS: node.haproxy_alive and node.haproxy_misses >= limits.ping_misses,
-        Fault.REFUSES_CLIENTS: refuses and not node.haproxy_full,
-        Fault.LISTENER_GONE: bool(node.closed_ports),
-        Fault.LISTENER_FOREIGN: bool(node.foreign_ports),
-        Fault.CARRIER_LOST: not node.carrier,
-        Fault.CARRIER_FLAPS: node.carrier and not node.carrier_trusted,
-        Fault.UPLINK_DEAD: node.carrier and silent,
-        Fault.ROUTE_LOST: node.route_lost and node.peers_age_s < limits.gateway_s,
-        Fault.DRAINED: router.drained,
-        Fault.HANDING_OVER: router.handing_over,
-        Fault.YIELDED: _yields(router, before, limits),
+        NodeFault.HAPROXY_DEAD: not node.haproxy_alive,
+        NodeFault.HAPROXY_HANGS: node.haproxy_alive and node.haproxy_misses >= limits.ping_misses,
+        NodeFault.REFUSES_CLIENTS: refuses and not node.haproxy_full,
+        NodeFault.LISTENER_GONE: bool(node.closed_ports),
+        NodeFault.LISTENER_FOREIGN: bool(node.foreign_ports),
+        NodeFault.CARRIER_LOST: not node.carrier,
+        NodeFault.CARRIER_FLAPS: node.carrier and not node.carrier_trusted,
+        NodeFault.UPLINK_DEAD: node.carrier and silent,
+        NodeFault.ROUTE_LOST: node.route_lost and node.peers_age_s < limits.gateway_s,
+        NodeFault.DRAINED: router.drained,
+        NodeFault.HANDING_OVER: router.handing_over,
+        NodeFault.YIELDED: _yields(router, before, limits),
     }
     return frozenset(fault for fault, is_so in found.items() if is_so)
 
 
-_HOPELESS = frozenset({Fault.CARRIER_LOST, Fault.UPLINK_DEAD, Fault.YIELDED, Fault.HANDING_OVER})
+_HOPELESS = frozenset({NodeFault.CARRIER_LOST, NodeFault.UPLINK_DEAD, NodeFault.YIELDED, NodeFault.HANDING_OVER})
 """Faults with which a node never takes the address back: no client can reach it, or a peer has the address."""
 
 
-def _yields(router: RouterFacts, before: Decision, limits: Limits) -> bool:
+def _yields(router: RouterFacts, before: Decision, limits: VipLimits) -> bool:
     """Return whether a peer of higher priority holds and advertises the address, unseen by keepalived.
 
     Never on the word of ARP alone: the last node would drop the address for any machine that claims it. Once it has
@@ -254,32 +254,38 @@ def _yields(router: RouterFacts, before: Decision, limits: Limits) -> bool:
     if router.holds:
         # keepalived obeys a better advert at once: one that it has not heard in this time it will never hear.
         return router.held_s >= limits.down_s and any(rival.answers >= CONFIRMED_ANSWERS for rival in better)
-    return bool(better) and Fault.YIELDED in before.faults
+    return bool(better) and NodeFault.YIELDED in before.faults
 
 
 def _hold(
-    faults: frozenset[Fault], node: NodeFacts, router: RouterFacts, before: Decision, now: float, *, limits: Limits
-) -> Hold:
+    faults: frozenset[NodeFault],
+    node: NodeFacts,
+    router: RouterFacts,
+    before: Decision,
+    now: float,
+    *,
+    limits: VipLimits,
+) -> HoldState:
     """Return FAULT for a node with faults at first, LAST when no other node took the address."""
     if not faults:
-        return Hold.ABLE
+        return HoldState.ABLE
     hopeless = bool(faults & _HOPELESS)
-    if before.hold is Hold.FAULT:
+    if before.hold is HoldState.FAULT:
         # Without a carrier no advert could be heard: that silence says nothing about the peers.
         listening_s = min(now - before.since, node.carrier_s)
         # A stranger that answers for the address must not keep the last node from it.
         taken = any(rival.peer for rival in router.rivals) or router.peer_advert_age_s < limits.retake_s
-        return Hold.LAST if not hopeless and not taken and listening_s >= limits.retake_s else Hold.FAULT
-    if before.hold is Hold.LAST and not hopeless:
+        return HoldState.LAST if not hopeless and not taken and listening_s >= limits.retake_s else HoldState.FAULT
+    if before.hold is HoldState.LAST and not hopeless:
         if not router.holds:
-            return Hold.FAULT if router.peer_advert_age_s < limits.down_s else Hold.LAST
+            return HoldState.FAULT if router.peer_advert_age_s < limits.down_s else HoldState.LAST
         # Offered now and then to a node that may have healed; not by a drained one, which serves as well as any.
-        offers = faults != {Fault.DRAINED} and now - before.since >= limits.offer_s
-        return Hold.FAULT if offers else Hold.LAST
-    return Hold.FAULT
+        offers = faults != {NodeFault.DRAINED} and now - before.since >= limits.offer_s
+        return HoldState.FAULT if offers else HoldState.LAST
+    return HoldState.FAULT
 
 
-def _why_fenced(node: NodeFacts, router: RouterFacts, limits: Limits) -> Alarm | None:
+def _why_fenced(node: NodeFacts, router: RouterFacts, limits: VipLimits) -> Alarm | None:
     """Return why an address that is here must not be; None if it may."""
     if not node.keepalived_alive:
         return Alarm.KEEPALIVED_DEAD
@@ -291,10 +297,16 @@ def _why_fenced(node: NodeFacts, router: RouterFacts, limits: Limits) -> Alarm |
 
 
 def _alarms(
-    faults: frozenset[Fault], hold: Hold, why: Alarm | None, node: NodeFacts, router: RouterFacts, *, limits: Limits
+    faults: frozenset[NodeFault],
+    hold: HoldState,
+    why: Alarm | None,
+    node: NodeFacts,
+    router: RouterFacts,
+    *,
+    limits: VipLimits,
 ) -> frozenset[Alarm]:
     serves = router.holds and why is None
-    gateway_silent = node.carrier and node.gateway_age_s >= limits.gateway_s and Fault.UPLINK_DEAD not in faults
+    gateway_silent = node.carrier and node.gateway_age_s >= limits.gateway_s and NodeFault.UPLINK_DEAD not in faults
     missing = router.role is Role.MASTER and node.keepalived_alive and router.missing_s >= limits.hang_s
     found = {
         Alarm.KEEPALIVED_DEAD: not node.keepalived_alive,
@@ -303,7 +315,7 @@ def _alarms(
         Alarm.SPLIT_BRAIN: serves and any(rival.peer for rival in router.rivals),
         Alarm.STRANGER: serves and any(not rival.peer for rival in router.rivals),
         Alarm.NOT_ANNOUNCED: serves and not router.announced and router.held_s >= ANNOUNCE_S,
-        Alarm.LAST_ONE: hold is Hold.LAST,
+        Alarm.LAST_ONE: hold is HoldState.LAST,
         Alarm.HAPROXY_FULL: node.haproxy_full,
         Alarm.GATEWAY_SILENT: gateway_silent,
     }

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pyconfd.vip.policy import Alarm, Fault, Hold
+from pyconfd.vip.policy import Alarm, HoldState, NodeFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -99,8 +99,10 @@ def metrics(document: Mapping[str, Any]) -> str:
         "check_ok": [
             (f'check="{name.replace(" ", "_")}"', int(check["ok"])) for name, check in document["checks"].items()
         ],
-        "hold": [(f'{of},hold="{hold}"', int(router["hold"] == hold)) for of, router in routers for hold in Hold],
-        "fault": [(f'{of},fault="{each}"', int(each in router["faults"])) for of, router in routers for each in Fault],
+        "hold": [(f'{of},hold="{hold}"', int(router["hold"] == hold)) for of, router in routers for hold in HoldState],
+        "fault": [
+            (f'{of},fault="{each}"', int(each in router["faults"])) for of, router in routers for each in NodeFault
+        ],
         "alarm": [(f'{of},alarm="{each}"', int(each in router["alarms"])) for of, router in routers for each in Alarm],
         "holds": [(of, int(router["holds"])) for of, router in routers],
     }

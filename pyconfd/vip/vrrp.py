@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pyconfd.vip.frames import AddressClaim, Advert
-from pyconfd.vip.policy import Alarm, Decision, Hold, Limits, Rival, Role, RouterFacts
+from pyconfd.vip.policy import Alarm, Decision, HoldState, Rival, Role, RouterFacts, VipLimits
 from pyconfd.vip.topology import Router
 
 ROLES: Mapping[str, Role] = {
@@ -32,7 +32,7 @@ _NEVER = (-math.inf, 0)
 class VirtualRouter:
     """The observations of one virtual router, and what was last decided about it."""
 
-    def __init__(self, router: Router, limits: Limits, window_s: float, now: float) -> None:
+    def __init__(self, router: Router, limits: VipLimits, window_s: float, now: float) -> None:
         self.router, self.limits = router, limits
         self._window_s = window_s
         """An address claim counts for so long."""
@@ -228,7 +228,7 @@ class VirtualRouter:
 
     @property
     def _is_able(self) -> bool:
-        return self.decision.hold is Hold.ABLE and self.handing_over is None
+        return self.decision.hold is HoldState.ABLE and self.handing_over is None
 
     @property
     def alarms(self) -> frozenset[Alarm]:

@@ -11,7 +11,7 @@ from pyconfd.dns.agent import Agent, Want
 from pyconfd.dns.names import wish_of
 from pyconfd.dns.ownership import Marker, Mode
 from pyconfd.dns.planner import DnsNode, NameSpec
-from pyconfd.dns.records import ADDRESS_TYPES, Change, Policy, RecordSet, ThrottledError, Zone
+from pyconfd.dns.records import ADDRESS_TYPES, Policy, RecordChange, RecordSet, ThrottledError, Zone
 from pyconfd.errors import Problem, TransientError
 from tests.dns.stage import NAME, ZONE, beside, foreign, node
 from tests.dns.strict import StrictRoute53
@@ -187,7 +187,7 @@ class _Reached:
         self._reach()
         return self._world.provider.records(zone_id, name)
 
-    def change(self, zone_id: str, changes: tuple[Change, ...]) -> None:
+    def change(self, zone_id: str, changes: tuple[RecordChange, ...]) -> None:
         self._reach()
         self._world.provider.change(zone_id, changes)
         if self._world.random.random() < 0.1:

@@ -11,7 +11,16 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 
 from pyconfd.dns.ownership import marker_name
-from pyconfd.dns.records import Action, Change, Policy, RecordSet, RefusedBatchError, Zone, inside, normalised
+from pyconfd.dns.records import (
+    Policy,
+    RecordAction,
+    RecordChange,
+    RecordSet,
+    RefusedBatchError,
+    Zone,
+    inside,
+    normalised,
+)
 from pyconfd.errors import Problem, RejectedInput
 
 MOST_VALUES = 1000
@@ -46,7 +55,7 @@ class StrictRoute53:
         with self._lock:
             return tuple(item for key, item in sorted(self._zone(zone_id).items()) if key[0] in wanted)
 
-    def change(self, zone_id: str, changes: tuple[Change, ...]) -> None:
+    def change(self, zone_id: str, changes: tuple[RecordChange, ...]) -> None:
         self._count("change")
         with self._lock:
             self._content[zone_id] = self._changed(zone_id, changes)
@@ -81,7 +90,7 @@ class StrictRoute53:
             raise RejectedInput(Problem(zone_id, "NoSuchHostedZone"))
         return self._content[zone_id]
 
-    def _changed(self, zone_id: str, changes: Iterable[Change]) -> dict[tuple[str, str, str], RecordSet]:
+    def _changed(self, zone_id: str, changes: Iterable[RecordChange]) -> dict[tuple[str, str, str], RecordSet]:
         content = dict(self._zone(zone_id))
         changes = tuple(changes)
         values = [value for change in changes for value in change.record.values]
@@ -90,7 +99,7 @@ class StrictRoute53:
         _demand(sum(map(len, values)) <= MOST_CHARACTERS, "too many characters in a batch")
         for change in changes:
             record = change.record
-            if change.action is Action.DELETE:
+            if change.action is RecordAction.DELETE:
                 there = content.get(record.key)
                 _demand(there is not None, f"tried to delete {record.key} but it was not found")
                 _demand(there == record, f"tried to delete {record.key} but the values provided do not match")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree as ET
 
-from pyconfd.dns.records import Action, Change, Policy, RecordSet, RefusedBatchError, Zone, normalised
+from pyconfd.dns.records import Policy, RecordAction, RecordChange, RecordSet, RefusedBatchError, Zone, normalised
 from pyconfd.errors import RejectedInput
 from tests.dns.strict import StrictRoute53
 
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = ET.fromstring(self.rfile.read(int(self.headers["Content-Length"])))
         changes = tuple(
-            Change(Action(item.findtext(f"{{{XMLNS}}}Action") or ""), _of_xml(item[1]))
+            RecordChange(RecordAction(item.findtext(f"{{{XMLNS}}}Action") or ""), _of_xml(item[1]))
             for item in body.iter(f"{{{XMLNS}}}Change")
         )
         zone_id = unquote(self.path).strip("/").split("/")[2]

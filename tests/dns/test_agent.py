@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pyconfd.dns.agent import (
     SLOT_S,
     Agent,
+    NodeVerdict,
     Suspicion,
-    Verdict,
     Want,
     judge,
     next_slot,
@@ -119,7 +119,7 @@ def test_the_next_slot_is_an_own_one_soon_and_never_the_same_twice(now: float, s
 MARKER = Marker("prod", "n1", ("192.0.2.2",), 3)
 
 
-def over(*looks: tuple[float, bool, str, int]) -> list[Verdict]:
+def over(*looks: tuple[float, bool, str, int]) -> list[NodeVerdict]:
     """Each look is the time, whether the node answers, who doubts it and its sequence."""
     suspicion: Suspicion | None = None
     found = []
@@ -130,7 +130,7 @@ def over(*looks: tuple[float, bool, str, int]) -> list[Verdict]:
     return found
 
 
-LEAVE, DOUBT, TRUST, FORGET = Verdict.LEAVE, Verdict.DOUBT, Verdict.TRUST, Verdict.FORGET
+LEAVE, DOUBT, TRUST, FORGET = NodeVerdict.LEAVE, NodeVerdict.DOUBT, NodeVerdict.TRUST, NodeVerdict.FORGET
 
 
 def test_a_node_is_forgotten_when_it_is_silent_on_the_network_and_in_route_53() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from pyconfd.dns.ownership import marker_name
 from pyconfd.dns.records import (
-    Action,
-    Change,
     Policy,
     Provider,
+    RecordAction,
+    RecordChange,
     RecordSet,
     RefusedBatchError,
     Zone,
@@ -57,7 +57,7 @@ def read(both: tuple[Provider, Zone], name: str = NAME) -> set[RecordSet]:
     return set(both[0].records(both[1].zone_id, name))
 
 
-def change(both: tuple[Provider, Zone], *changes: Change) -> None:
+def change(both: tuple[Provider, Zone], *changes: RecordChange) -> None:
     both[0].change(both[1].zone_id, changes)
 
 
@@ -179,7 +179,7 @@ def test_the_strict_one_limits_a_batch_and_refuses_an_empty_one(strict: tuple[Pr
         change(strict)
     many = [record_set(f"n{number}.example.com", "A", 60, ["192.0.2.1"]) for number in range(1001)]
     with pytest.raises(RefusedBatchError, match="too many"):
-        change(strict, *(Change(Action.CREATE, record) for record in many))
+        change(strict, *(RecordChange(RecordAction.CREATE, record) for record in many))
 
 
 def test_zones_are_told_apart_by_name_and_kind(proxy: FaultProxy, new_zone: Callable[..., Zone]) -> None:

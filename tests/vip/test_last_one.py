@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.vip.policy import Decision, Hold, Limits, NodeFacts, Role, RouterFacts, decide
+from pyconfd.vip.policy import Decision, HoldState, NodeFacts, Role, RouterFacts, VipLimits, decide
 
 ADVERT = 0.1
 TICK = 0.02
-LIMITS = Limits(advert_s=ADVERT, ping_misses=2, offer_s=3.0)
+LIMITS = VipLimits(advert_s=ADVERT, ping_misses=2, offer_s=3.0)
 
 
 @dataclass
@@ -41,11 +41,11 @@ class Node:
         )  # fmt: skip
         node = NodeFacts(haproxy_alive=self.healthy)
         self.decision = decide(node, router, self.decision, now, LIMITS)
-        if self.decision.hold is Hold.FAULT and self.role is not Role.FAULT:
+        if self.decision.hold is HoldState.FAULT and self.role is not Role.FAULT:
             if master:
                 self.outbox.append(0)
             self.role = Role.FAULT
-        elif self.decision.hold is not Hold.FAULT and self.role is Role.FAULT:
+        elif self.decision.hold is not HoldState.FAULT and self.role is Role.FAULT:
             self.role, self.due = Role.BACKUP, now + self.down
 
     def keepalived(self, now: float) -> None:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=f"no namespaces: {missin
 PRELUDE = """
 import subprocess, select, socket, time
 from pyconfd.vip.checks import ListenerOwners
-from pyconfd.vip.netlink import Link, Route, default_route, listeners
+from pyconfd.vip.netlink import Link, DefaultRoute, default_route, listeners
 def ip(*words, **more): subprocess.run(["ip", *words], check=True, **more)
 def told(link, condition):
     deadline = time.monotonic() + 30
@@ -164,7 +164,7 @@ assert default_route(4) is None and default_route(6) is None
 ip("addr", "add", "10.1.1.2/24", "dev", "eth0"); ip("addr", "add", "fd00::2/64", "dev", "eth0", "nodad")
 ip("route", "add", "default", "via", "10.1.1.1")
 ip("-6", "route", "add", "default", "via", "fd00::1", "proto", "ra")
-assert default_route(4) == Route(4, "10.1.1.1", learned=False)
-assert default_route(6) == Route(6, "fd00::1", learned=True)
+assert default_route(4) == DefaultRoute(4, "10.1.1.1", learned=False)
+assert default_route(6) == DefaultRoute(6, "fd00::1", learned=True)
 """
     )

@@ -8,9 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.vip.policy import Alarm, Decision, Fault, Hold, Limits, NodeFacts, Rival, Role, RouterFacts, decide
+from pyconfd.vip.policy import (
+    Alarm,
+    Decision,
+    HoldState,
+    NodeFacts,
+    NodeFault,
+    Rival,
+    Role,
+    RouterFacts,
+    VipLimits,
+    decide,
+)
 
-LIMITS = Limits(advert_s=0.1, ping_misses=2, offer_s=30.0)
+LIMITS = VipLimits(advert_s=0.1, ping_misses=2, offer_s=30.0)
 MASTER = RouterFacts("vip-51", 245, Role.MASTER, holds=True, held_s=9.0, missing_s=0.0, own_advert_age_s=0.05)
 BACKUP = RouterFacts("vip-51", 245, Role.BACKUP, peer_advert_age_s=0.05)
 SILENCE = replace(BACKUP, peer_advert_age_s=60.0)
@@ -23,8 +34,8 @@ def rivals(priority: int, answers: int = 3, peer: str = "lb1", *, heard: bool = 
     return (Rival("02:00:00:00:00:01", answers, peer, priority, priority if heard else 0),)
 
 
-def fault(since: float, *faults: Fault) -> Decision:
-    return Decision(Hold.FAULT, since, frozenset(faults or {Fault.HAPROXY_DEAD}))
+def fault(since: float, *faults: NodeFault) -> Decision:
+    return Decision(HoldState.FAULT, since, frozenset(faults or {NodeFault.HAPROXY_DEAD}))
 
 
 @pytest.mark.parametrize("router", [MASTER, BACKUP])
@@ -35,20 +46,20 @@ def test_nothing_is_done_where_nothing_is_wrong(router: RouterFacts) -> None:
 @pytest.mark.parametrize(
     ("node", "router", "found"),
     [
-        (DEAD, MASTER, Fault.HAPROXY_DEAD),
-        (NodeFacts(haproxy_misses=2), MASTER, Fault.HAPROXY_HANGS),
-        (NodeFacts(closed_ports=frozenset({"443"})), MASTER, Fault.LISTENER_GONE),
-        (NodeFacts(foreign_ports=frozenset({"443"})), MASTER, Fault.LISTENER_FOREIGN),
-        (NodeFacts(health_misses=2), MASTER, Fault.REFUSES_CLIENTS),
-        (NodeFacts(carrier=False), MASTER, Fault.CARRIER_LOST),
-        (NodeFacts(carrier_trusted=False), MASTER, Fault.CARRIER_FLAPS),
-        (NodeFacts(gateway_age_s=3.0, peers_age_s=3.0, heard_age_s=3.0), MASTER, Fault.UPLINK_DEAD),
-        (NodeFacts(route_lost=True), MASTER, Fault.ROUTE_LOST),
-        (NodeFacts(), replace(MASTER, drained=True), Fault.DRAINED),
-        (NodeFacts(), replace(MASTER, handing_over=True), Fault.HANDING_OVER),
+        (DEAD, MASTER, NodeFault.HAPROXY_DEAD),
+        (NodeFacts(haproxy_misses=2), MASTER, NodeFault.HAPROXY_HANGS),
+        (NodeFacts(closed_ports=frozenset({"443"})), MASTER, NodeFault.LISTENER_GONE),
+        (NodeFacts(foreign_ports=frozenset({"443"})), MASTER, NodeFault.LISTENER_FOREIGN),
+        (NodeFacts(health_misses=2), MASTER, NodeFault.REFUSES_CLIENTS),
+        (NodeFacts(carrier=False), MASTER, NodeFault.CARRIER_LOST),
+        (NodeFacts(carrier_trusted=False), MASTER, NodeFault.CARRIER_FLAPS),
+        (NodeFacts(gateway_age_s=3.0, peers_age_s=3.0, heard_age_s=3.0), MASTER, NodeFault.UPLINK_DEAD),
+        (NodeFacts(route_lost=True), MASTER, NodeFault.ROUTE_LOST),
+        (NodeFacts(), replace(MASTER, drained=True), NodeFault.DRAINED),
+        (NodeFacts(), replace(MASTER, handing_over=True), NodeFault.HANDING_OVER),
     ],
 )
-def test_a_hard_fault_or_an_order_gives_fault_at_once(node: NodeFacts, router: RouterFacts, found: Fault) -> None:
+def test_a_hard_fault_or_an_order_gives_fault_at_once(node: NodeFacts, router: RouterFacts, found: NodeFault) -> None:
     assert decide(node, router, ABLE, NOW, LIMITS) == replace(fault(NOW, found), alarms=frozenset())
 
 
@@ -92,7 +103,7 @@ NO_FENCING, NO_FAREWELL = replace(LIMITS, fencing=False), replace(LIMITS, farewe
     ],
 )
 def test_an_address_that_must_not_be_here_is_fenced(
-    node: NodeFacts, router: RouterFacts, limits: Limits, actions: set[str] | None, alarm: Alarm | None
+    node: NodeFacts, router: RouterFacts, limits: VipLimits, actions: set[str] | None, alarm: Alarm | None
 ) -> None:
     found = decide(node, router, ABLE, NOW, limits)
     assert found.fence is (None if actions is None else alarm)
@@ -104,7 +115,7 @@ def test_a_hang_is_fenced_before_a_backup_takes_over() -> None:
     assert LIMITS.hang_s < 3 * LIMITS.advert_s
 
 
-YIELDED = fault(1.0, Fault.YIELDED)
+YIELDED = fault(1.0, NodeFault.YIELDED)
 BETTER = replace(MASTER, rivals=rivals(250), peer_advert_age_s=0.1)
 
 
@@ -131,8 +142,8 @@ def test_of_two_holders_the_lower_priority_yields(
     router: RouterFacts, before: Decision, alarm: Alarm | None, *, yields: bool, announces: bool
 ) -> None:
     found = decide(NodeFacts(), router, before, NOW, LIMITS)
-    assert found.faults == ({Fault.YIELDED} if yields else set())
-    assert found.hold is (Hold.FAULT if yields else Hold.ABLE)
+    assert found.faults == ({NodeFault.YIELDED} if yields else set())
+    assert found.hold is (HoldState.FAULT if yields else HoldState.ABLE)
     assert found.alarms == ({alarm} if alarm else set())
     assert found.announce is announces
 
@@ -151,38 +162,40 @@ def test_a_new_holder_announces_until_it_was_seen_on_the_wire() -> None:
 
 ALONE = NodeFacts(gateway_age_s=9.0, peers_age_s=9.0, heard_age_s=9.0)
 FLAPPING = NodeFacts(carrier_trusted=False, carrier_s=0.5)
-LAST = Decision(Hold.LAST, NOW - 29.0, frozenset({Fault.HAPROXY_DEAD}))
+LAST = Decision(HoldState.LAST, NOW - 29.0, frozenset({NodeFault.HAPROXY_DEAD}))
 
 
 @pytest.mark.parametrize(
     ("node", "router", "before", "hold"),
     [
         # A faulty node takes the address back only after silence on all sides.
-        (DEAD, SILENCE, fault(NOW - 0.7), Hold.LAST),
-        (DEAD, SILENCE, fault(NOW - 0.5), Hold.FAULT),
-        (DEAD, replace(SILENCE, peer_advert_age_s=0.5), fault(NOW - 0.7), Hold.FAULT),
-        (DEAD, replace(SILENCE, rivals=rivals(240)), fault(NOW - 0.7), Hold.FAULT),
-        (DEAD, replace(SILENCE, rivals=rivals(0, peer="")), fault(NOW - 0.7), Hold.LAST),
+        (DEAD, SILENCE, fault(NOW - 0.7), HoldState.LAST),
+        (DEAD, SILENCE, fault(NOW - 0.5), HoldState.FAULT),
+        (DEAD, replace(SILENCE, peer_advert_age_s=0.5), fault(NOW - 0.7), HoldState.FAULT),
+        (DEAD, replace(SILENCE, rivals=rivals(240)), fault(NOW - 0.7), HoldState.FAULT),
+        (DEAD, replace(SILENCE, rivals=rivals(0, peer="")), fault(NOW - 0.7), HoldState.LAST),
         # Not if no client can reach it, nor on what it could not hear without a carrier.
-        (NodeFacts(carrier=False), SILENCE, fault(NOW - 0.7), Hold.FAULT),
-        (ALONE, SILENCE, fault(1.0, Fault.UPLINK_DEAD), Hold.FAULT),
-        (ALONE, MASTER, replace(LAST, faults=frozenset({Fault.UPLINK_DEAD})), Hold.FAULT),
-        (FLAPPING, SILENCE, fault(1.0, Fault.CARRIER_LOST), Hold.FAULT),
-        (replace(FLAPPING, carrier_s=0.7), SILENCE, fault(1.0, Fault.CARRIER_LOST), Hold.LAST),
+        (NodeFacts(carrier=False), SILENCE, fault(NOW - 0.7), HoldState.FAULT),
+        (ALONE, SILENCE, fault(1.0, NodeFault.UPLINK_DEAD), HoldState.FAULT),
+        (ALONE, MASTER, replace(LAST, faults=frozenset({NodeFault.UPLINK_DEAD})), HoldState.FAULT),
+        (FLAPPING, SILENCE, fault(1.0, NodeFault.CARRIER_LOST), HoldState.FAULT),
+        (replace(FLAPPING, carrier_s=0.7), SILENCE, fault(1.0, NodeFault.CARRIER_LOST), HoldState.LAST),
         # The last node gives it up to another holder, and offers it now and then.
-        (DEAD, MASTER, LAST, Hold.LAST),
-        (DEAD, MASTER, replace(LAST, since=NOW - 30.0), Hold.FAULT),
-        (DEAD, BACKUP, LAST, Hold.FAULT),
-        (DEAD, SILENCE, LAST, Hold.LAST),
-        (NodeFacts(), MASTER, LAST, Hold.ABLE),
+        (DEAD, MASTER, LAST, HoldState.LAST),
+        (DEAD, MASTER, replace(LAST, since=NOW - 30.0), HoldState.FAULT),
+        (DEAD, BACKUP, LAST, HoldState.FAULT),
+        (DEAD, SILENCE, LAST, HoldState.LAST),
+        (NodeFacts(), MASTER, LAST, HoldState.ABLE),
         # A drained node serves as well as any: it does not interrupt its clients for an offer.
-        (NodeFacts(), replace(MASTER, drained=True), replace(LAST, since=NOW - 300.0), Hold.LAST),
+        (NodeFacts(), replace(MASTER, drained=True), replace(LAST, since=NOW - 300.0), HoldState.LAST),
     ],
 )
-def test_the_last_node_keeps_the_address(node: NodeFacts, router: RouterFacts, before: Decision, hold: Hold) -> None:
+def test_the_last_node_keeps_the_address(
+    node: NodeFacts, router: RouterFacts, before: Decision, hold: HoldState
+) -> None:
     found = decide(node, router, before, NOW, LIMITS)
     assert found.hold is hold
-    assert (Alarm.LAST_ONE in found.alarms) is (hold is Hold.LAST)
+    assert (Alarm.LAST_ONE in found.alarms) is (hold is HoldState.LAST)
 
 
 _AGES = st.sampled_from([0.0, 0.05, 0.2, 0.3, 0.5, 0.7, 60.0, math.inf])
@@ -207,7 +220,7 @@ _ROUTERS = st.builds(
     st.booleans(),
     st.lists(_RIVALS, max_size=2).map(tuple),
 )
-_BEFORE = st.builds(Decision, st.sampled_from(Hold), st.sampled_from([0.0, 60.0, 99.5]))
+_BEFORE = st.builds(Decision, st.sampled_from(HoldState), st.sampled_from([0.0, 60.0, 99.5]))
 _SHARED = st.frozensets(
     st.sampled_from([Alarm.DAEMON_SILENT, Alarm.HAPROXY_FULL, Alarm.GATEWAY_SILENT, Alarm.LEARNED_ROUTE_LOST])
 )
@@ -241,7 +254,7 @@ def test_law_hard_local_faults_give_fault(
     hard: dict[str, Any], keepalived: bool, shared: frozenset[Alarm], router: RouterFacts
 ) -> None:
     node = NodeFacts(keepalived_alive=keepalived, shared=shared, **hard)
-    assert decide(node, router, ABLE, NOW, LIMITS).hold is Hold.FAULT
+    assert decide(node, router, ABLE, NOW, LIMITS).hold is HoldState.FAULT
 
 
 @given(_COMMON, _ROUTERS, _BEFORE)
@@ -249,7 +262,7 @@ def test_law_shared_causes_never_give_fault(common: dict[str, Any], router: Rout
     node = NodeFacts(**common)
     calm = replace(router, rivals=tuple(one for one in router.rivals if not one.peer))
     found = decide(node, calm, before, NOW, LIMITS)
-    assert found.hold is Hold.ABLE
+    assert found.hold is HoldState.ABLE
     assert node.shared <= found.alarms
 
 

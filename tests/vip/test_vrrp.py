@@ -3,13 +3,13 @@
 import pytest
 
 from pyconfd.vip.frames import AddressClaim, Advert
-from pyconfd.vip.policy import Alarm, Decision, Hold, Limits, NodeFacts, Rival, Role, decide
+from pyconfd.vip.policy import Alarm, Decision, HoldState, NodeFacts, Rival, Role, VipLimits, decide
 from pyconfd.vip.topology import Peer, Router
 from pyconfd.vip.vrrp import CALM_S, CLAIMED_S, MOST_CLAIMANTS, VirtualRouter
 
 VIP, PEER, OWN = "192.0.2.10", "192.0.2.11", "192.0.2.12"
 OWN_HARDWARE, PEER_HARDWARE, EVIL = "02:00:00:00:00:02", "02:00:00:00:00:01", "02:00:00:00:00:66"
-LIMITS = Limits(advert_s=0.1, ping_misses=2, offer_s=30.0)
+LIMITS = VipLimits(advert_s=0.1, ping_misses=2, offer_s=30.0)
 STEP = 0.02
 
 
@@ -50,7 +50,7 @@ def test_arp_alone_takes_nothing_from_the_last_node() -> None:
         claim(router, PEER, EVIL, now)
         claim(router, VIP, EVIL, now)
         found = decided(router, now, found)
-        assert found.hold is Hold.ABLE
+        assert found.hold is HoldState.ABLE
     assert found.alarms == {Alarm.STRANGER}
     assert found.announce
 
@@ -83,7 +83,7 @@ def test_adverts_of_a_low_priority_make_nobody_yield() -> None:
         now = 1.0 + step * STEP
         advert(router, EVIL, now, priority=1)
         claim(router, VIP, EVIL, now)
-        assert decided(router, now).hold is Hold.ABLE
+        assert decided(router, now).hold is HoldState.ABLE
 
 
 @pytest.mark.parametrize(("address", "genuine"), [(PEER, PEER_HARDWARE), (OWN, OWN_HARDWARE)])
@@ -137,8 +137,8 @@ def test_a_late_advert_of_its_own_is_looked_for_in_time() -> None:
 
 
 UNUSUAL: dict[str, dict[str, object]] = {
-    "fault": {"decision": Decision(Hold.FAULT)},
-    "last": {"decision": Decision(Hold.LAST)},
+    "fault": {"decision": Decision(HoldState.FAULT)},
+    "last": {"decision": Decision(HoldState.LAST)},
     "alarm": {"decision": Decision(alarms=frozenset({Alarm.STRANGER}))},
     "handing over": {"handing_over": NOW},
 }

@@ -11,7 +11,7 @@ from pyconfd.cli.command import CommandContext, command, command_group, json_opt
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import aligned, print_json, print_text
 from pyconfd.dns import commands, service
-from pyconfd.dns.commands import Planned
+from pyconfd.dns.commands import PlannedName
 from pyconfd.errors import RejectedInput, TransientError
 
 _EXITS = {
@@ -176,24 +176,24 @@ def forget(context: CommandContext, node: str, *, as_json: bool) -> int:
     return _report(found, as_json=as_json)
 
 
-def _demand(found: Sequence[Planned]) -> None:
+def _demand(found: Sequence[PlannedName]) -> None:
     """Raise the first error, once all that is known was printed."""
     for item in found:
         if item.error:
             raise item.error
 
 
-def _report(found: Sequence[Planned], *, as_json: bool) -> Exit:
+def _report(found: Sequence[PlannedName], *, as_json: bool) -> Exit:
     _print(found, as_json=as_json)
     return _outcome(found)
 
 
-def _outcome(found: Sequence[Planned]) -> Exit:
+def _outcome(found: Sequence[PlannedName]) -> Exit:
     _demand(found)
     return Exit.FAILED if any(item.state in {"blocked", "kept"} for item in found) else Exit.OK
 
 
-def _print(found: Sequence[Planned], *, as_json: bool) -> None:
+def _print(found: Sequence[PlannedName], *, as_json: bool) -> None:
     if as_json:
         print_json([item.values for item in found])
         return
