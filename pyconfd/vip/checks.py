@@ -103,15 +103,15 @@ class HaproxyProbe:
     with ``expected`` and comes within ``timeout_s``. A new process has missed ``unproven`` until it answers.
     """
 
-    def __init__(  # noqa: PLR0917 - a question and its answer, then how often and for how long
+    def __init__(
         self,
         where: str | tuple[str, int],
         question: bytes,
         expected: bytes,
-        interval_s: float,
-        timeout_s: float,
         selector: selectors.BaseSelector,
         *,
+        interval_s: float,
+        timeout_s: float,
         unproven: int,
     ) -> None:
         self._where, self._question, self._expected = where, question, expected

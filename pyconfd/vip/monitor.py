@@ -44,8 +44,8 @@ class NodeMonitor:
         self.haproxy = ProcessMonitor(vip.haproxy_pid_file, "haproxy", selector)
         self._haproxy_pid = 0
         self.ping = HaproxyProbe(
-            vip.haproxy_socket, b"show info\n", b"", vip.ping_interval_s, vip.ping_timeout_s, selector,
-            unproven=vip.ping_misses,
+            vip.haproxy_socket, b"show info\n", b"", selector,
+            interval_s=vip.ping_interval_s, timeout_s=vip.ping_timeout_s, unproven=vip.ping_misses,
         )  # fmt: skip
         self.health = _health_probe(vip, selector)
         self.keepalived = ProcessMonitor(vip.vrrp_pid_file, "keepalived", selector, hook.on_keepalived_died)
@@ -239,6 +239,6 @@ def _health_probe(vip: VipSettings, selector: selectors.BaseSelector) -> Haproxy
     host = f"[{address}]" if ":" in address else address
     lines = (f"GET {path} HTTP/1.1", f"Host: {host}:{port}", "User-Agent: pyconfd-vip", "Connection: close", "", "")
     return HaproxyProbe(
-        (address, port), "\r\n".join(lines).encode(), b"HTTP/", HEALTH_S, vip.health_timeout_s, selector,
-        unproven=vip.ping_misses,
+        (address, port), "\r\n".join(lines).encode(), b"HTTP/", selector,
+        interval_s=HEALTH_S, timeout_s=vip.health_timeout_s, unproven=vip.ping_misses,
     )  # fmt: skip

@@ -31,7 +31,9 @@ class FakeHaproxy:
             self.server.close()
         self.selector = stack.enter_context(closing(selectors.DefaultSelector()))
         stack.callback(self.close)
-        self.probe = HaproxyProbe(where, b"?\n", b"HTTP/", INTERVAL_S, TIMEOUT_S, self.selector, unproven=2)
+        self.probe = HaproxyProbe(
+            where, b"?\n", b"HTTP/", self.selector, interval_s=INTERVAL_S, timeout_s=TIMEOUT_S, unproven=2
+        )
 
     def close(self) -> None:
         for key in self.selector.get_map().values():
