@@ -124,18 +124,7 @@ def test_an_older_generation_is_held_until_it_is_allowed(
     gets(consumer, 9)
 
 
-def test_the_same_number_with_another_text_is_held(maker: Maker, consumer: LightConsumer, etcd: EtcdProcess) -> None:
-    maker.publish(text(1))
-    gets(consumer, 1)
-    backup = etcd.ctl("get", KEYS.pointer.decode(), "--print-value-only").stdout
-    maker.publish(text(2))
-    gets(consumer, 2)
-    etcd.ctl("put", KEYS.pointer.decode(), backup)
-    says(consumer, "etcd has generation 1, this balancer took 2")
-    assert consumer.text() == text(2)
-
-
-@pytest.mark.parametrize("damage", ["chunk changed", "chunk gone", "pointer changed", "pointer is nonsense"])
+@pytest.mark.parametrize("damage", ["chunk changed", "chunk gone", "pointer changed", "newer format", "nonsense"])
 def test_half_a_generation_is_never_applied(
     maker: Maker, consumer: LightConsumer, etcd: EtcdProcess, damage: str
 ) -> None:
@@ -152,33 +141,19 @@ def test_half_a_generation_is_never_applied(
             etcd.ctl("put", pointer, content + "\n")
         case "pointer changed":
             etcd.ctl("put", pointer, content.replace('"number": 1', '"number": 7'))
+        case "newer format":
+            etcd.ctl("put", pointer, json.dumps({"format": 2, "number": 2}))
         case _:
             etcd.ctl("put", pointer, "nonsense")
     says(consumer, "etcd:")
     assert consumer.status().phase is Phase.REJECTED
     assert consumer.text() == text(1)
+    if damage == "newer format":
+        return  # a producer of this version leaves it alone
     maker.campaign.run_round()
     maker.publish(text(2))
     gets(consumer, 2)
     assert [rendering.text for rendering in consumer.balancer.applied] == [text(1), text(2)]
-
-
-def test_chunks_without_a_pointer_are_nothing(maker: Maker, consumer: LightConsumer, etcd: EtcdProcess) -> None:
-    maker.publish(text(1))
-    gets(consumer, 1)
-    maker.client.put(KEYS.chunk("e" * 64, 0), b"half of what never was")
-    etcd.ctl("del", "/elsewhere")
-    maker.publish(text(2))
-    gets(consumer, 2)
-    assert len(consumer.balancer.applied) == 2
-
-
-def test_a_newer_format_is_named(maker: Maker, consumer: LightConsumer, etcd: EtcdProcess) -> None:
-    maker.publish(text(1))
-    gets(consumer, 1)
-    etcd.ctl("put", KEYS.pointer.decode(), json.dumps({"format": 2, "number": 2}))
-    says(consumer, "the pointer has format 2, this pyconfd knows 1")
-    assert consumer.text() == text(1)
 
 
 def test_what_this_machine_cannot_use_is_said_and_tried_again(maker: Maker, consumer: LightConsumer) -> None:

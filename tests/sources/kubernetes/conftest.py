@@ -33,6 +33,15 @@ def addresses(snapshot: Snapshot | None) -> set[str]:
     }
 
 
+def synced(source: KubernetesSource) -> None:
+    """Wait for the first Snapshot."""
+    eventually(lambda: source.snapshot() is not None, what=source.problems)
+
+
+def problem_of(source: KubernetesSource, resource: Resource) -> str:
+    return next(state.problem for state in source.health().resources if state.resource is resource)
+
+
 def shop(cluster: Cluster, *hosts: int) -> None:
     """Give the service demo/shop these pods."""
     if not cluster.exists("services", "demo", "shop"):

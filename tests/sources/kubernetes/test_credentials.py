@@ -13,9 +13,9 @@ from pyconfd.model.snapshot import Resource
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError, Failure
-from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
+from pyconfd.sources.kubernetes.source import read_once
 from tests.sources.kubernetes.clocks import ScaledClock, StandingClock
-from tests.sources.kubernetes.conftest import Start, ended, eventually
+from tests.sources.kubernetes.conftest import Start, ended, eventually, synced
 from tests.sources.kubernetes.kubeconfigs import kubeconfig
 from tests.world.apiserver import ApiServer, tls_context
 from tests.world.cluster import Cluster
@@ -37,10 +37,6 @@ def credentials(settings: KubernetesSettings, tmp_path: Path, **environ: str) ->
         service_account_dir=str(tmp_path / "account"),
         default_ca_file=str(tmp_path / "ca.pem"),
     )
-
-
-def synced(source: KubernetesSource) -> None:
-    eventually(lambda: source.snapshot() is not None, what=source.problems)
 
 
 # --- where they come from ---------------------------------------------------------------------------------------------

@@ -5,10 +5,9 @@ import pytest
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.snapshot import Key, Named, Resource
 from pyconfd.model.status import SourceHealth
-from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.resources import reads, right_to_read
+from pyconfd.sources.kubernetes.resources import right_to_read
 from pyconfd.sources.kubernetes.source import KubernetesSource
-from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, shop
+from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, shop, synced
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 
@@ -36,7 +35,7 @@ def test_a_denied_resource_stops_nothing_else(
 ) -> None:
     server.faults.deny(resource)
     source = start(server.url, resources=WITH_SECRETS, secret_namespaces=("tls",))
-    eventually(lambda: source.snapshot() is not None, what=source.problems)
+    synced(source)
     shop(cluster, 7)
     eventually(lambda: addresses(source.snapshot()) == {"10.0.0.7"})
 
@@ -59,7 +58,7 @@ def test_a_denied_resource_stops_nothing_else(
 @pytest.mark.usefixtures("secret")
 def test_a_right_that_goes_keeps_what_was_known(cluster: Cluster, server: ApiServer, start: Start) -> None:
     source = start(server.url, resources=WITH_SECRETS, secret_namespaces=("tls",))
-    eventually(lambda: source.snapshot() is not None, what=source.problems)
+    synced(source)
     server.faults.deny("secrets")
     source.relist()
     eventually(lambda: _problems(source))
@@ -85,37 +84,15 @@ def test_without_an_essential_right_nothing_is_followed(resource: str, server: A
     assert source.needs_operator()
 
 
-def test_a_failure_that_may_pass_is_waited_for(server: ApiServer, start: Start) -> None:
-    server.faults.answer(500, "nodes", "list")
-    source = start(server.url)
-    server.wait_for_request("nodes", "list", count=4)
-    assert source.snapshot() is None
-    assert source.health().problems == ()
-
-
 def test_a_denied_resource_that_fails_otherwise_later_is_still_denied(server: ApiServer, start: Start) -> None:
     server.faults.deny("nodes")
     source = start(server.url)
-    eventually(lambda: source.snapshot() is not None, what=source.problems)
+    synced(source)
     server.faults.clear()
     server.faults.answer(500, "nodes")
     count = len(server.seen("nodes"))
     server.wait_for_request("nodes", "list", count=count + 2)
     assert source.snapshot() is not None
-
-
-@pytest.mark.parametrize(
-    ("resources", "essential"),
-    [
-        ([Resource.PODS, Resource.SECRETS], {"pods", "secrets lb/keys"}),
-        (WITH_SECRETS, {"services", "endpointslices"}),
-        ([*WITH_SECRETS, Resource.PODS], {"services", "endpointslices"}),
-    ],
-)
-def test_pods_are_essential_where_everything_is_made_of_them(resources: list[Resource], essential: set[str]) -> None:
-    settings = KubernetesSettings(secret_namespaces=("tls",))
-    wanted = reads(settings, resources, [Named(Resource.SECRETS, "lb", "keys")])
-    assert {str(read) for read in wanted if read.essential} == essential
 
 
 def test_401_for_everything_is_one_problem(server: ApiServer, start: Start) -> None:
@@ -125,6 +102,6 @@ def test_401_for_everything_is_one_problem(server: ApiServer, start: Start) -> N
     (problem,) = source.health().problems
     assert "every resource is refused with HTTP 401" in problem.message
     server.faults.clear()
-    eventually(lambda: source.snapshot() is not None, what=source.problems)
+    synced(source)
     assert source.health().problems == SourceHealth().problems
     ended(source)

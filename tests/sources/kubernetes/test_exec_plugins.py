@@ -11,7 +11,7 @@ from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.credentials import RENEW_EVERY_S, Credentials
 from pyconfd.sources.kubernetes.failures import ApiError
 from tests.sources.kubernetes.clocks import StandingClock
-from tests.sources.kubernetes.conftest import Start, ended, eventually
+from tests.sources.kubernetes.conftest import Start, ended, synced
 from tests.sources.kubernetes.kubeconfigs import kubeconfig
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
@@ -37,7 +37,7 @@ def test_an_exec_plugin_is_run_again_after_a_401(cluster: Cluster, tmp_path: Pat
         source = start(
             kubeconfig=kubeconfig(tmp_path / "config", server.url, {"exec": plugin}), resources=[Resource.NODES]
         )
-        eventually(lambda: source.snapshot() is not None, what=source.problems)
+        synced(source)
         tokens = [request.headers["authorization"] for request in server.seen("nodes", "list")]
         assert (tokens[0], tokens[-1]) == ("Bearer token-1", "Bearer token-2")
         ended(source)

@@ -12,7 +12,7 @@ from pyconfd.model.snapshot import Resource
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from tests.sources.kubernetes.clocks import PatientClock
-from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, shop
+from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, shop, synced
 from tests.vip.network import missing
 from tests.world.apiserver import ApiServer, tls_context
 from tests.world.cluster import Cluster
@@ -39,10 +39,6 @@ TROUBLES: tuple[Callable[[ApiServer], object], ...] = (
     lambda server: server.faults.half_body(times=1),
     lambda server: server.faults.html(times=1),
 )
-
-
-def synced(source: KubernetesSource) -> None:
-    eventually(lambda: source.snapshot() is not None, what=source.problems)
 
 
 def in_use(source: KubernetesSource) -> str:
@@ -106,16 +102,6 @@ def test_a_server_lost_while_watching_loses_nothing(cluster: Cluster, servers: l
     assert in_use(source) == servers[1].url
     cluster.delete_service("demo", "new")
     eventually(lambda: len(source.snapshot().services) == 1)  # type: ignore[union-attr]
-
-
-def test_all_resources_are_listed_anew_at_the_next_server(servers: list[ApiServer], start: Start) -> None:
-    source = start(*(server.url for server in servers))
-    synced(source)
-    servers[0].wait_for_watches("services", "endpointslices", "endpoints", "nodes")
-    servers[0].refuse()
-    for resource in ("services", "endpointslices", "endpoints", "nodes"):
-        servers[1].wait_for_request(resource, "list")
-        servers[1].wait_for_request(resource, "watch")
 
 
 def test_after_an_outage_all_come_back_with_the_first(server: ApiServer) -> None:

@@ -13,11 +13,10 @@ from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.file import read_snapshot, write_snapshot
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import Unreadable, Upserted, decode_event, decode_list
-from pyconfd.sources.kubernetes.resources import manifest
-from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
+from pyconfd.sources.kubernetes.source import KubernetesSource
 from tests.presets.pods import pod_json
 from tests.sources.kubernetes.clocks import ScaledClock
-from tests.sources.kubernetes.conftest import ended, eventually
+from tests.sources.kubernetes.conftest import ended, eventually, synced
 from tests.sources.kubernetes.test_decode import body
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
@@ -41,7 +40,7 @@ def test_named_objects_alone_are_read_and_followed(cluster: Cluster, server: Api
     source = KubernetesSource(settings, [], named=[CONFIG, KEYS, BALANCER], clock=ScaledClock())
     source.start(lambda: None)
     try:
-        eventually(lambda: source.snapshot() is not None, what=source.problems)
+        synced(source)
         seen = source.snapshot()
         assert seen is not None
         assert list(seen.config_maps) == [Key("lb", "config")]
@@ -56,36 +55,6 @@ def test_named_objects_alone_are_read_and_followed(cluster: Cluster, server: Api
         eventually(lambda: not source.snapshot().config_maps)  # type: ignore[union-attr]
     finally:
         ended(source)
-
-
-def test_what_is_read_as_a_whole_is_not_read_by_name_too(cluster: Cluster, server: ApiServer) -> None:
-    put(cluster, "secrets", "lb", "keys", type="Opaque", data={"shop": "eA=="})
-    put(cluster, "secrets", "web", "tls", type="kubernetes.io/tls", data={"tls.key": "eA=="})
-    settings = KubernetesSettings(api_servers=(server.url,), secret_namespaces=("web",))
-    wanted = [Resource.SERVICES, Resource.SECRETS, Resource.CONFIGMAPS]
-    named = [KEYS, Named(Resource.SERVICES, "demo", "shop"), CONFIG]
-    snapshot, _ = read_once(settings, wanted, 20.0, named=named)
-    assert set(snapshot.secrets) == {Key("lb", "keys"), Key("web", "tls")}
-    assert {r.path for r in server.requests if "services" in r.path} == {"/api/v1/services"}
-    assert {r.path for r in server.requests if "configmaps" in r.path} == {"/api/v1/namespaces/lb/configmaps"}
-
-
-def test_rights_by_name() -> None:
-    text = manifest(
-        [Resource.PODS, Resource.CONFIGMAPS], named=[CONFIG, KEYS, BALANCER, Named(Resource.PODS, "a", "b")]
-    )
-    made = {(d["kind"], d["metadata"].get("namespace", "")): d for d in yaml.safe_load_all(text)}
-    verbs = ["list", "watch"]
-    assert made["ClusterRole", ""]["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]
-    assert made["Role", "lb"]["rules"] == [
-        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["config"], "verbs": verbs},
-        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["keys"], "verbs": verbs},
-    ]
-    assert made["Role", "default"]["rules"] == [
-        {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["haproxy"], "verbs": verbs}
-    ]
-    assert ("Role", "a") not in made
-    assert "configmaps lb/config" in text.split("---")[0]
 
 
 def test_pods_of_a_real_server_are_whole_but_for_their_managed_fields() -> None:

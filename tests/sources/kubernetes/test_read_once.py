@@ -6,43 +6,10 @@ from pyconfd.errors import ConfigurationError, TransientError
 from pyconfd.model.snapshot import Key, Resource
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.source import KubernetesSource, read_once
-from tests.sources.kubernetes.conftest import ALL, Start, addresses, eventually
+from tests.sources.kubernetes.conftest import ALL, addresses
 from tests.world.apiserver import ApiServer
-from tests.world.cluster import Cluster
 
 SHOP = Key("demo", "shop")
-
-
-def synced(source: KubernetesSource) -> None:
-    eventually(lambda: source.snapshot() is not None, what=source.problems)
-
-
-def problem_of(source: KubernetesSource, resource: Resource) -> str:
-    return next(state.problem for state in source.health().resources if state.resource is resource)
-
-
-def test_secrets_of_the_named_namespaces_only(cluster: Cluster, server: ApiServer, start: Start) -> None:
-    for namespace in ("web", "shop", "private"):
-        cluster.add_namespace(namespace)
-        for name, kind in (("cert", "kubernetes.io/tls"), ("password", "Opaque")):
-            cluster.put(
-                "secrets", {"metadata": {"name": name, "namespace": namespace}, "type": kind, "data": {"a": "eA=="}}
-            )
-    source = start(server.url, resources=[Resource.SECRETS], secret_namespaces=("web", "shop"))
-    synced(source)
-    assert set(source.snapshot().secrets) == {Key("web", "cert"), Key("shop", "cert")}  # type: ignore[union-attr]
-    assert {request.path for request in server.requests} == {
-        "/api/v1/namespaces/web/secrets",
-        "/api/v1/namespaces/shop/secrets",
-    }
-    assert len(source.health().resources) == 1
-    assert source.health().resources[0].objects == 2
-
-
-def test_secrets_are_not_read_without_namespaces(server: ApiServer, start: Start) -> None:
-    source = start(server.url, resources=[Resource.SECRETS, Resource.NODES])
-    synced(source)
-    assert server.seen("secrets") == []
 
 
 def test_a_namespace_that_is_none() -> None:

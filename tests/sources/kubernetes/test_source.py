@@ -8,20 +8,12 @@ from pyconfd.model.snapshot import Key, Resource
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from tests.sources.kubernetes.clocks import ScaledClock
-from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, shop
+from tests.sources.kubernetes.conftest import ALL, Start, addresses, ended, eventually, problem_of, shop, synced
 from tests.world.apiserver import ApiServer
 from tests.world.cluster import Cluster
 from tests.world.faults import Fault, FaultKind
 
 SHOP = Key("demo", "shop")
-
-
-def synced(source: KubernetesSource) -> None:
-    eventually(lambda: source.snapshot() is not None, what=source.problems)
-
-
-def problem_of(source: KubernetesSource, resource: Resource) -> str:
-    return next(state.problem for state in source.health().resources if state.resource is resource)
 
 
 def test_the_whole_cluster_is_seen_and_followed(cluster: Cluster, server: ApiServer, start: Start) -> None:
@@ -135,15 +127,6 @@ def test_events_without_news_do_not_wake_anybody(cluster: Cluster, server: ApiSe
         ended(source)
 
 
-def test_many_events_all_arrive(cluster: Cluster, server: ApiServer, start: Start) -> None:
-    source = start(server.url)
-    synced(source)
-    for number in range(500):
-        shop(cluster, number % 250, 251)
-    shop(cluster, 252)
-    eventually(lambda: addresses(source.snapshot()) == {"10.0.0.252"})
-
-
 def test_one_object_that_cannot_be_read_is_refused_and_the_others_go_on(
     cluster: Cluster, server: ApiServer, start: Start
 ) -> None:
@@ -179,16 +162,6 @@ def test_expired_while_watching_lists_again_and_forgets_what_is_gone(
     assert problem_of(source, Resource.SERVICES) == ""
 
 
-def test_http_410_of_a_watch_lists_again(cluster: Cluster, server: ApiServer, start: Start) -> None:
-    server.faults.answer(410, "services", "watch", times=1)
-    source = start(server.url, resources=[Resource.SERVICES])
-    synced(source)
-    server.wait_for_request("services", "list", count=2)
-    server.wait_for_watches("services")
-    cluster.add_service("demo", "new")
-    eventually(lambda: len(source.snapshot().services) == 2)  # type: ignore[union-attr]
-
-
 def test_410_while_paging_lists_without_a_limit(cluster: Cluster, server: ApiServer, start: Start) -> None:
     for number in range(5):
         cluster.add_service("demo", f"service-{number}")
@@ -211,15 +184,6 @@ def test_half_a_line_is_dropped_and_the_watch_goes_on_after_the_last_whole_one(
     eventually(lambda: len(source.snapshot().services) == 2)  # type: ignore[union-attr]
     assert len(server.seen("services", "list")) == 1
     assert source.refusals() == ()
-
-
-def test_dripping_events_are_put_together(cluster: Cluster, server: ApiServer, start: Start) -> None:
-    server.faults.drip("services", interval_s=0.001)
-    source = start(server.url, resources=[Resource.SERVICES])
-    synced(source)
-    server.wait_for_watches("services")
-    cluster.add_service("demo", "new")
-    eventually(lambda: len(source.snapshot().services) == 2)  # type: ignore[union-attr]
 
 
 def test_silence_means_reconnect_without_a_list(cluster: Cluster, server: ApiServer, start: Start) -> None:
@@ -263,16 +227,6 @@ def test_answers_that_are_no_list_are_no_empty_list(body: str, server: ApiServer
     assert list(source.snapshot().services) == [SHOP]  # type: ignore[union-attr]
     server.faults.clear()
     eventually(lambda: problem_of(source, Resource.SERVICES) == "")
-
-
-def test_html_is_shown_with_its_status_and_beginning(server: ApiServer, start: Start) -> None:
-    server.faults.html()
-    source = start(server.url, resources=[Resource.SERVICES])
-    eventually(lambda: problem_of(source, Resource.SERVICES))
-    text = problem_of(source, Resource.SERVICES)
-    assert "HTTP 200" in text
-    assert "text/html" in text
-    assert "<" in text
 
 
 @pytest.mark.parametrize("code", [401, 403])
