@@ -7,13 +7,12 @@ import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import psutil
 
 from pyconfd.haproxy.process.observation import Running
-from pyconfd.haproxy.runtime.sockets import NoAnswer, ask, running_by_master
+from pyconfd.haproxy.runtime.sockets import NoAnswer, running_by_master
 from pyconfd.settings import HaproxySettings, ReloadMethod
 
 _PATIENCE_S = 10.0
@@ -50,9 +49,7 @@ class OwnHaproxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def settings(self, **changes: Any) -> HaproxySettings:
@@ -93,10 +90,6 @@ class OwnHaproxy:
             return running_by_master(self.master_socket)
         except NoAnswer:
             return None
-
-    def reports_reloads(self) -> bool:
-        """Return whether the master's ``reload`` tells how it went, as it does since 2.7."""
-        return "startup-logs" in ask(self.master_socket, "help")
 
     def stop(self) -> None:
         """End the master, every worker, and wait for them."""

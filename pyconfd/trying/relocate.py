@@ -43,10 +43,10 @@ _CONNECTS = {"dispatch": 1, "mailer": 2, "nameserver": 2, "server": 2, "server-t
 
 _LISTENER_FLAGS = re.compile(r"accept-proxy|defer-accept|transparent|v4v6|v6only")
 _LISTENER_VALUES = re.compile(r"accept-netscaler-cip|gid|group|interface|mode|namespace|uid|user")
-_SERVER_FLAGS = re.compile(r"agent-check|tfo")
+_SERVER_FLAGS = re.compile(r"agent-check|tfo|(?:check-)?send-proxy(?:-v2(?:-ssl(?:-cn)?)?)?")
 _SERVER_VALUES = re.compile(
     r"addr|agent-(?:addr|inter|port|send)|ca-file|check-proto|crl-file|crt|init-addr|interface|namespace|port|proto"
-    r"|resolve-(?:net|opts|prefer)|resolvers|socks4|source|usesrc|verify|verifyhost"
+    r"|proxy-v2-options|resolve-(?:net|opts|prefer)|resolvers|socks4|source|usesrc|verify|verifyhost"
 )
 """Options without and with a value that need rights, another network, a proxy before this one, or files."""
 
@@ -115,10 +115,6 @@ class Relocation:
             found = [place for each in address.split(",") for place in self._listeners(each)]
             options = self._certified(_without(words[at + 1 :], _LISTENER_FLAGS, _LISTENER_VALUES))
             return [*written[:at], ",".join(found), *options] if found else None
-        if first == "server-template":
-            self._notes.setdefault(f"server-template {words[1].value} is one server here: names are not looked up")
-            written[:at] = ["server", f"{written[1]}1"]
-            at, words = 2, [*words[:2], *words[3:]]
         return [*written[:at], self._target(address), *_server_options(words[at + 1 :])]
 
     def _listeners(self, text: str) -> Iterator[str]:

@@ -1,8 +1,7 @@
 """Small servers that stand in for pods; each answers with its name, to HTTP, redis or anything else.
 
 ``with StandIns() as pods: pods.add("app1-0", "127.1.0.1")``. Every pod has a loopback address of its own and, unless
-told otherwise, they share one port, as the pods of a Service do. They take what a load balancer sends, behind a PROXY
-header or not.
+told otherwise, they share one port, as the pods of a Service do.
 """
 
 import re
@@ -22,10 +21,6 @@ _RECEIVED_BYTES = 65536
 _FIRST_LINE_BYTES = 8192
 _TLS_HANDSHAKE = b"\x16"
 """Source: RFC 8446, 5.1."""
-_PROXY_V1, _PROXY_V2 = b"PR", b"\r\n"
-"""What a PROXY header begins with. Source: the PROXY protocol of HAProxy, 2.1 and 2.2."""
-_PROXY_V2_BYTES = 16
-
 _HEAD_END = b"\r\n\r\n"
 _HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/1\.[01]\r?\n")
 _REDIS = re.compile(rb"(\*\d+\r\n|PING\b|INFO\b|QUIT\b)", re.IGNORECASE)
@@ -191,7 +186,6 @@ class StandIns:
 
     def _serve(self, pod: StandIn, connection: socket.socket) -> None:
         try:
-            _skip_proxy_header(connection)
             if pod.tls and (not pod.plain_too or connection.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE):
                 connection = secured = self._secured(pod, pod.tls, connection)
                 secured.do_handshake()
@@ -274,16 +268,6 @@ class StandIns:
         with self._changed:
             pod.requests += 1
         connection.sendall(answer)
-
-
-def _skip_proxy_header(connection: socket.socket) -> None:
-    begin = connection.recv(2, socket.MSG_PEEK | socket.MSG_WAITALL)
-    if begin == _PROXY_V2:
-        head = connection.recv(_PROXY_V2_BYTES, socket.MSG_WAITALL)
-        connection.recv(int.from_bytes(head[14:], "big"), socket.MSG_WAITALL)
-    elif begin == _PROXY_V1:
-        while connection.recv(1) not in (b"\n", b""):
-            pass
 
 
 def _left_within(connection: socket.socket, seconds: float) -> bool:

@@ -13,9 +13,6 @@ from pyconfd.status.listen import bind, parse_listen
 from pyconfd.trying.loopback import Loopback
 from tests.world.haproxy import free_port
 
-PROXY_V2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c" + socket.inet_aton("192.0.2.1") * 2 + b"\x00\x50\x00\x51"
-
-
 CLUSTER = """\
 kind: Endpoints
 apiVersion: v1
@@ -54,8 +51,6 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     [
         ((GET,), b"demo/web-1"),
         ((GET[:1], GET[1:]), b"demo/web-1"),
-        ((b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", GET), b"demo/web-1"),
-        ((PROXY_V2, GET), b"demo/web-1"),
         ((b"PING\r\n",), b"+PONG\r\n"),
         ((b"*1\r\n$4\r\nPING\r\n",), b"+PONG\r\n"),
         ((b"who\n",), b"demo/web-1\n"),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.trying.own_haproxy import OwnHaproxy
 from tests.world.ports import free
 
@@ -49,6 +50,10 @@ class HaproxyProcess(OwnHaproxy):
         self.launch()
         if wait:
             wait_until(lambda: self.running() is not None, f"haproxy is up\n{self.log.read_text()}")
+
+    def reports_reloads(self) -> bool:
+        """Return whether the master's ``reload`` tells how it went, as it does since 2.7."""
+        return "startup-logs" in ask(self.master_socket, "help")
 
     def worker(self) -> int:
         """Give the newest worker; the master is silent for a moment while it loads itself anew."""
