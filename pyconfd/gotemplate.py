@@ -41,7 +41,7 @@ class Comment:
 
 
 @dataclass(eq=False, slots=True)
-class Declared:
+class Declaration:
     """A variable where it is declared; compared by identity, since inner ones may have the same name."""
 
     name: str
@@ -69,7 +69,7 @@ class Dot:
 class Variable:
     """The use of a variable."""
 
-    declared: Declared
+    declared: Declaration
     line: int
 
 
@@ -95,13 +95,13 @@ Value = Literal | Dot | Variable | Field | Call
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class GoAction:
     """``{{ value }}``, ``{{ $declared := value }}`` or, if it ``assigns``, ``{{ $declared = value }}``."""
 
     value: Value
     source: str
     line: int
-    declared: Declared | None = None
+    declared: Declaration | None = None
     assigns: bool = False
 
 
@@ -111,7 +111,7 @@ class Branch:
 
     keyword: str
     value: Value
-    declared: tuple[Declared, ...]
+    declared: tuple[Declaration, ...]
     body: tuple["Node", ...]
     otherwise: tuple["Node", ...] | None
     source: str
@@ -136,7 +136,7 @@ class Define:
     name: str
 
 
-Node = Text | Comment | Action | Branch | Include | Define
+Node = Text | Comment | GoAction | Branch | Include | Define
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class _Parser:
         self._tokens = list(_lex(text))
         self._next = 0
         self._depth = 0
-        self._variables: list[Declared] = []
+        self._variables: list[Declaration] = []
         self._defined: dict[str, tuple[Node, ...]] = {}
 
     def parse(self) -> GoTemplate:
@@ -311,7 +311,7 @@ class _Parser:
         self._take("close", "an action")
         if declared is not None and not assigns:
             self._variables.append(declared)
-        return Action(value, self._source(begin), first.line, declared, assigns)
+        return GoAction(value, self._source(begin), first.line, declared, assigns)
 
     def _source(self, begin: int) -> str:
         """Return the action from token ``begin`` up to the last ``}}``, on one line."""
@@ -320,18 +320,18 @@ class _Parser:
             out += f" {token.text}" if token.is_spaced and out else token.text
         return f"{{{{ {out} }}}}"
 
-    def _declaration(self) -> tuple[Declared | None, bool]:
+    def _declaration(self) -> tuple[Declaration | None, bool]:
         token, following = self._peek(), self._tokens[self._next + 1]
         if token.kind != "variable" or following.text not in (":=", "="):
             return None, False
         self._next += 2
         if following.text == ":=":
-            return Declared(token.text[1:]), False
+            return Declaration(token.text[1:]), False
         declared = self._find(token)
         declared.is_assigned = True
         return declared, True
 
-    def _find(self, token: _Token) -> Declared:
+    def _find(self, token: _Token) -> Declaration:
         for declared in reversed(self._variables):
             if declared.name == token.text[1:]:
                 return declared
@@ -354,14 +354,14 @@ class _Parser:
     def _branch(self, keyword: _Token, *, is_chained: bool = False) -> Branch:
         self._deeper(keyword)
         word, known, begin = keyword.text, len(self._variables), self._next - 1
-        declared: list[Declared] = []
+        declared: list[Declaration] = []
         while self._peek().kind == "variable":
             following = self._tokens[self._next + 1]
             if following.text == "=":
                 raise GoTemplateError(f"{word} with = is not translated: write := and another name", keyword.line)
             if following.text != ":=" and (following.text != "," or word != "range" or declared):
                 break
-            declared.append(Declared(self._take().text[1:]))
+            declared.append(Declaration(self._take().text[1:]))
             self._take()
             if following.text == ":=":
                 break

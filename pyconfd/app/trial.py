@@ -23,8 +23,8 @@ from pyconfd.presets import registry
 from pyconfd.settings import Settings
 from pyconfd.sources.file import STDIN, read_snapshot
 from pyconfd.targets.target import Target
-from pyconfd.testing.cases import Case, Kind, Step
-from pyconfd.testing.judge import WHOLE, Failure, Seen, difference, judge, judge_failure, judge_plan
+from pyconfd.testing.cases import Case, CaseStep, Kind
+from pyconfd.testing.judge import WHOLE, CaseFailure, CaseOutcome, difference, judge, judge_failure, judge_plan
 from pyconfd.testing.report import Result
 from pyconfd.testing.shuffle import shuffled
 
@@ -34,7 +34,7 @@ SOME_DATE = "2000-01-01 00:00:00.000000"
 _SEED = 20000101
 
 
-def expected_files(step: Step) -> Iterator[str]:
+def expected_files(step: CaseStep) -> Iterator[str]:
     """Return the names of the files that a step is compared with."""
     for each in step.expectations:
         if each.kind is Kind.EQUALS_FILE:
@@ -109,7 +109,7 @@ class Trial:
         self._case = case
         self._settings = settings
         self._update = update
-        self._failures: list[Failure] = []
+        self._failures: list[CaseFailure] = []
         self._texts: list[str] = []
         self._updated: list[str] = []
 
@@ -135,18 +135,18 @@ class Trial:
             self._failures += [failure] if failure else []
         elif turned_away:
             lines = tuple(line for problem in turned_away for line in str(problem).splitlines())
-            self._failures.append(Failure(case.line, "is turned away", lines))
+            self._failures.append(CaseFailure(case.line, "is turned away", lines))
         return Result(
             str(self._path), case.line, case.name, tuple(self._failures), tuple(self._texts), tuple(self._updated)
         )
 
     def _step(
-        self, bench: _Bench, step: Step, snapshot: Snapshot, unreadable: tuple[Refusal, ...], former: _State | None
+        self, bench: _Bench, step: CaseStep, snapshot: Snapshot, unreadable: tuple[Refusal, ...], former: _State | None
     ) -> _State:
         state = bench.state(snapshot, unreadable)
         self._texts.append("\n".join(f"--- {name}\n{text}" if name else text for name, text in state.texts.items()))
         expected = {name: self._expected(name, step) for name in expected_files(step)}
-        seen = Seen(state.texts, state.refused, expected)
+        seen = CaseOutcome(state.texts, state.refused, expected)
         for expectation in step.expectations:
             failure = judge(expectation, seen)
             if failure and self._update and expectation.kind is Kind.EQUALS_FILE and expectation.within in seen.texts:
@@ -162,7 +162,9 @@ class Trial:
             bench.check(state)
         return state
 
-    def _compare_shuffled(self, step: Step, snapshot: Snapshot, unreadable: tuple[Refusal, ...], state: _State) -> None:
+    def _compare_shuffled(
+        self, step: CaseStep, snapshot: Snapshot, unreadable: tuple[Refusal, ...], state: _State
+    ) -> None:
         other = shuffled(snapshot, random.Random(_SEED).shuffle)  # noqa: S311 - no secret: the same order each time
         anew = _Bench(self._settings).state(other, unreadable)
         lines = [
@@ -173,9 +175,9 @@ class Trial:
         ]
         if lines:
             message = "the same objects in another order give another text; sort what is looped over"
-            self._failures.append(Failure(step.line, message, tuple(lines)))
+            self._failures.append(CaseFailure(step.line, message, tuple(lines)))
 
-    def _snapshot(self, step: Step) -> tuple[Snapshot, tuple[Refusal, ...]]:
+    def _snapshot(self, step: CaseStep) -> tuple[Snapshot, tuple[Refusal, ...]]:
         place = f"{self._path} line {step.line}"
         files = [str(self._path.parent / name) for name in step.files]
         if not files and not step.objects:
@@ -189,7 +191,7 @@ class Trial:
             )
             raise ConfigurationError(*problems) from None
 
-    def _expected(self, name: str, step: Step) -> str:
+    def _expected(self, name: str, step: CaseStep) -> str:
         path = self._path.parent / name
         if self._update and not path.exists():
             return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
-from pyconfd.gotemplate import Call, Declared, Dot, Field, GoTemplateError, Literal, Value, Variable
+from pyconfd.gotemplate import Call, Declaration, Dot, Field, GoTemplateError, Literal, Value, Variable
 
 
 class Scalar(Enum):
@@ -27,7 +27,7 @@ class ListOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class GoStruct:
     """A Go struct: its field names, each with the attribute in Jinja and its type. ``str()`` of it is its ``String()``.
 
     The fields of the one that ``is_root`` are names of their own in Jinja. One that ``is_string`` is a string for Go,
@@ -40,14 +40,14 @@ class Record:
     is_string: bool = False
 
 
-Type = Scalar | ListOf | Record
+Type = Scalar | ListOf | GoStruct
 
-_IP = Record("IP", MappingProxyType({}))
-_ENDPOINT = Record(
+_IP = GoStruct("IP", MappingProxyType({}))
+_ENDPOINT = GoStruct(
     "Endpoint",
     MappingProxyType({"Name": ("name", Scalar.STRING), "IP": ("ip", _IP), "Port": ("port", Scalar.INT)}),
 )
-_PORT = Record(
+_PORT = GoStruct(
     "Port",
     MappingProxyType(
         {
@@ -58,7 +58,7 @@ _PORT = Record(
         }
     ),
 )
-_SERVICE = Record(
+_SERVICE = GoStruct(
     "Service",
     MappingProxyType(
         {
@@ -72,12 +72,12 @@ _SERVICE = Record(
         }
     ),
 )
-_SERVER_NAME = Record(
+_SERVER_NAME = GoStruct(
     "ServerName",
     MappingProxyType({"IsRegexp": ("is_regexp", Scalar.BOOL), "Regexp": ("regexp", Scalar.STRING)}),
     is_string=True,
 )
-CLUSTER = Record(
+CLUSTER = GoStruct(
     "ClusterInformation",
     MappingProxyType(
         {
@@ -122,7 +122,7 @@ _PIECE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class JinjaExpression:
     """Jinja ``code`` and the type of its value.
 
     One that ``is_atom`` needs no parentheses inside another; one that ``is_fixed`` is a name or path whose value is the
@@ -142,9 +142,9 @@ class Expression:
     @property
     def is_string(self) -> bool:
         """Whether it is of a type that Go takes for a string."""
-        return self.kind is Scalar.STRING or (isinstance(self.kind, Record) and self.kind.is_string)
+        return self.kind is Scalar.STRING or (isinstance(self.kind, GoStruct) and self.kind.is_string)
 
-    def text(self, line: int) -> "Expression":
+    def text(self, line: int) -> "JinjaExpression":
         """Return what prints as Go prints the value.
 
         Raises:
@@ -153,12 +153,12 @@ class Expression:
         """
         match self.kind:
             case Scalar.BOOL:
-                return Expression(f"{self.atom} | lower", Scalar.STRING, is_atom=False)
+                return JinjaExpression(f"{self.atom} | lower", Scalar.STRING, is_atom=False)
             case Scalar.MIXED:
                 raise GoTemplateError("and, or with values of several types can only be tested by if", line)
             case ListOf():
-                return Expression(f"'[' ~ ({self.atom} | join(' ')) ~ ']'", Scalar.STRING, is_atom=False)
-            case Record(is_root=True):
+                return JinjaExpression(f"'[' ~ ({self.atom} | join(' ')) ~ ']'", Scalar.STRING, is_atom=False)
+            case GoStruct(is_root=True):
                 raise GoTemplateError("$ as a whole cannot be printed: name the field that is meant", line)
         return self
 
@@ -177,7 +177,9 @@ def text_literal(value: str) -> str:
     return f"'{_UNSAFE.sub(escape, value)}'"
 
 
-def translated(value: Value, dot: Expression, root: Expression, variables: Mapping[Declared, Expression]) -> Expression:
+def translated(
+    value: Value, dot: JinjaExpression, root: JinjaExpression, variables: Mapping[Declaration, JinjaExpression]
+) -> JinjaExpression:
     """Return the Jinja expression of a value.
 
     Raises:
@@ -201,30 +203,30 @@ def translated(value: Value, dot: Expression, root: Expression, variables: Mappi
     return found
 
 
-def _literal(node: Literal) -> Expression:
+def _literal(node: Literal) -> JinjaExpression:
     match node.value:
         case bool():
-            return Expression(str(node.value).lower(), Scalar.BOOL)
+            return JinjaExpression(str(node.value).lower(), Scalar.BOOL)
         case int():
-            return Expression(str(node.value), Scalar.INT, is_atom=node.value >= 0)
+            return JinjaExpression(str(node.value), Scalar.INT, is_atom=node.value >= 0)
         case str():
-            return Expression(text_literal(node.value), Scalar.STRING)
+            return JinjaExpression(text_literal(node.value), Scalar.STRING)
 
 
-def _field(base: Expression, node: Field) -> Expression:
+def _field(base: JinjaExpression, node: Field) -> JinjaExpression:
     kind, name = base.kind, node.name
-    if not isinstance(kind, Record):
+    if not isinstance(kind, GoStruct):
         raise GoTemplateError(f"what stands before .{name} is a {_named(kind)} and has no fields", node.line)
     if name in kind.fields:
         code, field_kind = kind.fields[name]
-        return Expression(code if kind.is_root else f"{base.atom}.{code}", field_kind, is_fixed=base.is_fixed)
+        return JinjaExpression(code if kind.is_root else f"{base.atom}.{code}", field_kind, is_fixed=base.is_fixed)
     if name == "String" and not kind.is_root:
-        return Expression(f"{base.atom} | string", Scalar.STRING, is_atom=False)
+        return JinjaExpression(f"{base.atom} | string", Scalar.STRING, is_atom=False)
     raise GoTemplateError(f"{kind.name} has no .{name}{_meant(name, kind.fields, '.')}", node.line)
 
 
 def _named(kind: Type) -> str:
-    return "list" if isinstance(kind, ListOf) else kind.name if isinstance(kind, Record) else kind.value
+    return "list" if isinstance(kind, ListOf) else kind.name if isinstance(kind, GoStruct) else kind.value
 
 
 def _meant(name: str, known: Mapping[str, object] | tuple[str, ...], mark: str = "") -> str:
@@ -232,10 +234,10 @@ def _meant(name: str, known: Mapping[str, object] | tuple[str, ...], mark: str =
     return f"; did you mean {mark}{close[0]}?" if close else ""
 
 
-def _call(node: Call, arguments: list[Expression]) -> Expression:
+def _call(node: Call, arguments: list[JinjaExpression]) -> JinjaExpression:
     name, line = node.function, node.line
     if name in FUNCTIONS:
-        return Expression(f"{name}({', '.join(argument.code for argument in arguments)})", FUNCTIONS[name])
+        return JinjaExpression(f"{name}({', '.join(argument.code for argument in arguments)})", FUNCTIONS[name])
     if name in _INSTEAD:
         raise GoTemplateError(f"{name} is not translated: {_INSTEAD[name]}", line)
     if name not in _BUILTIN:
@@ -251,27 +253,27 @@ def _call(node: Call, arguments: list[Expression]) -> Expression:
     return found
 
 
-def _builtin(name: str, arguments: list[Expression], line: int) -> Expression | None:
-    found: Expression | None = None
+def _builtin(name: str, arguments: list[JinjaExpression], line: int) -> JinjaExpression | None:
+    found: JinjaExpression | None = None
     match name, arguments:
         case "not", [tested]:
-            found = Expression(f"not {tested.atom}", Scalar.BOOL, is_atom=False)
+            found = JinjaExpression(f"not {tested.atom}", Scalar.BOOL, is_atom=False)
         case (("and" | "or"), [only]):
             found = only
         case (("and" | "or"), [first, *others]):
             same = all(other.kind == first.kind for other in others)
             code = f" {name} ".join(argument.atom for argument in arguments)
-            found = Expression(code, first.kind if same else Scalar.MIXED, is_atom=False)
-        case "len", [Expression(kind=ListOf() | Scalar.STRING) as measured]:
-            found = Expression(f"{measured.atom} | length", Scalar.INT, is_atom=False)
-        case "index", [Expression(kind=ListOf(item=item)) as listed, Expression(kind=Scalar.INT) as index]:
-            found = Expression(f"{listed.atom}[{index.code}]", item)
+            found = JinjaExpression(code, first.kind if same else Scalar.MIXED, is_atom=False)
+        case "len", [JinjaExpression(kind=ListOf() | Scalar.STRING) as measured]:
+            found = JinjaExpression(f"{measured.atom} | length", Scalar.INT, is_atom=False)
+        case "index", [JinjaExpression(kind=ListOf(item=item)) as listed, JinjaExpression(kind=Scalar.INT) as index]:
+            found = JinjaExpression(f"{listed.atom}[{index.code}]", item)
         case _, [first, second, *more] if name in _COMPARISONS and (name == "eq" or not more):
             found = _comparison(name, [first, second, *more], line)
     return found
 
 
-def _comparison(name: str, values: list[Expression], line: int) -> Expression:
+def _comparison(name: str, values: list[JinjaExpression], line: int) -> JinjaExpression:
     for kinds in ({Scalar.INT}, {Scalar.BOOL}, {Scalar.STRING}):
         if all({Scalar.STRING if value.is_string else value.kind} <= kinds for value in values):
             break
@@ -282,10 +284,10 @@ def _comparison(name: str, values: list[Expression], line: int) -> Expression:
         code = f"{first.atom} in [{', '.join(other.code for other in others)}]"
     else:
         code = f"{first.atom} {_COMPARISONS[name]} {others[0].atom}"
-    return Expression(code, Scalar.BOOL, is_atom=False)
+    return JinjaExpression(code, Scalar.BOOL, is_atom=False)
 
 
-def _print(values: list[Expression], line: int) -> Expression:
+def _print(values: list[JinjaExpression], line: int) -> JinjaExpression:
     """Join as Go's ``print`` does: with a blank between two values when neither is a string."""
     parts: list[str] = []
     for index, value in enumerate(values):
@@ -295,13 +297,13 @@ def _print(values: list[Expression], line: int) -> Expression:
     return _joined(parts)
 
 
-def _joined(parts: list[str]) -> Expression:
+def _joined(parts: list[str]) -> JinjaExpression:
     if len(parts) == 1 and not parts[0].startswith("'"):
-        return Expression(f"{parts[0]} | string", Scalar.STRING, is_atom=False)
-    return Expression(" ~ ".join(parts) or "''", Scalar.STRING, is_atom=len(parts) < 2)
+        return JinjaExpression(f"{parts[0]} | string", Scalar.STRING, is_atom=False)
+    return JinjaExpression(" ~ ".join(parts) or "''", Scalar.STRING, is_atom=len(parts) < 2)
 
 
-def _printf(layout: Value, values: list[Expression], line: int) -> Expression:
+def _printf(layout: Value, values: list[JinjaExpression], line: int) -> JinjaExpression:
     if not isinstance(layout, Literal) or not isinstance(layout.value, str):
         raise GoTemplateError("printf is translated only with its layout written there, in quotes", line)
     rest, parts = list(values), []
@@ -319,12 +321,12 @@ def _printf(layout: Value, values: list[Expression], line: int) -> Expression:
     return _joined(parts)
 
 
-def _formatted(found: re.Match[str], value: Expression, line: int) -> str:
+def _formatted(found: re.Match[str], value: JinjaExpression, line: int) -> str:
     """Return the code of one verb: as it prints by itself, or by Jinja's ``format``, which is Python's ``%``."""
     flag, width, verb = found["flag"], found["width"] or "", found["verb"]
     kind = value.kind
     fits = {
-        "s": value.is_string or isinstance(kind, Record) or kind == ListOf(Scalar.STRING),
+        "s": value.is_string or isinstance(kind, GoStruct) or kind == ListOf(Scalar.STRING),
         "d": kind is Scalar.INT,
         "v": True,
         "t": kind is Scalar.BOOL,

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyconfd.gotemplate import (
-    Action,
     Branch,
     Comment,
-    Declared,
+    Declaration,
     Define,
+    GoAction,
     GoTemplate,
     GoTemplateError,
     Include,
@@ -22,9 +22,9 @@ from pyconfd.gotemplate import (
 from pyconfd.migrate.go_expressions import (
     CLUSTER,
     FUNCTIONS,
-    Expression,
+    GoStruct,
+    JinjaExpression,
     ListOf,
-    Record,
     Scalar,
     Type,
     text_literal,
@@ -42,7 +42,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
+class JinjaTranslation:
     """``text`` is the Jinja template, ``actions`` how many tags were translated."""
 
     text: str
@@ -50,7 +50,7 @@ class Translated:
     remarks: tuple[Remark, ...] = ()
 
 
-def translate(text: str, name: str) -> Translated:
+def translate(text: str, name: str) -> JinjaTranslation:
     """Translate a Go template; ``name`` is that of its file, for messages.
 
     What cannot be translated becomes a tag that fails when it is rendered, and a remark.
@@ -61,7 +61,7 @@ def translate(text: str, name: str) -> Translated:
     """
     writer = _Writer(parse(text), name)
     items = writer.run()
-    return Translated(_assembled(items), writer.actions, tuple(writer.remarks))
+    return JinjaTranslation(_assembled(items), writer.actions, tuple(writer.remarks))
 
 
 def untranslated(what: str) -> str:
@@ -99,8 +99,8 @@ class _Writer:
     def __init__(self, template: GoTemplate, name: str) -> None:
         self._template, self._name = template, name
         self._items: list[_Item] = []
-        self._dot = self._root = Expression("kube2lb", CLUSTER, is_fixed=True)
-        self._variables: dict[Declared, Expression] = {}
+        self._dot = self._root = JinjaExpression("kube2lb", CLUSTER, is_fixed=True)
+        self._variables: dict[Declaration, JinjaExpression] = {}
         self._taken: list[str] = []
         self._macros = {name: self._fresh(name) for name in template.defined}
         self._dot_of: dict[str, Type | None] = {}
@@ -123,7 +123,7 @@ class _Writer:
     def _say(self, statement: str) -> None:
         self._items.append(_Tag("%", statement))
 
-    def _value(self, value: Value) -> Expression:
+    def _value(self, value: Value) -> JinjaExpression:
         return translated(value, self._dot, self._root, self._variables)
 
     def _fresh(self, wanted: str) -> str:
@@ -156,11 +156,11 @@ class _Writer:
                     self._items.append(_comment(value))
                 case Define(name=name):
                     self._items.append(_comment(f"template {name!r} stands at the top, as a macro"))
-                case Action() | Branch() | Include():
+                case GoAction() | Branch() | Include():
                     self._translate(node)
             self.actions += 1
 
-    def _translate(self, node: Action | Branch | Include) -> None:
+    def _translate(self, node: GoAction | Branch | Include) -> None:
         begin = len(self._items)
         try:
             with self._inner():
@@ -171,9 +171,9 @@ class _Writer:
                         self._range(node)
                     case Branch():
                         self._if(node)
-                    case Action():
+                    case GoAction():
                         pass
-            if isinstance(node, Action):
+            if isinstance(node, GoAction):
                 self._action(node)
         except GoTemplateError as error:
             end = " ... {{ end }}" if isinstance(node, Branch) else ""
@@ -181,7 +181,7 @@ class _Writer:
             what = f"{self._name} line {error.line}: {node.source}{end}: {error.message}"
             self._items[begin:] = [_Tag("{", untranslated(what))]
 
-    def _action(self, node: Action) -> None:
+    def _action(self, node: GoAction) -> None:
         value = self._value(node.value)
         if node.declared is None:
             self._items.append(_Tag("{", value.text(node.line).code))
@@ -197,11 +197,11 @@ class _Writer:
             # What a block of Jinja sets is gone after it, but for the attributes of a namespace.
             code = self._fresh(node.declared.name)
             self._say(f"set {code} = namespace(value={value.code})")
-            self._variables[node.declared] = Expression(f"{code}.value", value.kind)
+            self._variables[node.declared] = JinjaExpression(f"{code}.value", value.kind)
         else:
             self._declare(node.declared, value)
 
-    def _declare(self, declared: Declared, value: Expression) -> Expression:
+    def _declare(self, declared: Declaration, value: JinjaExpression) -> JinjaExpression:
         """Make a variable known, by another name of the same value where there is one; return how it is read."""
         if value.is_fixed:
             self._items.append(_comment(f"${declared.name} is {value.code}"))
@@ -210,10 +210,10 @@ class _Writer:
         self._variables[declared] = value
         return value
 
-    def _set(self, name: str, value: Expression) -> Expression:
+    def _set(self, name: str, value: JinjaExpression) -> JinjaExpression:
         code = self._fresh(name)
         self._say(f"set {code} = {value.code}")
-        return Expression(code, value.kind, is_fixed=True)
+        return JinjaExpression(code, value.kind, is_fixed=True)
 
     def _if(self, node: Branch, word: str = "if") -> None:
         value = self._value(node.value)
@@ -247,7 +247,7 @@ class _Writer:
             raise GoTemplateError("range is translated over lists only", node.line)
         *index, element = node.declared or (None,)
         name = element.name if element else _singular(value.code)
-        item = Expression(self._fresh(name), value.kind.item, is_fixed=True)
+        item = JinjaExpression(self._fresh(name), value.kind.item, is_fixed=True)
         with self._inner():
             self._say(f"for {item.code} in {value.code}")
             if element is not None:
@@ -255,7 +255,7 @@ class _Writer:
             for declared in index:
                 # An inner loop has a ``loop`` of its own.
                 if declared is not None and declared.is_used:
-                    counter = Expression("loop.index0", Scalar.INT)
+                    counter = JinjaExpression("loop.index0", Scalar.INT)
                     self._variables[declared] = self._set(declared.name, counter)
             self._dot = item
             self._nodes(node.body)
@@ -286,12 +286,12 @@ class _Writer:
         self._dot_of[name] = kind
         if kind is None:
             # Go prints <no value> for it, which nobody wants.
-            self._dot = Expression("none", Scalar.MIXED)
+            self._dot = JinjaExpression("none", Scalar.MIXED)
         elif not _is_root(kind):
-            parameter = self._fresh(kind.name if isinstance(kind, Record) else "dot")
-            self._dot = Expression(parameter, kind, is_fixed=True)
+            parameter = self._fresh(kind.name if isinstance(kind, GoStruct) else "dot")
+            self._dot = JinjaExpression(parameter, kind, is_fixed=True)
         else:
-            self._dot = Expression("kube2lb", CLUSTER, is_fixed=True)
+            self._dot = JinjaExpression("kube2lb", CLUSTER, is_fixed=True)
         self._root = self._dot
         self._say(f"macro {self._macros[name]}({'' if kind is None or _is_root(kind) else self._dot.code})")
         self._nodes(self._template.defined[name])
@@ -301,7 +301,7 @@ class _Writer:
 
 
 def _is_root(kind: Type | None) -> bool:
-    return isinstance(kind, Record) and kind.is_root
+    return isinstance(kind, GoStruct) and kind.is_root
 
 
 def _singular(code: str) -> str:

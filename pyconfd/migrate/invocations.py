@@ -4,28 +4,16 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import dropwhile
 
 from pyconfd.migrate.options import COMMANDS, PROGRAMS, Form, option_for_flag, option_for_variable
 from pyconfd.migrate.report import System
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_CONTAINER_VARIABLE = re.compile(r"(?:-e|--env=)([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _UNIT_LINES = ("ExecStart", "ExecStartPre", "ExecReload", "ExecStartPost")
 _UNIT = re.compile(r"^\[Service\]\s*$", re.MULTILINE)
 _ENDS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "done", "2>&1", "<"})
 _CONTAINERS = frozenset({"docker", "podman"})
-_RUNS = frozenset({"run", "create", "exec"})
-"""The commands of docker behind which a program's words stand."""
-
-_SWITCHES = frozenset(
-    {"--detach", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable", "--privileged", "--publish-all"}
-    | {"--quiet", "--read-only", "--rm", "--sig-proxy", "--tty"}
-)
-"""Options of ``docker run`` without a value; any other takes the next word."""
-
-_LETTERS = frozenset("-dqitP")
-"""The same, of one letter."""
-
 _MENTIONS = frozenset(
     {"ADD", "COPY", "chmod", "chown", "cp", "docker-compose", "echo", "flake8", "install", "kill", "killall", "ln"}
     | {"ls", "mkdir", "mv", "pip", "pkill", "printf", "pylint", "rm", "tar", "test", "touch", "["}
@@ -40,7 +28,7 @@ _REFERENCE = re.compile(r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|\((\w+)\)|(\w+))")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenOption:
     """One option as it was given: ``kind`` is "flag", "variable", "command", "word" or "unreadable".
 
     "sourced" is a variable of a manifest whose value stands elsewhere, as ``value`` says; without a name it is many.
@@ -66,7 +54,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield number, held
 
 
-def read(system: System, text: str) -> Iterator[Given]:
+def read(system: System, text: str) -> Iterator[GivenOption]:
     """Return every option of a text, line by line; never raises."""
     is_unit = bool(_UNIT.search(text))
     for line, content in logical_lines(text):
@@ -74,7 +62,7 @@ def read(system: System, text: str) -> Iterator[Given]:
             yield from read_line(system, content, line)
 
 
-def read_line(system: System, content: str, line: int) -> Iterator[Given]:
+def read_line(system: System, content: str, line: int) -> Iterator[GivenOption]:
     """Return the options of one logical line."""
     stripped = content.strip()
     if not stripped or stripped.startswith(("#", "[", ";")):
@@ -86,7 +74,7 @@ def read_line(system: System, content: str, line: int) -> Iterator[Given]:
     elif sign and key.strip() == "Environment":
         words = rest
     elif sign and key.strip() == "EnvironmentFile":
-        yield Given("word", "EnvironmentFile", rest.strip().lstrip("-"), line)
+        yield GivenOption("word", "EnvironmentFile", rest.strip().lstrip("-"), line)
         return
     elif stripped.startswith("ENV "):
         words = _dockerfile(stripped[4:].strip())
@@ -96,7 +84,7 @@ def read_line(system: System, content: str, line: int) -> Iterator[Given]:
         tokens = shlex.split(_with_plain_dollars(words), comments=True)
     except ValueError as error:
         if any(program in stripped for program in PROGRAMS[system]) or _ASSIGNMENT.match(stripped):
-            yield Given("unreadable", stripped[:60], str(error), line)
+            yield GivenOption("unreadable", stripped[:60], str(error), line)
         return
     yield from read_tokens(system, tokens, line)
 
@@ -140,67 +128,48 @@ def _dockerfile(rest: str) -> str:
     return f"{name}={shlex.quote(value.strip())}" if blank and "=" not in name else rest
 
 
-def read_tokens(system: System, tokens: list[str], line: int) -> Iterator[Given]:
+def read_tokens(system: System, tokens: list[str], line: int) -> Iterator[GivenOption]:
     """Return the options of the words of one command or of a list of assignments."""
     rest = list(tokens)
     if whole := _value_with_blanks(system, rest):
-        yield Given("variable", *whole, line)
+        yield GivenOption("variable", *whole, line)
         return
     while rest and (rest[0] in {"export", "env", "exec", "sudo"} or _ASSIGNMENT.fullmatch(rest[0])):
         if found := _ASSIGNMENT.fullmatch(rest.pop(0)):
-            yield Given("variable", found[1], found[2], line)
+            yield GivenOption("variable", found[1], found[2], line)
     while rest:
         end = next((index for index, word in enumerate(rest) if word in _ENDS), len(rest))
         yield from _command(system, rest[:end], line)
         del rest[: end + 1]
 
 
-def _command(system: System, words: list[str], line: int) -> Iterator[Given]:
+def _command(system: System, words: list[str], line: int) -> Iterator[GivenOption]:
     """Return the options of one command."""
-    rest = list(words)
     # A line of a Makefile may begin with @, - or +.
-    named = [word.lstrip("@-+") for word in rest[:3]]
-    if any(word in _CONTAINERS for word in named):
-        yield from _container(system, rest, line)
-        return
-    if named and named[0] in _MENTIONS:
-        rest = list(dropwhile(lambda word: not word.endswith(";"), rest))[1:]
-    while rest:
-        if _is_program(system, rest.pop(0)):
+    begin = [word.lstrip("@-+") for word in words[:3]]
+    programs = [index for index, word in enumerate(words) if _is_program(system, word)]
+    if any(word in _CONTAINERS for word in begin):
+        yield from _container_variables(words, line)
+        # The last one: the container, or a mount, may have the program's name too.
+        rest = words[programs[-1] + 1 :] if programs else []
+        # Behind the program's image may stand another command, such as a shell.
+        if rest and (rest[0].startswith("-") or rest[0] in COMMANDS.get(system, {}) or rest[0] == "..."):
             yield from _program(system, rest, line)
-
-
-def _container(system: System, rest: list[str], line: int) -> Iterator[Given]:
-    """Return the variables of ``docker run``, and the options behind its image."""
-    while rest and rest[0] not in _RUNS:
-        del rest[0]  # "docker build -t IMAGE ." names the program's image, and starts nothing
-    is_exec = rest[:1] == ["exec"]
-    del rest[:1]
-    while rest and rest[0].startswith("-"):
-        name, sign, value = rest.pop(0).partition("=")
-        is_short = not name.startswith("--")
-        if is_short and len(name) > 2 and name[1] not in _LETTERS:
-            name, value, sign = name[:2], f"{name[2:]}{sign}{value}", "="
-        takes_next = not sign and name not in _SWITCHES and not (is_short and _LETTERS.issuperset(name))
-        value = rest.pop(0) if takes_next and rest else value
-        if name == "--env-file":
-            yield Given("word", name, value, line)
-        elif name in {"-e", "--env"} and (found := _ASSIGNMENT.fullmatch(value)):
-            yield Given("variable", found[1], found[2], line)
-    if not rest:
         return
-    image = rest.pop(0)
-    if not is_exec and _is_program(system, image) and _is_for_entrypoint(system, rest):
-        yield from _program(system, rest, line)
-        return
-    while rest:
-        if _is_program(system, rest.pop(0)):
-            yield from _program(system, rest, line)
+    if begin and begin[0] in _MENTIONS:
+        ended = next((index for index, word in enumerate(words) if word.endswith(";")), len(words))
+        programs = [index for index in programs if index > ended]
+    if programs:
+        yield from _program(system, words[programs[0] + 1 :], line)
 
 
-def _is_for_entrypoint(system: System, rest: list[str]) -> bool:
-    """Return whether the words behind the program's image are its own, and no other command such as a shell."""
-    return bool(rest) and (rest[0].startswith("-") or rest[0] in COMMANDS.get(system, {}) or rest[0] == "...")
+def _container_variables(words: list[str], line: int) -> Iterator[GivenOption]:
+    """Return what ``docker run`` sets: ``-e NAME=VALUE``, ``-eNAME=VALUE``, ``--env=NAME=VALUE``, ``--env-file``."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word.startswith("--env-file"):
+            yield GivenOption("word", "--env-file", word.partition("=")[2] or following, line)
+        elif found := _CONTAINER_VARIABLE.fullmatch(word if word not in ("-e", "--env") else f"-e{following}"):
+            yield GivenOption("variable", found[1], found[2], line)
 
 
 def _value_with_blanks(system: System, tokens: list[str]) -> tuple[str, str] | None:
@@ -225,7 +194,7 @@ def _is_program(system: System, word: str) -> bool:
     return any(name == program.rpartition("/")[2] for program in PROGRAMS[system])
 
 
-def _program(system: System, rest: list[str], line: int) -> Iterator[Given]:
+def _program(system: System, rest: list[str], line: int) -> Iterator[GivenOption]:
     """Take the words after the program's name, up to where its command ends."""
     while rest and rest[0] not in _ENDS:
         word = rest.pop(0)
@@ -233,24 +202,24 @@ def _program(system: System, rest: list[str], line: int) -> Iterator[Given]:
         if not word.startswith("-") or word == "-":
             known = COMMANDS.get(system, {})
             if word in known:
-                yield Given("command", word, "", line)
+                yield GivenOption("command", word, "", line)
             elif word and not _is_program(system, word) and word != "...":
-                yield Given("word", word, "", line)
+                yield GivenOption("word", word, "", line)
         else:
             yield from _flag(system, word, rest, line)
         if ends:
             return
 
 
-def _flag(system: System, word: str, rest: list[str], line: int) -> Iterator[Given]:
+def _flag(system: System, word: str, rest: list[str], line: int) -> Iterator[GivenOption]:
     name, sign, value = word.partition("=")
     option = option_for_flag(system, name)
     if option is not None and option.form is Form.COUNT:
-        yield Given("flag", name, value or str(len(name.lstrip("-")) if name.startswith("-v") else 1), line)
+        yield GivenOption("flag", name, value or str(len(name.lstrip("-")) if name.startswith("-v") else 1), line)
         return
     takes_value = option is None or option.form not in _WITHOUT_VALUE
     if not sign and takes_value and rest and not rest[0].startswith("-") and rest[0] not in _ENDS:
         value = rest.pop(0)
         if value.endswith(";") and not rest:
             value = value.removesuffix(";")
-    yield Given("flag", name, value, line)
+    yield GivenOption("flag", name, value, line)

@@ -11,13 +11,13 @@ _NUMBER = re.compile(r"\d+")
 
 
 @dataclass(slots=True)
-class Block:
+class KeepalivedBlock:
     """``words`` before the brace, its lines (words and line number), and the blocks in it."""
 
     words: tuple[str, ...]
     line: int
     lines: list[tuple[tuple[str, ...], int]] = field(default_factory=list)
-    blocks: list["Block"] = field(default_factory=list)
+    blocks: list["KeepalivedBlock"] = field(default_factory=list)
 
     def value(self, name: str) -> str:
         """Return the word after ``name``; "" if there is none."""
@@ -27,7 +27,7 @@ class Block:
         """Return the line of ``name``; that of the block if it has none."""
         return next((line for words, line in self.lines if words[0] == name), self.line)
 
-    def block(self, name: str) -> "Block | None":
+    def block(self, name: str) -> "KeepalivedBlock | None":
         """Return the block of a name."""
         return next((block for block in self.blocks if block.words[:1] == (name,)), None)
 
@@ -37,16 +37,16 @@ def is_keepalived(text: str) -> bool:
     return bool(re.search(r"^\s*(vrrp_instance|global_defs|vrrp_script)\b", text, re.MULTILINE))
 
 
-def parse(text: str) -> Block:
+def parse(text: str) -> KeepalivedBlock:
     """Return the blocks; braces that do not match end with the text."""
-    root = Block((), 0)
+    root = KeepalivedBlock((), 0)
     stack = [root]
     for number, line in enumerate(text.splitlines(), start=1):
         bare = re.split(r"[#!]", line, maxsplit=1)[0]
         for part in filter(None, (piece.strip() for piece in re.split(r"([{}])", bare))):
             if part == "{":
                 last = stack[-1].lines.pop() if stack[-1].lines else ((), number)
-                block = Block(last[0], last[1])
+                block = KeepalivedBlock(last[0], last[1])
                 stack[-1].blocks.append(block)
                 stack.append(block)
             elif part == "}":
@@ -72,7 +72,7 @@ def propose(text: str, findings: Findings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _proposal(instance: Block) -> Iterator[str]:
+def _proposal(instance: KeepalivedBlock) -> Iterator[str]:
     addresses = instance.block("virtual_ipaddress")
     peers = instance.block("unicast_peer")
     yield "[vip]"
@@ -92,7 +92,7 @@ def _number(text: str) -> int:
     return int(text) if _NUMBER.fullmatch(text) else 0
 
 
-def _remarks(instance: Block, findings: Findings) -> None:
+def _remarks(instance: KeepalivedBlock, findings: Findings) -> None:
     if instance.value("state").upper() == "MASTER":
         message = (
             "state MASTER: with it on both nodes they fight for the address at start; all nodes begin as BACKUP now,"
@@ -118,7 +118,7 @@ def _remarks(instance: Block, findings: Findings) -> None:
     _missing(instance, findings)
 
 
-def _missing(instance: Block, findings: Findings) -> None:
+def _missing(instance: KeepalivedBlock, findings: Findings) -> None:
     for name in ("interface", "virtual_router_id"):
         value = instance.value(name)
         if not value or "<" in value:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from pyconfd.migrate.invocations import Given, read_tokens
+from pyconfd.migrate.invocations import GivenOption, read_tokens
 from pyconfd.migrate.options import PROGRAMS
 from pyconfd.migrate.report import System
 
@@ -40,7 +40,7 @@ class Manifest:
     """What a file of manifests holds; lines count from 1."""
 
     annotations: list[Annotation] = field(default_factory=list)
-    given: list[Given] = field(default_factory=list)
+    given: list[GivenOption] = field(default_factory=list)
     texts: list[Embedded] = field(default_factory=list)
 
 
@@ -127,17 +127,17 @@ def _embed(name: str, node: yaml.Node, manifest: Manifest) -> None:
         manifest.texts.append(Embedded(name, str(node.value), begin))
 
 
-def _variables(node: yaml.SequenceNode) -> Iterator[Given]:
+def _variables(node: yaml.SequenceNode) -> Iterator[GivenOption]:
     for item in node.value:
         parts = dict(_pairs(item))
         name, value = parts.get("name"), parts.get("value")
         line = item.start_mark.line + 1
         if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode):
-            yield Given("variable", str(name.value), str(value.value), name.start_mark.line + 1)
+            yield GivenOption("variable", str(name.value), str(value.value), name.start_mark.line + 1)
         elif isinstance(name, yaml.ScalarNode) and "valueFrom" in parts:
-            yield Given("sourced", str(name.value), _source(parts["valueFrom"]), line)
+            yield GivenOption("sourced", str(name.value), _source(parts["valueFrom"]), line)
         elif parts.keys() & {"configMapRef", "secretRef"}:
-            yield Given("sourced", "", _source(item), line)
+            yield GivenOption("sourced", "", _source(item), line)
 
 
 def _source(node: yaml.Node) -> str:
@@ -149,7 +149,7 @@ def _source(node: yaml.Node) -> str:
     )
 
 
-def _command(system: System, parts: dict[str, yaml.Node]) -> Iterator[Given]:
+def _command(system: System, parts: dict[str, yaml.Node]) -> Iterator[GivenOption]:
     tokens: list[str] = []
     line = 0
     for key in ("command", "args"):

@@ -14,7 +14,16 @@ from pyconfd.migrate.go_to_jinja import translate, untranslated
 from pyconfd.migrate.haproxy_text import begins_with_section, is_haproxy, upgrade
 from pyconfd.migrate.invocations import read
 from pyconfd.migrate.manifests import UnreadableManifestError, read_manifests
-from pyconfd.migrate.report import Effect, Finding, Findings, InputFile, MigratedSetting, Migration, OutputText, System
+from pyconfd.migrate.report import (
+    Effect,
+    Findings,
+    InputFile,
+    MigratedSetting,
+    Migration,
+    MigrationFinding,
+    OutputText,
+    System,
+)
 from pyconfd.migrate.settings_file import SettingsCollector
 from pyconfd.settings import resolve
 
@@ -49,7 +58,7 @@ class _Run:
         self._system = system
         self._collector = SettingsCollector(system)
         self._outputs: list[OutputText] = []
-        self._findings: list[Finding] = []
+        self._findings: list[MigrationFinding] = []
         self._proposals: list[str] = []
 
     def result(self) -> Migration:
@@ -57,7 +66,7 @@ class _Run:
         findings = list(self._findings)
         if self._uses_cluster_template():
             self._collector.settings.append(MigratedSetting(_SWITCH, True, _RISK, 0))
-            findings.append(Finding(SETTINGS_FILE, 0, Effect.NOTED, f"{_SWITCH} = true: {_RISK}"))
+            findings.append(MigrationFinding(SETTINGS_FILE, 0, Effect.NOTED, f"{_SWITCH} = true: {_RISK}"))
         if self._collector.settings or self._proposals:
             text, conflicts = self._collector.text()
             text = "\n".join([text, *self._proposals])
@@ -173,7 +182,7 @@ class _Run:
         self._outputs.append(OutputText(name, text))
 
 
-def _judged(text: str) -> Iterator[Finding]:
+def _judged(text: str) -> Iterator[MigrationFinding]:
     """Return what pyconfd itself would say at its start to these settings; files that they name are not looked at."""
 
     def read(path: str) -> str:
@@ -187,7 +196,7 @@ def _judged(text: str) -> Iterator[Finding]:
         for problem in error.problems:
             place = problem.place.removeprefix(f"{SETTINGS_FILE}: ")
             remedy = f"; {problem.remedy}" if problem.remedy else ""
-            yield Finding(SETTINGS_FILE, 0, Effect.LEFT, f"{place}: {problem.message}{remedy}")
+            yield MigrationFinding(SETTINGS_FILE, 0, Effect.LEFT, f"{place}: {problem.message}{remedy}")
 
 
 def _stem(name: str) -> str:

@@ -35,7 +35,7 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Finding:
+class MigrationFinding:
     """One thing about a line of a file (0: about the whole file)."""
 
     file: str
@@ -79,11 +79,11 @@ class Findings:
     """Collects what is to be said of one file."""
 
     file: str
-    found: list[Finding] = field(default_factory=list)
+    found: list[MigrationFinding] = field(default_factory=list)
 
     def add(self, line: int, effect: Effect, message: str) -> None:
         """Say something of a line."""
-        self.found.append(Finding(self.file, line, effect, message))
+        self.found.append(MigrationFinding(self.file, line, effect, message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,14 @@ class Migration:
     """All texts, and findings in the order of files and lines."""
 
     outputs: tuple[OutputText, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[MigrationFinding, ...]
 
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left for a person."""
         return not any(finding.effect is Effect.LEFT for finding in self.findings)
 
-    def of(self, effect: Effect) -> tuple[Finding, ...]:
+    def of(self, effect: Effect) -> tuple[MigrationFinding, ...]:
         """Return the findings of one kind."""
         return tuple(finding for finding in self.findings if finding.effect is effect)
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyconfd.migrate.invocations import Given, expanded, logical_lines
+from pyconfd.migrate.invocations import GivenOption, expanded, logical_lines
 from pyconfd.migrate.manifests import Annotation
 from pyconfd.migrate.options import (
     ANNOTATIONS,
@@ -17,7 +17,7 @@ from pyconfd.migrate.options import (
     option_for_flag,
     option_for_variable,
 )
-from pyconfd.migrate.report import PRESETS, Effect, Finding, Findings, MigratedSetting, System
+from pyconfd.migrate.report import PRESETS, Effect, Findings, MigratedSetting, MigrationFinding, System
 from pyconfd.settings.setting import FALSE_WORDS, NotAcceptedError
 from pyconfd.settings.show import toml_value
 from pyconfd.settings.table import TABLE
@@ -44,7 +44,7 @@ class SettingsCollector:
     variables: dict[str, str] = field(default_factory=dict)
     """What files assigned so far: scripts name it again as ``$NAME``."""
 
-    def take(self, given: Iterable[Given], findings: Findings) -> None:
+    def take(self, given: Iterable[GivenOption], findings: Findings) -> None:
         """Add what a file gave, and say what became of each option."""
         for raw in given:
             value, missing = expanded(raw.value, self.variables)
@@ -72,11 +72,11 @@ class SettingsCollector:
                 case _:
                     findings.add(one.line, Effect.LEFT, f"{one.name!r} is no option of {self.system}")
 
-    def _option_of(self, given: Given) -> Option | None:
+    def _option_of(self, given: GivenOption) -> Option | None:
         find = option_for_flag if given.kind == "flag" else option_for_variable
         return find(self.system, given.name)
 
-    def _variable(self, given: Given, findings: Findings) -> None:
+    def _variable(self, given: GivenOption, findings: Findings) -> None:
         option = option_for_variable(self.system, given.name)
         if option is None:
             if given.name.startswith("KONTROL_") and self.system is System.ADS_INFRA_HAPROXY:
@@ -93,7 +93,7 @@ class SettingsCollector:
             return "left out; where the template looks at it, keep it in pyconfd's environment, /etc/default/pyconfd"
         return "left out"
 
-    def _sourced(self, given: Given, findings: Findings) -> None:
+    def _sourced(self, given: GivenOption, findings: Findings) -> None:
         """Say what becomes of a variable whose value stands in another object."""
         option = option_for_variable(self.system, given.name)
         if not given.name:
@@ -115,8 +115,8 @@ class SettingsCollector:
             message = "the loop around etcdctl is now `pyconfd consume`, for etcd v3 (docs/etcd.md)"
             findings.add(number, Effect.CHANGED, message)
             hosts, path = _ENDPOINTS.search(line), _WATCHED.search(line)
-            given = [Given("flag", "--etcd-host", hosts[1], number)] if hosts else []
-            given += [Given("flag", "--etcd-path", path[1], number)] if path else []
+            given = [GivenOption("flag", "--etcd-host", hosts[1], number)] if hosts else []
+            given += [GivenOption("flag", "--etcd-path", path[1], number)] if path else []
             self.take(given, findings)
             return
 
@@ -127,7 +127,7 @@ class SettingsCollector:
             message = f"env.{name} -> configmap.env; its value has to be in pyconfd's environment, /etc/default/pyconfd"
             findings.add(line, Effect.TRANSLATED, message)
 
-    def _option(self, given: Given, option: Option | None, findings: Findings) -> None:
+    def _option(self, given: GivenOption, option: Option | None, findings: Findings) -> None:
         if option is None:
             findings.add(given.line, Effect.LEFT, f"{given.name} is no option of {self.system}")
             return
@@ -147,7 +147,7 @@ class SettingsCollector:
         if option.path == "target.notify" and "haproxy" in given.value:
             findings.add(given.line, Effect.NOTED, OWN_HAPROXY)
 
-    def _value(self, given: Given, option: Option, findings: Findings) -> Value | None:
+    def _value(self, given: GivenOption, option: Option, findings: Findings) -> Value | None:
         path = option.path
         if path == "haproxy.reload_cmd" and self.system is System.KUBEFIGURATOR and _RESTARTS.search(given.value):
             message = f"{given.name} {given.value!r}: dropped; a restart drops connections, pyconfd reloads by itself"
@@ -195,9 +195,9 @@ class SettingsCollector:
         self.settings.append(MigratedSetting(path, value, findings.file, given.line))
         findings.add(given.line, Effect.TRANSLATED, f"annotation {given.name} -> {path} = {toml_value(value)}")
 
-    def text(self) -> tuple[str, list[Finding]]:
+    def text(self) -> tuple[str, list[MigrationFinding]]:
         """Return pyconfd.toml, and a finding for each setting that files disagree about."""
-        findings: list[Finding] = []
+        findings: list[MigrationFinding] = []
         tables: dict[str, dict[str, MigratedSetting]] = {}
         for setting in self.settings:
             section, _, key = setting.path.partition(".")
@@ -210,7 +210,7 @@ class SettingsCollector:
                 message = f"{setting.path} is {here} here and {there} in {former.file}"
                 other = "; a second load balancer is written as [[targets]]" if section == "target" else ""
                 message = f"{message}; the latter was kept{other}"
-                findings.append(Finding(setting.file, setting.line, Effect.LEFT, message))
+                findings.append(MigrationFinding(setting.file, setting.line, Effect.LEFT, message))
                 continue
             tables[section][key] = setting
         return "\n".join(self._lines(tables)) + "\n", findings
@@ -232,7 +232,7 @@ class SettingsCollector:
                 yield f"{key} = {toml_value(setting.value)}  # {setting.file}{place}"
 
 
-def _elsewhere(given: Given) -> str:
+def _elsewhere(given: GivenOption) -> str:
     """Say of a word that stands for options of another file which one that is; "" for other words."""
     if given.name in {"EnvironmentFile", "--env-file"}:
         return f"{given.name} {given.value}: give that file to pyconfd migrate too"

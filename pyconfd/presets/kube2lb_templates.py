@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from pyconfd.gotemplate import Action, Branch, Call, Comment, Dot, Field, Literal, Node, Text, Value, parse
+from pyconfd.gotemplate import Branch, Call, Comment, Dot, Field, GoAction, Literal, Node, Text, Value, parse
 
 Scope = Mapping[str, Callable[[object], object]]
 """The known fields, such as ``.Service.Name``, each with how it is read from what the template is given."""
@@ -40,7 +40,7 @@ def _compiled(nodes: Sequence[Node], scope: Scope, check_text: Callable[[str], o
                 parts.append(text)
             case Comment():
                 pass
-            case Action(declared=None, value=value):
+            case GoAction(declared=None, value=value):
                 parts.append(_evaluate(value, scope))
             case Branch(keyword="if", declared=(), value=value):
                 then = _compiled(node.body, scope, check_text)

@@ -35,7 +35,7 @@ class Kind(StrEnum):
     REFUSED = "refused"
 
 
-class Way(StrEnum):
+class ExpectedPlan(StrEnum):
     """How a change is to be applied."""
 
     NOTHING = "nothing"
@@ -59,7 +59,7 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CaseStep:
     """A Snapshot, from ``files`` and from ``objects`` (text), and what holds once it is rendered.
 
     ``way`` is how the balancer gets there from the step before it, None where that does not matter; ``reasons`` are
@@ -70,7 +70,7 @@ class Step:
     objects: str
     line: int
     expectations: tuple[Expectation, ...] = ()
-    way: Way | None = None
+    way: ExpectedPlan | None = None
     reasons: tuple[ReloadReason, ...] | None = None
 
 
@@ -83,7 +83,7 @@ class Case:
 
     name: str
     line: int
-    steps: tuple[Step, ...]
+    steps: tuple[CaseStep, ...]
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     valid: bool = True
     deterministic: bool = True
@@ -110,7 +110,7 @@ class _Step(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Then(_Step):
-    plan: Way | None = None
+    plan: ExpectedPlan | None = None
     reasons: tuple[ReloadReason, ...] | None = None
 
 
@@ -214,16 +214,16 @@ class _Reader:
             abilities=test.can,
         )
 
-    def _then(self, then: _Then, at: Path) -> Step:
-        if then.reasons is not None and then.plan not in (None, Way.RELOAD):
+    def _then(self, then: _Then, at: Path) -> CaseStep:
+        if then.reasons is not None and then.plan not in (None, ExpectedPlan.RELOAD):
             self.refuse((*at, "reasons"), "only a reload has reasons", 'plan = "reload"')
-        way = then.plan or (Way.RELOAD if then.reasons else None)
+        way = then.plan or (ExpectedPlan.RELOAD if then.reasons else None)
         return replace(self._step(then, at), way=way, reasons=then.reasons)
 
-    def _step(self, step: _Step, at: Path) -> Step:
+    def _step(self, step: _Step, at: Path) -> CaseStep:
         files = (step.snapshot,) if isinstance(step.snapshot, str) else step.snapshot
         found = tuple(self._expectation(each, (*at, "expect", n)) for n, each in enumerate(step.expect))
-        return Step(files, step.objects, self.lines.line(*at), found)
+        return CaseStep(files, step.objects, self.lines.line(*at), found)
 
     def _expectation(self, expect: _Expect, at: Path) -> Expectation:
         kinds = [kind for kind in Kind if getattr(expect, kind) is not None]

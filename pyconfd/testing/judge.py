@@ -9,7 +9,7 @@ from typing import assert_never
 from pyconfd.errors import Problem
 from pyconfd.model.context import Refusal
 from pyconfd.model.plan import Noop, Plan, Reload, RuntimeUpdate
-from pyconfd.testing.cases import Expectation, Kind, Step, Way
+from pyconfd.testing.cases import CaseStep, Expectation, ExpectedPlan, Kind
 
 WHOLE = ""
 """The name of the whole configuration among the texts."""
@@ -19,7 +19,7 @@ _CLOSE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CaseFailure:
     """What does not hold: on which line of the test file that is expected, in one sentence, and lines that show it."""
 
     line: int
@@ -28,7 +28,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CaseOutcome:
     """What a step gave: texts by name (:data:`WHOLE` is the whole configuration), and what was left out.
 
     ``files`` holds the fixtures that expectations compare with, by the names in the test file.
@@ -39,7 +39,7 @@ class Seen:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def judge(expectation: Expectation, seen: Seen) -> Failure | None:
+def judge(expectation: Expectation, seen: CaseOutcome) -> CaseFailure | None:
     """Return what is wrong, None where it holds."""
     if expectation.kind is Kind.REFUSED:
         return _refused(expectation, seen.refused)
@@ -47,13 +47,15 @@ def judge(expectation: Expectation, seen: Seen) -> Failure | None:
     if name not in seen.texts:
         close = difflib.get_close_matches(name, seen.texts, n=1)
         names = ", ".join(each for each in seen.texts if each)
-        return Failure(expectation.line, f"there is no {name!r}", (f"did you mean {close[0]}?" if close else names,))
+        return CaseFailure(
+            expectation.line, f"there is no {name!r}", (f"did you mean {close[0]}?" if close else names,)
+        )
     text = seen.texts[name]
     found = _lines_against(expectation, text, seen.files)
     if found is None:
         return None
     message, lines = found
-    return Failure(expectation.line, f"{message} in {name}" if name else message, lines)
+    return CaseFailure(expectation.line, f"{message} in {name}" if name else message, lines)
 
 
 def _lines_against(  # noqa: PLR0911 - one answer for each kind
@@ -105,15 +107,17 @@ def _equal(expected: str, text: str, name: str) -> tuple[str, tuple[str, ...]] |
     return None if text == expected else (f"is not what {name} says", difference(expected, text, name, "rendered"))
 
 
-def _refused(expectation: Expectation, refused: Sequence[Refusal]) -> Failure | None:
+def _refused(expectation: Expectation, refused: Sequence[Refusal]) -> CaseFailure | None:
     wanted = expectation.texts[0]
     told = [f"{each.ref} {each.field}: {each.detail} [{each.reason.value}]" for each in refused]
     if any(wanted in each for each in told):
         return None
-    return Failure(expectation.line, f"nothing was refused with {wanted!r}", _limited(told) or ("nothing was refused",))
+    return CaseFailure(
+        expectation.line, f"nothing was refused with {wanted!r}", _limited(told) or ("nothing was refused",)
+    )
 
 
-def judge_plan(step: Step, plan: Plan) -> Failure | None:
+def judge_plan(step: CaseStep, plan: Plan) -> CaseFailure | None:
     """Return what is wrong with how the balancer gets to a step, None where that is as expected, or does not matter."""
     way, shown = _told(plan)
     if step.way is None or (
@@ -123,27 +127,27 @@ def judge_plan(step: Step, plan: Plan) -> Failure | None:
         return None
     wanted = step.way.value + (f" ({', '.join(step.reasons)})" if step.reasons else "")
     reasons = f" ({', '.join(plan.reasons)})" if isinstance(plan, Reload) else ""
-    return Failure(step.line, f"the plan is {way.value}{reasons}, expected {wanted}", _limited(shown))
+    return CaseFailure(step.line, f"the plan is {way.value}{reasons}, expected {wanted}", _limited(shown))
 
 
-def _told(plan: Plan) -> tuple[Way, Sequence[str]]:
+def _told(plan: Plan) -> tuple[ExpectedPlan, Sequence[str]]:
     match plan:
         case Noop():
-            return Way.NOTHING, ()
+            return ExpectedPlan.NOTHING, ()
         case RuntimeUpdate():
-            return Way.LIVE, plan.details
+            return ExpectedPlan.LIVE, plan.details
         case Reload():
-            return Way.RELOAD, (*plan.details, *(f"to avoid it: {each}" for each in plan.advice))
+            return ExpectedPlan.RELOAD, (*plan.details, *(f"to avoid it: {each}" for each in plan.advice))
     assert_never(plan)
 
 
-def judge_failure(wanted: str, problems: Sequence[Problem], line: int) -> Failure | None:
+def judge_failure(wanted: str, problems: Sequence[Problem], line: int) -> CaseFailure | None:
     """Return what is wrong where a test expects that its step is turned away with ``wanted`` in a message."""
     told = [str(problem) for problem in problems]
     if any(wanted in each for each in told):
         return None
     what = f"was turned away, but not with {wanted!r}" if told else f"is fine, expected a problem with {wanted!r}"
-    return Failure(line, what, tuple(line for each in told for line in each.splitlines()))
+    return CaseFailure(line, what, tuple(line for each in told for line in each.splitlines()))
 
 
 def difference(one: str, other: str, name: str, other_name: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 if TYPE_CHECKING:  # the model of Kubernetes is behind it, and would be loaded for --version
     from collections.abc import Iterator, Sequence
 
-    from pyconfd.testing.judge import Failure
+    from pyconfd.testing.judge import CaseFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Result:
     file: str
     line: int
     name: str
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[CaseFailure, ...] = ()
     texts: tuple[str, ...] = field(default=(), repr=False)
     updated: tuple[str, ...] = ()
     duration_s: float = 0.0

@@ -34,14 +34,14 @@ _SERVICE_LABEL = "kubernetes.io/service-name"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class AddressOwner:
     """``name`` is ``namespace/pod``, or what else is known; ``services`` are ``namespace/name``, sorted."""
 
     name: str
     services: tuple[str, ...] = ()
 
 
-class Owners:
+class AddressOwners:
     """Who is behind the addresses of a Snapshot: pods, nodes, and the Services that they serve."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -64,15 +64,15 @@ class Owners:
             if port.node_port
         }
 
-    def at(self, host: str, port: int) -> Owner:
+    def at(self, host: str, port: int) -> AddressOwner:
         """Return who answers at an address."""
         host = _normal(host)
         if host in self._nodes:
             service = self._by_node_port.get(port, "")
             name = f"{service} through {self._nodes[host]}" if service else f"{self._nodes[host]} port {port}"
-            return Owner(name, (service,) if service else ())
+            return AddressOwner(name, (service,) if service else ())
         unknown = f"{host}:{port}" if port else host
-        return Owner(self._names.get(host, unknown), tuple(sorted(self._services.get(host, ()))))
+        return AddressOwner(self._names.get(host, unknown), tuple(sorted(self._services.get(host, ()))))
 
 
 def _behind_services(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
@@ -110,7 +110,7 @@ class Loopback:
 
     def __init__(self, folder: Path, source: FollowedFiles) -> None:
         self._source = source
-        self._known = source.snapshot(), Owners(source.snapshot())
+        self._known = source.snapshot(), AddressOwners(source.snapshot())
         self._stack = ExitStack()
         self._chance = random.SystemRandom()
         self._certificate = _self_signed(folder)
@@ -124,7 +124,7 @@ class Loopback:
         self._servers: dict[tuple[str, int], tuple[str, int]] = {}
         self.listeners: dict[tuple[str, int], int] = {}
         """The port on 127.0.0.1 of each address and port that was to be bound ("" is any address)."""
-        self.owners: dict[str, tuple[Owner, str]] = {}
+        self.owners: dict[str, tuple[AddressOwner, str]] = {}
         """Who a stand-in stands for, and its ADDRESS:PORT, by the name that it answers with."""
 
     def __enter__(self) -> Self:
@@ -172,7 +172,7 @@ class Loopback:
     def _stand_in(self, host: str, port: int) -> tuple[str, int]:
         address = self._hosts.setdefault(host, str(self._network + 1 + len(self._hosts)))
         if self._known[0] is not self._source.snapshot():
-            self._known = self._source.snapshot(), Owners(self._source.snapshot())
+            self._known = self._source.snapshot(), AddressOwners(self._source.snapshot())
         owner = self._known[1].at(host, port)
         name = owner.name
         while name in self.owners:

@@ -14,7 +14,7 @@ from pyconfd.haproxy.config.text import Section, binds, parse
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.trying.loopback import HOST, Owner
+from pyconfd.trying.loopback import HOST, AddressOwner
 
 MOST_NAMES = 2000
 """So many names are asked for at most."""
@@ -126,7 +126,7 @@ NOBODY = "nobody.invalid"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """``stand_in`` is the name of the stand-in that answered, "" where none did; then ``code`` is HAProxy's own.
 
     ``code`` is 0 where nothing came back; ``location`` is where a redirect leads.
@@ -141,24 +141,24 @@ Question = tuple[Front, str]
 """A port, and the name that it is asked for; "" for a port that knows no names."""
 
 
-def ask_all(questions: Iterable[Question]) -> dict[Question, Answer]:
+def ask_all(questions: Iterable[Question]) -> dict[Question, ProbeAnswer]:
     """Ask, many at a time; give the answers by question."""
     listed = list(questions)
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="probe") as pool:
         return dict(zip(listed, pool.map(lambda each: ask(*each), listed), strict=True))
 
 
-def ask(front: Front, name: str) -> Answer:
+def ask(front: Front, name: str) -> ProbeAnswer:
     """Ask one port for a name; what fails is an answer too."""
     try:
         if front.http or (front.sni and name):
             return _ask_http(front, asked(name) or HOST, tls=front.tls or not front.http)
         return _ask_line(front)
     except (OSError, http.client.HTTPException, ValueError):
-        return Answer()
+        return ProbeAnswer()
 
 
-def _ask_http(front: Front, host: str, *, tls: bool) -> Answer:
+def _ask_http(front: Front, host: str, *, tls: bool) -> ProbeAnswer:
     plain = socket.create_connection((HOST, front.port), _TIMEOUT_S)
     connection = http.client.HTTPConnection(HOST, front.port, timeout=_TIMEOUT_S)
     connection.sock = _careless().wrap_socket(plain, server_hostname=host) if tls else plain
@@ -166,7 +166,7 @@ def _ask_http(front: Front, host: str, *, tls: bool) -> Answer:
         connection.request("GET", "/", headers={"Host": host, "Connection": "close"})
         answer = connection.getresponse()
         location = answer.headers.get("Location", "") if 300 <= answer.status < 400 else ""
-        return Answer(answer.headers.get("X-Pod", ""), answer.status, location)
+        return ProbeAnswer(answer.headers.get("X-Pod", ""), answer.status, location)
     finally:
         connection.close()
         plain.close()
@@ -180,7 +180,7 @@ def _careless() -> ssl.SSLContext:
     return context
 
 
-def _ask_line(front: Front) -> Answer:
+def _ask_line(front: Front) -> ProbeAnswer:
     """Say a line that is neither HTTP nor redis: a stand-in answers with its name."""
     with socket.create_connection((HOST, front.port), _TIMEOUT_S) as plain:
         connection = _careless().wrap_socket(plain) if front.tls else plain
@@ -188,7 +188,7 @@ def _ask_line(front: Front) -> Answer:
         said = b""
         while not said.endswith(b"\n") and (part := connection.recv(1024)):
             said += part
-        return Answer(said.decode("utf-8", "replace").strip())
+        return ProbeAnswer(said.decode("utf-8", "replace").strip())
 
 
 MOST_SHOWN = 40
@@ -215,10 +215,10 @@ class Table:
 class Behind:
     """``owners`` say whom a stand-in stands for; ``pods`` counts those of each Service that are in use."""
 
-    owners: Mapping[str, Owner]
+    owners: Mapping[str, AddressOwner]
     pods: Mapping[str, int]
 
-    def who(self, answer: Answer) -> str:
+    def who(self, answer: ProbeAnswer) -> str:
         """Return who answered, "" where no stand-in did."""
         owner = self.owners.get(answer.stand_in)
         if owner is None:
@@ -240,7 +240,7 @@ def questions(all_fronts: Sequence[Front], names: Sequence[str]) -> Iterator[Que
 
 
 def table(
-    answers: Mapping[Question, Answer],
+    answers: Mapping[Question, ProbeAnswer],
     behind: Behind,
     snapshot: Snapshot,
     context: Context,
@@ -250,7 +250,7 @@ def table(
     rows: list[Row] = []
     reached: set[str] = set()
     for (front, name), answer in answers.items():
-        default = answers.get((front, _wildcard(front, name, answers) or NOBODY), Answer())
+        default = answers.get((front, _wildcard(front, name, answers) or NOBODY), ProbeAnswer())
         owner = behind.owners.get(answer.stand_in)
         if owner is not None:
             reached.update(owner.services)
@@ -268,7 +268,7 @@ def table(
     )
 
 
-def _wildcard(front: Front, name: str, answers: Mapping[Question, Answer]) -> str:
+def _wildcard(front: Front, name: str, answers: Mapping[Question, ProbeAnswer]) -> str:
     """Return the nearest wildcard above a name that was asked for too, "" for none."""
     rest = name.removeprefix("*.")
     while "." in rest:
@@ -278,7 +278,7 @@ def _wildcard(front: Front, name: str, answers: Mapping[Question, Answer]) -> st
     return ""
 
 
-def _row(front: Front, name: str, answer: Answer, default: Answer, behind: Behind) -> Row | None:
+def _row(front: Front, name: str, answer: ProbeAnswer, default: ProbeAnswer, behind: Behind) -> Row | None:
     same = behind.who(answer) == behind.who(default) and answer.location == default.location
     if name and name != NOBODY and same:
         return None
@@ -307,7 +307,9 @@ def _row(front: Front, name: str, answer: Answer, default: Answer, behind: Behin
     return Row(f"{scheme}://{name}/", where, f"curl -H 'Host: {host}' http://127.0.0.1:{front.port}/")
 
 
-def _silent(snapshot: Snapshot, context: Context, answers: Mapping[Question, Answer], told: set[str]) -> Iterator[str]:
+def _silent(
+    snapshot: Snapshot, context: Context, answers: Mapping[Question, ProbeAnswer], told: set[str]
+) -> Iterator[str]:
     """Tell of Services that are not ``told`` of yet: nothing reaches them, and they are not refused."""
     claimed = {
         f"{items.get('namespace')}/{items.get('name')}": str(domain)

@@ -2,7 +2,7 @@ import pytest
 
 from pyconfd.errors import ConfigurationError
 from pyconfd.model.plan import ReloadReason
-from pyconfd.testing.cases import Expectation, Kind, Way, merged, read_cases
+from pyconfd.testing.cases import Expectation, ExpectedPlan, Kind, merged, read_cases
 
 
 def problems(text: str) -> list[str]:
@@ -49,7 +49,7 @@ reasons = ["section_added"]
         Expectation(Kind.IN_ORDER, ("c", "d"), 14),
         Expectation(Kind.EQUALS_FILE, ("e.cfg",), 15),
     )
-    assert (then.files, then.way, then.reasons) == (("c.yaml",), Way.RELOAD, (ReloadReason.SECTION_ADDED,))
+    assert (then.files, then.way, then.reasons) == (("c.yaml",), ExpectedPlan.RELOAD, (ReloadReason.SECTION_ADDED,))
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from pyconfd.errors import Problem
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
-from pyconfd.testing.cases import Expectation, Kind, Step, Way
-from pyconfd.testing.judge import Seen, judge, judge_failure, judge_plan
+from pyconfd.testing.cases import CaseStep, Expectation, ExpectedPlan, Kind
+from pyconfd.testing.judge import CaseOutcome, judge, judge_failure, judge_plan
 
 TEXT = "frontend a\n    bind :80\nbackend b\n    server one 10.0.0.1:80\n    server two 10.0.0.2:80\n"
 REFUSED = Refusal(ObjectRef("Service", "demo", "x"), "annotation domain", "'?'", RefusalReason.INVALID_VALUE, "no name")
-SEEN = Seen({"": TEXT, "01.conf": "frontend a\n", "maps/m.map": "k v\n"}, (REFUSED,), {"e.cfg": "frontend a\n"})
+SEEN = CaseOutcome({"": TEXT, "01.conf": "frontend a\n", "maps/m.map": "k v\n"}, (REFUSED,), {"e.cfg": "frontend a\n"})
 
 
 def found(kind: Kind, *texts: str, within: str = "", times: int | None = None) -> tuple[str, tuple[str, ...]] | None:
@@ -70,24 +70,24 @@ RELOAD = Reload((ReloadReason.SECTION_ADDED, ReloadReason.BINDS_CHANGED), ("back
     ("way", "reasons", "plan", "message"),
     [
         (None, None, RELOAD, ""),
-        (Way.NOTHING, None, Noop(), ""),
-        (Way.LIVE, None, RuntimeUpdate(()), ""),
-        (Way.RELOAD, None, RELOAD, ""),
-        (Way.RELOAD, (ReloadReason.BINDS_CHANGED, ReloadReason.SECTION_ADDED), RELOAD, ""),
-        (Way.RELOAD, (ReloadReason.BINDS_CHANGED,), RELOAD, "expected reload (binds_changed)"),
-        (Way.LIVE, None, RELOAD, "the plan is reload (section_added, binds_changed), expected live"),
-        (Way.RELOAD, None, RuntimeUpdate(()), "the plan is live, expected reload"),
-        (Way.NOTHING, None, RuntimeUpdate(()), "the plan is live, expected nothing"),
+        (ExpectedPlan.NOTHING, None, Noop(), ""),
+        (ExpectedPlan.LIVE, None, RuntimeUpdate(()), ""),
+        (ExpectedPlan.RELOAD, None, RELOAD, ""),
+        (ExpectedPlan.RELOAD, (ReloadReason.BINDS_CHANGED, ReloadReason.SECTION_ADDED), RELOAD, ""),
+        (ExpectedPlan.RELOAD, (ReloadReason.BINDS_CHANGED,), RELOAD, "expected reload (binds_changed)"),
+        (ExpectedPlan.LIVE, None, RELOAD, "the plan is reload (section_added, binds_changed), expected live"),
+        (ExpectedPlan.RELOAD, None, RuntimeUpdate(()), "the plan is live, expected reload"),
+        (ExpectedPlan.NOTHING, None, RuntimeUpdate(()), "the plan is live, expected nothing"),
     ],
 )
-def test_plans(way: Way | None, reasons: tuple[ReloadReason, ...] | None, plan: Plan, message: str) -> None:
-    failure = judge_plan(Step((), "", 3, way=way, reasons=reasons), plan)
+def test_plans(way: ExpectedPlan | None, reasons: tuple[ReloadReason, ...] | None, plan: Plan, message: str) -> None:
+    failure = judge_plan(CaseStep((), "", 3, way=way, reasons=reasons), plan)
     assert (failure.message if failure else "")[-len(message) :] == message
     assert bool(failure) == bool(message)
 
 
 def test_a_plan_that_differs_says_what_would_avoid_the_reload() -> None:
-    failure = judge_plan(Step((), "", 3, way=Way.LIVE), RELOAD)
+    failure = judge_plan(CaseStep((), "", 3, way=ExpectedPlan.LIVE), RELOAD)
     assert failure is not None
     assert failure.lines == ("backend x", "to avoid it: name it")
 
@@ -104,11 +104,11 @@ def test_what_should_fail() -> None:
 
 @given(st.text(), st.text(min_size=1))
 def test_contains_and_lacks_are_opposites(text: str, wanted: str) -> None:
-    seen = Seen({"": text})
+    seen = CaseOutcome({"": text})
     contains, lacks = (judge(Expectation(kind, (wanted,), 1), seen) for kind in (Kind.CONTAINS, Kind.LACKS))
     assert (contains is None) != (lacks is None)
 
 
 @given(st.text(), st.text())
 def test_equal_is_equality(text: str, wanted: str) -> None:
-    assert (judge(Expectation(Kind.EQUALS, (wanted,), 1), Seen({"": text})) is None) == (text == wanted)
+    assert (judge(Expectation(Kind.EQUALS, (wanted,), 1), CaseOutcome({"": text})) is None) == (text == wanted)

@@ -1,10 +1,10 @@
 import xml.etree.ElementTree as ET
 
-from pyconfd.testing.judge import Failure
+from pyconfd.testing.judge import CaseFailure
 from pyconfd.testing.report import Result, as_junit, as_lines, as_values, summary
 
 GOOD = Result("a.test.toml", 3, 'good <&> "quoted"')
-BAD = Result("b.test.toml", 9, "bad", (Failure(11, "does not contain 'x\x1b'", ("-a", "+<b>")),), duration_s=0.25)
+BAD = Result("b.test.toml", 9, "bad", (CaseFailure(11, "does not contain 'x\x1b'", ("-a", "+<b>")),), duration_s=0.25)
 
 
 def test_people_get_one_line_a_test_and_the_place_of_a_failure() -> None:

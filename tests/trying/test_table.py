@@ -6,12 +6,12 @@ from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.presets import registry
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.sources.file import read_snapshot
-from pyconfd.trying.loopback import Owner, Owners
+from pyconfd.trying.loopback import AddressOwner, AddressOwners
 from pyconfd.trying.table import (
     NOBODY,
-    Answer,
     Behind,
     Front,
+    ProbeAnswer,
     Question,
     Row,
     Table,
@@ -49,13 +49,13 @@ frontend unix from base
 
 
 def test_who_is_behind_an_address() -> None:
-    owners = Owners(SNAPSHOT)
-    assert owners.at("10.244.1.1", 8080) == Owner("demo/shop-1", ("demo/shop",))
-    assert owners.at("fd00:10:244::1", 8080) == Owner("demo/six-1", ("demo/six",))
-    assert owners.at("ldap.example.net", 389) == Owner("ldap.example.net:389")
-    nodes = Owners(NODES)
-    assert nodes.at("192.0.2.1", 30001) == Owner("demo/web through worker-1", ("demo/web",))
-    assert nodes.at("192.0.2.1", 9) == Owner("worker-1 port 9")
+    owners = AddressOwners(SNAPSHOT)
+    assert owners.at("10.244.1.1", 8080) == AddressOwner("demo/shop-1", ("demo/shop",))
+    assert owners.at("fd00:10:244::1", 8080) == AddressOwner("demo/six-1", ("demo/six",))
+    assert owners.at("ldap.example.net", 389) == AddressOwner("ldap.example.net:389")
+    nodes = AddressOwners(NODES)
+    assert nodes.at("192.0.2.1", 30001) == AddressOwner("demo/web through worker-1", ("demo/web",))
+    assert nodes.at("192.0.2.1", 9) == AddressOwner("worker-1 port 9")
 
 
 def test_what_can_be_asked() -> None:
@@ -96,15 +96,15 @@ HTTP = Front("frontend http-in", 8080, http=True, tls=False, sni=False)
 SNI = Front("frontend sni-in", 8443, http=False, tls=False, sni=True)
 REDIS = Front("listen redis", 6379, http=False, tls=False, sni=False)
 OWNERS = {
-    "demo/shop-1": Owner("demo/shop-1", ("demo/shop",)),
-    "demo/any-1": Owner("demo/any-1", ("demo/any",)),
-    "demo/vault-1": Owner("demo/vault-1", ("demo/vault",)),
-    "demo/cache-1": Owner("demo/cache-1", ("demo/cache",)),
-    "ldap:389": Owner("ldap:389"),
+    "demo/shop-1": AddressOwner("demo/shop-1", ("demo/shop",)),
+    "demo/any-1": AddressOwner("demo/any-1", ("demo/any",)),
+    "demo/vault-1": AddressOwner("demo/vault-1", ("demo/vault",)),
+    "demo/cache-1": AddressOwner("demo/cache-1", ("demo/cache",)),
+    "ldap:389": AddressOwner("ldap:389"),
 }
 
 
-def told(answers: dict[Question, Answer]) -> Table:
+def told(answers: dict[Question, ProbeAnswer]) -> Table:
     behind = Behind(OWNERS, {"demo/shop": 2, "demo/any": 1, "demo/vault": 1, "demo/cache": 1})
     return table(answers, behind, SNAPSHOT, CONTEXT, UNREADABLE)
 
@@ -112,15 +112,15 @@ def told(answers: dict[Question, Answer]) -> Table:
 def test_rows_say_where_a_url_leads_and_how_to_ask() -> None:
     found = told(
         {
-            (HTTP, NOBODY): Answer(code=503),
-            (HTTP, "*.example.com"): Answer("demo/any-1", 200),
-            (HTTP, "blog.example.com"): Answer("demo/any-1", 200),
-            (HTTP, "shop.example.com"): Answer("demo/shop-1", 200),
-            (HTTP, "old.example.org"): Answer(code=301, location="https://new.example.org/"),
-            (HTTP, "empty.example.org"): Answer(code=503),
-            (SNI, "vault.example.com"): Answer("demo/vault-1", 200),
-            (SNI, ""): Answer(),
-            (REDIS, ""): Answer("demo/cache-1"),
+            (HTTP, NOBODY): ProbeAnswer(code=503),
+            (HTTP, "*.example.com"): ProbeAnswer("demo/any-1", 200),
+            (HTTP, "blog.example.com"): ProbeAnswer("demo/any-1", 200),
+            (HTTP, "shop.example.com"): ProbeAnswer("demo/shop-1", 200),
+            (HTTP, "old.example.org"): ProbeAnswer(code=301, location="https://new.example.org/"),
+            (HTTP, "empty.example.org"): ProbeAnswer(code=503),
+            (SNI, "vault.example.com"): ProbeAnswer("demo/vault-1", 200),
+            (SNI, ""): ProbeAnswer(),
+            (REDIS, ""): ProbeAnswer("demo/cache-1"),
         }
     )
     assert {row.url: row.where for row in found.rows} == {
@@ -137,16 +137,18 @@ def test_rows_say_where_a_url_leads_and_how_to_ask() -> None:
 
 
 def test_a_default_is_one_row_and_names_that_lead_there_are_none() -> None:
-    found = told({(HTTP, NOBODY): Answer("ldap:389", 200), (HTTP, "x.example.com"): Answer("ldap:389", 200)})
+    found = told({(HTTP, NOBODY): ProbeAnswer("ldap:389", 200), (HTTP, "x.example.com"): ProbeAnswer("ldap:389", 200)})
     assert [(row.url, row.where) for row in found.rows] == [("http://127.0.0.1:8080/ (any other name)", "ldap:389")]
-    stats = told({(HTTP, NOBODY): Answer(code=200)})
+    stats = told({(HTTP, NOBODY): ProbeAnswer(code=200)})
     assert [row.where for row in stats.rows] == ["a page of HAProxy itself"]
 
 
 def test_what_is_missing_is_said_in_words() -> None:
     names = ("shop.example.com", "empty.example.org", "six.example.com")
     codes = dict(zip(names, (200, 503, 404), strict=True))
-    found = told({(HTTP, NOBODY): Answer(code=503)} | {(HTTP, name): Answer(code=code) for name, code in codes.items()})
+    found = told(
+        {(HTTP, NOBODY): ProbeAnswer(code=503)} | {(HTTP, name): ProbeAnswer(code=code) for name, code in codes.items()}
+    )
     missing = "\n".join(found.missing)
     assert "Service other/thief annotation domain shop.example.com: Service demo/shop has this name already" in missing
     assert "demo/empty: no pod is ready, so empty.example.org is answered with 503" in missing
