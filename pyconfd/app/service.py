@@ -24,6 +24,7 @@ from pyconfd.settings.table import CONFIG_FLAG, TABLE
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage, StatusServer
+from pyconfd.system.backoff import Backoff
 from pyconfd.system.files import replace_shared
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.wiring import SystemClock
@@ -236,8 +237,6 @@ class _Instance:
 
 # DNS beside a daemon, by setting: a process of its own, so that its failures never touch the loop.
 
-DNS_FIRST_PAUSE_S = 1.0
-DNS_LONGEST_PAUSE_S = 60.0
 _DNS_STEADY_S = 60.0
 """A process that ran for so long is started again at once when it ends."""
 _DNS_STOPPING_S = 2.0
@@ -303,32 +302,25 @@ class DnsProcess:
             self._process.wait()
 
     def _run(self) -> None:
-        pause_s = DNS_FIRST_PAUSE_S
+        backoff = Backoff(first_s=1.0, last_s=60.0)
         while not self._stopping.is_set():
-            steady = self._ran_steadily()
-            if self._stopping.is_set():
-                return
-            pause_s = DNS_FIRST_PAUSE_S if steady else pause_s
-            log.error("dns.ended", problem=str(self._problem), again_in_s=pause_s)
-            self._stopping.wait(pause_s)
-            pause_s = min(2 * pause_s, DNS_LONGEST_PAUSE_S)
-
-    def _ran_steadily(self) -> bool:
-        """Run it once; tell whether it lasted."""
-        try:
-            with self._lock:
-                if self._stopping.is_set():
-                    return True
-                self._process = process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL)
-        except OSError as error:
-            self._problem = Problem("dns", f"its process cannot be started: {error.strerror}")
-            return False
-        steady = False
-        try:
-            code = process.wait(_DNS_STEADY_S)
-        except subprocess.TimeoutExpired:
-            steady, self._problem = True, None
-            code = process.wait()
-        remedy = "the log says why; records stay as they are meanwhile"
-        self._problem = Problem("dns", f"the process that keeps the names ended with {code}", remedy)
-        return steady
+            try:
+                with self._lock:
+                    if self._stopping.is_set():
+                        return
+                    self._process = process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL)
+            except OSError as error:
+                self._problem = Problem("dns", f"its process cannot be started: {error.strerror}")
+            else:
+                try:
+                    code = process.wait(_DNS_STEADY_S)
+                except subprocess.TimeoutExpired:
+                    self._problem = None
+                    backoff.reset()
+                    code = process.wait()
+                remedy = "the log says why; records stay as they are meanwhile"
+                self._problem = Problem("dns", f"the process that keeps the names ended with {code}", remedy)
+            if not self._stopping.is_set():
+                pause_s = backoff.delay_s()
+                log.error("dns.ended", problem=str(self._problem), again_in_s=pause_s)
+                self._stopping.wait(pause_s)
