@@ -113,7 +113,13 @@ def _documents(tree: Path) -> None:
     """Put what somebody reads at night, when there is no network: the README and all that it leads to."""
     target = tree / "usr/share/doc/pyconfd"
     shutil.copytree(ROOT / "docs", target / "docs")
-    for name in ("README.md", "systemd/README.md", "packer/README.md", "pyconfd/keepalived/README.md"):
+    for name in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "systemd/README.md",
+        "packer/README.md",
+        "pyconfd/keepalived/README.md",
+    ):
         _install(ROOT / name, target / name)
     # The module for Terraform is for machines with this package too; what Terraform itself leaves behind is not ours.
     shutil.copytree(

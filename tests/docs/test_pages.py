@@ -98,6 +98,16 @@ def test_each_log_event_and_state_file_that_a_page_names_is_in_the_code() -> Non
     assert not [each for each in events if each[1] not in code]
 
 
+def test_the_installation_of_the_readme_is_that_of_its_page() -> None:
+    """The page's commands are run by tests/release/test_deb.py."""
+    install = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Install\n")[2].partition("\n## ")[0]
+    page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    lines = [line.partition("  #")[0].strip() for line in _FENCE.findall(install)[0].splitlines()[1:-1]]
+    commands = [command.strip() for line in lines for command in line.split("&&")]
+    assert len(commands) > 6
+    assert [command for command in commands if command not in page] == ["$EDITOR /etc/pyconfd/pyconfd.toml"]
+
+
 def test_each_dependency_has_a_reason() -> None:
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     names = {re.match(r"[\w-]+", each)[0] for each in needed}  # type: ignore[index]

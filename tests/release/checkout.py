@@ -16,7 +16,7 @@ from tests.matrix import apt_options, cache, mirror, output
 ROOT = Path(__file__).parents[2]
 EPOCH = "1760000000"
 SOURCES = ("pyconfd", "release", "systemd", "docs", "packer")
-FILES = ("README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "requirements.lock")
+FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "requirements.lock")
 DROP_IN = "/etc/systemd/system/haproxy.service.d/pyconfd.conf"
 DEBIAN_PYTHON = Path("/usr/bin/python3.11")
 LONG = bool(os.environ.get("PYCONFD_TEST_RELEASE"))

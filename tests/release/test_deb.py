@@ -110,7 +110,7 @@ def a_life(tree: Tree, tmp_path: Path, older: str, newer: str) -> None:
         lb.serve("web", pods=3)
         tree.write("/etc/haproxy/haproxy.cfg", HAPROXY_CFG)
         first_installation(tree, older)
-        as_the_readme_says(tree, lb)
+        as_the_page_says(tree, lb)
         lb.start()
         lb.until(lambda: lb.settled() and lb.ask("web").startswith("web-"), "the older version serves")
         assert lb.status()["version"] == "9.0.0"
@@ -152,10 +152,10 @@ def first_installation(tree: Tree, package: str) -> None:
     assert compiled.stdout
 
 
-def as_the_readme_says(tree: Tree, lb: Appliance) -> None:
-    """Every command of the README between the package and the first traffic, word for word, without systemd."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text[text.index("\n## Install on a load balancer") : text.index("\n## Commands")]
+def as_the_page_says(tree: Tree, lb: Appliance) -> None:
+    """Every command of docs/install.md between the package and the first traffic, word for word, without systemd."""
+    text = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    section = text[text.index("\n## On a load balancer") : text.index("\n## Beside a haproxy")]
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     (toml,) = (body for language, body in blocks if language == "toml")
     shell = "".join(body for language, body in blocks if language != "toml")
