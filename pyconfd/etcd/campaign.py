@@ -8,15 +8,14 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 import structlog
 
 from pyconfd.errors import RejectedInput
 from pyconfd.etcd.client import EtcdClient, EtcdError, Value, created_at, putting
-from pyconfd.etcd.publication import Keys, Pointer, read_pointer
+from pyconfd.etcd.publication import Keys, Pointer, UnknownFormatError, read_pointer
 from pyconfd.model.status import ApiServerState
 
 log = structlog.get_logger(__name__)
@@ -27,19 +26,44 @@ STOP_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What the pointer key holds: a pointer, one in the format of a newer pyconfd, or neither.
+
+    What cannot be read is published again, but for what a newer pyconfd wrote.
+    """
+
+    value: Value | None = None
+    pointer: Pointer | None = None
+    newer: UnknownFormatError | None = None
+
+
+def parse_found(value: Value | None) -> Found:
+    """Parse what the pointer key holds, None where there is no such key."""
+    if value is None:
+        return Found()
+    try:
+        return Found(value, read_pointer(value.content))
+    except UnknownFormatError as error:
+        return Found(value, newer=error)
+    except RejectedInput as error:
+        log.warning("pointer.damaged", problem=str(error))
+        return Found(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Leadership:
     """Who publishes, as of the last round.
 
     ``fence`` is the revision at which this producer took the campaign key, 0 while it does not hold it: a transaction
-    that compares it fails once the key was lost. ``holder`` names who holds the key. ``pointer`` is what the pointer
-    key held, None where there is none; it means nothing unless ``known``. ``damage`` says what is wrong with the chunks
-    that it names, "" where nothing is known to be; only the leader checks.
+    that compares it fails once the key was lost. ``holder`` names who holds the key. ``found`` is what the pointer key
+    held; it means nothing unless ``known``. ``damage`` says what is wrong with the chunks that the pointer names, ""
+    where nothing is known to be; only the leader checks.
     """
 
     known: bool = False
     fence: int = 0
     holder: str = ""
-    pointer: Value | None = None
+    found: Found = field(default_factory=Found)
     synced_at: float = 0.0
     damage: str = ""
 
@@ -110,11 +134,11 @@ class Campaign:
             except EtcdError as error:
                 log.debug("campaign.lease_left_to_expire", problem=str(error))
 
-    def published(self, pointer: Value) -> None:
+    def published(self, found: Found) -> None:
         """Record that this producer wrote the pointer, so that it is no news."""
         with self._lock:
             self._published_at = time.monotonic()
-            self._leadership = replace(self._leadership, pointer=pointer, damage="")
+            self._leadership = replace(self._leadership, found=found, damage="")
 
     def run_round(self) -> Leadership:
         """Renew the lease, try to get the key where no producer holds it, look at the pointer and its chunks.
@@ -127,13 +151,15 @@ class Campaign:
             self._lease = 0
         held = self._client.read(self._keys.campaign)
         fence, holder = self._try_to_lead() if held is None else self._holder_of(held)
-        pointer = self._client.read(self._keys.pointer)
-        damage = self._inspection.damage(pointer) if fence else ""
+        value, found = self._client.read(self._keys.pointer), self._leadership.found
+        if value != found.value:
+            found = parse_found(value)
+        damage = self._inspection.damage(found.pointer) if fence else ""
         with self._lock:
             before = self._leadership
             if self._published_at >= began:  # the loop published meanwhile: what was read here is older
-                pointer, damage = before.pointer, ""
-            now = Leadership(True, fence, holder, pointer, self._clock(), damage)
+                found, damage = before.found, ""
+            now = Leadership(True, fence, holder, found, self._clock(), damage)
             self._leadership = now
         self._log_change(before, now)
         if self._notify is not None and replace(before, synced_at=0.0) != replace(now, synced_at=0.0):
@@ -184,31 +210,25 @@ class ChunkInspection:
         self._client = client
         self._keys = keys
         self._limit_s = limit_s
-        self._value: Value | None = None
         self._pointer: Pointer | None = None
         self._next = 0
         self._damaged: dict[int, str] = {}
 
-    def damage(self, value: Value | None) -> str:
-        """Return what is wrong with the chunks that the pointer ``value`` names, "" where nothing is known to be.
-
-        A pointer that cannot be read is not judged here.
+    def damage(self, pointer: Pointer | None) -> str:
+        """Return what is wrong with the chunks of ``pointer``, "" where nothing is known to be.
 
         Raises:
             EtcdError: etcd does not answer.
         """
-        if value != self._value:
-            self._value, self._pointer = value, None
-            self._next, self._damaged = 0, {}
-            with suppress(RejectedInput):
-                self._pointer = read_pointer(value.content) if value is not None else None
-        if self._pointer is None:
+        if pointer != self._pointer:
+            self._pointer, self._next, self._damaged = pointer, 0, {}
+        if pointer is None:
             return ""
-        stored, ends = self._pointer.stored, time.monotonic() + self._limit_s
+        stored, ends = pointer.stored, time.monotonic() + self._limit_s
         for _ in stored.chunks:
             index, self._next = self._next, (self._next + 1) % len(stored.chunks)
             found = self._client.read(self._keys.chunk(stored.sha256, index))
-            name = f"chunk {index + 1} of {len(stored.chunks)} of generation {self._pointer.number}"
+            name = f"chunk {index + 1} of {len(stored.chunks)} of generation {pointer.number}"
             if found is None:
                 self._damaged[index] = f"{name} is gone"
             elif sha256(found.content).hexdigest() != stored.chunks[index]:

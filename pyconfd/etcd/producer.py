@@ -5,8 +5,8 @@ from typing import Any
 
 import structlog
 
-from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
-from pyconfd.etcd.campaign import Campaign, Leadership
+from pyconfd.errors import ApplyError, Problem, TransientError
+from pyconfd.etcd.campaign import Campaign, Found, Leadership, parse_found
 from pyconfd.etcd.client import EtcdClient, EtcdError, Value, at_revision, created_at, deleting, exists, putting
 from pyconfd.etcd.publication import (
     FormerPublication,
@@ -16,7 +16,6 @@ from pyconfd.etcd.publication import (
     Pointer,
     Producer,
     PublishedFile,
-    UnknownFormatError,
     pack,
     read_pointer,
     write_pointer,
@@ -66,8 +65,6 @@ class EtcdBalancer(TakesAll):
         self._floor, _ = memory.load()
         self._progress: Callable[[], None] = _nobody
         self._own: tuple[str, Rendering] | None = None
-        self._seen: tuple[Value, Pointer | None] | None = None
-        self._newer: UnknownFormatError | None = None
 
     def check(self, rendering: Rendering) -> None:
         """Have HAProxy judge ``rendering``, and see whether it can be published; raises as :meth:`apply` does."""
@@ -81,7 +78,7 @@ class EtcdBalancer(TakesAll):
 
     def last_good(self) -> Stored | None:
         """Return what is published, None where that is nothing or not known; its text is not read back."""
-        pointer = self._pointer(self._campaign.leadership.pointer)
+        pointer = self._known(self._campaign.leadership.found)
         if pointer is None:
             return None
         own = self._own[1] if self._own and self._own[0] == pointer.sha256 else None
@@ -104,11 +101,11 @@ class EtcdBalancer(TakesAll):
         leadership = self._campaign.leadership
         if not leadership.known:
             raise ApplyError(Step.PUBLISH, *self._why_unknown())
-        pointer = self._pointer(leadership.pointer)
-        if self._newer is not None:
-            raise self._newer
+        if leadership.found.newer is not None:
+            raise leadership.found.newer
+        pointer = self._known(leadership.found)
         if not rendering.pieces and pointer is not None:
-            return Noop()  # what last_good gives for what another producer rendered
+            return Noop()  # what last_good() returns for what another producer rendered
         packed = pack(rendering, self._files_dir).pointer
         if pointer is None:
             reason = ReloadReason.FILE_EDITED if self._floor else ReloadReason.FIRST_CONFIGURATION
@@ -152,7 +149,7 @@ class EtcdBalancer(TakesAll):
         return Applied(generation, plan, verified=True)
 
     def restore_last_good(self, now: float) -> Outcome | None:
-        """Say that what is published stays, or publish it anew where it is damaged; None where nothing is."""
+        """Leave what is published, or publish it again where it is damaged; return None where nothing is."""
         last = self.last_good()
         if last is None:
             return None
@@ -184,10 +181,10 @@ class EtcdBalancer(TakesAll):
         return (Problem("etcd", "it is not decided yet which producer publishes", "nothing to do"),)
 
     def _write(self, packed: Packed, fence: int, *, curdate: str, census: Census, now: float) -> Pointer:
-        found = self._client.read(self._keys.pointer)
-        former = self._pointer(found)
-        if self._newer is not None:
-            raise self._newer
+        found = parse_found(self._client.read(self._keys.pointer))
+        if found.newer is not None:
+            raise found.newer
+        former = self._known(found)
         number = max(former.number if former else 0, self._floor) + 1
         content = write_pointer(
             packed.pointer,
@@ -203,31 +200,31 @@ class EtcdBalancer(TakesAll):
             self._client.put(key, chunk)
             self._progress()
         compare = [
-            at_revision(self._keys.pointer, found.mod_revision if found else 0),
+            at_revision(self._keys.pointer, found.value.mod_revision if found.value else 0),
             created_at(self._keys.campaign, fence),
             *(exists(key) for key in chunks),
         ]
-        written = self._put_pointer(compare, content, found)
+        written = self._put_pointer(compare, content, found.value)
         if written is None:
             self._campaign.wake()
             message = f"generation {number} was not published: another producer wrote meanwhile, or the lease ended"
             raise ApplyError(Step.PUBLISH, Problem("etcd", message, "nothing to do: it is tried again"))
-        self._campaign.published(written)
-        pointer = self._pointer(written)
-        if pointer is None:
-            raise AssertionError("what was just written can be read")
+        pointer = read_pointer(content)
+        self._campaign.published(Found(written, pointer))
+        self._floor = pointer.number
+        self._remember(pointer)
         self._collect(pointer, fence, written)
         return pointer
 
     def _put_pointer(self, compare: Sequence[dict[str, Any]], content: bytes, former: Value | None) -> Value | None:
-        """Write the pointer if ``compare`` holds; give what it held then, None where that is not ours."""
+        """Write the pointer if ``compare`` holds; return what the key held then, None where that is not ours."""
         lost: EtcdError | None = None
         try:
             done = self._client.transact(compare, [putting(self._keys.pointer, content)])
-            if done.succeeded:  # whatever is there by now: who took over may have written the next one already
+            if done.succeeded:  # whatever it holds by now: the next producer may have written already
                 return Value(content, done.revision, former.create_revision if former else done.revision)
         except EtcdError as error:
-            lost = error  # nobody knows whether it was done; what the key holds does
+            lost = error  # whether it was done shows what the key holds
         found = self._client.read(self._keys.pointer)
         if found is not None and found.content == content:
             return found
@@ -246,25 +243,13 @@ class EtcdBalancer(TakesAll):
         except EtcdError as error:
             log.debug("chunks.left", problem=str(error))  # the next publication sees to it
 
-    def _pointer(self, found: Value | None) -> Pointer | None:
-        """Return what a value says; None where it is nothing that can be read, which is written anew."""
-        if found is None:
-            self._newer = None
-            return None
-        if self._seen is None or self._seen[0] != found:
-            self._newer = None
-            pointer: Pointer | None = None
-            try:
-                pointer = read_pointer(found.content)
-            except UnknownFormatError as error:
-                self._newer = error
-            except RejectedInput as error:
-                log.warning("pointer.damaged", problem=str(error))
-            self._seen = (found, pointer)
-            if pointer is not None and pointer.number > self._floor:
-                self._floor = pointer.number
-                self._remember(pointer)
-        return self._seen[1]
+    def _known(self, found: Found) -> Pointer | None:
+        """Return the pointer; its number is the least that the next one exceeds, whatever etcd loses."""
+        pointer = found.pointer
+        if pointer is not None and pointer.number > self._floor:
+            self._floor = pointer.number
+            self._remember(pointer)
+        return pointer
 
     def _remember(self, pointer: Pointer) -> None:
         try:
@@ -280,7 +265,11 @@ def _nobody() -> None:
 def _not_leading(leadership: Leadership) -> Problem:
     if leadership.holder:
         return Problem("etcd", f"the producer {leadership.holder} publishes; this one stands by", "nothing to do")
-    return Problem("etcd", "the lease of this producer ended; it stands again", "is etcd slow, or etcd.lease_s short?")
+    return Problem(
+        "etcd",
+        "the lease of this producer ended; it takes part in the election again",
+        "is etcd slow, or etcd.lease_s short?",
+    )
 
 
 def _history(former: Pointer | None, keep: int, now: float) -> tuple[FormerPublication, ...]:

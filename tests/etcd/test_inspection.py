@@ -52,7 +52,7 @@ def test_each_of_many_chunks_is_looked_at(maker: Maker, etcd: EtcdProcess) -> No
     assert f"chunk {count} of {count}" in maker.campaign.run_round().damage
     # Where there is time for one only, the next look goes on from there, and what was found stays found.
     hurried = ChunkInspection(maker.client, KEYS, limit_s=0.0)
-    pointer = maker.client.read(KEYS.pointer)
+    pointer = pointer_in(maker)
     said = [hurried.damage(pointer) for _ in range(count + 1)]
     assert [bool(each) for each in said] == [False] * (count - 1) + [True, True]
 

@@ -290,7 +290,7 @@ def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) ->
     etcd.start()
     leadership = maker.campaign.run_round()
     assert leadership.leads
-    assert leadership.pointer is None
+    assert leadership.found.pointer is None
     assert maker.balancer.last_good() is None
     again = maker.publish("c\n")
     assert again is not None
