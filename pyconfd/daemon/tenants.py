@@ -8,12 +8,33 @@ import msgspec
 
 from pyconfd.daemon.arbitration import Remembered
 from pyconfd.errors import Problem
-from pyconfd.haproxy.history.generations import OwnerRow
-from pyconfd.model.tenure import Name, Tenancy, Tenure
+from pyconfd.model.tenure import Name, Owner, Tenancy, Tenure
 from pyconfd.system.state_file import StateFile
 
 FILE_NAME = "owners.json"
 _EFFECT = "names of objects that are gone are not kept for their namespace across a restart until it can be"
+
+
+class OwnerRow(msgspec.Struct, array_like=True, frozen=True):
+    """Preset, place, name, and the fields of Owner; what a newer version adds at the end is ignored."""
+
+    preset: str
+    place: str
+    name: str
+    kind: str
+    namespace: str
+    object: str
+    since: str
+
+    @property
+    def holds(self) -> Name:
+        """Which name it is about."""
+        return Name(self.place, self.name)
+
+    @property
+    def owner(self) -> Owner:
+        """Who has it."""
+        return Owner(self.kind, self.namespace, self.object, self.since)
 
 
 class _Kept(msgspec.Struct, array_like=True):

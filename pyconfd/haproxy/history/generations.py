@@ -3,18 +3,16 @@
 A generation is a directory ``generations/NNNNNN`` with ``haproxy.cfg``, the maps and ``meta.json``. It appears by one
 rename, so it is there whole or not at all. The content of certificates is never stored: path and SHA-256 only. An
 empty file ``ran-well`` beside them says that this structure ran for a while without an event; a boot prefers such.
-Who had which name stands in ``claims/DIGEST.json``, each kept once.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 
 from pyconfd.errors import Problem, TransientError
@@ -23,7 +21,6 @@ from pyconfd.model.context import Census
 from pyconfd.model.outcome import Generation, Stored
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
-from pyconfd.model.tenure import Name, Owner, Owners
 from pyconfd.system.files import (
     flush_directory,
     problem_of,
@@ -41,15 +38,13 @@ _OF_ENDPOINTS = frozenset({ReloadReason.SERVERS_CHANGED, ReloadReason.NOT_LIVE, 
 class Entry:
     """What decides whether a generation is kept; ``applied_at`` is seconds since the epoch.
 
-    ``claims`` is the digest of who had which name, "" where that was not kept. ``reasons`` are those of its reload, ()
-    where it went live.
+    ``reasons`` are those of its reload, () where it went live.
     """
 
     number: int
     applied_at: float = 0.0
     basis: str = ""
     ran_well: bool = False
-    claims: str = ""
     reasons: tuple[str, ...] = ()
 
     @property
@@ -85,104 +80,6 @@ def _first_of_each_basis(newest_first: Iterable[Entry]) -> Iterator[Entry]:
         if entry.basis not in seen:
             seen.add(entry.basis)
             yield entry
-
-
-_SUFFIX = ".json"
-
-
-class OwnerRow(msgspec.Struct, array_like=True, frozen=True):
-    """Preset, place, name, and the fields of Owner; what a newer version adds at the end is ignored."""
-
-    preset: str
-    place: str
-    name: str
-    kind: str
-    namespace: str
-    object: str
-    since: str
-
-    @property
-    def holds(self) -> Name:
-        """Which name it is about."""
-        return Name(self.place, self.name)
-
-    @property
-    def owner(self) -> Owner:
-        """Who has it."""
-        return Owner(self.kind, self.namespace, self.object, self.since)
-
-
-class OwnersStore:
-    """Where they are kept; only who records generations writes."""
-
-    def __init__(self, state_dir: str) -> None:
-        self._root = Path(state_dir) / "claims"
-        self._last: tuple[tuple[Owners, ...], str] = ((), "")
-
-    @property
-    def directory(self) -> str:
-        """Where temporary files may be."""
-        return str(self._root)
-
-    def keep(self, owners: Mapping[str, Owners]) -> str:
-        """Keep these unless they are there; give their digest, "" for none.
-
-        Raises:
-            TransientError: they cannot be written.
-        """
-        known, digest = self._last
-        now = tuple(owners.values())
-        # What did not change is the same object, and then nothing is read.
-        if len(known) == len(now) and all(one is other for one, other in zip(known, now, strict=True)):
-            return digest
-        data = encoded(owners)
-        digest = sha256(data).hexdigest() if any(now) else ""
-        if digest and not self._path(digest).exists():
-            beside = temporary_beside(str(self._path(digest)))
-            try:
-                self._root.mkdir(mode=0o750, parents=True, exist_ok=True)
-                write_new(beside, data, mode=0o640)
-                Path(beside).rename(self._path(digest))
-                flush_directory(str(self._root))
-            except OSError as error:
-                with suppress(OSError):
-                    Path(beside).unlink(missing_ok=True)
-                raise TransientError(problem_of(str(self._path(digest)), error)) from error
-        self._last = now, digest
-        return digest
-
-    def read(self, digest: str) -> bytes:
-        """Return what was kept, b"" for nothing; what is missing or damaged is nothing."""
-        with suppress(OSError):
-            data = self._path(digest).read_bytes() if digest else b""
-            if sha256(data).hexdigest() == digest:
-                return data
-        return b""
-
-    def prune(self, needed: Collection[str]) -> None:
-        """Remove all but those ``needed``, and what was kept last."""
-        with suppress(OSError):
-            for entry in sorted(self._root.iterdir()):
-                if entry.suffix == _SUFFIX and entry.stem not in {*needed, self._last[1]}:
-                    remove_tree(entry)
-
-    def _path(self, digest: str) -> Path:
-        return self._root / f"{digest}{_SUFFIX}"
-
-
-def encoded(owners: Mapping[str, Owners]) -> bytes:
-    """Return them as JSON, always the same bytes for the same owners."""
-    rows = sorted((preset, *name, *owner) for preset, mine in owners.items() for name, owner in mine.items())
-    return msgspec.json.encode(rows)
-
-
-def decoded(data: bytes) -> Mapping[str, Owners]:
-    """Return what :func:`encoded` gave; nothing where it is something else."""
-    found: dict[str, dict[Name, Owner]] = {}
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-        for row in msgspec.json.decode(data, type=list[OwnerRow]):
-            found.setdefault(row.preset, {})[row.holds] = row.owner
-    return found
 
 
 log = structlog.get_logger(__name__)
@@ -222,11 +119,10 @@ class GenerationStore:
         self._keep_for_s = keep_for_s
         self._skipped: set[str] = set()
         self._outlines: dict[int, _Outline] = {}
-        self.owners = OwnersStore(state_dir)
 
     def clean(self) -> None:
         """Remove what a killed process left half-written."""
-        remove_stale([str(self._root), str(self._rejected), self.owners.directory])
+        remove_stale([str(self._root), str(self._rejected)])
 
     def next_number(self) -> int:
         """Return the number after the highest one that was ever used here and is still on disk."""
@@ -250,7 +146,7 @@ class GenerationStore:
         maps = [file for file in rendering.files if file.kind is FileKind.MAP]
         contents = {
             CONFIGURATION: rendering.text.encode(),
-            META: _meta(rendering, generation, self.owners.keep(rendering.owners), structure),
+            META: _meta(rendering, generation, structure),
         }
         contents |= {f"map-{number}": file.content.encode() for number, file in enumerate(maps)}
         if structure in {each.structure for each in self._known() if each.entry.ran_well}:
@@ -280,8 +176,7 @@ class GenerationStore:
         """Return generation ``number``, None where it is missing or damaged (which is logged once)."""
         path = self._path(number)
         try:
-            stored, claims = _read(path)
-            return Stored(stored.generation, replace(stored.rendering, owners=decoded(self.owners.read(claims))))
+            return _read(path)
         except (OSError, ValueError, KeyError, TypeError) as error:
             if path.name not in self._skipped and path.exists():
                 self._skipped.add(path.name)
@@ -384,18 +279,17 @@ class GenerationStore:
             if entry.number not in stay:
                 self._outlines.pop(entry.number, None)
                 remove_tree(self._path(entry.number))
-        self.owners.prune({each.entry.claims for each in self._known()})
 
 
 def _outline(path: Path, number: int) -> _Outline:
     meta = json.loads((path / META).read_bytes())
     applied_at, basis = float(meta["generation"]["applied_at"]), str(meta.get("basis", ""))
     reasons = tuple(str(each) for each in meta["generation"]["reasons"])
-    entry = Entry(number, applied_at, basis, (path / RAN_WELL).exists(), str(meta.get("claims", "")), reasons)
+    entry = Entry(number, applied_at, basis, (path / RAN_WELL).exists(), reasons)
     return _Outline(entry, str(meta.get("structure", "")), frozenset(str(entry["path"]) for entry in meta["files"]))
 
 
-def _meta(rendering: Rendering, generation: Generation, claims: str, structure: str) -> bytes:
+def _meta(rendering: Rendering, generation: Generation, structure: str) -> bytes:
     files = [
         {"kind": file.kind.value, "path": file.path, "sha256": sha256(file.content.encode()).hexdigest()}
         for file in rendering.files
@@ -408,7 +302,6 @@ def _meta(rendering: Rendering, generation: Generation, claims: str, structure: 
         "pieces": pieces,
         "files": files,
         "basis": rendering.basis,
-        "claims": claims,
         "structure": structure,
     }
     return json.dumps(meta, indent=1).encode() + b"\n"
@@ -439,8 +332,7 @@ def _rename_directory(staged: Path, path: Path) -> None:
         raise TransientError(problem_of(str(path), error)) from error
 
 
-def _read(path: Path) -> tuple[Stored, str]:
-    """Return a generation, and the digest of who had which name."""
+def _read(path: Path) -> Stored:
     meta: dict[str, Any] = json.loads((path / META).read_bytes())
     if meta["format"] != FORMAT:
         raise ValueError(f"format {meta['format']} is not {FORMAT}")
@@ -476,7 +368,7 @@ def _read(path: Path) -> tuple[Stored, str]:
     )
     if position != len(text):
         raise ValueError("its pieces do not add up to its text")
-    return Stored(generation, rendering), str(meta.get("claims", ""))
+    return Stored(generation, rendering)
 
 
 def _if_same(path: Path, digest: str) -> str | None:
