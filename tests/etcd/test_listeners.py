@@ -4,7 +4,7 @@ import itertools
 from pathlib import Path
 
 from pyconfd.etcd.local import names_certificates, servable
-from pyconfd.haproxy.config.certificates import NamedCertificates
+from pyconfd.haproxy.config.certificates import CertificateFiles
 from pyconfd.model.rendering import Piece
 from tests.world.pki import CertificateAuthority
 
@@ -67,7 +67,7 @@ def test_lines_of_a_list_go_and_with_the_last_one_the_bind() -> None:
 def test_a_file_that_was_good_has_time_to_be_written_anew(tmp_path: Path) -> None:
     pair = CertificateAuthority(tmp_path / "pki").server("one", ["a.example.com"])
     path, now = tmp_path / "a.pem", itertools.count(0, 4)
-    judge = NamedCertificates(lambda: next(now), grace_s=10)
+    judge = CertificateFiles(clock=lambda: next(now), grace_s=10)
     assert judge.fault(str(path)) == "No such file or directory", "what was never there has no time"
     path.write_bytes(pair.cert.read_bytes() + pair.key.read_bytes())
     assert judge.fault(str(path)) == ""

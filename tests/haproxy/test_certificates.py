@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.config.certificates import GRACE_LOOKS, CertificateFiles, fault_of
+from pyconfd.haproxy.config.certificates import CertificateFiles, fault_of
 from tests.world.haproxy import BINARY
 from tests.world.pki import CertificateAuthority, KeyPair
 
@@ -87,14 +87,17 @@ def test_where_nothing_can_be_seen_nothing_is_said(tmp_path: Path) -> None:
 
 def test_a_file_that_is_written_anew_is_not_given_up_at_once(tmp_path: Path, pairs: list[KeyPair]) -> None:
     path = write(tmp_path / "a.pem", pem(pairs[0]))
-    files = CertificateFiles(str(tmp_path))
+    now = [0.0]
+    files = CertificateFiles(str(tmp_path), clock=lambda: now[0], grace_s=10)
     assert files.read() == {path: ""}
     write(tmp_path / "a.pem", b"-----BEGIN CERT")
     assert files.read() == {path: ""}
     write(tmp_path / "a.pem", pem(pairs[1]))
     assert files.read() == {path: ""}
     Path(path).unlink()
-    looks = [(files.read() or {}).get(path) for _ in range(GRACE_LOOKS)]
-    assert looks == ["", *[""] * (GRACE_LOOKS - 2), None]
+    now[0] = 9.0
+    assert files.read() == {path: ""}
+    now[0] = 10.0
+    assert files.read() == {}
     write(tmp_path / "a.pem", pem(pairs[0]))
     assert files.read() == {path: ""}

@@ -30,7 +30,7 @@ from pyconfd.etcd.local import localise, names_certificates
 from pyconfd.etcd.producer import EtcdBalancer
 from pyconfd.etcd.publication import Keys, KnownGeneration, Producer, Published
 from pyconfd.etcd.source import PublishedSource
-from pyconfd.haproxy.config.certificates import NamedCertificates, with_stubs
+from pyconfd.haproxy.config.certificates import CertificateFiles, with_stubs
 from pyconfd.haproxy.config.text import census_of
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.adoption import adopted
@@ -264,7 +264,7 @@ class EtcdPublications:
     def __init__(self, source: PublishedSource, files_dir: str) -> None:
         self._source = source
         self._files_dir = files_dir
-        self._certificates = NamedCertificates(time.monotonic)
+        self._certificates = CertificateFiles()
         self._lacking: Mapping[str, str] = {}
 
     def start(self, notify: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ import datetime as dt
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -26,11 +27,7 @@ from pyconfd.haproxy.config.text import parse
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.system.files import exists
 
-GRACE_LOOKS = 3
-"""A file that was good counts as bad only after so many looks: it may just be written anew, and is in memory."""
-
 GRACE_S = 10.0
-"""The same for single files, which are looked at less often."""
 
 _MOST_BYTES = 1024 * 1024
 _MAX_DEPTH = 4
@@ -38,21 +35,28 @@ _SHORTEST_RSA = 2048
 """What OpenSSL takes at security level 2, Debian's. Source: ``SSL_CTX_set_security_level(3)``."""
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 
-_Signature = tuple[int, int, int]
-
 
 class CertificateFiles:
-    """The files below ``directory`` (links followed) and the ``extra`` ones, which hold certificates without keys.
+    """The files below ``directory`` (links followed), and the ``extra`` ones, which hold certificates without keys.
 
-    A good file is read again when it changed, a bad one each time.
+    A good file is read again when it changed, a bad one each time. One that was good counts as bad only ``grace_s``
+    after it was last seen good: it may just be written, and HAProxy has the former one in memory.
     """
 
-    def __init__(self, directory: str, extra: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: str = "",
+        extra: Iterable[str] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        grace_s: float = GRACE_S,
+    ) -> None:
         self._directory = directory.rstrip("/")
         self._extra = tuple(path for path in extra if path.startswith("/"))
-        self._judged: dict[str, tuple[_Signature, str]] = {}
-        self._good: frozenset[str] = frozenset()
-        self._bad_looks: dict[str, int] = {}
+        self._clock = clock
+        self._grace_s = grace_s
+        self._good: dict[str, tuple[tuple[int, int, int], float]] = {}
+        """Modification time, size and inode of the files that were good, and when that was last so."""
 
     def read(self) -> Mapping[str, str] | None:
         """Return each file's path with "" or what is wrong with it; None where the directory may not be listed."""
@@ -62,58 +66,23 @@ class CertificateFiles:
             return None
         except OSError:
             paths = []
-        found = {path: self._judge(path, fault_of) for path in paths}
-        found |= {path: self._judge(path, _fault_of_bundle) for path in self._extra if exists(path)}
-        return self._with_grace(found)
+        found = {path: self.fault(path) for path in paths}
+        found |= {path: self.fault(path, _fault_of_bundle) for path in self._extra if exists(path)}
+        gone = [path for path in self._good if path not in found]
+        return found | {path: "" for path in gone if not self.fault(path)}
 
-    def _judge(self, path: str, judge: Callable[[str], str]) -> str:
+    def fault(self, path: str, judge: Callable[[str], str] | None = None) -> str:
+        """Return why HAProxy could not load a file, as ``crt`` unless ``judge`` says; "" where nothing is known."""
+        signature = 0, 0, 0
         try:
             status = Path(path).stat()
-            signature = (status.st_mtime_ns, status.st_size, status.st_ino)
-            known = self._judged.get(path)
-            if known and known[0] == signature and not known[1]:
-                return ""
-            fault = judge(path)
-        except PermissionError:
-            return ""  # haproxy reads it as root; what cannot be judged is not called bad
-        except OSError as error:
-            return f"the file cannot be read: {error.strerror}"
-        self._judged[path] = signature, fault
-        return fault
-
-    def _with_grace(self, found: dict[str, str]) -> dict[str, str]:
-        for path in self._good:
-            if found.get(path, "missing"):
-                self._bad_looks[path] = self._bad_looks.get(path, 0) + 1
-                if self._bad_looks[path] < GRACE_LOOKS:
-                    found[path] = ""
-            else:
-                self._bad_looks.pop(path, None)
-        self._good = frozenset(path for path, fault in found.items() if not fault)
-        self._bad_looks = {path: looks for path, looks in self._bad_looks.items() if path in self._good}
-        self._judged = {path: known for path, known in self._judged.items() if path in found}
-        return found
-
-
-class NamedCertificates:
-    """Single files; one that was good counts as bad only ``grace_s`` after it was last seen good."""
-
-    def __init__(self, clock: Callable[[], float], *, grace_s: float = GRACE_S) -> None:
-        self._clock = clock
-        self._grace_s = grace_s
-        self._good: dict[str, tuple[_Signature, float]] = {}
-
-    def fault(self, path: str) -> str:
-        """Return why HAProxy could not load a file as ``crt``; "" where nothing is known to be wrong."""
-        try:
-            status = Path(path).stat()
-            signature = (status.st_mtime_ns, status.st_size, status.st_ino)
+            signature = status.st_mtime_ns, status.st_size, status.st_ino
             known = path in self._good and self._good[path][0] == signature
-            wrong = "" if known else fault_of(path)
+            wrong = "" if known else (judge or fault_of)(path)
         except PermissionError:
             return ""  # haproxy reads it as root; what cannot be judged is not called bad
         except OSError as error:
-            wrong, signature = error.strerror or str(error), (0, 0, 0)
+            wrong = error.strerror or str(error)
         now = self._clock()
         if not wrong:
             self._good[path] = signature, now
