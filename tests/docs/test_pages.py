@@ -10,7 +10,7 @@ from pyconfd.settings.table import SECTIONS, TABLE
 from tests.docs.examples import ROOT, blocks_of
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
-EVENTS = ("culprit", "object", "rollout", "drift", "campaign", "publication", "certificate", "live_change")
+EVENTS = ("quarantine", "object", "rollout", "drift", "campaign", "publication", "certificate", "live_change")
 """The nouns of log events that pages name."""
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 NOT_OURS = re.compile(
