@@ -17,13 +17,13 @@ from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import AnyObject, ObjectRef, Pod, Secret
 from pyconfd.model.secrets import names_secret
-from pyconfd.model.snapshot import KIND_OF, RECORD_OF, Key, Resource, Snapshot
+from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
 from pyconfd.model.status import SourceHealth
 
 # Objects are decoded by the same rules wherever they come from.
-from pyconfd.sources.kubernetes.decode import DROPPED_ANNOTATIONS, forget_annotations, key_of, refusal_of, with_whole
+from pyconfd.sources.kubernetes.decode import DROPPED_ANNOTATIONS, Unreadable, decode_object, key_of
 from pyconfd.sources.kubernetes.failures import shown
-from pyconfd.sources.kubernetes.resources import API_VERSION_OF, CLUSTER_SCOPED
+from pyconfd.sources.kubernetes.resources import API_VERSION_OF
 from pyconfd.system.secrecy import redacted
 
 STDIN = "-"
@@ -201,26 +201,18 @@ class _Reader:
             self._take(item, kind)
 
     def _take_object(self, resource: Resource, document: dict[str, Any]) -> None:
-        metadata = document.get("metadata")
-        name, namespace = ("", "")
-        if isinstance(metadata, dict):
-            name, namespace = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
         try:
-            record = msgspec.convert(document, RECORD_OF[resource])
-            if isinstance(record, Pod):
-                record = with_whole(record, msgspec.json.encode(document))
-        except (msgspec.MsgspecError, TypeError, RecursionError, OverflowError) as error:
-            self.refusals.add(refusal_of(resource, Key(namespace, name) if name else None, self.cluster, str(error)))
+            found = decode_object(resource, msgspec.json.encode(document), self.cluster)
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError, OverflowError) as error:
+            self._refuse(KIND_OF[resource], f"it has no form in JSON: {shown(str(error))}")
             return
-        if not name or not (namespace or resource in CLUSTER_SCOPED):
-            detail = "it has no metadata.name or no metadata.namespace"
-            self.refusals.add(refusal_of(resource, Key(namespace, name) if name else None, self.cluster, detail))
+        if isinstance(found, Unreadable):
+            self.refusals.add(found.refusal)
             return
-        forget_annotations(record)
-        key = key_of(record)
+        key = key_of(found)
         if key in self.records[resource]:
-            log.warning("snapshot.object_repeated", object=str(ObjectRef(KIND_OF[resource], namespace, name)))
-        self.records[resource][key] = record
+            log.warning("snapshot.object_repeated", object=str(ObjectRef(KIND_OF[resource], *key)))
+        self.records[resource][key] = found
 
     def _refuse(self, kind: str, detail: str) -> None:
         ref = ObjectRef(kind, "", "(no name)", self.cluster)
