@@ -104,6 +104,13 @@ class Campaign:
         """Return the state of each endpoint; safe in any thread."""
         return self._client.states()
 
+    def note(self) -> str:
+        """Return in words whether this producer publishes."""
+        leadership = self.leadership
+        if leadership.leads:
+            return "publishes: this producer holds the lease"
+        return f"stands by: {leadership.holder} publishes" if leadership.holder else "stands for election"
+
     def start(self, notify: Callable[[], None]) -> None:
         """Begin; ``notify`` is called when the leadership or the pointer changed."""
         self._notify = notify

@@ -122,7 +122,7 @@ class LightConsumer:
         self.allowed: set[str] = set()
         self.taken = KnownGeneration(str(folder), commands.CONSUMED, self.settings.etcd.path)
         world = ConsumerWorld(
-            source=commands.publications(self.settings),
+            source=commands.EtcdPublications(self.settings),
             balancer=self.balancer,
             notifier=self.notifier,
             clock=SystemClock(),

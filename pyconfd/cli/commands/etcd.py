@@ -3,7 +3,6 @@
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -40,7 +39,7 @@ from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.model.hold import PLACE
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import ApiServerState, SourceHealth
+from pyconfd.model.status import SourceHealth
 from pyconfd.settings import Enabled, Resolved, Settings, TotalLoss
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from pyconfd.status.changes import ChangeLog
@@ -162,7 +161,7 @@ def _producing(settings: Settings, around: Surroundings) -> Daemon:
     campaign, balancer = _producer(settings, around.parts)
     # Nothing is judged by this host: what is published is for others.
     cluster = KubernetesSource(settings.kubernetes, wiring.resources(settings), named=wiring.named(settings))
-    source = PublishingSource(cluster, _Candidate(campaign))
+    source = PublishingSource(cluster, campaign)
     return cluster_loop(settings, around, source, balancer, wiring.workers(settings, ()))
 
 
@@ -212,68 +211,18 @@ def _producer(settings: Settings, stack: ExitStack, *, renews: bool = False) -> 
     return campaign, balancer
 
 
-class _Candidate:
-    """A campaign in the words of the loop."""
+class EtcdPublications(PublishedSource):
+    """What etcd holds, as this machine would apply it."""
 
-    def __init__(self, campaign: Campaign) -> None:
-        self._campaign = campaign
-
-    def start(self, notify: Callable[[], None]) -> None:
-        self._campaign.start(notify)
-
-    def note(self) -> str:
-        leadership = self._campaign.leadership
-        if leadership.leads:
-            return "publishes: this producer holds the lease"
-        return f"stands by: {leadership.holder} publishes" if leadership.holder else "stands for election"
-
-    def states(self) -> tuple[ApiServerState, ...]:
-        return self._campaign.states()
-
-    def stop(self) -> None:
-        self._campaign.stop()
-
-
-def _consuming(settings: Settings, around: Surroundings) -> Consumer:
-    world = ConsumerWorld(
-        source=publications(settings),
-        balancer=around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir)),
-        notifier=around.notifier,
-        clock=around.clock,
-        taken=KnownGeneration(settings.state_dir, CONSUMED, settings.etcd.path),
-        count=census_of,
-        allowed_holds=lambda: around.holds.allowed() | adopted(settings.state_dir),
-        forget_holds=around.holds.forget,
-        publish=around.status_file.update,
-        other_problems=around.problems,
-        paused=Pause(settings.state_dir).read,
-        changes=ChangeLog(settings.runtime_dir),
-    )
-    return Consumer(world, settings.apply, removal_rules(settings), version=__version__, pid=os.getpid())
-
-
-def publications(settings: Settings) -> "EtcdPublications":
-    """Return the source of a consumer."""
-    source = PublishedSource(EtcdClient(settings.etcd), Keys(settings.etcd.path), poll_s=settings.etcd.poll_s)
-    return EtcdPublications(source, files_dir_of(settings.haproxy))
-
-
-class EtcdPublications:
-    """What etcd holds, in the words of the consumer's loop."""
-
-    def __init__(self, source: PublishedSource, files_dir: str) -> None:
-        self._source = source
-        self._files_dir = files_dir
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(EtcdClient(settings.etcd), Keys(settings.etcd.path), poll_s=settings.etcd.poll_s)
+        self._files_dir = files_dir_of(settings.haproxy)
         self._certificates = CertificateFiles()
-        self._lacking: Mapping[str, str] = {}
-
-    def start(self, notify: Callable[[], None]) -> None:
-        """Begin to read."""
-        self._source.start(notify)
+        self._lacking: dict[str, str] = {}
 
     def found(self) -> Found | None:
         """Return what was read, None until something was."""
-        reading = self._source.reading()
+        reading = self.reading()
         if not reading.read:
             return None
         published = reading.published
@@ -281,17 +230,9 @@ class EtcdPublications:
 
     def health(self) -> SourceHealth:
         """Return how etcd does, and what is left out here."""
-        health = self._source.health()
+        health = super().health()
         lacking = (f"{path}: {fault}" for path, fault in sorted(self._lacking.items()))
         return replace(health, note="; left out here: ".join(filter(None, (health.note, ", ".join(lacking)))))
-
-    def relist(self) -> None:
-        """Read again."""
-        self._source.relist()
-
-    def stop(self) -> None:
-        """End all threads."""
-        self._source.stop()
 
     def _publication(self, published: Published) -> Publication:
         return Publication(
@@ -306,5 +247,23 @@ class EtcdPublications:
         rendering, lacking = localise(published, self._files_dir, fault=self._certificates.fault)
         for path in lacking.keys() - self._lacking.keys():
             log.warning("certificate.lacking", path=path, problem=lacking[path], remedy="put certificate and key there")
-        self._lacking = lacking
+        self._lacking = dict(lacking)
         return rendering
+
+
+def _consuming(settings: Settings, around: Surroundings) -> Consumer:
+    world = ConsumerWorld(
+        source=EtcdPublications(settings),
+        balancer=around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir)),
+        notifier=around.notifier,
+        clock=around.clock,
+        taken=KnownGeneration(settings.state_dir, CONSUMED, settings.etcd.path),
+        count=census_of,
+        allowed_holds=lambda: around.holds.allowed() | adopted(settings.state_dir),
+        forget_holds=around.holds.forget,
+        publish=around.status_file.update,
+        other_problems=around.problems,
+        paused=Pause(settings.state_dir).read,
+        changes=ChangeLog(settings.runtime_dir),
+    )
+    return Consumer(world, settings.apply, removal_rules(settings), version=__version__, pid=os.getpid())

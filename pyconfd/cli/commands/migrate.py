@@ -1,8 +1,5 @@
 """``pyconfd migrate``: turn a predecessor's files into pyconfd's."""
 
-import contextlib
-import os
-import tempfile
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -81,24 +78,11 @@ def _write(outputs: Sequence[OutputText], directory: Path, *, force: bool) -> No
     for output in outputs:
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            _replace(directory / output.name, output.text)
+            (directory / output.name).write_text(output.text, encoding="utf-8", newline="")
         except OSError as error:
             place = str(directory / output.name)
             raise ConfigurationError(Problem(place, f"cannot be written: {error.strerror}")) from error
         click.echo(f"written  {directory / output.name}", err=True)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - of a descriptor
-            os.fchmod(file.fileno(), 0o644)
-            file.write(text)
-        os.replace(beside, path)  # noqa: PTH105 - both are paths of one directory
-    finally:
-        with contextlib.suppress(OSError):
-            Path(beside).unlink()  # there only if it was not renamed
 
 
 def _report(migration: Migration) -> None:
