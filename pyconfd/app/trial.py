@@ -121,7 +121,7 @@ class Trial:
             TransientError: a program that judges cannot be asked.
         """
         case = self._case
-        turned_away: tuple[Problem, ...] = ()
+        rejected: tuple[Problem, ...] = ()
         inputs = [self._snapshot(step) for step in case.steps]
         try:
             bench = _Bench(self._settings)
@@ -129,13 +129,13 @@ class Trial:
             for step, (snapshot, unreadable) in zip(case.steps, inputs, strict=True):
                 former = self._step(bench, step, snapshot, unreadable, former)
         except RejectedInput as error:
-            turned_away = error.problems
+            rejected = error.problems
         if case.fails:
-            failure = judge_failure(case.fails, turned_away, case.line)
+            failure = judge_failure(case.fails, rejected, case.line)
             self._failures += [failure] if failure else []
-        elif turned_away:
-            lines = tuple(line for problem in turned_away for line in str(problem).splitlines())
-            self._failures.append(CaseFailure(case.line, "is turned away", lines))
+        elif rejected:
+            lines = tuple(line for problem in rejected for line in str(problem).splitlines())
+            self._failures.append(CaseFailure(case.line, "is rejected", lines))
         return Result(
             str(self._path), case.line, case.name, tuple(self._failures), tuple(self._texts), tuple(self._updated)
         )
@@ -166,12 +166,12 @@ class Trial:
         self, step: CaseStep, snapshot: Snapshot, unreadable: tuple[Refusal, ...], state: _State
     ) -> None:
         other = shuffled(snapshot, random.Random(_SEED).shuffle)  # noqa: S311 - no secret: the same order each time
-        anew = _Bench(self._settings).state(other, unreadable)
+        again = _Bench(self._settings).state(other, unreadable)
         lines = [
             line
             for name, text in state.texts.items()
             if name != WHOLE or len(state.texts) == 1
-            for line in difference(text, anew.texts.get(name, ""), name or "as given", "in another order")
+            for line in difference(text, again.texts.get(name, ""), name or "as given", "in another order")
         ]
         if lines:
             message = "the same objects in another order give another text; sort what is looped over"

@@ -35,8 +35,8 @@ from pyconfd.system.notify import SystemdNotifier
 from pyconfd.targets.worker import Targets
 from pyconfd.trying.loopback import HOST, Loopback
 from pyconfd.trying.own_haproxy import OwnHaproxy
-from pyconfd.trying.relocate import RelocatingRenderer, Shown, pods_behind
-from pyconfd.trying.table import MOST_NAMES, Behind, Table, ask_all, fronts, lines, names, questions, table
+from pyconfd.trying.relocate import RelocatingRenderer, Shown, owners_in
+from pyconfd.trying.table import MOST_NAMES, Table, ask_all, fronts, lines, names, questions, table
 
 _LOOK_S = 0.1
 _PATIENCE_S = 30.0
@@ -142,7 +142,7 @@ def _write_config(folder: Path, settings: Settings) -> None:
 
 
 class _ToldChanges(ChangeLog):
-    """Writes changes for ``pyconfd watch``, and keeps them for the one who tells them here."""
+    """Writes changes for ``pyconfd watch``, and keeps them to be printed here."""
 
     def __init__(self, runtime_dir: str) -> None:
         super().__init__(runtime_dir)
@@ -155,7 +155,7 @@ class _ToldChanges(ChangeLog):
 
 
 class _Stage:
-    """Runs the loop in a thread, haproxy as its unit would, and tells what can be seen; its parts go with ``stack``."""
+    """Runs the loop in a thread, haproxy as its unit would, and says what can be seen; its parts go with ``stack``."""
 
     def __init__(
         self,
@@ -252,9 +252,8 @@ class _Stage:
 
     def _table(self, context: Context, text: Rendering) -> Iterator[str]:
         answers = ask_all(questions(fronts(text.text), names(context, text)[:MOST_NAMES]))
-        owners = {name: owner for name, (owner, _address) in self._loopback.owners.items()}
-        behind = Behind(owners, pods_behind(text.text, self._loopback))
-        now = table(answers, behind, self._source.snapshot(), context, self._source.refusals())
+        owners = owners_in(text.text, self._loopback)
+        now = table(answers, owners, self._source.snapshot(), context, self._source.refusals())
         yield from lines(now, self._former)
         if self._shown.notes != self._notes:
             self._notes = self._shown.notes

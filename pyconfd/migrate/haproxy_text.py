@@ -10,7 +10,7 @@ from pyconfd.migrate.report import Effect, Findings
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 _MASK = re.compile(r"J[ose](\d+)xJ")
-"""What stands for a tag while words are told apart: ``Jo`` prints, ``Je`` ends a block, ``Js`` is any other."""
+"""What stands for a tag while a line is split into words: ``Jo`` prints, ``Je`` ends a block, ``Js`` is any other."""
 
 _LEADING = re.compile(r"(?:[ \t]*J[se]\d+xJ)*[ \t]*")
 _TRAILING = re.compile(r"(?:[ \t]+(?:J[se]\d+xJ)+|(?:Je\d+xJ)+)+$")

@@ -1,1 +1,1 @@
-"""Tests of fragments: what a test file says, whether a rendering holds it, and how that is told. Pure."""
+"""Tests of fragments: what a test file says, whether a rendering holds it, and how that is reported. Pure."""

@@ -78,7 +78,7 @@ class CaseStep:
 class Case:
     """One test: ``steps`` one after the other under ``settings``, a document shaped like pyconfd.toml.
 
-    ``fails`` is a part of the message with which the first step is to be turned away, "" where it is not to be.
+    ``fails`` is a part of the message with which the rendering of the first step is to fail, "" where it is not to.
     """
 
     name: str

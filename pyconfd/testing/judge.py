@@ -109,17 +109,17 @@ def _equal(expected: str, text: str, name: str) -> tuple[str, tuple[str, ...]] |
 
 def _refused(expectation: Expectation, refused: Sequence[Refusal]) -> CaseFailure | None:
     wanted = expectation.texts[0]
-    told = [f"{each.ref} {each.field}: {each.detail} [{each.reason.value}]" for each in refused]
-    if any(wanted in each for each in told):
+    sentences = [f"{each.ref} {each.field}: {each.detail} [{each.reason.value}]" for each in refused]
+    if any(wanted in each for each in sentences):
         return None
     return CaseFailure(
-        expectation.line, f"nothing was refused with {wanted!r}", _limited(told) or ("nothing was refused",)
+        expectation.line, f"nothing was refused with {wanted!r}", _limited(sentences) or ("nothing was refused",)
     )
 
 
 def judge_plan(step: CaseStep, plan: Plan) -> CaseFailure | None:
     """Return what is wrong with how the balancer gets to a step, None where that is as expected, or does not matter."""
-    way, shown = _told(plan)
+    way, shown = _sentences(plan)
     if step.way is None or (
         way is step.way
         and (step.reasons is None or (isinstance(plan, Reload) and set(plan.reasons) == set(step.reasons)))
@@ -130,7 +130,7 @@ def judge_plan(step: CaseStep, plan: Plan) -> CaseFailure | None:
     return CaseFailure(step.line, f"the plan is {way.value}{reasons}, expected {wanted}", _limited(shown))
 
 
-def _told(plan: Plan) -> tuple[ExpectedPlan, Sequence[str]]:
+def _sentences(plan: Plan) -> tuple[ExpectedPlan, Sequence[str]]:
     match plan:
         case Noop():
             return ExpectedPlan.NOTHING, ()
@@ -142,12 +142,12 @@ def _told(plan: Plan) -> tuple[ExpectedPlan, Sequence[str]]:
 
 
 def judge_failure(wanted: str, problems: Sequence[Problem], line: int) -> CaseFailure | None:
-    """Return what is wrong where a test expects that its step is turned away with ``wanted`` in a message."""
-    told = [str(problem) for problem in problems]
-    if any(wanted in each for each in told):
+    """Return what is wrong where a test expects that its step fails with ``wanted`` in a message."""
+    sentences = [str(problem) for problem in problems]
+    if any(wanted in each for each in sentences):
         return None
-    what = f"was turned away, but not with {wanted!r}" if told else f"is fine, expected a problem with {wanted!r}"
-    return CaseFailure(line, what, tuple(line for each in told for line in each.splitlines()))
+    what = f"failed, but not with {wanted!r}" if sentences else f"is fine, expected a problem with {wanted!r}"
+    return CaseFailure(line, what, tuple(line for each in sentences for line in each.splitlines()))
 
 
 def difference(one: str, other: str, name: str, other_name: str) -> tuple[str, ...]:

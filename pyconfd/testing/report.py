@@ -1,4 +1,4 @@
-"""How test results are told: lines for people, JSON for programs, JUnit's XML for a CI. Pure."""
+"""Test results as lines for people, JSON for programs, JUnit's XML for a CI. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Result:
     """One test: the file it is in, its line there, and what did not hold.
 
     ``texts`` are the configurations of its steps, to show what an edit changed; ``updated`` are expected files that
-    were written anew.
+    were written again.
     """
 
     file: str
@@ -42,7 +42,7 @@ def as_lines(result: Result) -> Iterator[tuple[str, str]]:
         for line in failure.lines:
             yield "detail", line
     for name in result.updated:
-        yield "note", f"written anew: {name}"
+        yield "note", f"written again: {name}"
 
 
 def summary(results: Sequence[Result]) -> str:

@@ -31,7 +31,7 @@ def short_folder(prefix: str) -> Path:
 class OwnHaproxy:
     """``haproxy -W -S <socket> -p <pid file> -f <conf>``.
 
-    ``directory`` holds ``haproxy.cfg`` (written by whoever wants to), the log and the pid file; the sockets are in a
+    ``directory`` holds ``haproxy.cfg`` (written by the caller), the log and the pid file; the sockets are in a
     short directory of their own, since the path of a UNIX socket may have 107 bytes.
     """
 

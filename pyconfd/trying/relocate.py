@@ -8,7 +8,6 @@ Source of the keywords: the configuration manual of HAProxy 2.6 to 3.4, 3.1 (glo
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from pyconfd.model.context import Context
 from pyconfd.model.rendering import FragmentSet, Piece, Rendering
 from pyconfd.render.cluster_text import Fallback
 from pyconfd.render.engine import Rendered, Renderer
-from pyconfd.trying.loopback import Loopback
+from pyconfd.trying.loopback import AddressOwner, Loopback
 
 MOST_PORTS = 64
 """Of a range of ports as many are bound."""
@@ -198,9 +197,8 @@ class Shown:
         self.notes: tuple[str, ...] = ()
 
 
-def pods_behind(text: str, loopback: Loopback) -> Counter[str]:
-    """Return how many stand-ins of each Service a configuration on loopback names."""
+def owners_in(text: str, loopback: Loopback) -> dict[str, AddressOwner]:
+    """Return whom the stand-ins stand for that a configuration on loopback names, by what they answer."""
     servers = (line.words for section in parse(text) for line in section.lines if line.words[0] == "server")
     there = {words[2] for words in servers if len(words) > 2}
-    owners = [owner for owner, address in loopback.owners.values() if address in there]
-    return Counter(service for owner in owners for service in owner.services)
+    return {name: owner for name, (owner, address) in loopback.owners.items() if address in there}

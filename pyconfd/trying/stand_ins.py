@@ -12,19 +12,19 @@ import ssl
 import threading
 from collections import deque
 from contextlib import suppress
+from io import BufferedReader
 from typing import Self
 
 _BACKLOG = 1024
 _PATIENCE_S = 30.0
 _KEPT_HEADS = 100
-_RECEIVED_BYTES = 65536
 _FIRST_LINE_BYTES = 8192
 _TLS_HANDSHAKE = b"\x16"
 """Source: RFC 8446, 5.1."""
 _HEAD_END = b"\r\n\r\n"
 _HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/1\.[01]\r?\n")
 _REDIS = re.compile(rb"(\*\d+\r\n|PING\b|INFO\b|QUIT\b)", re.IGNORECASE)
-_FIRST_LINE_BEGINS = re.compile(rb"[\t\r -~]*")
+_TEXT = re.compile(rb"[\t\r\n -~]*\Z")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
@@ -207,53 +207,38 @@ class StandIns:
 
     def _answer(self, pod: StandIn, connection: socket.socket) -> None:
         """Read the first line, and go on with what it speaks until the client leaves."""
-        first = b""
-        while len(first) < _FIRST_LINE_BYTES and _FIRST_LINE_BEGINS.fullmatch(first):
-            received = connection.recv(_RECEIVED_BYTES)
-            if not received:
-                return
-            first += received
-        if _HTTP.match(first):
-            self._answer_http(pod, connection, first)
-        elif _REDIS.match(first):
-            self._answer_redis(pod, connection, first)
-        else:
-            while first:
-                self._send(pod, connection, f"{pod.name}\n".encode())
-                first = connection.recv(_RECEIVED_BYTES)
+        with connection.makefile("rb") as received:
+            # What is no text may have no line end to wait for.
+            is_text = _TEXT.match(received.peek()) is not None
+            first = received.readline(_FIRST_LINE_BYTES) if is_text else received.read1()
+            if _HTTP.match(first):
+                self._answer_http(pod, connection, received, first)
+            elif _REDIS.match(first):
+                self._answer_redis(pod, connection, received, first)
+            else:
+                while first:
+                    self._send(pod, connection, f"{pod.name}\n".encode())
+                    first = received.read1()
 
-    def _answer_http(self, pod: StandIn, connection: socket.socket, buffer: bytes) -> None:
-        while True:
-            head, end, rest = buffer.partition(_HEAD_END)
+    def _answer_http(self, pod: StandIn, connection: socket.socket, received: BufferedReader, line: bytes) -> None:
+        while line:
+            head = line
+            while (line := received.readline()).strip():
+                head += line
             length = _LENGTH.search(head)
-            body = int(length[1]) if length else 0
-            if not end or len(rest) < body:
-                received = connection.recv(_RECEIVED_BYTES)
-                if not received:
-                    return
-                buffer += received
-                continue
-            buffer = rest[body:]
-            pod.heads.append(head)
-            if pod.delay_s and _left_within(connection, pod.delay_s):
+            received.read(int(length[1]) if length else 0)
+            pod.heads.append(head.removesuffix(b"\r\n"))
+            if not line or (pod.delay_s and _left_within(connection, pod.delay_s)):
                 return
             lowered = head.lower()
             close = b"\r\nconnection: close" in lowered or b" http/1.0" in lowered.partition(b"\r\n")[0]
             self._send(pod, connection, pod.response(close=close))
-            if close:
-                return
+            line = b"" if close else received.readline()
 
-    def _answer_redis(self, pod: StandIn, connection: socket.socket, buffer: bytes) -> None:
+    def _answer_redis(self, pod: StandIn, connection: socket.socket, received: BufferedReader, line: bytes) -> None:
         """Answer PING, inline or as RESP, as ``tcp-check`` of a load balancer sends it; INFO says it is a master."""
-        while True:
-            line, end, rest = buffer.partition(b"\r\n")
-            if not end:
-                received = connection.recv(_RECEIVED_BYTES)
-                if not received:
-                    return
-                buffer += received
-                continue
-            buffer, word = rest, line.strip().upper()
+        while line:
+            word = line.strip().upper()
             if word == b"PING":
                 self._send(pod, connection, b"+PONG\r\n")
             elif word.startswith(b"INFO"):
@@ -263,6 +248,7 @@ class StandIns:
                 return
             elif word and not word.startswith((b"*", b"$")) and word != b"REPLICATION":
                 self._send(pod, connection, b"-ERR unknown command\r\n")
+            line = received.readline()
 
     def _send(self, pod: StandIn, connection: socket.socket, answer: bytes) -> None:
         with self._changed:

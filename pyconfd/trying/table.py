@@ -4,13 +4,14 @@ import http.client
 import re
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from pyconfd.haproxy.config.text import Section, binds, parse
+from pyconfd.haproxy.config.text import Section, parse
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import Snapshot
@@ -44,29 +45,18 @@ class Front:
 def fronts(text: str) -> tuple[Front, ...]:
     """Return the ports of a configuration, one for each bind of a TCP port."""
     found: list[Front] = []
-    by_title = {bind.number: bind for bind in binds(text)}
     sections = tuple(_with_modes(parse(text)))
     backends = {section.name: mode for section, mode in sections if section.keyword in {"backend", "listen"}}
     for section, mode in sections:
         # HAProxy takes connections of mode tcp up to HTTP where they go to such a backend.
         default = _value(section, "default_backend")
         http = mode == "http" or (section.keyword == "frontend" and backends.get(default) == "http")
+        sni = any("ssl_sni" in line.raw for line in section.lines)
+        proxy = section.title.partition(" from ")[0]
         for line in section.lines:
-            bind = by_title.get(line.number)
-            if bind is None or not bind.judged:
-                continue
-            ports = [each.rpartition(":")[2] for each in line.words[1].split(",")]
-            found += [
-                Front(
-                    section.title.partition(" from ")[0],
-                    int(port),
-                    http,
-                    "ssl" in line.words[2:],
-                    any("ssl_sni" in other.raw for other in section.lines),
-                )
-                for port in ports
-                if port.isdigit()
-            ]
+            if line.words[0] == "bind":
+                ports = re.findall(rf"{re.escape(HOST)}:(\d+)", line.words[1])
+                found += [Front(proxy, int(port), http, "ssl" in line.words[2:], sni) for port in ports]
     return tuple(found)
 
 
@@ -142,7 +132,7 @@ Question = tuple[Front, str]
 
 
 def ask_all(questions: Iterable[Question]) -> dict[Question, ProbeAnswer]:
-    """Ask, many at a time; give the answers by question."""
+    """Ask, many at a time; return the answers by question."""
     listed = list(questions)
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="probe") as pool:
         return dict(zip(listed, pool.map(lambda each: ask(*each), listed), strict=True))
@@ -211,25 +201,6 @@ class Table:
     missing: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """``owners`` say whom a stand-in stands for; ``pods`` counts those of each Service that are in use."""
-
-    owners: Mapping[str, AddressOwner]
-    pods: Mapping[str, int]
-
-    def who(self, answer: ProbeAnswer) -> str:
-        """Return who answered, "" where no stand-in did."""
-        owner = self.owners.get(answer.stand_in)
-        if owner is None:
-            return answer.stand_in
-        return " or ".join(map(self._counted, owner.services)) or owner.name
-
-    def _counted(self, service: str) -> str:
-        count = self.pods.get(service, 0)
-        return f"{service}, {count} {'pod' if count == 1 else 'pods'}"
-
-
 def questions(all_fronts: Sequence[Front], names: Sequence[str]) -> Iterator[Question]:
     """Return what to ask: each port for every name, and for one that nobody has."""
     for front in all_fronts:
@@ -241,20 +212,28 @@ def questions(all_fronts: Sequence[Front], names: Sequence[str]) -> Iterator[Que
 
 def table(
     answers: Mapping[Question, ProbeAnswer],
-    behind: Behind,
+    owners: Mapping[str, AddressOwner],
     snapshot: Snapshot,
     context: Context,
     unreadable: Sequence[Refusal],
 ) -> Table:
-    """Put answers and refusals together; names below a wildcard are told where something else answers."""
+    """Put answers and refusals together; names below a wildcard have a row where something else answers.
+
+    ``owners`` are those of the stand-ins that the configuration names, by what these answer.
+    """
     rows: list[Row] = []
+    pods = Counter(service for owner in owners.values() for service in owner.services)
+    counted = {service: f"{service}, {count} pod{'s' if count != 1 else ''}" for service, count in pods.items()}
+    who = {
+        name: " or ".join(counted[service] for service in owner.services) or owner.name
+        for name, owner in owners.items()
+    }
     reached: set[str] = set()
     for (front, name), answer in answers.items():
         default = answers.get((front, _wildcard(front, name, answers) or NOBODY), ProbeAnswer())
-        owner = behind.owners.get(answer.stand_in)
-        if owner is not None:
-            reached.update(owner.services)
-        row = _row(front, name, answer, default, behind)
+        if answer.stand_in in owners:
+            reached.update(owners[answer.stand_in].services)
+        row = _row(front, name, answer, default, who)
         if row is not None:
             rows.append(row)
     refused = sorted({*context.refused, *unreadable})
@@ -278,11 +257,11 @@ def _wildcard(front: Front, name: str, answers: Mapping[Question, ProbeAnswer]) 
     return ""
 
 
-def _row(front: Front, name: str, answer: ProbeAnswer, default: ProbeAnswer, behind: Behind) -> Row | None:
-    same = behind.who(answer) == behind.who(default) and answer.location == default.location
+def _row(front: Front, name: str, answer: ProbeAnswer, default: ProbeAnswer, who: Mapping[str, str]) -> Row | None:
+    where = who.get(answer.stand_in, answer.stand_in)
+    same = where == who.get(default.stand_in, default.stand_in) and answer.location == default.location
     if name and name != NOBODY and same:
         return None
-    where = behind.who(answer)
     if answer.location:
         where = f"a redirect to {answer.location}"
     elif not where and name in {"", NOBODY} and answer.code == 200:
@@ -308,9 +287,9 @@ def _row(front: Front, name: str, answer: ProbeAnswer, default: ProbeAnswer, beh
 
 
 def _silent(
-    snapshot: Snapshot, context: Context, answers: Mapping[Question, ProbeAnswer], told: set[str]
+    snapshot: Snapshot, context: Context, answers: Mapping[Question, ProbeAnswer], known: set[str]
 ) -> Iterator[str]:
-    """Tell of Services that are not ``told`` of yet: nothing reaches them, and they are not refused."""
+    """Return a sentence for each Service that is not ``known`` to be reached or refused."""
     claimed = {
         f"{items.get('namespace')}/{items.get('name')}": str(domain)
         for domain, items in _domains(context).items()
@@ -322,7 +301,7 @@ def _silent(
     unasked = 0
     for service in sorted(f"{key.namespace}/{key.name}" for key in snapshot.services):
         name = claimed.get(service, "")
-        if service in told:
+        if service in known:
             continue
         if not name:
             idle.append(service)

@@ -166,7 +166,7 @@ def test_expected_files_are_compared_and_written_anew(folder: Path) -> None:
     assert "e.cfg" in missing.stderr
     written = run("--update", str(folder))
     assert written.returncode == 0
-    assert "written anew: e.cfg" in written.stdout
+    assert "written again: e.cfg" in written.stdout
     assert "10.0.0.1:8080" in (folder / "tests" / "e.cfg").read_text()
     assert run(str(folder)).returncode == 0
     (folder / "02.tmpl").write_text(TEMPLATE.replace("bind 127.0.0.1:80", "bind 127.0.0.1:81"))

@@ -9,7 +9,6 @@ from pyconfd.sources.file import read_snapshot
 from pyconfd.trying.loopback import AddressOwner, AddressOwners
 from pyconfd.trying.table import (
     NOBODY,
-    Behind,
     Front,
     ProbeAnswer,
     Question,
@@ -97,6 +96,7 @@ SNI = Front("frontend sni-in", 8443, http=False, tls=False, sni=True)
 REDIS = Front("listen redis", 6379, http=False, tls=False, sni=False)
 OWNERS = {
     "demo/shop-1": AddressOwner("demo/shop-1", ("demo/shop",)),
+    "demo/shop-2": AddressOwner("demo/shop-2", ("demo/shop",)),
     "demo/any-1": AddressOwner("demo/any-1", ("demo/any",)),
     "demo/vault-1": AddressOwner("demo/vault-1", ("demo/vault",)),
     "demo/cache-1": AddressOwner("demo/cache-1", ("demo/cache",)),
@@ -105,8 +105,7 @@ OWNERS = {
 
 
 def told(answers: dict[Question, ProbeAnswer]) -> Table:
-    behind = Behind(OWNERS, {"demo/shop": 2, "demo/any": 1, "demo/vault": 1, "demo/cache": 1})
-    return table(answers, behind, SNAPSHOT, CONTEXT, UNREADABLE)
+    return table(answers, OWNERS, SNAPSHOT, CONTEXT, UNREADABLE)
 
 
 def test_rows_say_where_a_url_leads_and_how_to_ask() -> None:
@@ -154,7 +153,7 @@ def test_what_is_missing_is_said_in_words() -> None:
     assert "demo/empty: no pod is ready, so empty.example.org is answered with 503" in missing
     assert "demo/six: no pod answered for six.example.com" in missing
     assert "3 more names were not asked for" in missing
-    idle = table({}, Behind({}, {}), SNAPSHOT, Context({}), ())
+    idle = table({}, {}, SNAPSHOT, Context({}), ())
     assert any("nothing reaches demo/any" in each and "demo/empty" in each for each in idle.missing)
 
 
