@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.diff import MAX_DETAILS, differences, plan
 from pyconfd.haproxy.config.text import mark
-from pyconfd.haproxy.process.observation import NotRunning, Observation, Running, RunningState, Unknown
+from pyconfd.haproxy.process.observation import NotRunning, Observation, Running, RunningState, UnknownProcess
 from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
@@ -45,7 +45,7 @@ def reload(old: str, new: str) -> Reload:
 def test_nothing_to_do_when_all_agree_or_the_process_cannot_be_asked() -> None:
     applied = rendering(BASE)
     assert plan(rendering(BASE), applied, level_with(applied)) == Noop()
-    assert plan(rendering(BASE), applied, level_with(applied, Unknown())) == Noop()
+    assert plan(rendering(BASE), applied, level_with(applied, UnknownProcess())) == Noop()
 
 
 @given(st.text(), st.lists(st.tuples(st.sampled_from(FileKind), st.text(min_size=1), st.text()), max_size=3))
@@ -132,7 +132,7 @@ def test_an_installed_file_that_is_not_ours_is_written_again(text: str | None) -
 @pytest.mark.parametrize("digests", [{}, {"/m": sha256(b"other").hexdigest()}])
 def test_a_declared_file_that_is_not_ours_is_written_again(digests: dict[str, str]) -> None:
     applied = rendering(BASE, OutputFile(FileKind.MAP, "/m", "a"))
-    observed = Observation(mark(applied.text, applied.digest), Unknown(), MappingProxyType(digests))
+    observed = Observation(mark(applied.text, applied.digest), UnknownProcess(), MappingProxyType(digests))
     made = plan(applied, applied, observed)
     assert isinstance(made, Reload)
     assert made.reasons == (ReloadReason.FILE_EDITED,)

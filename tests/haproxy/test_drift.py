@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from pyconfd.haproxy.config.changes import Abilities
-from pyconfd.haproxy.config.index import ExpectedBackend, Index, Key, expected_backend, index_of
+from pyconfd.haproxy.config.index import ExpectedBackend, Index, SectionKey, expected_backend, index_of
 from pyconfd.haproxy.runtime.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftReport
 from pyconfd.haproxy.runtime.overrides import FILE_NAME, EndReason, Override, OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.readback import ServerNow
@@ -311,7 +311,7 @@ def test_a_backend_that_was_as_it_should_be_is_not_parsed_again(
     assert drift.look(runtime, index_of(text)) == DriftReport(looked=10)
     parsed: list[str] = []
 
-    def count(index: Index, key: Key, *, cookies: bool) -> ExpectedBackend | None:
+    def count(index: Index, key: SectionKey, *, cookies: bool) -> ExpectedBackend | None:
         parsed.append(key.name)
         return expected_backend(index, key, cookies=cookies)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyconfd.haproxy.config.index import ExpectedBackend, Key, expected_backend, index_of
+from pyconfd.haproxy.config.index import ExpectedBackend, SectionKey, expected_backend, index_of
 from pyconfd.haproxy.runtime.drift import Judgement, judge, judge_absent
 from pyconfd.haproxy.runtime.overrides import GONE_AFTER_S, EndReason, Override
 from pyconfd.haproxy.runtime.readback import ServerNow
@@ -21,7 +21,7 @@ TEXT = """backend b
 
 
 def expected(text: str = TEXT) -> ExpectedBackend:
-    found = expected_backend(index_of(text), Key("backend", "b"), cookies=False)
+    found = expected_backend(index_of(text), SectionKey("backend", "b"), cookies=False)
     assert found is not None
     return found
 
@@ -180,7 +180,7 @@ def test_addresses_that_the_process_shows_otherwise_are_not_judged(address: str)
     ],
 )
 def test_backends_whose_servers_the_text_does_not_tell_are_left_alone(lines: str) -> None:
-    assert expected_backend(index_of(f"backend b\n{lines}"), Key("backend", "b"), cookies=True) is None
+    assert expected_backend(index_of(f"backend b\n{lines}"), SectionKey("backend", "b"), cookies=True) is None
 
 
 def absent(override: Override) -> Judgement:

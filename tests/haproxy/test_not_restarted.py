@@ -9,7 +9,7 @@ import pytest
 from pyconfd.errors import ApplyError, RejectedInput
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
-from pyconfd.haproxy.process.observation import NotRunning, Unknown
+from pyconfd.haproxy.process.observation import NotRunning, UnknownProcess
 from pyconfd.haproxy.process.preflight import FIRST_START, process
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.preflight import Level
@@ -35,7 +35,7 @@ def test_a_refused_reload_says_to_restart_it_once(tmp_path: Path, monkeypatch: p
     systemctl.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     settings, unit = installed(tmp_path)
-    for state in (NotRunning(), Unknown("it does not say")):
+    for state in (NotRunning(), UnknownProcess("it does not say")):
         with pytest.raises(ApplyError) as caught:
             HaproxyProcess(settings, unit).reload("0" * 64, [], state)
         assert RESTART in caught.value.problems[0].remedy
@@ -45,7 +45,7 @@ def test_a_refused_reload_says_to_restart_it_once(tmp_path: Path, monkeypatch: p
         HaproxyProcess(settings, unit).reload("0" * 64, [], NotRunning())
     assert "systemctl start haproxy.service" in caught.value.problems[0].remedy
     with pytest.raises(ApplyError, match=said):
-        HaproxyProcess(settings, unit).reload("0" * 64, [], Unknown("it does not say"))
+        HaproxyProcess(settings, unit).reload("0" * 64, [], UnknownProcess("it does not say"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes nobody")

@@ -2,14 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.history.generations import Entry, kept
+from pyconfd.haproxy.history.generations import GenerationEntry, kept
 
 DAY = 86400.0
 
 
-def entries(*bases: str, sound: tuple[int, ...] = ()) -> list[Entry]:
+def entries(*bases: str, sound: tuple[int, ...] = ()) -> list[GenerationEntry]:
     """Give generations 1, 2, ... of these bases, a day apart."""
-    return [Entry(number, number * DAY, basis, number in sound) for number, basis in enumerate(bases, start=1)]
+    return [
+        GenerationEntry(number, number * DAY, basis, number in sound) for number, basis in enumerate(bases, start=1)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -25,23 +27,25 @@ def entries(*bases: str, sound: tuple[int, ...] = ()) -> list[Entry]:
         (entries("a", "a", "a", "a", sound=(1, 2)), 5, 1, {2, 3, 4}),
         (entries("a", "a", "a", "a", sound=(4,)), 1, 1, {4}),
         # a clock that was set back makes nothing old
-        ([Entry(1, 9 * DAY), Entry(2, DAY)], 5, 1, {1, 2}),
+        ([GenerationEntry(1, 9 * DAY), GenerationEntry(2, DAY)], 5, 1, {1, 2}),
     ],
 )
-def test_what_stays(known: list[Entry], number: int, days: float, stay: set[int]) -> None:
+def test_what_stays(known: list[GenerationEntry], number: int, days: float, stay: set[int]) -> None:
     assert kept(known, number=number, for_s=days * DAY) == stay
 
 
 def test_a_rollout_leaves_what_reloads_did() -> None:
-    reloads = [Entry(number, number * DAY, "a", reasons=("binds_changed",)) for number in (1, 2, 3)]
-    rollout = [Entry(number, 4 * DAY, "a", reasons=("servers_changed",) * (number % 2)) for number in range(4, 100)]
+    reloads = [GenerationEntry(number, number * DAY, "a", reasons=("binds_changed",)) for number in (1, 2, 3)]
+    rollout = [
+        GenerationEntry(number, 4 * DAY, "a", reasons=("servers_changed",) * (number % 2)) for number in range(4, 100)
+    ]
     assert kept([*reloads, *rollout], number=2, for_s=100 * DAY) == {2, 3, 98, 99}
 
 
 @given(
     st.lists(
         st.builds(
-            Entry,
+            GenerationEntry,
             st.integers(1, 1000),
             st.floats(0, 1e9),
             st.sampled_from("abc"),
@@ -54,7 +58,7 @@ def test_a_rollout_leaves_what_reloads_did() -> None:
     st.integers(1, 5),
     st.floats(0, 1e9),
 )
-def test_nobody_is_left_without_a_way_back(known: list[Entry], number: int, for_s: float) -> None:
+def test_nobody_is_left_without_a_way_back(known: list[GenerationEntry], number: int, for_s: float) -> None:
     stay = kept(known, number=number, for_s=for_s)
     newest = max(known, key=lambda entry: entry.number)
     assert newest.number in stay

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.changes import MAX_CERTIFICATE_BYTES, Abilities, changed_files, entries_of
 from pyconfd.haproxy.config.index import index_of
-from pyconfd.haproxy.runtime.operations import Line, filled_map, lines_of
+from pyconfd.haproxy.runtime.operations import SocketLine, filled_map, lines_of
 from pyconfd.haproxy.runtime.readback import fingerprint
 from pyconfd.haproxy.runtime.sockets import RuntimeSocket
 from pyconfd.model.plan import (
@@ -253,8 +253,8 @@ def test_control_characters_are_not_for_the_socket(value: str) -> None:
 
 
 def test_a_carriage_return_alone_ends_no_payload() -> None:
-    assert not Line("add map @1 /m <<\na b\n\rset maxconn global 7\n").safe
-    assert Line("add map @1 /m <<\na b\n").safe
+    assert not SocketLine("add map @1 /m <<\na b\n\rset maxconn global 7\n").safe
+    assert SocketLine("add map @1 /m <<\na b\n").safe
 
 
 @pytest.mark.parametrize(("name", "goes_live"), [(b"shop.example.com", True), (b"x\n> admin\n\n> ", False)])

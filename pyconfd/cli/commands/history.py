@@ -13,7 +13,7 @@ from pyconfd.cli.output import print_difference, print_json, print_lines, print_
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.haproxy.config.diff import differences
 from pyconfd.haproxy.config.text import without_passwords
-from pyconfd.haproxy.history.generations import Entry, GenerationStore
+from pyconfd.haproxy.history.generations import GenerationEntry, GenerationStore
 from pyconfd.haproxy.history.pins import BasisStore, PinFile
 from pyconfd.model.basis import Edit
 from pyconfd.model.outcome import Generation, Stored
@@ -131,7 +131,7 @@ def diff(context: CommandContext, before: int | None, after: int | None, *, as_j
 class HistoryRow:
     """One generation, and what differs from generation ``since`` (0 for none): ``edits`` of fragments and settings."""
 
-    entry: Entry
+    entry: GenerationEntry
     generation: Generation
     since: int
     edits: tuple[Edit, ...]
@@ -180,7 +180,7 @@ class GenerationHistory:
         self.store = GenerationStore(settings.state_dir, settings.apply.keep_generations)
         self.bases = BasisStore(settings.state_dir)
 
-    def stored(self, number: int, entries: tuple[Entry, ...]) -> Stored:
+    def stored(self, number: int, entries: tuple[GenerationEntry, ...]) -> Stored:
         """Return a generation; raises RejectedInput where there is none with this number."""
         found = self.store.read(number)
         if found is None:
@@ -198,7 +198,7 @@ class GenerationHistory:
         except RejectedInput as error:
             return (Edit("", "", f"fragments or settings changed: {error.problems[0]}"),)
 
-    def running(self, entries: tuple[Entry, ...]) -> int:
+    def running(self, entries: tuple[GenerationEntry, ...]) -> int:
         """Return the number of the running generation, as far as it is on disk; 0 for none."""
         report = read_report(self._settings)
         status = report.status if report.running else None
@@ -208,7 +208,7 @@ class GenerationHistory:
         return numbers[0] if numbers else 0
 
 
-def unknown_generation(number: int, entries: tuple[Entry, ...]) -> RejectedInput:
+def unknown_generation(number: int, entries: tuple[GenerationEntry, ...]) -> RejectedInput:
     """Return the error that a generation is not kept."""
     numbers = [str(entry.number) for entry in entries]
     if not numbers:

@@ -12,7 +12,7 @@ from pyconfd.cli.commands.history import GenerationHistory, unknown_generation
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.haproxy.history.generations import Entry
+from pyconfd.haproxy.history.generations import GenerationEntry
 from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.model.pin import Pin
 from pyconfd.model.status import Phase, Status
@@ -151,7 +151,7 @@ def end_pin(settings: Settings) -> PinReport:
     return PinReport(said, serving=serves)
 
 
-def _chosen(entries: tuple[Entry, ...], number: int | None, pin: Pin | None) -> Entry:
+def _chosen(entries: tuple[GenerationEntry, ...], number: int | None, pin: Pin | None) -> GenerationEntry:
     if number is not None:
         found = next((entry for entry in entries if entry.number == number), None)
         if found is None:

@@ -47,7 +47,7 @@ _HOST_AND_PORTS = re.compile(r"[A-Za-z0-9_.:*\[\]%-]*(?::[+-]?[0-9-]+)?")
 """HAProxy fills in ``${NAME}`` in an address, quoted or not, and takes ``stream+/path`` for a socket."""
 
 
-class Found(NamedTuple):
+class Violation(NamedTuple):
     """Something that is not allowed: ``name`` is what an operator would allow ("" if nothing can).
 
     ``path`` is set where it depends on where that file is; ``certificate`` tells how HAProxy would read it.
@@ -101,21 +101,21 @@ def _bounded(line: Split) -> Split:
     return line
 
 
-def of_line(section: str, words: tuple[str, ...]) -> Iterator[Found]:
+def of_line(section: str, words: tuple[str, ...]) -> Iterator[Violation]:
     """Return what a line in a section asks for and is not on the list; nothing where all of it is allowed."""
     first = words[0]
     if first.startswith("."):
-        yield Found("", "conditional blocks and messages (.if, .notice ...) are never allowed")
+        yield Violation("", "conditional blocks and messages (.if, .notice ...) are never allowed")
         return
     if first in {"no", "default"}:
-        yield from of_line(section, words[1:]) if len(words) > 1 else iter([Found("", "a line of one word")])
+        yield from of_line(section, words[1:]) if len(words) > 1 else iter([Violation("", "a line of one word")])
         return
     if section == "global":
         yield from _of_global(words)
     elif section in known.PROXIES:
         yield from _of_proxy(words)
     elif first not in known.OTHER_SECTIONS.get(section, ()):
-        yield Found(f"{section} {first}", f"the directive '{first}'")
+        yield Violation(f"{section} {first}", f"the directive '{first}'")
     elif section == "resolvers" and first == "nameserver":
         yield from _address(words[2:3])
     elif first == "errorfile":
@@ -123,24 +123,24 @@ def of_line(section: str, words: tuple[str, ...]) -> Iterator[Found]:
     yield from _anywhere(words)
 
 
-def _of_global(words: tuple[str, ...]) -> Iterator[Found]:
+def _of_global(words: tuple[str, ...]) -> Iterator[Violation]:
     first = words[0]
     if first.startswith("tune."):
         if first.startswith(known.TUNE_REFUSED):
-            yield Found(first, f"the directive '{first}'")
+            yield Violation(first, f"the directive '{first}'")
     elif first == "stats":
         yield from _second(words, known.STATS_GLOBAL)
     elif first not in known.GLOBAL:
-        yield Found(first, f"the directive '{first}'")
+        yield Violation(first, f"the directive '{first}'")
     elif first == "log":
         yield from _log(words)
 
 
-def _of_proxy(words: tuple[str, ...]) -> Iterator[Found]:
+def _of_proxy(words: tuple[str, ...]) -> Iterator[Violation]:
     first = words[0]
     judged = _JUDGED.get(first)
     if first not in known.PROXY:
-        yield Found(first, f"the directive '{first}'")
+        yield Violation(first, f"the directive '{first}'")
     elif first in _CHOICES:
         yield from _second(words, _CHOICES[first])
     elif first in known.RULES:
@@ -149,45 +149,45 @@ def _of_proxy(words: tuple[str, ...]) -> Iterator[Found]:
         yield from judged(words)
 
 
-def _second(words: tuple[str, ...], allowed: frozenset[str]) -> Iterator[Found]:
+def _second(words: tuple[str, ...], allowed: frozenset[str]) -> Iterator[Violation]:
     name = " ".join(words[:2])
     if len(words) < 2 or words[1] not in allowed:
-        yield Found(name, f"'{name}'")
+        yield Violation(name, f"'{name}'")
 
 
-def _log(words: tuple[str, ...]) -> Iterator[Found]:
+def _log(words: tuple[str, ...]) -> Iterator[Violation]:
     if words[1:2] and words[1] not in {"global", "stdout", "stderr", "/dev/log"}:
         yield from _address(words[1:2])
 
 
-def _bind(words: tuple[str, ...]) -> Iterator[Found]:
+def _bind(words: tuple[str, ...]) -> Iterator[Violation]:
     for address in words[1].split(",") if len(words) > 1 else ():
         yield from _address((address,))
     yield from _keywords("bind", words[2:], known.BIND)
 
 
-def _address(words: tuple[str, ...]) -> Iterator[Found]:
+def _address(words: tuple[str, ...]) -> Iterator[Violation]:
     for word in words:
         family, sign, rest = word.partition("@")
         if (sign and family not in known.ADDRESS_FAMILIES) or not _HOST_AND_PORTS.fullmatch(rest if sign else word):
             why = "UNIX sockets, descriptors and variables are not allowed"
-            yield Found("", f"the address '{word}' is none of the network ({why})")
+            yield Violation("", f"the address '{word}' is none of the network ({why})")
 
 
-def _keywords(directive: str, words: tuple[str, ...], table: Mapping[str, int]) -> Iterator[Found]:
+def _keywords(directive: str, words: tuple[str, ...], table: Mapping[str, int]) -> Iterator[Violation]:
     index = 0
     while index < len(words):
         word = words[index]
         arguments = table.get(word)
         value = words[index + 1 : index + 2]
         if arguments is None:
-            yield Found(f"{directive} {word}", f"the keyword '{word}' of {directive}")
+            yield Violation(f"{directive} {word}", f"the keyword '{word}' of {directive}")
             # An operator who allows the keyword allows its argument; what follows is judged again.
             index += 1 if value and value[0] in table else 2
             continue
         if arguments == known.CERTIFICATE:
             if value != (_SYSTEM_AUTHORITIES,):
-                yield from (Found("", f"the file '{path}'", path, certificate=True) for path in value)
+                yield from (Violation("", f"the file '{path}'", path, certificate=True) for path in value)
         elif arguments == known.ADDRESS:
             yield from _address(value)
         elif arguments == known.EXPRESSION:
@@ -195,26 +195,26 @@ def _keywords(directive: str, words: tuple[str, ...], table: Mapping[str, int]) 
         index += 2 if arguments else 1
 
 
-def _rule(words: tuple[str, ...]) -> Iterator[Found]:
+def _rule(words: tuple[str, ...]) -> Iterator[Violation]:
     first, at = words[0], known.RULES[words[0]]
     if words[1:2] == ("inspect-delay",):
         return
     if at == 2 and words[1:2] and words[1] not in known.TCP_STAGES:
-        yield Found(f"{first} {words[1]}", f"'{first} {words[1]}'")
+        yield Violation(f"{first} {words[1]}", f"'{first} {words[1]}'")
         return
     action = words[at] if len(words) > at else ""
     name = action.partition("(")[0]
     if name == "use-service":
         service = words[at + 1] if len(words) > at + 1 else ""
         if service != "prometheus-exporter":
-            yield Found(f"use-service {service}".strip(), f"the service '{service}'")
+            yield Violation(f"use-service {service}".strip(), f"the service '{service}'")
     elif name not in known.ACTIONS:
-        yield Found(f"{first} {name}".strip(), f"the action '{name}' of {first}")
+        yield Violation(f"{first} {name}".strip(), f"the action '{name}' of {first}")
     elif name in known.ACTIONS_ON_SAMPLES:
         yield from _sample(words[at + 1 + known.ACTIONS_ON_SAMPLES[name] :])
 
 
-def _sample(words: tuple[str, ...]) -> Iterator[Found]:
+def _sample(words: tuple[str, ...]) -> Iterator[Violation]:
     """Judge the expressions among words: a keyword (``period``) begins another one, a number is none."""
     expression: list[str] = []
     rest = iter(words)
@@ -231,18 +231,18 @@ def _sample(words: tuple[str, ...]) -> Iterator[Found]:
     yield from _expression(tuple(expression))
 
 
-def _stick(words: tuple[str, ...]) -> Iterator[Found]:
+def _stick(words: tuple[str, ...]) -> Iterator[Violation]:
     yield from _sample(words[2:])
 
 
-def _balance(words: tuple[str, ...]) -> Iterator[Found]:
+def _balance(words: tuple[str, ...]) -> Iterator[Violation]:
     if words[1:2] == ("hash",):
         yield from _sample(words[2:])
     elif words[1:2] == ("log-hash",):
-        yield Found("balance log-hash", "'balance log-hash'")
+        yield Violation("balance log-hash", "'balance log-hash'")
 
 
-def _check_rule(words: tuple[str, ...]) -> Iterator[Found]:
+def _check_rule(words: tuple[str, ...]) -> Iterator[Violation]:
     if words[1:2] and words[1].partition("(")[0] == "set-var":
         yield from _sample(words[2:])
     for index, word in enumerate(words):
@@ -250,62 +250,62 @@ def _check_rule(words: tuple[str, ...]) -> Iterator[Found]:
             yield from _sample(words[index + 1 : index + 2])
 
 
-def _filter(words: tuple[str, ...]) -> Iterator[Found]:
+def _filter(words: tuple[str, ...]) -> Iterator[Violation]:
     yield from _second(words, known.FILTERS)
     if "key" in words:
         yield from _sample(words[words.index("key") + 1 :])
 
 
-def _server(words: tuple[str, ...]) -> Iterator[Found]:
+def _server(words: tuple[str, ...]) -> Iterator[Violation]:
     options = {"server": 3, "server-template": 4, "default-server": 1}[words[0]]
     yield from _address(words[options - 1 : options] if options > 1 else ())
     yield from _keywords("server", words[options:], known.SERVER)
 
 
-def _acl(words: tuple[str, ...]) -> Iterator[Found]:
+def _acl(words: tuple[str, ...]) -> Iterator[Violation]:
     yield from _criterion(words[2:])
 
 
-def _errorfile(words: tuple[str, ...]) -> Iterator[Found]:
+def _errorfile(words: tuple[str, ...]) -> Iterator[Violation]:
     yield from _content(words, 2)
 
 
-def _content(words: tuple[str, ...], at: int) -> Iterator[Found]:
+def _content(words: tuple[str, ...], at: int) -> Iterator[Violation]:
     path = words[at] if len(words) > at else "(none)"
-    yield Found("", f"the file '{path}'", path)
+    yield Violation("", f"the file '{path}'", path)
 
 
-def _anywhere(words: tuple[str, ...]) -> Iterator[Found]:
+def _anywhere(words: tuple[str, ...]) -> Iterator[Violation]:
     """Return what must not stand in any word: files, expressions that read one, the environment."""
     rule = words[0] in known.RULES or words[0] in {"http-error", "errorfile", "tcp-check", "http-check"}
     for index, word in enumerate(words):
         if (control := _CONTROL.search(word)) and words[0] != "tcp-check":  # which sends what other protocols want
-            yield Found("", f"the control character {control[0]!r} in a word")
+            yield Violation("", f"the control character {control[0]!r} in a word")
         following = words[index + 1 : index + 2]
         if word == "-f" or (rule and index > 0 and word in _FILE_WORDS):
             yield from _content(words, index + 1)
         if word == "-M":
-            yield Found("acl -M", "a map file in an ACL")
+            yield Violation("acl -M", "a map file in an ACL")
         if rule and word == "addr":
             yield from _address(following)
         if word.lstrip("!") == "{":
             yield from _criterion(words[index + 1 :])
         if found := _READS_FILES.search(word):
-            yield Found(f"sample {found[1]}", f"'{found[1]}', which reads a file or the environment,")
+            yield Violation(f"sample {found[1]}", f"'{found[1]}', which reads a file or the environment,")
         yield from _formats(word)
 
 
-def _formats(word: str) -> Iterator[Found]:
+def _formats(word: str) -> Iterator[Violation]:
     """Judge each ``%[...]`` of a word."""
     for found in expressions_in_format(word):
         if found.end < 0:
             # A part of an expression in quotes of its own, or none at all: HAProxy will say so, but not before us.
-            yield Found("", "an expression %[ that is not closed in its word")
+            yield Violation("", "an expression %[ that is not closed in its word")
             return
         yield from _names(found.names)
 
 
-def _criterion(words: tuple[str, ...]) -> Iterator[Found]:
+def _criterion(words: tuple[str, ...]) -> Iterator[Violation]:
     """Judge what an ACL looks at: HAProxy takes the words behind it for converters, too, as long as they are some."""
     yield from _expression(words[:1])
     sample = read_expression(words[0]).names[0] if words else ""
@@ -318,24 +318,24 @@ def _criterion(words: tuple[str, ...]) -> Iterator[Found]:
         yield from _names(converters, first=1)
 
 
-def _expression(words: tuple[str, ...]) -> Iterator[Found]:
+def _expression(words: tuple[str, ...]) -> Iterator[Violation]:
     """Judge an expression that fills whole words: a fetch with its converters, and converters in further words."""
     for position, word in enumerate(words):
         found = read_expression(word)
         yield from _names(found.names, first=position)
         if found.end != len(word):
-            yield Found("", f"'{word}', which is no expression that HAProxy reads to its end")
+            yield Violation("", f"'{word}', which is no expression that HAProxy reads to its end")
 
 
-def _names(names: tuple[str, ...], first: int = 0) -> Iterator[Found]:
+def _names(names: tuple[str, ...], first: int = 0) -> Iterator[Violation]:
     for position, name in enumerate(names, start=first):
         if position:
             if name not in CONVERTERS:
-                yield Found(f"sample {name}", f"the converter '{name}'")
+                yield Violation(f"sample {name}", f"the converter '{name}'")
             continue
         plain = _NUMBERED_COUNTER.sub("sc_", name)
         if plain not in FETCHES and _ACL_SUFFIX.sub("", plain) not in FETCHES:
-            yield Found(f"sample {name}", f"the sample '{name}'")
+            yield Violation(f"sample {name}", f"the sample '{name}'")
 
 
 _CHOICES: Mapping[str, frozenset[str]] = {
@@ -343,7 +343,7 @@ _CHOICES: Mapping[str, frozenset[str]] = {
     "stats": known.STATS,
     "mode": known.MODES,
 }
-_JUDGED: Mapping[str, Callable[[tuple[str, ...]], Iterator[Found]]] = {
+_JUDGED: Mapping[str, Callable[[tuple[str, ...]], Iterator[Violation]]] = {
     "bind": _bind,
     "server": _server,
     "server-template": _server,
@@ -492,7 +492,7 @@ class _Judging:
         keyword, *rest = line.words
         self._section = keyword
         if keyword not in {"global", *PROXIES, *OTHER_SECTIONS, *self._boundaries.allow}:
-            self._deny(number, line, Found(keyword, f"the section '{keyword}'"))
+            self._deny(number, line, Violation(keyword, f"the section '{keyword}'"))
         if keyword == "global":
             wrong = bool(rest)
         else:
@@ -515,12 +515,12 @@ class _Judging:
             self._deny(number, line, found)
             return
 
-    def _path_is_inside(self, found: Found) -> bool:
+    def _path_is_inside(self, found: Violation) -> bool:
         if found.certificate:
             return self._boundaries.certificate_is_inside(found.path)
         return self._boundaries.content_is_inside(found.path)
 
-    def _deny(self, number: int, line: Split, found: Found) -> None:
+    def _deny(self, number: int, line: Split, found: Violation) -> None:
         if found.path:
             inside = self._boundaries.contents
             if found.certificate:
@@ -541,7 +541,7 @@ class _Judging:
 
 
 @lru_cache(maxsize=65_536)
-def _asked_for(section: str, words: tuple[str, ...]) -> tuple[Found, ...]:
+def _asked_for(section: str, words: tuple[str, ...]) -> tuple[Violation, ...]:
     """Remember lines: when one service changes, all others are as they were."""
     return tuple(of_line(section, words))
 

@@ -15,7 +15,7 @@ from pyconfd.model.host import HostFacts, ListeningSocket
 from pyconfd.model.listener import ANY, Listener
 
 
-class _Held:
+class _InheritedBinds:
     """The binds that a reload inherits; to ask takes the same time however many there are."""
 
     def __init__(self, binds: Iterable[Bind]) -> None:
@@ -41,10 +41,10 @@ class _Held:
         )
 
 
-class _Sockets:
+class _OtherSockets:
     """The sockets of others, by port."""
 
-    def __init__(self, facts: HostFacts, held: _Held) -> None:
+    def __init__(self, facts: HostFacts, held: _InheritedBinds) -> None:
         self._by_port: dict[int, list[ListeningSocket]] = defaultdict(list)
         for socket in sorted(facts.listening):
             # Whose socket it is may not be visible to an unprivileged pyconfd.
@@ -76,8 +76,8 @@ def judge(
     ``facts.listening`` must not contain the sockets of that worker where they could be told apart. ``place_of``
     gives fragment and line for a line of the candidate.
     """
-    held = _Held(current)
-    sockets = _Sockets(facts, held)
+    held = _InheritedBinds(current)
+    sockets = _OtherSockets(facts, held)
     problems = list(_shared(new, place_of))
     for bind in new:
         if not bind.judged or held.holds(bind):
@@ -93,8 +93,8 @@ def contested(new: Sequence[Bind], current: Sequence[Bind], facts: HostFacts) ->
 
     The owner is a sentence about who listens where.
     """
-    held = _Held(current)
-    sockets = _Sockets(facts, held)
+    held = _InheritedBinds(current)
+    sockets = _OtherSockets(facts, held)
     judged = [bind for bind in new if bind.judged]
     found: dict[Listener, str] = {}
     for bind in judged:
@@ -113,7 +113,7 @@ def contested(new: Sequence[Bind], current: Sequence[Bind], facts: HostFacts) ->
 
 def addresses_and_ports(binds: Sequence[Bind], current: Sequence[Bind]) -> tuple[frozenset[str], frozenset[int]]:
     """Return the literal addresses and the ports of new binds, about which the host has to be asked."""
-    held = _Held(current)
+    held = _InheritedBinds(current)
     fresh = [bind for bind in binds if bind.judged and not held.holds(bind)]
     addresses = frozenset(bind.address for bind in fresh if _is_literal(bind.address) and bind.address not in ANY)
     ports = frozenset(port for bind in fresh for port in range(bind.first_port, bind.last_port + 1))
@@ -125,7 +125,9 @@ def _place(bind: Bind, place_of: Callable[[int], tuple[str, int]]) -> str:
     return f"{fragment} line {line}" if fragment else f"line {bind.number}"
 
 
-def _faults(bind: Bind, sockets: _Sockets, facts: HostFacts, *, may_bind_low_ports: bool) -> Iterator[tuple[str, str]]:
+def _faults(
+    bind: Bind, sockets: _OtherSockets, facts: HostFacts, *, may_bind_low_ports: bool
+) -> Iterator[tuple[str, str]]:
     if _is_literal(bind.address):
         yield from _absent(bind, facts)
         yield from _taken(bind, sockets)
@@ -147,7 +149,7 @@ def _absent(bind: Bind, facts: HostFacts) -> Iterator[tuple[str, str]]:
     )
 
 
-def _taken(bind: Bind, sockets: _Sockets) -> Iterator[tuple[str, str]]:
+def _taken(bind: Bind, sockets: _OtherSockets) -> Iterator[tuple[str, str]]:
     socket = next(sockets.taking(bind), None)
     if socket is not None:
         yield (

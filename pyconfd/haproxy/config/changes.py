@@ -9,7 +9,14 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from pyconfd.haproxy.config.index import Index
-from pyconfd.haproxy.config.servers import Inherited, Server, is_plain, servers_of, takes_servers, why_not_addable
+from pyconfd.haproxy.config.servers import (
+    ConfiguredServer,
+    Inherited,
+    is_plain,
+    servers_of,
+    takes_servers,
+    why_not_addable,
+)
 from pyconfd.haproxy.config.text import Section
 from pyconfd.model.plan import (
     AddBackend,
@@ -58,14 +65,14 @@ class Obstacle:
 
 
 @dataclass(slots=True)
-class Changes:
+class SectionChanges:
     """What differs: the part that can go live, and the obstacles to the rest. Both empty: nothing but the text."""
 
     commands: list[Command] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
 
-    def extend(self, other: "Changes") -> None:
+    def extend(self, other: "SectionChanges") -> None:
         """Take on what another part found."""
         self.commands += other.commands
         self.obstacles += other.obstacles
@@ -87,9 +94,9 @@ ROUTING_ADVICE = "route by a map (`map_file`) instead of a line for each name: i
 _ROUTING = frozenset({"acl", "use_backend"})
 
 
-def changed_section(old: Section, new: Section, base: Inherited, abilities: Abilities) -> Changes:
+def changed_section(old: Section, new: Section, base: Inherited, abilities: Abilities) -> SectionChanges:
     """Compare two states of one section; ``base`` is what the running one inherits."""
-    found = Changes()
+    found = SectionChanges()
     same_words = [line.words for line in old.lines] == [line.words for line in new.lines]
     if same_words and old.options == new.options:
         return found
@@ -112,8 +119,8 @@ def changed_section(old: Section, new: Section, base: Inherited, abilities: Abil
     return found
 
 
-def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abilities, summary: str) -> Changes:
-    found = Changes(details=[f"{new.title}: {summary}"])
+def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abilities, summary: str) -> SectionChanges:
+    found = SectionChanges(details=[f"{new.title}: {summary}"])
     before, after = servers_of(old, base), servers_of(new, base)
     was, now = {server.name: server for server in before}, {server.name: server for server in after}
     why = advice = ""
@@ -124,7 +131,7 @@ def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abi
     elif any(server.line.conditional for server in (*before, *after)):
         why, advice = "a server line stands between .if and .endif", CONDITION_ADVICE
     if why:
-        return Changes(obstacles=[Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})", advice)])
+        return SectionChanges(obstacles=[Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})", advice)])
     algorithm = takes_servers(old, base)
     for name, server in now.items():
         obstacle = (
@@ -142,7 +149,7 @@ def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abi
 
 
 def _added_server(
-    backend: str, server: Server, algorithm: str, abilities: Abilities, commands: list[Command]
+    backend: str, server: ConfiguredServer, algorithm: str, abilities: Abilities, commands: list[Command]
 ) -> Obstacle | None:
     if algorithm:
         advice = "use roundrobin, leastconn or random, or add `hash-type consistent`"
@@ -159,7 +166,9 @@ def _added_server(
     return None
 
 
-def _changed_server(backend: str, was: Server, now: Server, commands: list[Command]) -> Obstacle | None:
+def _changed_server(
+    backend: str, was: ConfiguredServer, now: ConfiguredServer, commands: list[Command]
+) -> Obstacle | None:
     """Append the commands for a server that has its name before and after, or say what stands against it."""
     if was.address != now.address:
         return Obstacle(ReloadReason.SERVER_RENAMED, f"{now.name} has another address", RENAMED_ADVICE)
@@ -185,7 +194,7 @@ def _without_state(words: Sequence[str]) -> list[str]:
     return kept
 
 
-def _changed_order(old: Section, new: Section, base: Inherited) -> Changes:
+def _changed_order(old: Section, new: Section, base: Inherited) -> SectionChanges:
     """Judge another order of the same lines: of no meaning for servers that have ids of their own."""
     same_elsewhere = [line.words for line in old.lines if line.words[0] != "server"] == [
         line.words for line in new.lines if line.words[0] != "server"
@@ -194,25 +203,25 @@ def _changed_order(old: Section, new: Section, base: Inherited) -> Changes:
         line.words[0] == "default-server" for line in new.lines
     )
     if same_elsewhere and harmless:
-        return Changes()
-    return Changes(obstacles=[Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed")])
+        return SectionChanges()
+    return SectionChanges(obstacles=[Obstacle(ReloadReason.SECTION_CHANGED, f"{new.title} changed")])
 
 
-def added_section(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> Changes:
+def added_section(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> SectionChanges:
     """Judge a new section; ``bases`` are the names of defaults sections that run, ``named`` is the one it is from."""
     reason = ReloadReason.SECTION_ADDED
     if section.keyword in {"global", "defaults"}:
         reason = ReloadReason.GLOBAL_CHANGED if section.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
-        return Changes(obstacles=[Obstacle(reason, f"{section.title} added")])
+        return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} added")])
     why = _why_not_new(section, bases, named, abilities)
     if why is not None:
-        return Changes(obstacles=[Obstacle(reason, f"{section.title} added", why)])
+        return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} added", why)])
     mode = next((line.words[1] for line in section.lines if line.words[0] == "mode"), "")
     commands: list[Command] = [AddBackend(section.name, section.options[1], mode)]
     commands += [
         AddServer(section.name, server.name, server.address, server.effective) for server in servers_of(section, named)
     ]
-    return Changes(commands, [], [f"{section.title} added"])
+    return SectionChanges(commands, [], [f"{section.title} added"])
 
 
 def _why_not_new(section: Section, bases: Iterable[str], named: Inherited, abilities: Abilities) -> str | None:
@@ -232,23 +241,23 @@ def _why_not_new(section: Section, bases: Iterable[str], named: Inherited, abili
     return None
 
 
-def _removal(backend: str, server: Server) -> RemoveServer:
+def _removal(backend: str, server: ConfiguredServer) -> RemoveServer:
     return RemoveServer(backend, server.name, server.address, server.effective)
 
 
-def removed_section(section: Section, base: Inherited, abilities: Abilities) -> Changes:
+def removed_section(section: Section, base: Inherited, abilities: Abilities) -> SectionChanges:
     """Judge a section that is gone."""
     advice = ""
     plain = {line.words[0] for line in section.lines} <= {"server", "mode"}
     if section.keyword == "backend" and section.options[:1] == ("from",) and plain:
         servers = tuple(_removal(section.name, server) for server in servers_of(section, base))
         if abilities.backends:
-            return Changes([RemoveBackend(section.name, servers)], [], [f"{section.title} removed"])
+            return SectionChanges([RemoveBackend(section.name, servers)], [], [f"{section.title} removed"])
         advice = "HAProxy 3.4 and later remove such a backend without a reload"
     reason = ReloadReason.SECTION_REMOVED
     if section.keyword in {"global", "defaults"}:
         reason = ReloadReason.GLOBAL_CHANGED if section.keyword == "global" else ReloadReason.DEFAULTS_CHANGED
-    return Changes(obstacles=[Obstacle(reason, f"{section.title} removed", advice)])
+    return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} removed", advice)])
 
 
 def summarised(noun: str, old: dict[str, tuple[str, ...]], new: dict[str, tuple[str, ...]]) -> str:
@@ -289,7 +298,7 @@ def _routing_advice(old: Section, new: Section) -> str:
     return ROUTING_ADVICE if differing and {words[0] for words in differing} <= _ROUTING else ""
 
 
-def _twice(servers: Iterable[Server]) -> bool:
+def _twice(servers: Iterable[ConfiguredServer]) -> bool:
     names = [server.name for server in servers]
     return len(names) != len(set(names))
 
@@ -338,9 +347,9 @@ Entries = tuple[tuple[str, str], ...]
 
 def changed_files(
     old: tuple[OutputFile, ...], new: tuple[OutputFile, ...], index: Index, abilities: Abilities
-) -> Changes:
+) -> SectionChanges:
     """Compare the declared files; ``index`` is of the text that runs."""
-    found = Changes()
+    found = SectionChanges()
     if old is new:
         return found
     before, after = {file.path: file for file in old}, {file.path: file for file in new}
@@ -354,17 +363,17 @@ def changed_files(
         judge = _changed_map if kind is FileKind.MAP else _changed_certificate
         detail = f"{noun} {path} {verb}"
         another = _another_default(path, before, index) if kind is FileKind.CERTIFICATE and verb != "changed" else None
-        found.extend(Changes(obstacles=[another]) if another else judge(was, now, index, abilities, detail))
+        found.extend(SectionChanges(obstacles=[another]) if another else judge(was, now, index, abilities, detail))
     return found
 
 
 def _changed_map(
     was: OutputFile | None, now: OutputFile | None, index: Index, _abilities: Abilities, detail: str
-) -> Changes:
+) -> SectionChanges:
     path = (now or was or _NOTHING).path
     converters = index.map_converters(path)
     advice = "" if was is None or now is None else MAP_ADVICE
-    obstacle = Changes(obstacles=[Obstacle(ReloadReason.MAPS_CHANGED, detail, advice)])
+    obstacle = SectionChanges(obstacles=[Obstacle(ReloadReason.MAPS_CHANGED, detail, advice)])
     # A path that is not found may be read all the same, through a variable.
     if was is None or now is None or not converters or not all(name.startswith("map") for name in converters):
         return obstacle
@@ -372,10 +381,10 @@ def _changed_map(
     if before is None or after is None or not is_plain(path):
         return obstacle
     if before == after:  # comments
-        return Changes(details=[detail])
+        return SectionChanges(details=[detail])
     if converters <= EXACT_CONVERTERS and (commands := _single(path, before, after)) is not None:
-        return Changes(commands, [], [detail])
-    return Changes([ReplaceMap(path, after)], [], [detail])
+        return SectionChanges(commands, [], [detail])
+    return SectionChanges([ReplaceMap(path, after)], [], [detail])
 
 
 _NOTHING = OutputFile(FileKind.MAP, "", "")
@@ -436,12 +445,12 @@ def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) 
 
 def _changed_certificate(
     was: OutputFile | None, now: OutputFile | None, index: Index, _abilities: Abilities, detail: str
-) -> Changes:
+) -> SectionChanges:
     file = now or was or _NOTHING
     directory = str(PurePosixPath(file.path).parent)
     words = index.certificate_words()
     lists = [word for word in words if word.rstrip("/") == directory]
-    obstacle = Changes(
+    obstacle = SectionChanges(
         obstacles=[
             Obstacle(
                 ReloadReason.CERTIFICATES_CHANGED,
@@ -455,12 +464,12 @@ def _changed_certificate(
     if now is not None and (not _fits(now.content) or not is_plain(file.path)):
         return obstacle
     if was is not None and now is not None:
-        return Changes([UpdateCertificate(file.path, now.content)], [], [detail])
+        return SectionChanges([UpdateCertificate(file.path, now.content)], [], [detail])
     if len(lists) != 1 or file.path in words:
         return obstacle
     if now is not None:
-        return Changes([AddCertificate(directory, file.path, now.content)], [], [detail])
-    return Changes([RemoveCertificate(directory, file.path)], [], [detail])
+        return SectionChanges([AddCertificate(directory, file.path, now.content)], [], [detail])
+    return SectionChanges([RemoveCertificate(directory, file.path)], [], [detail])
 
 
 def _fits(pem: str) -> bool:

@@ -13,15 +13,15 @@ from hashlib import sha256
 
 from pyconfd.haproxy.config.changes import (
     Abilities,
-    Changes,
     Obstacle,
+    SectionChanges,
     added_section,
     changed_files,
     changed_section,
     removed_section,
     spliced,
 )
-from pyconfd.haproxy.config.index import Cut, Index, Key, cut, index_of, is_idle, section_of
+from pyconfd.haproxy.config.index import Cut, Index, SectionKey, cut, index_of, is_idle, section_of
 from pyconfd.haproxy.config.servers import Inherited
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
@@ -52,7 +52,7 @@ PARTIAL = "changed live"
 
 
 @dataclass(slots=True)
-class TextChanges(Changes):
+class TextChanges(SectionChanges):
     """What differs between two renderings.
 
     ``live`` are the commands that may go before a reload; ``partial`` are the texts of the sections that are level
@@ -60,16 +60,16 @@ class TextChanges(Changes):
     """
 
     live: list[Command] = field(default_factory=list)
-    partial: dict[Key, str] = field(default_factory=dict)
+    partial: dict[SectionKey, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Sections:
     """Texts of the sections that differ; None where one is missing."""
 
-    old: dict[Key, str]
-    new: dict[Key, str]
-    bases: Mapping[Key, Inherited]
+    old: dict[SectionKey, str]
+    new: dict[SectionKey, str]
+    bases: Mapping[SectionKey, Inherited]
 
 
 class Comparison:
@@ -79,7 +79,7 @@ class Comparison:
         self._applied: Rendering | None = None
         self._index: Index | None = None
         self._last: TextChanges | None = None
-        self._next: tuple[Rendering, Index | Mapping[Key, str]] | None = None
+        self._next: tuple[Rendering, Index | Mapping[SectionKey, str]] | None = None
 
     def compare(self, applied: Rendering, desired: Rendering, abilities: Abilities) -> TextChanges | None:
         """Return what differs, None where nothing does."""
@@ -134,8 +134,8 @@ class Comparison:
         pairs = _changed_pieces(applied, desired)
         if pairs is None or not index.whole:
             return None
-        old: dict[Key, str] = {}
-        new: dict[Key, str] = {}
+        old: dict[SectionKey, str] = {}
+        new: dict[SectionKey, str] = {}
         for before, after in pairs:
             (head, was), (other_head, now) = cut(before), cut(after)
             if head != other_head and not (is_idle(head) and is_idle(other_head)):
@@ -170,7 +170,7 @@ class Comparison:
         return found
 
     def _changed(
-        self, found: TextChanges, key: Key, texts: tuple[str, str], index: Index, abilities: Abilities
+        self, found: TextChanges, key: SectionKey, texts: tuple[str, str], index: Index, abilities: Abilities
     ) -> None:
         old, new = section_of(texts[0]), section_of(texts[1])
         if old is None or new is None:
@@ -209,11 +209,11 @@ def _other_certificates(applied: Rendering, desired: Rendering) -> list[Obstacle
     return [Obstacle(ReloadReason.CERTIFICATES_CHANGED, f"certificate {path} changed") for path in changed]
 
 
-def _known(index: Index, part: Cut) -> tuple[Key, str] | None:
+def _known(index: Index, part: Cut) -> tuple[SectionKey, str] | None:
     """Find the section that a piece holds whole: its key, and the idle lines that follow it in later pieces."""
-    key = Key(part.keyword, part.name)
+    key = SectionKey(part.keyword, part.name)
     whole = index.texts.get(key)
-    if whole is None or Key(part.keyword, part.name, 1) in index.texts or not whole.startswith(part.text):
+    if whole is None or SectionKey(part.keyword, part.name, 1) in index.texts or not whole.startswith(part.text):
         return None
     rest = whole[len(part.text) :]
     return (key, rest) if is_idle(rest) else None
@@ -233,7 +233,7 @@ def _judge_whole(found: TextChanges, old: Index, new: Index) -> None:
         found.obstacles.append(Obstacle(ReloadReason.DEFAULTS_CHANGED, detail))
 
 
-def _moved(key: Key, base: Inherited, old: Index, new: Index) -> bool:
+def _moved(key: SectionKey, base: Inherited, old: Index, new: Index) -> bool:
     """Return whether a section inherits from another one than before though its header is the same."""
     same_header = old.texts.get(key, "").partition("\n")[0] == new.texts[key].partition("\n")[0]
     return same_header and key in old.bases and old.bases[key] != base

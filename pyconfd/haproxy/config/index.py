@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pyconfd.haproxy.config.servers import (
+    ConfiguredServer,
     Inherited,
-    Server,
     inherited,
     is_literal,
     servers_of,
@@ -29,7 +29,7 @@ _CERTIFICATES = frozenset({"crt", "crt-list", "default-crt"})
 _PROXIES = frozenset({"backend", "frontend", "listen"})
 
 
-class Key(NamedTuple):
+class SectionKey(NamedTuple):
     """What makes two sections the same one: keyword, name, and the position among those of that name."""
 
     keyword: str
@@ -72,8 +72,8 @@ class Index:
     """
 
     head: str
-    texts: dict[Key, str]
-    bases: dict[Key, Inherited]
+    texts: dict[SectionKey, str]
+    bases: dict[SectionKey, Inherited]
     defaults: Mapping[str, Inherited]
     whole: bool
     _used_maps: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -83,11 +83,11 @@ class Index:
         """The whole configuration."""
         return "".join((self.head, *self.texts.values()))
 
-    def section(self, key: Key) -> Section | None:
+    def section(self, key: SectionKey) -> Section | None:
         """Return a section parsed; None where there is none, or where it hides another one."""
         return section_of(self.texts[key]) if key in self.texts else None
 
-    def replace(self, changes: Mapping[Key, str]) -> None:
+    def replace(self, changes: Mapping[SectionKey, str]) -> None:
         """Take on other texts for sections that are there already."""
         self.texts.update(changes)
 
@@ -139,11 +139,11 @@ def index_of(text: str) -> Index:
     """Cut ``text`` and find what its proxies inherit."""
     head, cuts = cut(text)
     seen: Counter[tuple[str, str]] = Counter()
-    texts: dict[Key, str] = {}
-    outlines: dict[Key, Section] = {}
+    texts: dict[SectionKey, str] = {}
+    outlines: dict[SectionKey, Section] = {}
     whole = is_idle(head)
     for number, (keyword, name, own) in enumerate(cuts, start=1):
-        key = Key(keyword, name, seen[keyword, name])
+        key = SectionKey(keyword, name, seen[keyword, name])
         seen[keyword, name] += 1
         texts[key] = own
         whole = whole and _is_balanced(own)
@@ -179,7 +179,7 @@ class ExpectedServer:
 
     server: AddServer
     weight: int | None
-    line: Server
+    line: ConfiguredServer
     algorithm: str = ""
     cookies: bool = False
 
@@ -209,18 +209,18 @@ class ExpectedBackend:
     servers: Mapping[str, ExpectedServer]
 
 
-def keys_with_servers(index: Index) -> list[Key]:
+def keys_with_servers(index: Index) -> list[SectionKey]:
     """Return the sections that may have servers, in order."""
     return [key for key in index.bases if key.keyword in _WITH_SERVERS and not key.position]
 
 
-def keys_of(index: Index, backend: str) -> Iterator[Key]:
+def keys_of(index: Index, backend: str) -> Iterator[SectionKey]:
     """Return the section of this name that may have servers, if there is one."""
-    keys = (Key(keyword, backend) for keyword in sorted(_WITH_SERVERS))
+    keys = (SectionKey(keyword, backend) for keyword in sorted(_WITH_SERVERS))
     return (key for key in keys if key in index.texts)
 
 
-def expected_backend(index: Index, key: Key, *, cookies: bool) -> ExpectedBackend | None:
+def expected_backend(index: Index, key: SectionKey, *, cookies: bool) -> ExpectedBackend | None:
     """Return the servers of a section; None where the text alone does not say which there are.
 
     That is so for ``server-template``, lines between ``.if`` and ``.endif``, names out of variables, two servers or
@@ -242,7 +242,7 @@ def expected_backend(index: Index, key: Key, *, cookies: bool) -> ExpectedBacken
     return ExpectedBackend(key.name, servers)
 
 
-def _expected(backend: str, server: Server, algorithm: str, *, cookies: bool) -> ExpectedServer:
+def _expected(backend: str, server: ConfiguredServer, algorithm: str, *, cookies: bool) -> ExpectedServer:
     added = AddServer(backend, server.name, server.address, server.effective)
     pairs = zip(server.effective, server.effective[1:], strict=False)
     known = "weight" not in server.effective or all(value.isdigit() for word, value in pairs if word == "weight")

@@ -63,7 +63,7 @@ Rule = Callable[[list[Word]], Lines | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Obsolete:
     """A directive by its first ``words``, gone ``since``, with what to do where ``exact`` finds nothing.
 
     Sections in ``valid_in`` have one of the same name. ``applies`` tells which lines are gone (from the values after
@@ -143,67 +143,69 @@ _NOT_GLOBAL = frozenset({"defaults", "frontend", "backend", "listen"})
 _ONE_PROCESS = "there is one process, with a thread for each processor, and its maxconn is for all of them"
 
 
-def _http_rewrites(short: str, rule: str, sample: str) -> Iterator[Entry]:
+def _http_rewrites(short: str, rule: str, sample: str) -> Iterator[Obsolete]:
     adding = f"write: {rule} set-header NAME VALUE, which replaces one that was sent, or add-header, in its order"
     deleting = f"write: {rule} del-header NAME, for any case of its letters, or NAME -m reg REGEX"
     replacing = f"write: {rule} replace-header NAME REGEX TEXT for a value"
     stopping = f"write: {rule} deny (or allow, tarpit) if {{ {sample}.fhdr(NAME) -m reg -i REGEX }}, in its order"
     if short == "req":
         replacing += ", http-request replace-pathq REGEX TEXT for a path"
-    yield Entry((f"{short}add",), (2, 1), adding, _add_header(rule))
-    yield Entry((f"{short}idel",), (2, 1), deleting, _delete_header(rule))
-    yield Entry((f"{short}del",), (2, 1), deleting)
+    yield Obsolete((f"{short}add",), (2, 1), adding, _add_header(rule))
+    yield Obsolete((f"{short}idel",), (2, 1), deleting, _delete_header(rule))
+    yield Obsolete((f"{short}del",), (2, 1), deleting)
     for case in ("", "i"):
-        yield Entry((f"{short}{case}rep",), (2, 1), replacing)
-        yield Entry((f"{short}{case}deny",), (2, 1), stopping)
+        yield Obsolete((f"{short}{case}rep",), (2, 1), replacing)
+        yield Obsolete((f"{short}{case}deny",), (2, 1), stopping)
 
 
-def _request_rewrites(case: str) -> Iterator[Entry]:
+def _request_rewrites(case: str) -> Iterator[Obsolete]:
     condition = "if { req.fhdr(NAME) -m reg -i REGEX }"
-    yield Entry((f"req{case}allow",), (2, 1), f"write: http-request allow {condition}, in its order")
-    yield Entry((f"req{case}tarpit",), (2, 1), f"write: http-request tarpit {condition}, in its order")
-    yield Entry((f"req{case}pass",), (2, 1), "remove the line; rules are not tried in turn any more")
-    yield Entry((f"req{case}setbe",), (2, 1), f"write: use_backend NAME {condition}")
+    yield Obsolete((f"req{case}allow",), (2, 1), f"write: http-request allow {condition}, in its order")
+    yield Obsolete((f"req{case}tarpit",), (2, 1), f"write: http-request tarpit {condition}, in its order")
+    yield Obsolete((f"req{case}pass",), (2, 1), "remove the line; rules are not tried in turn any more")
+    yield Obsolete((f"req{case}setbe",), (2, 1), f"write: use_backend NAME {condition}")
 
 
-REMOVED: tuple[Entry, ...] = (
+REMOVED: tuple[Obsolete, ...] = (
     *_http_rewrites("req", "http-request", "req"),
     *_http_rewrites("rsp", "http-response", "res"),
     *_request_rewrites(""),
     *_request_rewrites("i"),
-    Entry(("block",), (2, 1), "write: http-request deny, before all other rules", _renamed("http-request", "deny")),
-    Entry(("redispatch",), (2, 1), "write: option redispatch", _renamed("option", "redispatch"), negatable=True),
+    Obsolete(("block",), (2, 1), "write: http-request deny, before all other rules", _renamed("http-request", "deny")),
+    Obsolete(("redispatch",), (2, 1), "write: option redispatch", _renamed("option", "redispatch"), negatable=True),
     *(
-        Entry(words, (2, 1), f"write: timeout {side}", _renamed("timeout", side))
+        Obsolete(words, (2, 1), f"write: timeout {side}", _renamed("timeout", side))
         for name, side in (("clitimeout", "client"), ("srvtimeout", "server"), ("contimeout", "connect"))
         for words in ((name,), ("timeout", name))
     ),
-    Entry(("cliexp",), (2, 1), "write: http-request replace-header NAME REGEX TEXT"),
-    Entry(("srvexp",), (2, 1), "write: http-response replace-header NAME REGEX TEXT"),
-    Entry(("option", "forceclose"), (2, 0), "write: option httpclose, in the frontend and in each of its backends"),
-    Entry(("option", "http-tunnel"), (2, 1), "remove the line; every request of a connection is read now"),
-    Entry(("option", "http-use-htx"), (2, 1), "there is nothing else", _removed_for()),
-    Entry(("option", "http_proxy"), (2, 5), "write: http-request set-dst and set-uri, after do-resolve"),
-    Entry(
+    Obsolete(("cliexp",), (2, 1), "write: http-request replace-header NAME REGEX TEXT"),
+    Obsolete(("srvexp",), (2, 1), "write: http-response replace-header NAME REGEX TEXT"),
+    Obsolete(("option", "forceclose"), (2, 0), "write: option httpclose, in the frontend and in each of its backends"),
+    Obsolete(("option", "http-tunnel"), (2, 1), "remove the line; every request of a connection is read now"),
+    Obsolete(("option", "http-use-htx"), (2, 1), "there is nothing else", _removed_for()),
+    Obsolete(("option", "http_proxy"), (2, 5), "write: http-request set-dst and set-uri, after do-resolve"),
+    Obsolete(
         ("option", "independant-streams"),
         (2, 1),
         "write: option independent-streams",
         _renamed("option", "independent-streams"),
         negatable=True,
     ),
-    Entry(("monitor-net",), (2, 5), "write: http-request return status 200 if { src NET }, before all other rules"),
-    Entry(("mode", "health"), (2, 5), "write: mode http  and  http-request return status 200"),
-    Entry(("grace",), (2, 5), "remove the line, or write: grace TIME in global", valid_in=_GLOBAL),
-    Entry(("appsession",), (1, 6), "write: stick-table, stick on req.cook(NAME), stick store-response res.cook(NAME)"),
-    Entry(("nbproc",), (2, 5), f"remove the line; {_ONE_PROCESS}", _removed_for("1")),
-    Entry(("tune.chksize",), (2, 5), "remove the line; tune.bufsize counts"),
-    Entry(("debug",), (2, 5), "remove the line; start haproxy with -d instead", valid_in=_NOT_GLOBAL),
-    Entry(("nosepoll",), (2, 1), "remove the line, or write: noepoll"),
-    Entry(("bind-process",), (2, 7), f"remove the line; {_ONE_PROCESS}", _removed_for("1", "all", "odd")),
-    Entry(("stats", "bind-process"), (2, 7), f"remove the line; {_ONE_PROCESS}", _removed_for("1", "all", "odd")),
-    Entry(("bind",), (2, 7), "write thread instead of process", applies=_has_process, part="process"),
-    Entry(("stats", "socket"), (2, 7), f"remove only process; {_ONE_PROCESS}", applies=_has_process, part="process"),
-    Entry(
+    Obsolete(("monitor-net",), (2, 5), "write: http-request return status 200 if { src NET }, before all other rules"),
+    Obsolete(("mode", "health"), (2, 5), "write: mode http  and  http-request return status 200"),
+    Obsolete(("grace",), (2, 5), "remove the line, or write: grace TIME in global", valid_in=_GLOBAL),
+    Obsolete(
+        ("appsession",), (1, 6), "write: stick-table, stick on req.cook(NAME), stick store-response res.cook(NAME)"
+    ),
+    Obsolete(("nbproc",), (2, 5), f"remove the line; {_ONE_PROCESS}", _removed_for("1")),
+    Obsolete(("tune.chksize",), (2, 5), "remove the line; tune.bufsize counts"),
+    Obsolete(("debug",), (2, 5), "remove the line; start haproxy with -d instead", valid_in=_NOT_GLOBAL),
+    Obsolete(("nosepoll",), (2, 1), "remove the line, or write: noepoll"),
+    Obsolete(("bind-process",), (2, 7), f"remove the line; {_ONE_PROCESS}", _removed_for("1", "all", "odd")),
+    Obsolete(("stats", "bind-process"), (2, 7), f"remove the line; {_ONE_PROCESS}", _removed_for("1", "all", "odd")),
+    Obsolete(("bind",), (2, 7), "write thread instead of process", applies=_has_process, part="process"),
+    Obsolete(("stats", "socket"), (2, 7), f"remove only process; {_ONE_PROCESS}", applies=_has_process, part="process"),
+    Obsolete(
         ("option", "httpchk"),
         (3, 0),
         "write: option httpchk  and  http-check send meth METHOD uri PATH ver VERSION hdr NAME VALUE",
@@ -223,7 +225,7 @@ OLDEST: Version = (2, 6)
 _SHOWN = 120
 
 
-def _written(entry: Entry) -> str:
+def _written(entry: Obsolete) -> str:
     """Return a pattern of what such a line has in its text, to leave most lines unread."""
     return r"[ \t]+".join(map(re.escape, entry.words)) + (rf"[ \t].*{entry.part}" if entry.part else r"(?![^ \t\r\n])")
 

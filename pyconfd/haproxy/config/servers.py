@@ -87,7 +87,7 @@ class Inherited:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ConfiguredServer:
     """A server line: ``words`` are those after the address, ``effective`` has those of ``default-server`` before."""
 
     name: str
@@ -135,7 +135,7 @@ def default_server_words(section: Section) -> tuple[str, ...]:
     return tuple(word for line in section.lines if line.words[0] == "default-server" for word in line.words[1:])
 
 
-def servers_of(section: Section, base: Inherited) -> tuple[Server, ...]:
+def servers_of(section: Section, base: Inherited) -> tuple[ConfiguredServer, ...]:
     """Return the server lines in order; ``default-server`` counts for those below it."""
     found = []
     words = base.server_words
@@ -144,7 +144,7 @@ def servers_of(section: Section, base: Inherited) -> tuple[Server, ...]:
             words = (*words, *line.words[1:])
         elif line.words[0] == "server" and len(line.words) > 2:
             own = line.words[3:]
-            found.append(Server(line.words[1], line.words[2], own, _effective((*words, *own)), line))
+            found.append(ConfiguredServer(line.words[1], line.words[2], own, _effective((*words, *own)), line))
     return tuple(found)
 
 
@@ -180,7 +180,7 @@ def takes_servers(section: Section, base: Inherited) -> str:
     return " ".join(algorithm)
 
 
-def why_not_addable(server: Server, *, cookies: bool) -> str:
+def why_not_addable(server: ConfiguredServer, *, cookies: bool) -> str:
     """Return "" where ``add server`` can make this server, else what forbids it; ``cookies`` where it takes them."""
     if server.line.conditional:
         return "its line stands between .if and .endif"

@@ -35,7 +35,7 @@ _OF_ENDPOINTS = frozenset({ReloadReason.SERVERS_CHANGED, ReloadReason.NOT_LIVE, 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GenerationEntry:
     """What decides whether a generation is kept; ``applied_at`` is seconds since the epoch.
 
     ``reasons`` are those of its reload, () where it went live.
@@ -53,7 +53,7 @@ class Entry:
         return _OF_ENDPOINTS.issuperset(self.reasons)
 
 
-def kept(entries: Collection[Entry], *, number: int, for_s: float) -> frozenset[int]:
+def kept(entries: Collection[GenerationEntry], *, number: int, for_s: float) -> frozenset[int]:
     """Return the numbers of those that stay.
 
     There may be many generations in a second, and few edits in a month: so the newest ``number`` of all stay, as many
@@ -74,7 +74,7 @@ def kept(entries: Collection[Entry], *, number: int, for_s: float) -> frozenset[
     return frozenset({newest.number, *young, *sound[:1], *other[:1]})
 
 
-def _first_of_each_basis(newest_first: Iterable[Entry]) -> Iterator[Entry]:
+def _first_of_each_basis(newest_first: Iterable[GenerationEntry]) -> Iterator[GenerationEntry]:
     seen: set[str] = set()
     for entry in newest_first:
         if entry.basis not in seen:
@@ -104,7 +104,7 @@ class PreparedGeneration:
 class _Outline:
     """What is known of a generation without its text."""
 
-    entry: Entry
+    entry: GenerationEntry
     structure: str
     paths: frozenset[str]
 
@@ -209,7 +209,7 @@ class GenerationStore:
             self._outlines.pop(number, None)
         return number
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[GenerationEntry, ...]:
         """Return what is known of each generation without its text, newest first.
 
         Raises:
@@ -273,7 +273,7 @@ class GenerationStore:
     def _prune(self) -> None:
         known = {each.entry.number: each.entry for each in self._known()}
         # What cannot be read counts as old and of no basis.
-        entries = [known.get(number, Entry(number)) for number in self._numbers()]
+        entries = [known.get(number, GenerationEntry(number)) for number in self._numbers()]
         stay = kept(entries, number=self._keep, for_s=self._keep_for_s)
         for entry in entries:
             if entry.number not in stay:
@@ -285,7 +285,7 @@ def _outline(path: Path, number: int) -> _Outline:
     meta = json.loads((path / META).read_bytes())
     applied_at, basis = float(meta["generation"]["applied_at"]), str(meta.get("basis", ""))
     reasons = tuple(str(each) for each in meta["generation"]["reasons"])
-    entry = Entry(number, applied_at, basis, (path / RAN_WELL).exists(), reasons)
+    entry = GenerationEntry(number, applied_at, basis, (path / RAN_WELL).exists(), reasons)
     return _Outline(entry, str(meta.get("structure", "")), frozenset(str(entry["path"]) for entry in meta["files"]))
 
 

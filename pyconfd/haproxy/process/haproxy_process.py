@@ -16,7 +16,7 @@ import structlog
 from pyconfd.errors import ApplyError, Problem, TransientError
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process import host
-from pyconfd.haproxy.process.observation import NotRunning, Running, RunningState, Unknown
+from pyconfd.haproxy.process.observation import NotRunning, Running, RunningState, UnknownProcess
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.haproxy.runtime.sockets import (
     NoAnswer,
@@ -71,7 +71,7 @@ class HaproxyProcess:
         if self.pids() or forbidden:
             silent = any(refusal.silent for refusal in refusals)
             why = str((forbidden or refusals)[0]) if refusals else ""
-            return Unknown(why, silent, self._newest_worker() if silent else 0)
+            return UnknownProcess(why, silent, self._newest_worker() if silent else 0)
         return NotRunning()
 
     def _newest_worker(self) -> int:
@@ -204,7 +204,7 @@ class HaproxyProcess:
 
     def _ask_master(self) -> Problem | None:
         remedy = self._socket_remedy()
-        if not self._master_answers(Unknown()):
+        if not self._master_answers(UnknownProcess()):
             return Problem("haproxy.master_socket", f"{self.master_socket} does not answer", remedy)
         try:
             answer = ask(self.master_socket, "reload", timeout_s=self._settings.reload_timeout_s)
@@ -310,7 +310,7 @@ class HaproxyProcess:
                 seen = found
                 if found.digest == digest and _is_new(found, before):
                     return True, seen
-            never_saw = seen is None and isinstance(before, Unknown) and now >= blind_until
+            never_saw = seen is None and isinstance(before, UnknownProcess) and now >= blind_until
             if never_saw or now >= deadline or (seen is not None and _has_failed(seen, before)):
                 return False, seen
             time.sleep(POLL_S)
@@ -374,7 +374,7 @@ class Silence:
         """Take note of a look at the process; ``newest`` is the worker that was seen last."""
         if isinstance(running, Running):
             self.ended(running.worker_pid)
-        elif isinstance(running, Unknown) and running.silent:
+        elif isinstance(running, UnknownProcess) and running.silent:
             self._worker = running.worker_pid or newest
 
     def ended(self, worker: int) -> None:

@@ -14,7 +14,7 @@ class NotRunning:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownProcess:
     """HAProxy runs, or seems to, but no socket tells which text; ``why`` says what to open for pyconfd.
 
     ``silent`` where somebody took the question and gave no answer: ``worker_pid`` is the newest worker, 0 if not known.
@@ -43,7 +43,7 @@ class Running:
     oldest_worker_age_s: float = field(default=0.0, compare=False)
 
 
-RunningState = NotRunning | Unknown | Running
+RunningState = NotRunning | UnknownProcess | Running
 
 
 class ChangedWorker(NamedTuple):
@@ -64,7 +64,7 @@ class Observation:
     """
 
     installed_text: str | None = None
-    running: RunningState = Unknown()
+    running: RunningState = UnknownProcess()
     file_digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     written: Rendering | None = None
     changed: ChangedWorker | None = None

@@ -17,7 +17,7 @@ from pyconfd.haproxy.config.index import (
     ExpectedBackend,
     ExpectedServer,
     Index,
-    Key,
+    SectionKey,
     expected_backend,
     keys_of,
     keys_with_servers,
@@ -230,7 +230,7 @@ class _Seen(NamedTuple):
     servers: int
 
     @classmethod
-    def of(cls, index: Index, key: Key, answer: str | None) -> "_Seen":
+    def of(cls, index: Index, key: SectionKey, answer: str | None) -> "_Seen":
         """Return it for a section and an answer to ``show servers state``."""
         twice = key._replace(position=1) in index.texts
         return cls(index.texts[key], index.bases.get(key), twice, hash(answer and server_rows(answer)))
@@ -243,9 +243,9 @@ class Drift:
         self._overrides = overrides
         self._monotonic = monotonic
         self._last_at: float | None = None
-        self._queue: deque[Key] = deque()
+        self._queue: deque[SectionKey] = deque()
         self._round = 0
-        self._seen: dict[Key, _Seen] = {}
+        self._seen: dict[SectionKey, _Seen] = {}
         """The backends that were as they should be, or cannot be judged."""
         self._again: set[str] = set()
         self._in_force: tuple[int, KnownOverrides] = 0, {}
@@ -354,7 +354,7 @@ class Drift:
             since = self._down[name].since if name in self._down else now
             self._down[name] = BackendDown(name, len(servers), since)
 
-    def _slice(self, index: Index, due: set[str]) -> list[Key]:
+    def _slice(self, index: Index, due: set[str]) -> list[SectionKey]:
         """Return the next sections, and those of the backends in ``due``."""
         now = self._monotonic()
         elapsed = 0.0 if self._last_at is None else now - self._last_at
@@ -435,7 +435,7 @@ def _answers_itself(index: Index, name: str) -> bool:
     return False
 
 
-def _expected(index: Index, keys: Iterable[Key], runtime: Runtime) -> list[ExpectedBackend]:
+def _expected(index: Index, keys: Iterable[SectionKey], runtime: Runtime) -> list[ExpectedBackend]:
     cookies = runtime.abilities.cookies
     found = (expected_backend(index, key, cookies=cookies) for key in keys)
     return [backend for backend in found if backend is not None]

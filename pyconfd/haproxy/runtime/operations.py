@@ -49,7 +49,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\] -]+(?: <<\n(?:[^\n\r\0]+\n)+)?")
 a carriage return, and what follows would be commands."""
 
 
-class Line(NamedTuple):
+class SocketLine(NamedTuple):
     """One command; its answer has to hold one of ``expected``, where "" stands for an empty one."""
 
     text: str
@@ -70,64 +70,66 @@ class Line(NamedTuple):
         return self.text.partition(" <<\n")[0]
 
 
-def lines_of(command: Command) -> list[Line]:  # noqa: C901, PLR0911, PLR0912 - one case for each command
+def lines_of(command: Command) -> list[SocketLine]:  # noqa: C901, PLR0911, PLR0912 - one case for each command
     """Return the lines of one command, in order. A :class:`ReplaceMap` has others, see :func:`prepare_map`."""
     match command:
         case AddBackend():
             mode = f" mode {command.mode}" if command.mode else ""
-            return [Line(f"add backend {command.backend} from {command.defaults}{mode}", ("New backend registered",))]
+            return [
+                SocketLine(f"add backend {command.backend} from {command.defaults}{mode}", ("New backend registered",))
+            ]
         case AddServer():
             return added(command)
         case RemoveServer():
-            return [Line(f"set server {command.backend}/{command.server} state drain")]
+            return [SocketLine(f"set server {command.backend}/{command.server} state drain")]
         case RemoveBackend():
-            return [Line(f"unpublish backend {command.backend}", ("Backend unpublished",))]
+            return [SocketLine(f"unpublish backend {command.backend}", ("Backend unpublished",))]
         case SetWeight():
-            return [Line(f"set server {command.backend}/{command.server} weight {command.weight}")]
+            return [SocketLine(f"set server {command.backend}/{command.server} weight {command.weight}")]
         case SetState():
-            return [Line(f"set server {command.backend}/{command.server} state {command.state}")]
+            return [SocketLine(f"set server {command.backend}/{command.server} state {command.state}")]
         case AddMapEntries():
-            return [Line(f"add map {command.path} {key} {value}") for key, value in command.entries]
+            return [SocketLine(f"add map {command.path} {key} {value}") for key, value in command.entries]
         case ChangeMapEntries():
-            return [Line(f"set map {command.path} {key} {value}") for key, value in command.entries]
+            return [SocketLine(f"set map {command.path} {key} {value}") for key, value in command.entries]
         case RemoveMapEntries():
-            return [Line(f"del map {command.path} {key}") for key in command.keys]
+            return [SocketLine(f"del map {command.path} {key}") for key in command.keys]
         case ReplaceMap():
             return [prepare_map(command)]
         case UpdateCertificate():
             return updated_certificate(command.path, command.pem)
         case AddCertificate():
-            entered = Line(f"add ssl crt-list {command.crt_list} {command.path}", _DONE)
-            made = Line(f"new ssl cert {command.path}", ("New empty certificate store",))
+            entered = SocketLine(f"add ssl crt-list {command.crt_list} {command.path}", _DONE)
+            made = SocketLine(f"new ssl cert {command.path}", ("New empty certificate store",))
             return [made, *updated_certificate(command.path, command.pem), entered]
         case RemoveCertificate():
             return [
-                Line(f"del ssl crt-list {command.crt_list} {command.path}", ("deleted in crtlist",)),
-                Line(f"del ssl cert {command.path}", ("deleted!",)),
+                SocketLine(f"del ssl crt-list {command.crt_list} {command.path}", ("deleted in crtlist",)),
+                SocketLine(f"del ssl cert {command.path}", ("deleted!",)),
             ]
         case _:
             assert_never(command)
 
 
-def added(command: AddServer) -> list[Line]:
+def added(command: AddServer) -> list[SocketLine]:
     """Return the lines that add a server and let it serve."""
     name = f"{command.backend}/{command.server}"
     words = " ".join((name, command.address, *command.words))
-    lines = [Line(f"add server {words}", ("New server registered",))]
+    lines = [SocketLine(f"add server {words}", ("New server registered",))]
     if not command.disabled:
-        lines.append(Line(f"set server {name} state ready"))
+        lines.append(SocketLine(f"set server {name} state ready"))
     if command.checked:
-        lines.append(Line(f"enable health {name}"))
+        lines.append(SocketLine(f"enable health {name}"))
     if command.agent_checked:
-        lines.append(Line(f"enable agent {name}"))
+        lines.append(SocketLine(f"enable agent {name}"))
     return lines
 
 
-def revived(command: AddServer) -> list[Line]:
+def revived(command: AddServer) -> list[SocketLine]:
     """Return the lines that bring back a server which was on its way out."""
     name = f"{command.backend}/{command.server}"
     state = "maint" if command.disabled else "ready"
-    return [Line(f"set server {name} state {state}"), Line(f"set server {name} weight {command.weight}")]
+    return [SocketLine(f"set server {name} state {state}"), SocketLine(f"set server {name} weight {command.weight}")]
 
 
 def parted(commands: Sequence[Command]) -> tuple[Sequence[Command], Sequence[Command]]:
@@ -141,34 +143,34 @@ def parted(commands: Sequence[Command]) -> tuple[Sequence[Command], Sequence[Com
     return commands[:end], commands[end:]
 
 
-def published(command: AddBackend) -> Line:
+def published(command: AddBackend) -> SocketLine:
     """Return the line that lets a new backend take traffic, once its servers are there."""
-    return Line(f"publish backend {command.backend}", ("Backend published",))
+    return SocketLine(f"publish backend {command.backend}", ("Backend published",))
 
 
-def updated_certificate(path: str, pem: str) -> list[Line]:
+def updated_certificate(path: str, pem: str) -> list[SocketLine]:
     """Return the lines of one transaction."""
     content = "\n".join(line for line in pem.splitlines() if line.strip())
     return [
-        Line(f"set ssl cert {path} <<\n{content}\n", ("Transaction created", "Transaction updated")),
-        Line(f"commit ssl cert {path}", _DONE),
+        SocketLine(f"set ssl cert {path} <<\n{content}\n", ("Transaction created", "Transaction updated")),
+        SocketLine(f"commit ssl cert {path}", _DONE),
     ]
 
 
-def leftovers(answer: str) -> list[Line]:
+def leftovers(answer: str) -> list[SocketLine]:
     """Return the lines that end the transactions which ``show ssl cert`` names.
 
     ``set ssl cert`` of one certificate while somebody's transaction on another is open would change that one.
     """
-    return [Line(f"abort ssl cert {row[1:]}", ("aborted",)) for row in answer.splitlines() if row.startswith("*")]
+    return [SocketLine(f"abort ssl cert {row[1:]}", ("aborted",)) for row in answer.splitlines() if row.startswith("*")]
 
 
-def prepare_map(command: ReplaceMap) -> Line:
+def prepare_map(command: ReplaceMap) -> SocketLine:
     """Return the line that begins a version of a map; the answer names its number."""
-    return Line(f"prepare map {command.path}", ("New version created: ",))
+    return SocketLine(f"prepare map {command.path}", ("New version created: ",))
 
 
-def filled_map(command: ReplaceMap, answer: str) -> list[Line]:
+def filled_map(command: ReplaceMap, answer: str) -> list[SocketLine]:
     """Return the lines that fill the version that ``answer`` names, and commit it."""
     version = answer.rpartition(":")[2].strip()
     chunks: list[list[str]] = [[]]
@@ -180,8 +182,10 @@ def filled_map(command: ReplaceMap, answer: str) -> list[Line]:
             chunks.append([])
             size = len(entry.encode()) + 1
         chunks[-1].append(entry)
-    filled = [Line(f"add map @{version} {command.path} <<\n" + "\n".join(chunk) + "\n") for chunk in chunks if chunk]
-    return [*filled, Line(f"commit map @{version} {command.path}")]
+    filled = [
+        SocketLine(f"add map @{version} {command.path} <<\n" + "\n".join(chunk) + "\n") for chunk in chunks if chunk
+    ]
+    return [*filled, SocketLine(f"commit map @{version} {command.path}")]
 
 
 def batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
@@ -313,7 +317,7 @@ def _transcript(command: Command) -> Iterator[str]:
         yield from (text for line in lines_of(part) for text in _shown(line))
 
 
-def _shown(line: Line) -> Iterator[str]:
+def _shown(line: SocketLine) -> Iterator[str]:
     head, separator, payload = line.text.partition("\n")
     yield head
     if not separator:
@@ -336,7 +340,7 @@ def _counted(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def refused_servers(sent: Iterable[tuple[Command, Line]], answers: Iterable[str]) -> dict[AddServer, str]:
+def refused_servers(sent: Iterable[tuple[Command, SocketLine]], answers: Iterable[str]) -> dict[AddServer, str]:
     """Return the servers that were turned down, with what was said."""
     return {
         command: f"{line.shown!r} with {answer.strip()[:300]!r}"

@@ -12,7 +12,7 @@ import structlog
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.runtime.operations import (
     BATCH,
-    Line,
+    SocketLine,
     batches,
     filled_map,
     is_same,
@@ -218,12 +218,12 @@ class Runtime:
         self._note(commands)
         return refused
 
-    def _carried_out(self, lines: Sequence[Line]) -> None:
+    def _carried_out(self, lines: Sequence[SocketLine]) -> None:
         """Send ``lines``, and see that each is answered as it should be."""
         for line, answer in zip(lines, self._sent(lines), strict=True):
             _judge(line, answer)
 
-    def _sent(self, lines: Sequence[Line], questions: Sequence[str] = ()) -> list[str]:
+    def _sent(self, lines: Sequence[SocketLine], questions: Sequence[str] = ()) -> list[str]:
         """Send ``lines`` and ``questions``, and give the answers."""
         unsafe = next((line for line in lines if not line.safe), None)
         if unsafe is not None:
@@ -254,7 +254,7 @@ class Runtime:
             raise OtherWorker("a worker of haproxy answers that no longer serves: somebody reloaded it")
         return answers
 
-    def _lines(self, command: Command) -> list[Line]:
+    def _lines(self, command: Command) -> list[SocketLine]:
         if isinstance(command, AddServer) and (former := self.leaving.get((command.backend, command.server))):
             if former.address != command.address or former.words is None or not is_same(former.words, command):
                 raise NotLive(f"server {command.backend}/{command.server} is still there as what it was before")
@@ -377,6 +377,6 @@ class Runtime:
         return [*gone, *(key for key, at in tried.items() if "Server deleted" in answers[at])]
 
 
-def _judge(line: Line, answer: str) -> None:
+def _judge(line: SocketLine, answer: str) -> None:
     if line.refused(answer):
         raise NotLive(f"haproxy answered {line.shown!r} with {answer.strip()[:300]!r}")
