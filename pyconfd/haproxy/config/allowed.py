@@ -8,8 +8,8 @@ Source: the configuration manual of HAProxy, 2.2 (quoting), 2.3 (environment var
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -59,20 +59,13 @@ class Violation(NamedTuple):
     certificate: bool = False
 
 
-class Split(NamedTuple):
-    """A line and its words without quotes and escapes."""
-
-    raw: str
-    words: tuple[str, ...]
-
-
 class UnreadableLineError(ValueError):
     """The line is no configuration, or could be read in more than one way."""
 
 
 @lru_cache(maxsize=65_536)
-def split(raw: str) -> Split:
-    """Split a line as HAProxy does.
+def split(raw: str) -> tuple[str, ...]:
+    """Return the words of a line, without quotes and escapes, as HAProxy splits it.
 
     Raises:
         UnreadableLineError: it has a control character, an open quote, an escaped byte, an empty word, a variable, a
@@ -82,23 +75,20 @@ def split(raw: str) -> Split:
         raise UnreadableLineError(f"a line of {len(raw)} characters")
     if found := _CONTROL.search(raw):
         raise UnreadableLineError(f"the control character {found[0]!r}")
-    if not _SPECIAL.search(raw):
-        return _bounded(Split(raw, tuple(raw.split())))
-    words, doubt = scan(raw)
-    if doubt:
-        raise UnreadableLineError(doubt)
-    for word in words:
-        if found := _NOT_ASCII.search(word.written):
-            raise UnreadableLineError(f"the character {found[0]!r}, which is not ASCII")
-        if not word.value:
-            raise UnreadableLineError("an empty word, which HAProxy takes for the end of the line")
-    return _bounded(Split(raw, tuple(word.value for word in words)))
-
-
-def _bounded(line: Split) -> Split:
-    if len(line.words) > MOST_WORDS:
-        raise UnreadableLineError(f"{len(line.words)} words in one line, HAProxy takes {MOST_WORDS}")
-    return line
+    values = tuple(raw.split())
+    if _SPECIAL.search(raw):
+        words, doubt = scan(raw)
+        if doubt:
+            raise UnreadableLineError(doubt)
+        for word in words:
+            if found := _NOT_ASCII.search(word.written):
+                raise UnreadableLineError(f"the character {found[0]!r}, which is not ASCII")
+            if not word.value:
+                raise UnreadableLineError("an empty word, which HAProxy takes for the end of the line")
+        values = tuple(word.value for word in words)
+    if len(values) > MOST_WORDS:
+        raise UnreadableLineError(f"{len(values)} words in one line, HAProxy takes {MOST_WORDS}")
+    return values
 
 
 def of_line(section: str, words: tuple[str, ...]) -> Iterator[Violation]:
@@ -407,137 +397,118 @@ def judge(place: str, text: str, boundaries: Boundaries) -> Judged:
     """
     lines = text.split("\n")
     removed = {found.index: found for found in find_in_lines(lines)}
-    adjusting = _Adjusting(place, boundaries, removed)
-    for index, raw in enumerate(lines):
-        adjusting.take(index, raw)
-    final = "\n".join(adjusting.lines)
-    judging = _Judging(place, boundaries, removed)
-    for index, raw in zip(adjusting.origins, final.split("\n"), strict=True):
-        judging.take(index, raw)
-    if judging.problems:
-        more = len(judging.problems) - _MOST_PROBLEMS
-        kept = judging.problems[:_MOST_PROBLEMS]
+    final, notes = _adjusted(place, lines, boundaries, removed)
+    problems: list[Problem] = []
+    section = ""
+    for index, raw in final:
+        problem, section = _judge_line(index, raw, section, boundaries, removed)
+        if problem is not None:
+            problems.append(replace(problem, place=f"{place} rendered line {index + 1}"))
+    if problems:
+        more = len(problems) - _MOST_PROBLEMS
+        kept = problems[:_MOST_PROBLEMS]
         if more > 0:
             kept.append(Problem(place, f"and {more} more lines that are not allowed"))
         raise RejectedInput(*kept, step=Step.RENDER)
-    return Judged(final, tuple(adjusting.notes))
+    return Judged("\n".join(line for _, line in final), tuple(notes))
 
 
-class _Adjusting:
-    """Writes the final text, with the index of the line that each of its lines comes from. Nothing is judged here."""
-
-    def __init__(self, place: str, boundaries: Boundaries, removed: dict[int, Removed]) -> None:
-        self._place = place
-        self._boundaries = boundaries
-        self._removed = removed
-        self._section = ""
-        self.lines: list[str] = []
-        self.origins: list[int] = []
-        self.notes: list[Problem] = []
-
-    def take(self, index: int, raw: str) -> None:
-        written = [raw]
+def _adjusted(
+    place: str, lines: Sequence[str], boundaries: Boundaries, removed: dict[int, Removed]
+) -> tuple[list[tuple[int, str]], list[Problem]]:
+    """Return the final lines, each with the index of the one it comes from, and notes. Nothing is judged here."""
+    final: list[tuple[int, str]] = []
+    notes: list[Problem] = []
+    section = ""
+    for index, raw in enumerate(lines):
+        written, note = [raw], ""
         try:
-            words = split(raw).words
+            words = split(raw)
         except UnreadableLineError:
             words = ()  # refused when it is judged
         if words and words[0] in SECTION_KEYWORDS:
-            self._section = words[0]
-        elif words and (name := self._left_out(words)):
-            self._removed.pop(index, None)
+            section = words[0]
+        elif words and section == "global" and (name := _left_out(words, boundaries)):
+            removed.pop(index, None)
             written = [f"    # {name}: left out by pyconfd, {LEFT_OUT[name]}"]
-            self._note(index, raw, f"left out: {LEFT_OUT[name]}")
-        elif words and (found := self._removed.get(index)) and found.replacement.is_exact:
+            note = f"left out: {LEFT_OUT[name]}"
+        elif words and (found := removed.get(index)) and found.replacement.is_exact:
             written = [f"    {line}" for line in found.replacement.texts()]
-            self._note(index, raw, f"HAProxy removed it; {found.replacement}")
-        for line in written:
-            self.lines.append(line)
-            self.origins += [index] * (line.count("\n") + 1)
-
-    def _left_out(self, words: tuple[str, ...]) -> str:
-        if self._section != "global":
-            return ""
-        name = next((name for name in LEFT_OUT if words[: name.count(" ") + 1] == tuple(name.split())), "")
-        return "" if name in self._boundaries.allow else name
-
-    def _note(self, index: int, raw: str, message: str) -> None:
-        self.notes.append(Problem(f"{self._place} rendered line {index + 1}", f"{shown(raw)}: {message}"))
+            note = f"HAProxy removed it; {found.replacement}"
+        final += [(index, part) for line in written for part in line.split("\n")]
+        if note:
+            notes.append(Problem(f"{place} rendered line {index + 1}", f"{shown(raw)}: {note}"))
+    return final, notes
 
 
-class _Judging:
-    def __init__(self, place: str, boundaries: Boundaries, removed: Mapping[int, Removed]) -> None:
-        self._place = place
-        self._boundaries = boundaries
-        self._removed = removed
-        self._section = ""
-        self.problems: list[Problem] = []
+def _left_out(words: tuple[str, ...], boundaries: Boundaries) -> str:
+    name = next((name for name in LEFT_OUT if words[: name.count(" ") + 1] == tuple(name.split())), "")
+    return "" if name in boundaries.allow else name
 
-    def take(self, index: int, raw: str) -> None:
-        number = index + 1
-        found = self._removed.get(index)
-        if found and not found.replacement.is_exact:
-            self._refuse(number, raw, describe(found), str(found.replacement))
-            return
-        try:
-            line = split(raw)
-        except UnreadableLineError as error:
-            self._refuse(number, raw, str(error), "write the line without it; no setting allows this")
-            return
-        if line.words and line.words[0] in SECTION_KEYWORDS:
-            self._header(number, line)
-        elif line.words:
-            self._judge(number, line)
 
-    def _header(self, number: int, line: Split) -> None:
-        keyword, *rest = line.words
-        self._section = keyword
-        if keyword not in {"global", *PROXIES, *OTHER_SECTIONS, *self._boundaries.allow}:
-            self._deny(number, line, Violation(keyword, f"the section '{keyword}'"))
-        if keyword == "global":
-            wrong = bool(rest)
-        else:
-            has_name = keyword != "defaults" or rest[:1] not in ([], ["from"])
-            names, options = (rest[:1], rest[1:]) if has_name else ([], rest)
-            wrong = (has_name and not names) or not (options == [] or (options[0] == "from" and len(options) == 2))
-            wrong = wrong or any(not _NAME.fullmatch(name) for name in [*names, *options[1:]])
-        if wrong:
-            self._refuse(number, line.raw, "not a header of a section", "write KEYWORD NAME or KEYWORD NAME from NAME")
+def _judge_line(
+    index: int, raw: str, section: str, boundaries: Boundaries, removed: Mapping[int, Removed]
+) -> tuple[Problem | None, str]:
+    """Return what is wrong with a line of ``section``, and the section of the next line."""
+    found = removed.get(index)
+    if found and not found.replacement.is_exact:
+        return _refusal(raw, describe(found), str(found.replacement)), section
+    try:
+        words = split(raw)
+    except UnreadableLineError as error:
+        return _refusal(raw, str(error), "write the line without it; no setting allows this"), section
+    if not words:
+        return None, section
+    if words[0] in SECTION_KEYWORDS:
+        return _judge_header(raw, words, boundaries), words[0]
+    return _judge_words(raw, section, words, boundaries), section
 
-    def _judge(self, number: int, line: Split) -> None:
-        if not self._section:
-            self._refuse(number, line.raw, "it stands before the first section", "begin with global or defaults")
-            return
-        if self._section in self._boundaries.allow:
-            return
-        for found in _asked_for(self._section, line.words):
-            if (found.path and self._path_is_inside(found)) or found.name in self._boundaries.allow:
+
+def _judge_words(raw: str, section: str, words: tuple[str, ...], boundaries: Boundaries) -> Problem | None:
+    if not section:
+        return _refusal(raw, "it stands before the first section", "begin with global or defaults")
+    if section in boundaries.allow:
+        return None
+    for violation in _asked_for(section, words):
+        if violation.path:
+            inside = boundaries.certificate_is_inside if violation.certificate else boundaries.content_is_inside
+            if inside(violation.path):
                 continue
-            self._deny(number, line, found)
-            return
+        if violation.name not in boundaries.allow:
+            return _denial(raw, violation, boundaries)
+    return None
 
-    def _path_is_inside(self, found: Violation) -> bool:
-        if found.certificate:
-            return self._boundaries.certificate_is_inside(found.path)
-        return self._boundaries.content_is_inside(found.path)
 
-    def _deny(self, number: int, line: Split, found: Violation) -> None:
-        if found.path:
-            inside = self._boundaries.contents
-            if found.certificate:
-                inside = (*self._boundaries.certificates, *inside)
-            remedy = (
-                f"use a file below {' or '.join(inside)}" if inside else "declare the file in a fragment of your own"
-            )
-            remedy += "; an operator can name more with cluster_templates.directories"
-            self._refuse(number, line.raw, f"{found.what} is outside the allowed directories", remedy)
-        elif found.name:
-            remedy = f'an operator can allow it by name: cluster_templates.allow = ["{found.name}"]'
-            self._refuse(number, line.raw, f"{found.what} is not allowed in text from the cluster", remedy)
-        else:
-            self._refuse(number, line.raw, found.what, "correct it in the template; no setting allows this")
+def _judge_header(raw: str, words: tuple[str, ...], boundaries: Boundaries) -> Problem | None:
+    keyword, *rest = words
+    if keyword not in {"global", *PROXIES, *OTHER_SECTIONS, *boundaries.allow}:
+        return _denial(raw, Violation(keyword, f"the section '{keyword}'"), boundaries)
+    if keyword == "global":
+        wrong = bool(rest)
+    else:
+        has_name = keyword != "defaults" or rest[:1] not in ([], ["from"])
+        names, options = (rest[:1], rest[1:]) if has_name else ([], rest)
+        wrong = (has_name and not names) or not (options == [] or (options[0] == "from" and len(options) == 2))
+        wrong = wrong or any(not _NAME.fullmatch(name) for name in [*names, *options[1:]])
+    if wrong:
+        return _refusal(raw, "not a header of a section", "write KEYWORD NAME or KEYWORD NAME from NAME")
+    return None
 
-    def _refuse(self, number: int, raw: str, message: str, remedy: str) -> None:
-        self.problems.append(Problem(f"{self._place} rendered line {number}", f"{message}: {shown(raw)}", remedy))
+
+def _denial(raw: str, found: Violation, boundaries: Boundaries) -> Problem:
+    if found.path:
+        inside = (*(boundaries.certificates if found.certificate else ()), *boundaries.contents)
+        remedy = f"use a file below {' or '.join(inside)}" if inside else "declare the file in a fragment of your own"
+        remedy += "; an operator can name more with cluster_templates.directories"
+        return _refusal(raw, f"{found.what} is outside the allowed directories", remedy)
+    if found.name:
+        remedy = f'an operator can allow it by name: cluster_templates.allow = ["{found.name}"]'
+        return _refusal(raw, f"{found.what} is not allowed in text from the cluster", remedy)
+    return _refusal(raw, found.what, "correct it in the template; no setting allows this")
+
+
+def _refusal(raw: str, message: str, remedy: str) -> Problem:
+    return Problem("", f"{message}: {shown(raw)}", remedy)
 
 
 @lru_cache(maxsize=65_536)
