@@ -4,16 +4,14 @@ import atexit
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import structlog
 
-from pyconfd.daemon import arbitration
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.limited import LimitedRenderer
-from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.config import allowed
 from pyconfd.haproxy.config.text import binds
@@ -29,7 +27,7 @@ from pyconfd.model.snapshot import Named, Resource, Snapshot
 from pyconfd.preset_options import HostReader, base_options
 from pyconfd.presets import registry
 from pyconfd.presets.reading import PresetOptions
-from pyconfd.render.engine import Rendered, Renderer, RenderOptions
+from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.render.order import order_differs
 from pyconfd.sandbox.background import BackgroundTemplates
 from pyconfd.sandbox.renderer import Limits, OverLimitError, TemplateProcess
@@ -314,23 +312,12 @@ def order_note(found: FragmentSet) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Once:
-    """One rendering for a command: from the cluster or from files."""
-
-    snapshot: Snapshot
-    context: Context
-    rendered: Rendered
-    refused: tuple[Refusal, ...]
-    notes: tuple[str, ...]
-
-
 def snapshot_once(
-    settings: Settings, snapshot_files: tuple[str, ...], *, judged_here: bool = True
+    settings: Settings, snapshot_files: tuple[str, ...], *, for_this_host: bool = True
 ) -> tuple[Snapshot, tuple[Refusal, ...]]:
     """Read files, or the cluster; raises ConfigurationError or TransientError.
 
-    Files are read anywhere, so nothing is judged by this host then, nor where it is not ``judged_here``.
+    Files may be for another machine, so the facts about this host count only without them, and ``for_this_host``.
     """
     if snapshot_files:
         return read_snapshot(snapshot_files)
@@ -338,47 +325,11 @@ def snapshot_once(
 
     snapshot, refused = read_once(settings.kubernetes, resources(settings), ONCE_TIMEOUT_S, named=named(settings))
     snapshot = InstalledCertificates(settings.state_dir).restored(snapshot)
-    return replace(snapshot, host=HostReader(settings).read()) if judged_here else snapshot, refused
+    return replace(snapshot, host=HostReader(settings).read()) if for_this_host else snapshot, refused
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a command renders from, read once: the same that the daemon would render from."""
-
-    fragments: FragmentSet
-    renderer: Renderer
-    options: PresetOptions
-    snapshot: Snapshot
-    unreadable: tuple[Refusal, ...]
-    remembered: arbitration.Remembered
-
-    def once(self, settings: Settings, context: Context, rendered: Rendered) -> Once:
-        """Return one rendering of it."""
-        notes = tuple(note for note in (order_note(self.fragments), *preset_notes(settings)) if note)
-        return Once(self.snapshot, context, rendered, tuple(sorted({*context.refused, *self.unreadable})), notes)
-
-
-def read_for_command(settings: Settings, snapshot_files: tuple[str, ...], *, judged_here: bool = True) -> Reading:
-    """Read fragments, files or the cluster, and who had which name; raises any of the error tree."""
-    found = fragments(settings)
-    compiled = renderer(settings, found)
-    snapshot, unreadable = snapshot_once(settings, snapshot_files, judged_here=judged_here)
-    # As the daemon would have it: names are kept for the namespaces of former owners.
-    remembered = Tenants("" if snapshot_files else settings.state_dir, settings.claims.reserve_s).at(time.time())
-    return Reading(found, compiled, preset_options(settings, compiled), snapshot, unreadable, remembered)
-
-
-def render_once(settings: Settings, snapshot_files: tuple[str, ...], curdate: str | None = None) -> Once:
-    """Render once, and ask nobody whether it can be served; ``curdate`` None is now. Raises any of the error tree."""
-    read, clock = read_for_command(settings, snapshot_files), SystemClock()
-    presets = settings.presets.use
-    context = arbitration.translator(read.snapshot, presets, read.options, remembered=read.remembered)({})
-    date = clock.date(clock.now()) if curdate is None else curdate
-    return read.once(settings, context, read.renderer.render(context, curdate=date))
-
-
-def render_targets(settings: Settings, once: Once) -> tuple[tuple[Target, str], ...]:
-    """Render every target from what was read once; raises RejectedInput or TransientError."""
+def render_targets(settings: Settings, context: Context) -> tuple[tuple[Target, str], ...]:
+    """Render every target; raises RejectedInput or TransientError."""
     clock = SystemClock()
     curdate = clock.date(clock.now())
-    return tuple((target, target.render(once.context, curdate=curdate)) for target in targets(settings))
+    return tuple((target, target.render(context, curdate=curdate)) for target in targets(settings))

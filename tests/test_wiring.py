@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 from pyconfd import fragments, wiring
+from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.app.service import Holds
 from pyconfd.cli.commands.rbac import permissions
 from pyconfd.errors import RejectedInput, TransientError
@@ -88,12 +89,12 @@ def test_settings_reach_the_templates(tmp_path: Path) -> None:
     snapshot = tmp_path / "empty.json"
     snapshot.write_text('{"kind": "List", "apiVersion": "v1", "items": []}')
     with pytest.raises(RejectedInput, match="nothing"):
-        wiring.render_once(settings, (str(snapshot),), "today")
+        dry_run(settings, (str(snapshot),), EmptyBalancer(), curdate="today")
     lenient = replace(settings, templates=replace(templates, undefined=UndefinedMode.LENIENT))
-    text = wiring.render_once(lenient, (str(snapshot),), "today").rendered.rendering.text
+    text = dry_run(lenient, (str(snapshot),), EmptyBalancer(), curdate="today").rendering.text
     assert text == "# me\n# /srv/files/maps/hosts.map\n"
     elsewhere = replace(lenient, haproxy=replace(settings.haproxy, files_dir="/elsewhere"))
-    assert "/elsewhere/maps" in wiring.render_once(elsewhere, (str(snapshot),), "").rendered.rendering.text
+    assert "/elsewhere/maps" in dry_run(elsewhere, (str(snapshot),), EmptyBalancer(), curdate="").rendering.text
 
 
 def test_another_order_than_the_predecessors_is_said_once_with_both() -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from pyconfd import wiring
 from pyconfd.admission.removal_protection import kept_back
-from pyconfd.app.rehearsal import Nothing, rehearse
+from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.memory import Seen
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
@@ -197,11 +197,11 @@ def explain_without_daemon(
     here = balancer if balancer is not None and not snapshot_files else None
     try:
         judge = balancer.check if balancer is not None else lambda _: None
-        once = rehearse(settings, snapshot_files, here or Nothing(judge), lenient=True).once
+        once = dry_run(settings, snapshot_files, here or EmptyBalancer(judge), lenient=True)
     except TransientError as error:
         raise TransientError(*(why.problems if why else ()), *error.problems) from error
     last = here.last_good() if here is not None else None
-    serving = last.rendering if last is not None else once.rendered.rendering
+    serving = last.rendering if last is not None else once.rendering
     shown = ShownServers(settings, serving.text, served=here is not None)
     notes = [f"no daemon answers ({problem}): read from the cluster just now" for problem in _lines(why)]
     if snapshot_files:
@@ -214,7 +214,7 @@ def explain_without_daemon(
         context=once.context,
         presets=settings.presets.use,
         options=base_options(settings),
-        desired=once.rendered.rendering,
+        desired=once.rendering,
         serving=serving,
         refused=once.refused,
         standing=Standing(generation=last.generation.number if last else 0, notes=tuple(notes)),

@@ -28,7 +28,7 @@ def test_publish_and_consume() -> None:
 @pytest.mark.parametrize(
     ("command", "call", "successor"),
     [
-        ("view", "render.wiring.render_once", "render"),
+        ("view", "render.dry_run", "render"),
         ("apply", "etcd.publish_once", "publish --once"),
         ("watch", "etcd.serve", "publish"),
     ],

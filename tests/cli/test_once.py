@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pyconfd import wiring
+from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.cli.commands.check import check_once
 from pyconfd.cli.commands.plan import ask_process, plan_once
 from pyconfd.cli.commands.rbac import permissions
@@ -113,7 +113,7 @@ def test_rendering_from_files(settings: Settings, snapshot: tuple[str, ...]) -> 
 def test_the_order_of_fragments_is_noted(settings: Settings, snapshot: tuple[str, ...]) -> None:
     for name in ("9-x.conf", "10-y.conf"):
         Path(settings.templates.dir, name).write_text("# more\n")
-    assert "natural order" in wiring.render_once(settings, snapshot).notes[0]
+    assert "natural order" in dry_run(settings, snapshot, EmptyBalancer()).notes[0]
 
 
 @needs_haproxy
@@ -149,11 +149,11 @@ def test_the_plan_is_noop_when_it_serves_and_names_what_differs(
         haproxy.conf.write_text(f"frontend x\n    mode http\n    timeout client 1s\n    bind 127.0.0.1:{free_port()}\n")
         haproxy.start()
         adoption.adopt(settings.state_dir)
-        once = wiring.render_once(settings, snapshot, "some day")
+        once = dry_run(settings, snapshot, EmptyBalancer(), curdate="some day")
         balancer = Balancer(ours, settings.apply, settings.state_dir)
-        plan = balancer.plan(once.rendered.rendering)
+        plan = balancer.plan(once.rendering)
         assert isinstance(plan, Reload)
-        balancer.apply(once.rendered.rendering, plan, curdate="some day", now=1.0, census=once.context.census)
+        balancer.apply(once.rendering, plan, curdate="some day", now=1.0, census=once.context.census)
         balancer.close()
 
         same = plan_once(settings, snapshot)
@@ -174,11 +174,11 @@ def _serving(settings: Settings, snapshot: tuple[str, ...], folder: Path, *, lev
         haproxy.conf.write_text(f"frontend x\n    mode http\n    timeout client 1s\n    bind 127.0.0.1:{free_port()}\n")
         haproxy.start()
         adoption.adopt(settings.state_dir)
-        once = wiring.render_once(settings, snapshot, "some day")
+        once = dry_run(settings, snapshot, EmptyBalancer(), curdate="some day")
         balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
-        plan = balancer.plan(once.rendered.rendering)
+        plan = balancer.plan(once.rendering)
         assert isinstance(plan, Reload)
-        balancer.apply(once.rendered.rendering, plan, curdate="some day", now=1.0, census=once.context.census)
+        balancer.apply(once.rendering, plan, curdate="some day", now=1.0, census=once.context.census)
         balancer.close()
         yield settings
 
@@ -225,7 +225,7 @@ def test_the_plan_says_that_it_is_assumed_where_the_socket_is_not_for_this_user(
     settings: Settings, snapshot: tuple[str, ...], tmp_path: Path
 ) -> None:
     with _serving(settings, snapshot, tmp_path, level="admin") as served:
-        once = wiring.render_once(served, snapshot, None)
+        once = dry_run(served, snapshot, EmptyBalancer())
         balancer = Balancer(served.haproxy, served.apply, served.state_dir)
         observed = balancer.observe()
         socket = Path(served.haproxy.master_socket).parent / "s"
@@ -233,19 +233,19 @@ def test_the_plan_says_that_it_is_assumed_where_the_socket_is_not_for_this_user(
         socket.chmod(0o600)
         os.seteuid(65534)
         try:
-            abilities, note = ask_process(served, observed, once.rendered.rendering)
+            abilities, note = ask_process(served, observed, once.rendering)
         finally:
             os.seteuid(0)
         assert abilities.runtime
         assert "is not for this user" in note
-        assert ask_process(served, observed, once.rendered.rendering)[1] == ""
+        assert ask_process(served, observed, once.rendering)[1] == ""
 
 
 def test_a_cluster_that_does_not_answer_is_said_with_its_address(settings: Settings) -> None:
     with pytest.raises(TransientError, match=r"127\.0\.0\.1:1"):
-        wiring.render_once(settings, ())
+        dry_run(settings, (), EmptyBalancer())
     with pytest.raises(ConfigurationError):
-        wiring.render_once(settings, ("/no/such/file",))
+        dry_run(settings, ("/no/such/file",), EmptyBalancer())
 
 
 def test_recording_keeps_secrets_to_itself(settings: Settings, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_recording_keeps_secrets_to_itself(settings: Settings, tmp_path: Path) -
     assert "tls.key: REDACTED" in text
     assert "hunter" not in text
     assert "domain: a.b" in text
-    assert "192.0.2.10" in wiring.render_once(settings, (str(path),)).rendered.rendering.text
+    assert "192.0.2.10" in dry_run(settings, (str(path),), EmptyBalancer()).rendering.text
 
 
 def test_the_permissions_are_those_that_the_settings_need(settings: Settings) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyconfd import wiring
-from pyconfd.app.rehearsal import Nothing, rehearse
+from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.cli.command import SNAPSHOT_HELP, CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_notes, print_refused, print_text, refused_as_json
@@ -63,13 +63,13 @@ def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Checked:
     """Render and let HAProxy check, and the command of each target."""
     served = wiring.serves_haproxy(settings)
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir) if served else None
-    once = rehearse(settings, snapshot_files, balancer or Nothing(), again=True).once
-    for target, text in wiring.render_targets(settings, once):
+    once = dry_run(settings, snapshot_files, balancer or EmptyBalancer(), again=True)
+    for target, text in wiring.render_targets(settings, once.context):
         target.check(text)
     if balancer is None:
         return Checked(once.refused, once.notes, "")
-    here = _notes_about_this_machine(balancer, once.rendered.rendering.text) if not snapshot_files else ()
-    idle = idle_close_note(once.rendered.rendering.text)
+    here = _notes_about_this_machine(balancer, once.rendering.text) if not snapshot_files else ()
+    idle = idle_close_note(once.rendering.text)
     notes = (*once.notes, *here, *([idle] if idle else []))
     return Checked(once.refused, notes, haproxy_version(settings.haproxy.binary))
 

@@ -12,7 +12,7 @@ import structlog
 from pyconfd import __version__, wiring
 from pyconfd.admission.whole_change import total_loss
 from pyconfd.app.daemon import cluster_loop
-from pyconfd.app.rehearsal import rehearse
+from pyconfd.app.dry_run import dry_run
 from pyconfd.app.service import Surroundings, removal_rules, serve, warn, with_dns
 from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
@@ -126,13 +126,13 @@ def publish_once(settings: Settings) -> str:
         last = balancer.last_good()
         serving = last.generation if last else None
         former = serving.curdate if serving else None
-        once = rehearse(settings, (), balancer, curdate=former, judged_here=False).once
-        plan = balancer.plan(once.rendered.rendering)
+        once = dry_run(settings, (), balancer, curdate=former, for_this_host=False)
+        plan = balancer.plan(once.rendering)
         if isinstance(plan, Noop) and serving:
             return f"Generation {serving.number} says all of it already; nothing was written."
-        if former and former in once.rendered.rendering.text:
-            once = rehearse(settings, (), balancer, judged_here=False).once
-        rendering, census = once.rendered.rendering, once.context.census
+        if former and former in once.rendering.text:
+            once = dry_run(settings, (), balancer, for_this_host=False)
+        rendering, census = once.rendering, once.context.census
         if serving and settings.apply.total_loss is TotalLoss.HOLD:
             held = total_loss(serving.census, census, digest=lambda: rendering.digest)
             if held:

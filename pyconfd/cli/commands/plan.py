@@ -10,7 +10,7 @@ import click
 
 from pyconfd import wiring
 from pyconfd.admission.whole_change import total_loss
-from pyconfd.app.rehearsal import Nothing, rehearse
+from pyconfd.app.dry_run import DryRun, EmptyBalancer, dry_run
 from pyconfd.cli.command import SNAPSHOT_HELP, CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import (
@@ -78,17 +78,16 @@ def plan(context: CommandContext, snapshots: tuple[str, ...], *, as_json: bool) 
 def plan_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Planned:
     """Render, check and compare with what is applied."""
     if not wiring.serves_haproxy(settings):
-        return _plan_targets(settings, rehearse(settings, snapshot_files, Nothing()).once)
+        return _plan_targets(settings, dry_run(settings, snapshot_files, EmptyBalancer()))
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
     last = balancer.last_good()
-    rehearsed = rehearse(settings, snapshot_files, balancer, curdate=last.generation.curdate if last else None)
-    once = rehearsed.once
-    rendering = once.rendered.rendering
+    once = dry_run(settings, snapshot_files, balancer, curdate=last.generation.curdate if last else None)
+    rendering = once.rendering
     observed = balancer.observe()
     applied = last.rendering if last else None
     abilities, assumed = ask_process(settings, observed, applied)
     found: Plan = diff.plan(rendering, applied, observed, abilities=abilities)
-    if not rehearsed.checked and not isinstance(found, Noop):
+    if not once.checked and not isinstance(found, Noop):
         balancer.check(rendering)
     installed = observed.installed_text or ""
     difference = _difference(installed, mark(rendering.text, rendering.digest), settings.haproxy.conf)
@@ -120,10 +119,10 @@ def ask_process(settings: Settings, observed: Observation, applied: Rendering | 
     return ASSUMED, note
 
 
-def _plan_targets(settings: Settings, once: wiring.Once) -> Planned:
+def _plan_targets(settings: Settings, once: DryRun) -> Planned:
     """Compare what the targets' templates give with their files; the checks judge what differs."""
     diffs = {}
-    for target, text in wiring.render_targets(settings, once):
+    for target, text in wiring.render_targets(settings, once.context):
         difference = _difference(target.installed_text(), text, target.settings.output)
         if difference:
             target.check(text)
@@ -142,10 +141,10 @@ def _difference(installed: str, wanted: str, path: str) -> str:
     return without_passwords(difference, passwords_in(installed) | passwords_in(wanted)) if difference else ""
 
 
-def _hold_note(settings: Settings, last: Stored | None, once: wiring.Once) -> Iterator[str]:
+def _hold_note(settings: Settings, last: Stored | None, once: DryRun) -> Iterator[str]:
     """Say that the daemon would keep this change back."""
     if last is not None and settings.apply.total_loss is TotalLoss.HOLD:
-        census, rendering = once.context.census, once.rendered.rendering
+        census, rendering = once.context.census, once.rendering
         held = total_loss(last.generation.census, census, digest=lambda: rendering.digest)
         if held is not None:
             yield f"the daemon would hold this change: {held.problem.message}; {held.problem.remedy}"

@@ -12,7 +12,7 @@ import click
 import psutil
 
 from pyconfd import wiring
-from pyconfd.app.rehearsal import Nothing, rehearse
+from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.cli.command import CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
@@ -263,8 +263,8 @@ def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendere
     served = wiring.serves_haproxy(settings)
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit) if served else None
     try:
-        once = rehearse(settings, (), balancer or Nothing(), again=True).once
-        texts = wiring.render_targets(settings, once)
+        once = dry_run(settings, (), balancer or EmptyBalancer(), again=True)
+        texts = wiring.render_targets(settings, once.context)
     except PyconfdError as error:
         yield from findings_of(Level.FAILURE, "fragments", error.problems)
         return
@@ -272,7 +272,7 @@ def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendere
     yield from _left_out(once.refused, what, Level.WARNING if once.context.census.claimed else Level.FAILURE)
     yield from (Finding(Level.WARNING, "settings", "note", note, "see docs/operating.md") for note in once.notes)
     if balancer is not None:
-        rendered.rendering = once.rendered.rendering
+        rendered.rendering = once.rendering
         yield _accepted(what)
         yield from _binds(balancer, rendered.rendering)
     for target, text in texts:
@@ -348,7 +348,8 @@ def look_at_new_haproxy(settings: Settings, binary: str, snapshot_files: tuple[s
         yield from _judged(balancer, last.rendering, what)
     try:
         # Nothing is left out for what the new one refuses: that is to be told.
-        once = rehearse(settings, snapshot_files, Nothing(), curdate=last.generation.curdate if last else None).once
+        curdate = last.generation.curdate if last else None
+        once = dry_run(settings, snapshot_files, EmptyBalancer(), curdate=curdate)
     except TransientError as error:
         remedy = "look again when an API server answers, or give what pyconfd record wrote with --snapshot"
         for each in error.problems:
@@ -357,7 +358,7 @@ def look_at_new_haproxy(settings: Settings, binary: str, snapshot_files: tuple[s
     except PyconfdError as error:
         yield from findings_of(Level.FAILURE, "haproxy", error.problems)
     else:
-        yield from _judged(balancer, once.rendered.rendering, "what the cluster gives now")
+        yield from _judged(balancer, once.rendering, "what the cluster gives now")
 
 
 def _judged(balancer: Balancer, rendering: Rendering, what: str) -> Iterator[Finding]:

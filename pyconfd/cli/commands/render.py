@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import click
 
 from pyconfd import wiring
+from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.cli.command import SNAPSHOT_HELP, CommandContext, command, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_configuration, print_notes, print_refused, print_text
@@ -50,12 +51,12 @@ def view(context: CommandContext) -> int:
 
 def _render(settings: Settings, snapshots: tuple[str, ...], fragment: str | None, *, files: bool) -> Exit:
     """Print the rendering; without haproxy what the targets' templates give."""
-    once = wiring.render_once(settings, snapshots)
-    rendering = once.rendered.rendering
+    once = dry_run(settings, snapshots, EmptyBalancer())
+    rendering = once.rendering
     pieces, beside = rendering.pieces, rendering.files
     if not wiring.serves_haproxy(settings):
         pieces, beside = (
-            tuple(Piece(target.settings.name, text) for target, text in wiring.render_targets(settings, once)),
+            tuple(Piece(target.settings.name, text) for target, text in wiring.render_targets(settings, once.context)),
             (),
         )
     print_notes(once.notes)

@@ -8,9 +8,10 @@ from typing import Protocol
 from pyconfd import wiring
 from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
+from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.history.pins import BasisStore
-from pyconfd.model.context import Census
+from pyconfd.model.context import Census, Context, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Rejected, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
@@ -18,13 +19,12 @@ from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.origins import Origin, everything, ref_of
-from pyconfd.render.engine import Rendered
 from pyconfd.settings import Settings
 from pyconfd.status.document import read_report
 
 
-class _Serving(Protocol):
-    """What is known of what serves."""
+class _Running(Protocol):
+    """What is known of the running configuration, and what validates the next one."""
 
     def last_good(self) -> Stored | None: ...
 
@@ -34,58 +34,72 @@ class _Serving(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsed:
+class DryRun:
     """One rendering as the daemon would have it; ``checked`` says whether HAProxy accepted it just now."""
 
-    once: wiring.Once
+    snapshot: Snapshot
+    context: Context
+    rendering: Rendering
+    refused: tuple[Refusal, ...]
+    notes: tuple[str, ...]
     checked: bool
 
 
-def rehearse(
+def dry_run(
     settings: Settings,
     snapshot_files: tuple[str, ...],
-    serving: _Serving,
+    running: _Running,
     *,
     curdate: str | None = None,
     again: bool = False,
     lenient: bool = False,
-    judged_here: bool = True,
-) -> Rehearsed:
-    """Translate, render and check as the daemon would: without the objects for which it would be refused.
+    for_this_host: bool = True,
+) -> DryRun:
+    """Translate, render and check as the daemon would: without the objects for which it would be rejected.
 
-    ``serving`` tells what serves, and judges; ``curdate`` None is now; ``again``: what serves already is judged too.
-    ``lenient``: where HAProxy cannot be run, nothing is judged. What cannot be bound at present goes without that, and
-    new fragments take nothing away from anybody, unless files are read: those may be judged anywhere.
+    ``curdate`` None is now; ``again``: what is applied already is checked too; ``lenient``: where HAProxy cannot be
+    run, nothing is checked. What cannot be bound at present goes without that, and new fragments take nothing away from
+    any object, unless files are read: those may be for another machine.
 
     Raises:
-        RejectedInput: no object is behind it, or the daemon would leave nobody out: so the former one goes on serving.
-        ConfigurationError, TransientError: it cannot be read, or not be judged.
+        RejectedInput: no object is behind it, or the daemon would leave none out: the running configuration stays.
+        ConfigurationError, TransientError: it cannot be read, or not be checked.
     """
-    read = wiring.read_for_command(settings, snapshot_files, judged_here=judged_here)
-    clock, stand_in = wiring.SystemClock(), _Rehearsing(serving, binds=not snapshot_files, again=again, lenient=lenient)
+    fragments = wiring.fragments(settings)
+    renderer = wiring.renderer(settings, fragments)
+    snapshot, unreadable = wiring.snapshot_once(settings, snapshot_files, for_this_host=for_this_host)
+    clock = wiring.SystemClock()
+    stand_in = _DryRunBalancer(running, binds=not snapshot_files, again=again, lenient=lenient)
     now = clock.now()
-    left_out = LeftOut(read.snapshot)
-    if not snapshot_files and _are_new(settings, read.fragments, serving):
-        left_out = LeftOut(read.snapshot, _in_quarantine(settings, read.snapshot), may_search=False)
+    left_out = LeftOut(snapshot)
+    if not snapshot_files and _are_new(settings, fragments, running):
+        left_out = LeftOut(snapshot, _in_quarantine(settings, snapshot), may_search=False)
     done = reconcile(
         Inputs(
-            snapshot=read.snapshot,
-            renderer=read.renderer,
+            snapshot=snapshot,
+            renderer=renderer,
             presets=settings.presets.use,
-            options=read.options,
+            options=wiring.preset_options(settings, renderer),
             now=now,
             curdate=clock.date(now) if curdate is None else curdate,
             left_out=left_out,
             monotonic=time.monotonic,
-            remembered=read.remembered,
+            # As the daemon would have it: names are kept for the namespaces of former owners.
+            remembered=Tenants("" if snapshot_files else settings.state_dir, settings.claims.reserve_s).at(now),
         ),
         stand_in,
     )
-    rendering = _served(done, stand_in, is_new=not left_out.may_search)
-    return Rehearsed(read.once(settings, done.context, Rendered(rendering, used_curdate=False)), stand_in.checked)
+    return DryRun(
+        snapshot,
+        done.context,
+        _rendering(done, stand_in, is_new=not left_out.may_search),
+        tuple(sorted({*done.context.refused, *unreadable})),
+        tuple(note for note in (wiring.order_note(fragments), *wiring.preset_notes(settings)) if note),
+        stand_in.checked,
+    )
 
 
-def _served(done: Reconciled, stand_in: "_Rehearsing", *, is_new: bool) -> Rendering:
+def _rendering(done: Reconciled, stand_in: "_DryRunBalancer", *, is_new: bool) -> Rendering:
     outcome = done.outcome
     if isinstance(outcome, Failed):
         raise TransientError(*outcome.problems)
@@ -102,7 +116,7 @@ def _served(done: Reconciled, stand_in: "_Rehearsing", *, is_new: bool) -> Rende
     return done.rendering
 
 
-def _are_new(settings: Settings, found: FragmentSet, serving: _Serving) -> bool:
+def _are_new(settings: Settings, found: FragmentSet, serving: _Running) -> bool:
     """Return whether the running configuration was made of other fragments."""
     last = serving.last_good()
     if last is None or not last.rendering.basis:
@@ -126,10 +140,10 @@ def _in_quarantine(settings: Settings, snapshot: Snapshot) -> Mapping[Origin, Pr
     return {each: problem for each, problem in named if problem is not None}
 
 
-class _Rehearsing:
-    """Stands in for the balancer: it judges, and changes nothing."""
+class _DryRunBalancer:
+    """Stands in for the balancer: it checks, and changes nothing."""
 
-    def __init__(self, serving: _Serving, *, binds: bool, again: bool, lenient: bool) -> None:
+    def __init__(self, serving: _Running, *, binds: bool, again: bool, lenient: bool) -> None:
         self._serving = serving
         self._binds = binds
         self._again = again
@@ -168,8 +182,8 @@ class _Rehearsing:
         return Applied(Generation(0, "", now, curdate, census=census), plan, verified=False)
 
 
-class Nothing:
-    """Stands for a HAProxy that serves nothing yet; ``check`` judges."""
+class EmptyBalancer:
+    """Stands for a HAProxy that runs nothing yet; ``check`` validates."""
 
     def __init__(self, check: Callable[[Rendering], None] = lambda _: None) -> None:
         self._check = check
@@ -184,5 +198,5 @@ class Nothing:
         return {}
 
     def check(self, rendering: Rendering) -> None:
-        """Have it judged."""
+        """Validate it."""
         self._check(rendering)
