@@ -126,7 +126,7 @@ def error_of_answer(place: str, body: str) -> EtcdError:
         code = number if isinstance(number, int) else 0
     kind = next((kind for words, kind in _BY_WORDS if words in message), None)
     kind = kind or _BY_CODE.get(code, EtcdFailure.REFUSED if document is not None else EtcdFailure.BAD_ANSWER)
-    return EtcdError(kind, place, f"etcd says: {_shown(message)}")
+    return EtcdError(kind, place, f"etcd: {_shown(message)}")
 
 
 def _shown(text: str) -> str:
@@ -223,7 +223,7 @@ class Stream:
             return  # it has ended already
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._answer.close()
 
 
@@ -424,7 +424,7 @@ def _text(data: bytes) -> str:
 
 def _session(settings: EtcdSettings) -> requests.Session:
     session = requests.Session()
-    # The environment has no say: REQUESTS_CA_BUNDLE would win over the configured CA, http_proxy over the route.
+    # The environment is ignored: REQUESTS_CA_BUNDLE would win over the configured CA, http_proxy over the route.
     session.trust_env = False
     # requests would take the CAs that it brings along, not those of the system.
     session.verify = settings.ca or ssl.get_default_verify_paths().cafile or True

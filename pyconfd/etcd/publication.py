@@ -48,7 +48,7 @@ class Keys:
 
     @property
     def pointer(self) -> bytes:
-        """The one key that says what is current."""
+        """The key of the pointer to the current generation."""
         return f"{self._base}current".encode()
 
     @property
@@ -210,13 +210,13 @@ def pack(rendering: Rendering, files_dir: str, *, chunk_bytes: int = CHUNK_BYTES
     """Return what has to be put into etcd for ``rendering``; ``files_dir`` is where its declared files belong.
 
     Raises:
-        RejectedInput: a private key stands in the text or in a map, or it is larger than can be published.
+        RejectedInput: there is a private key in the text or in a map, or it is larger than can be published.
     """
     maps = [file for file in rendering.files if file.kind is FileKind.MAP]
     published = ((_fragment_of(rendering), rendering.text), *((file.path, file.content) for file in maps))
     for place, part in published:
         if _PRIVATE_KEY.search(part):
-            message = "a private key stands in what would be published"
+            message = "a private key would be published"
             raise RejectedInput(Problem(place, message, "give it as a certificate_file: its key stays here"))
     text = rendering.text.encode()
     payload = text + b"".join(file.content.encode() for file in maps)
@@ -306,7 +306,7 @@ def unpack(pointer: Pointer, chunks: Sequence[bytes]) -> Published:
     """Verify everything and put it together.
 
     Raises:
-        DamagedError: anything is not what the pointer says; nothing of it may be used.
+        DamagedError: a checksum or a size differs; nothing of it may be used.
     """
     if tuple(map(_hash, chunks)) != pointer.stored.chunks:
         raise DamagedError("checksum mismatch of a chunk")
@@ -358,7 +358,7 @@ def _map(file: PublishedFile, content: bytes) -> OutputFile:
 
 
 def _check_path(files_dir: str, file: PublishedFile) -> None:
-    """Refuse a path that leaves the directory of declared files: whoever may write to etcd may not write anywhere."""
+    # Write access to etcd must not become write access to this machine.
     directory, _, name = file.path.rpartition("/")
     if directory != f"{files_dir.rstrip('/')}/{file.kind.value}" or not _FILE_NAME.fullmatch(name):
         raise DamagedError(f"the file {file.path!a} is not below the producer's directory of files")

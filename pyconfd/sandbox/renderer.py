@@ -141,7 +141,7 @@ class TemplateProcess:
         try:
             body = _exchange(process, request, deadline_s, self._limits.output_bytes * 6 + 4096)
             answer = msgspec.json.decode(body, type=Answer)
-        # TimeoutError is an OSError. Whoever broke out of the sandbox answers what he likes: a million brackets.
+        # TimeoutError is an OSError. A template that broke out of the sandbox may answer anything: a million brackets.
         except (OSError, EOFError, RecursionError, UnicodeDecodeError, msgspec.DecodeError):
             self._end()
             message = f"the template takes longer than {self._limits.timeout_s:g} s, or more memory than it may have"
@@ -183,7 +183,7 @@ class TemplateProcess:
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, deadline_s: float, most_bytes: int) -> bytes:
-    """Send a request and give the answer's body.
+    """Send a request and return the answer's body.
 
     Raises:
         TimeoutError: it did not come in time.

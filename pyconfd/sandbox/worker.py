@@ -58,7 +58,7 @@ class Answer(msgspec.Struct):
 
 
 def main() -> None:
-    """Serve until the input ends; ``argv`` gives the limit of memory in bytes."""
+    """Serve until the input ends; the last argument is the limit of memory in bytes."""
     _warm_up()
     problem = lock_in(int(sys.argv[-1]))
     while (request := _read()) is not None:
@@ -90,7 +90,7 @@ def _warm_up() -> None:
 
 
 def lock_in(memory_bytes: int) -> str:
-    """Give up root, memory beyond the limit, files, children and all other system calls that rendering does not need.
+    """Drop root, memory beyond the limit, files, children and all other system calls that rendering does not need.
 
     Returns why that is not possible, "" where it is done.
     """

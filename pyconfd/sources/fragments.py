@@ -56,7 +56,7 @@ def read_fragments(
 
 
 class SettledFragments:
-    """Reads a directory again and again, and gives what changed only once it stays the same.
+    """Reads a directory again and again, and returns a change only once it stays the same.
 
     An editor that truncates a file and then writes it is otherwise seen in between; half a fragment may well be valid.
     ``read`` reads it once, ``pause`` waits a moment.
@@ -206,7 +206,7 @@ class _Walk:
                 return
             self.includable[name] = _read_text(target, _INCLUDABLE_BYTES)
         except (OSError, UnicodeDecodeError):
-            return  # what cannot be read cannot be included; a template that tries is told so
+            return  # what cannot be read cannot be included; a template that tries fails with its name
 
     def _too_many(self) -> None:
         if self.files == _MAX_FILES + 1:

@@ -49,7 +49,7 @@ def run(
 ) -> CommandResult:
     """Run ``argv`` in ``cwd`` in a process group of its own; at the time limit the whole group is killed.
 
-    ``niceness`` is added to pyconfd's own, so that work nobody waits for leaves the processors to others.
+    ``niceness`` is added to pyconfd's own, so that work in the background leaves the processors to others.
     ``user`` and ``group`` (names) can be set where pyconfd is root; supplementary groups are dropped then.
     ``progress`` is called about each second while it runs.
 

@@ -4,7 +4,7 @@ Everything is written and flushed beside its target before the first rename, so 
 changed; the former files stay reachable by hard links, so putting them back needs no space.
 
 Whoever owns a directory can exchange what is in it between two calls of root: a link to one of root's files then makes
-root write, give away or remove that file. With the owner's rights such a swap reaches only what he could reach himself.
+root write, give away or remove that file. With the owner's rights such a swap reaches only what the owner could reach.
 """
 
 import ctypes
@@ -76,10 +76,10 @@ def controlling_owner(path: str | Path) -> os.stat_result | None:
 
 @contextmanager
 def as_owner_of(path: str | Path) -> Iterator[None]:
-    """Give this thread, where it is root's, the file rights of who controls the directory of ``path``.
+    """Let this thread, where it is root's, act with the file rights of the owner of the directory of ``path``.
 
-    New files are his without a chown. Source: setfsuid(2): the calling thread alone; the capabilities that override
-    file rights are off meanwhile. The supplementary groups stay.
+    New files are the owner's without a chown. Source: setfsuid(2): the calling thread alone; the capabilities that
+    override file rights are off meanwhile. The supplementary groups stay.
 
     Raises:
         PermissionError: the rights could not be dropped.
@@ -270,12 +270,12 @@ def is_directory(path: str | Path) -> bool:
 
 
 def is_read_only(path: str | Path) -> bool:
-    """Return whether nobody can write there, whoever it is."""
+    """Return whether the file system is read-only, for root too."""
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def remove_stale(directories: Iterable[str]) -> int:
-    """Remove the temporary files and directories that a killed pyconfd left in ``directories``; give their number."""
+    """Remove the temporary files and directories that a killed pyconfd left in ``directories``; return their number."""
     removed = 0
     for directory in directories:
         with suppress(OSError):

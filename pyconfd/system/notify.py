@@ -1,4 +1,4 @@
-"""Tell systemd how the daemon fares (the protocol of sd_notify); silent where systemd did not start it.
+"""The state of the daemon for systemd (the protocol of sd_notify); nothing is sent where systemd did not start it.
 
 Source: sd_notify(3), sd_watchdog_enabled(3).
 """
@@ -21,8 +21,8 @@ class SystemdNotifier:
     """Sends to the socket that systemd named in the environment.
 
     Takes ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID`` out of ``environ`` (default: the process's), so
-    that no child process speaks in this one's name. A message that cannot be delivered is logged once and goes with
-    the next one, as far as it still holds: telling systemd never stops the daemon.
+    that no child process sends in this one's name. A message that cannot be delivered is logged once and goes with the
+    next one, as far as it still holds: a systemd that does not listen never stops the daemon.
     """
 
     def __init__(self, environ: MutableMapping[str, str] | None = None) -> None:
@@ -32,8 +32,8 @@ class SystemdNotifier:
         self.watchdog_interval_s = _interval_s(usec, pid) if self._address else 0.0
         """Call :meth:`watchdog` at least this often: half of the unit's WatchdogSec; 0.0 without a watchdog."""
         self._socket: socket.socket | None = None
-        self._deaf = False
-        self._owed: dict[str, str] = {}
+        self._failed = False
+        self._unsent: dict[str, str] = {}
 
     @property
     def enabled(self) -> bool:
@@ -41,7 +41,7 @@ class SystemdNotifier:
         return bool(self._address)
 
     def ready(self, status: str = "") -> None:
-        """Say that it is decided what serves; also ends a reload of the settings."""
+        """Report that the start, or a reload of the settings, is over."""
         self._send("READY=1", *_status(status))
 
     def status(self, text: str) -> None:
@@ -49,19 +49,19 @@ class SystemdNotifier:
         self._send(*_status(text))
 
     def watchdog(self) -> None:
-        """Say that the loop made progress."""
+        """Report that the loop made progress."""
         self._send(f"{_ALIVE}=1")
 
     def reloading(self, status: str = "") -> None:
-        """Say that the settings are read again; :meth:`ready` must follow."""
+        """Report that the settings are read again; :meth:`ready` must follow."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", *_status(status))
 
     def stopping(self, status: str = "") -> None:
-        """Say that the daemon goes down on purpose."""
+        """Report that the daemon stops on purpose."""
         self._send("STOPPING=1", *_status(status))
 
     def close(self) -> None:
-        """Give the socket back; the next message opens it again."""
+        """Close the socket; the next message opens it again."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -69,21 +69,21 @@ class SystemdNotifier:
     def _send(self, *lines: str) -> None:
         if not self._address or not lines:
             return
-        said = _joined(self._owed, dict(line.split("=", 1) for line in lines))
+        fields = _joined(self._unsent, dict(line.split("=", 1) for line in lines))
         try:
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
                 self._socket.settimeout(_SEND_TIMEOUT_S)
-            text = "\n".join(f"{key}={value}" for key, value in said.items())
+            text = "\n".join(f"{key}={value}" for key, value in fields.items())
             self._socket.sendto(text.encode(), socket.MSG_NOSIGNAL, self._address)
         except OSError as error:
-            if not self._deaf:
+            if not self._failed:
                 log.warning("systemd.unreachable", error=str(error))
-            self._deaf = True
-            self._owed = {key: value for key, value in said.items() if key != _ALIVE}
+            self._failed = True
+            self._unsent = {key: value for key, value in fields.items() if key != _ALIVE}
             self.close()
         else:
-            self._deaf, self._owed = False, {}
+            self._failed, self._unsent = False, {}
 
 
 def _address(name: str) -> str:
@@ -99,10 +99,10 @@ def _interval_s(usec: str, pid: str) -> float:
     return int(usec) / 2_000_000 if usec.isascii() and usec.isdigit() else 0.0
 
 
-def _joined(owed: dict[str, str], said: dict[str, str]) -> dict[str, str]:
-    """Return what is said now, before it what was not delivered; a newer state replaces a former one."""
-    kept = owed if _STATES.isdisjoint(said) else {key: value for key, value in owed.items() if key not in _STATES}
-    return {**kept, **said}
+def _joined(unsent: dict[str, str], fields: dict[str, str]) -> dict[str, str]:
+    """Return the fields with those not delivered before them; a newer state replaces a former one."""
+    has_state = not _STATES.isdisjoint(fields)
+    return {key: value for key, value in unsent.items() if not (has_state and key in _STATES)} | fields
 
 
 def _status(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Secrets that this process knows, so that nothing it says can hold one, whatever the sentence."""
+"""Secrets that this process knows, so that no message, log line or output holds one."""
 
 import re
 from collections.abc import Iterable

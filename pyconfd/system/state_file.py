@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 class StateFile(Generic[_T]):
     """A value of ``kind`` (a type that msgspec knows) in the file ``path``.
 
-    ``effect`` says in the log what a lost value means. ``forbidden`` is the remedy where this user may not write.
+    ``effect`` is logged: what a lost value means. ``forbidden`` is the remedy where this user may not write.
     ``enc_hook`` and ``dec_hook`` are msgspec's, for types that JSON lacks.
     """
 
@@ -107,7 +107,7 @@ class StateFile(Generic[_T]):
 
 
 class StateLock:
-    """An advisory lock that the kernel gives back when its holder ends, however it ends.
+    """An advisory lock that the kernel releases when its holder ends, however it ends.
 
     ``name`` is that of its file; ``does`` says what its holder does, ``unit`` which systemd unit that usually is.
     """
@@ -120,7 +120,7 @@ class StateLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock, unless this object holds it already; anew where somebody removed its file.
+        """Take the lock, unless this object holds it already; again where its file was removed.
 
         Raises:
             TransientError: another process holds it (the message names it), or the directory cannot be written.
@@ -145,7 +145,7 @@ class StateLock:
             problem = Problem(
                 str(self._path.parent),
                 f"another pyconfd (pid {holder}) {self._does} with this state directory",
-                f"stop it (`systemctl stop {self._unit}`, or `kill {holder}`), or give this one another state_dir",
+                f"stop it (`systemctl stop {self._unit}`, or `kill {holder}`), or set another state_dir for this one",
             )
             raise TransientError(problem) from error
         except OSError as error:
@@ -161,7 +161,7 @@ class StateLock:
             return False
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

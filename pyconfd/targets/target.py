@@ -37,7 +37,7 @@ _PID_FILE_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class AppliedTarget:
-    """What a target's balancer was last told to load; kept on disk, so that a restart of pyconfd changes nothing.
+    """What a target's balancer was last notified of; kept on disk, so that a restart of pyconfd changes nothing.
 
     ``digest`` is the SHA-256 of the file, ``curdate`` the date in it; ``applied_at`` is seconds since the epoch.
     """
@@ -76,7 +76,7 @@ class Target:
         self._unsure = False
 
     def applied(self) -> AppliedTarget | None:
-        """Return what its balancer was last told to load, None before the first time."""
+        """Return what its balancer was last notified of, None before the first time."""
         if not self._is_loaded:
             # Not in the constructor: commands that only render may not be allowed to read the state directory.
             self._is_loaded, self._applied = True, self._state.load()
@@ -116,11 +116,11 @@ class Target:
         return rendered.rendering.text
 
     def apply(self, context: Context, *, curdate: str, now: float, guarded: bool) -> AppliedTarget | Held:
-        """Bring the balancer to what the template gives; the same value where it has that already.
+        """Bring the balancer to the rendered text; return the former value where it has that already.
 
         Raises:
             RejectedInput: the template has an error, or the check rejects it; nothing was changed.
-            ApplyError: the balancer could not be told; the former file is back.
+            ApplyError: the balancer could not be notified; the former file is back.
             TransientError: something else is in the way; nothing was changed.
         """
         text = self.render(context, curdate=curdate)
@@ -138,11 +138,11 @@ class Target:
         return self._remember(AppliedTarget(digest, curdate, now, context.census))
 
     def check(self, text: str) -> None:
-        """Let the target's command judge ``text``; nothing stays.
+        """Run the target's check on ``text``; nothing stays.
 
         Raises:
-            RejectedInput: it refuses.
-            TransientError: it could not be asked.
+            RejectedInput: the check fails.
+            TransientError: the check could not be run.
         """
         installation = self._staged(text)
         try:
@@ -222,7 +222,7 @@ class Target:
         try:
             notify(self._notifier, target=self.settings.name, timeout_s=self.settings.timeout_s)
         except TransientError as error:
-            # Whether the balancer loaded it is not known: even the former text must be told again.
+            # Whether the balancer loaded it is not known: even for the former text it must be notified again.
             self._unsure = True
             if installation.replaces(self.settings.output):
                 raise ApplyError(Step.RELOAD, *error.problems, *installation.roll_back()) from error
@@ -234,10 +234,10 @@ class Target:
 
 
 def notify(notifier: TargetNotifier, *, target: str, timeout_s: float) -> None:
-    """Tell the balancer of ``target`` that its file changed, in one of the four ways of kube2lb.
+    """Notify the balancer of ``target`` that its file changed, in one of the four ways of kube2lb.
 
     Raises:
-        TransientError: it could not be told, or the command failed or did not end within ``timeout_s``.
+        TransientError: it could not be notified, or the command failed or did not end within ``timeout_s``.
     """
     match notifier.how:
         case "command":

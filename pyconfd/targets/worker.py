@@ -234,16 +234,16 @@ class NoBalancer(TakesAll):
         self._lock = StateLock(state_dir)
 
     def startup(self) -> tuple[Problem, ...]:
-        """Take the lock; raises TransientError where another pyconfd has it."""
+        """Take the lock; raises TransientError where another pyconfd holds it."""
         self._lock.acquire()
         return ()
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._lock.release()
 
     def last_good(self) -> Stored | None:
-        """Return a generation numbered 0 once a target was told something, or :meth:`apply` was called."""
+        """Return a generation numbered 0 once a target was applied, or :meth:`apply` was called."""
         known = [applied for target in self._targets if (applied := target.applied()) is not None]
         if not known and not self._served:
             return None
@@ -265,7 +265,7 @@ class NoBalancer(TakesAll):
         return {}
 
     def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
-        """Note that the cluster was read."""
+        """Record that the cluster was read."""
         self._served = True
         generation = Generation(0, rendering.digest, now, curdate, census=census)
         return Applied(generation, plan, verified=True)
@@ -279,5 +279,5 @@ class NoBalancer(TakesAll):
         """Take what a long apply would call; there is none."""
 
     def runs(self) -> bool:
-        """Say that nothing has to be started."""
+        """Return True: nothing has to be started."""
         return True

@@ -123,7 +123,7 @@ class _Sockets:
 
 
 def _shut(sock: socket.socket) -> None:
-    # Closed already; or a TLS session inside of a proxy's TLS session, which urllib3 gives no method for that.
+    # Closed already; or TLS inside of a proxy's TLS, whose wrapper in urllib3 has no such method.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sock.shutdown(socket.SHUT_RDWR)
 
@@ -317,7 +317,7 @@ class Connection:
                     decode_content=False,
                 )
             except urllib3.exceptions.ProtocolError as error:
-                # The server may have closed an idle connection in the moment it was used again; a new one tells.
+                # The server may have closed an idle connection in the moment it was used again: try a new one.
                 self._pools.clear()
                 if attempt == 2:
                     raise self._failure(path, error) from None
@@ -365,7 +365,7 @@ def _kind_of(error: Exception) -> tuple[Failure, str]:
 def _innermost(error: BaseException) -> str:
     """Return the reason under urllib3's wrappings: the operating system's or OpenSSL's message."""
     for inner in (error.__cause__, error.__context__, *error.args):
-        # What int() or a parser said about half an answer tells nobody anything.
+        # What int() or a parser raised for half an answer explains nothing.
         if isinstance(inner, BaseException) and inner is not error and not isinstance(inner, ValueError):
             return _innermost(inner)
     if isinstance(error, OSError) and error.strerror:
