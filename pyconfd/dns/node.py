@@ -55,16 +55,15 @@ class NodeReader:
         self._applied = False
         self._vips = frozenset(name.vip for name in (*names_of(settings.dns), name_of(settings.dns, ""))) - {""}
         self._seen = (0, 0)
-        self._status = Status(0.0, "", 0, 0.0, 0.0)
+        self._status: Status | None = None
 
     def facts(self) -> ServingFacts:
         """Look once; takes some seconds at the most."""
         dns = self._settings.dns
-        self._applied = self._applied or applied(self._settings)
         holders, drained = self._holders()
         return ServingFacts(
             haproxy_answers=self._haproxy_answers(),
-            applied=self._applied,
+            applied=self._was_applied(),
             frontends_silent=tuple(url for url in dns.frontends if not answers(url)),
             drained=drained,
             not_holder={vip: holders[vip] if vip in holders else _away(vip) for vip in self._vips},
@@ -83,15 +82,29 @@ class NodeReader:
 
     def annotated(self) -> tuple[tuple[str, ...] | None, bool]:
         """Return what :func:`annotated_names` finds in the daemon's status file."""
+        status = self._daemon_status()
+        return annotated_names(status, time.time()) if status else (None, False)
+
+    def _daemon_status(self) -> Status | None:
+        """Return the daemon's status, parsed only if its file is another one; it may be long gone."""
         path = Path(self._settings.runtime_dir) / FILE_NAME
         try:
             seen = path.stat().st_mtime_ns, path.stat().st_ino
             if seen != self._seen:
-                self._status = document.decode(path.read_bytes())
-                self._seen = seen
+                self._status, self._seen = document.decode(path.read_bytes()), seen
         except (OSError, PyconfdError):
-            return None, False
-        return annotated_names(self._status, time.time())
+            return None
+        return self._status
+
+    def _was_applied(self) -> bool:
+        """Return whether a configuration was ever applied here, by the daemon's status or the history on disk."""
+        if not self._applied:
+            status, settings = self._daemon_status(), self._settings
+            self._applied = status is not None and status.generation is not None
+            with suppress(OSError, PyconfdError):
+                history = GenerationStore(settings.state_dir, settings.apply.keep_generations)
+                self._applied = self._applied or history.last_good() is not None
+        return self._applied
 
     def close(self) -> None:
         """Close the connection to haproxy."""
@@ -100,10 +113,8 @@ class NodeReader:
             self._socket = None
 
     def _haproxy_answers(self) -> bool:
-        path = self._path()
-        if self._socket is None or self._socket.path != path:
-            self.close()
-            self._socket = RuntimeSocket(path, timeout_s=TIMEOUT_S)
+        # The path is looked for only where none answers: haproxy.cfg may be long, and this runs each second.
+        self._socket = self._socket or RuntimeSocket(self._socket_path(), timeout_s=TIMEOUT_S)
         try:
             worker, _ = self._socket.ask(())
         except NoAnswer:
@@ -111,13 +122,13 @@ class NodeReader:
             return False
         return not worker.stopping
 
-    def _path(self) -> str:
+    def _socket_path(self) -> str:
         haproxy = self._settings.haproxy
-        text = ""
-        if not haproxy.runtime_socket:
-            with suppress(OSError):
-                text = Path(haproxy.conf).read_text(errors="replace")
-        return next(iter((*filter(None, [haproxy.runtime_socket]), *stats_sockets(text))), "/nonexistent")
+        if haproxy.runtime_socket:
+            return haproxy.runtime_socket
+        with suppress(OSError):
+            return next(iter(stats_sockets(Path(haproxy.conf).read_text(errors="replace"))), "/nonexistent")
+        return "/nonexistent"
 
 
 def annotated_names(status: Status, now: float) -> tuple[tuple[str, ...] | None, bool]:
@@ -128,17 +139,6 @@ def annotated_names(status: Status, now: float) -> tuple[tuple[str, ...] | None,
     fresh = abs(now - status.now) < FILE_FRESH_S and sync_age_s(status, now) < STALE_AFTER_S
     well = status.phase is Phase.SERVING and not status.hold_id and status.hold is None
     return status.dns_names, fresh and well
-
-
-def applied(settings: Settings) -> bool:
-    """Return whether a configuration was ever applied here: by the daemon's status, else by the history on disk."""
-    with suppress(OSError, PyconfdError):
-        status = document.decode((Path(settings.runtime_dir) / FILE_NAME).read_bytes())
-        if status.generation is not None:
-            return True
-    with suppress(OSError, PyconfdError):
-        return GenerationStore(settings.state_dir, settings.apply.keep_generations).last_good() is not None
-    return False
 
 
 def answers(url: str) -> bool:
