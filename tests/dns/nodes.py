@@ -101,7 +101,7 @@ class FieldNode:
             self._service = subprocess.Popen(argv, stdout=log, stderr=log, env=self.environ(**changes))
 
     def stop(self) -> int:
-        """Ask the service to stop; give its exit code."""
+        """Ask the service to stop; return its exit code."""
         if self._service is None:
             return 0
         self._service.send_signal(signal.SIGTERM)

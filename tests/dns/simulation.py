@@ -113,7 +113,7 @@ class World:
             heapq.heappush(events, (self._step(self.machines[number], LOOK_S * (1 + 9 * calm)), next(order), number))
 
     def _step(self, machine: Machine, look_s: float) -> float:
-        """One look of one node, and what is due; give when it looks again."""
+        """One look of one node, and what is due; return when it looks again."""
         if not machine.alive:
             return self.now + look_s
         holds = self.spec.mode is not Mode.VIP or machine is self.machines[self.holder]

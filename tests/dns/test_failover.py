@@ -94,7 +94,7 @@ class Names:
         wait_for(f"{NAME} as {wanted}", lambda: self.provider.answer(NAME, "A") == wanted, LIMIT_S)
 
     def follow(self, is_holder: Callable[[Node], bool] = lambda _: True) -> Node:
-        """Wait until one node holds the address and the name that follows it says so; give it."""
+        """Wait until one node holds the address and the name that follows it says so; return it."""
         holding: list[Node] = []
 
         def settled() -> bool:

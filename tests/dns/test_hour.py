@@ -64,7 +64,7 @@ def _in_history(settings: Settings) -> None:
 
 
 def run(settings: Settings, begin: float, seconds: float) -> float:
-    """One life of the process: turns as it would take them, in a time of their own; give when it ended."""
+    """One life of the process: turns as it would take them, in a time of their own; return when it ended."""
     now = begin
     with DnsService(settings) as following:
         while now < begin + seconds:

@@ -33,7 +33,7 @@ _PODS, _POD_PORT = ("10.77.0.51", "10.77.0.52"), 8080
 
 
 def missing(*programs: str) -> str:
-    """Say why there can be no bed here; "" if there can."""
+    """Return why there can be no bed here; "" if there can."""
     return network.missing("keepalived", "haproxy", "setpriv", *programs)
 
 
@@ -136,7 +136,7 @@ class Bed:
         wait_for("health", ready)
 
     def do_as_units_do(self) -> None:
-        """Start anew what would not stay dead; tests that kill something mend that themselves."""
+        """Start again what would not stay dead; tests that kill something mend that themselves."""
         for node in self.nodes:
             node.restart_fenced_keepalived()
 
@@ -209,7 +209,7 @@ frontend pods
         return [one for one in self.nodes if one is not node]
 
     def until_settled(self, limit_s: float, *, segments: int = 1, but: str = "") -> float:
-        """Wait until each segment has one reachable holder of both families, for :data:`STEADY_S`; give the seconds.
+        """Wait until each segment has one reachable holder of both families, for :data:`STEADY_S`; return the seconds.
 
         It is not ``but``, who has lost it and may not have noticed yet.
 
@@ -256,7 +256,7 @@ frontend pods
 
     @contextmanager
     def attack(self, kind: str, node: Node) -> Iterator[None]:
-        """Have the hostile neighbour speak to ``node`` in the name of another one, meanwhile; see hostile.py."""
+        """Let the hostile neighbour speak to ``node`` in the name of another one, meanwhile; see hostile.py."""
         argv = (*self.others(node)[0].addresses, *node.addresses, node.hardware)
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.hostile, sys.executable, "-m", "tests.vip.hostile", kind, *argv],

@@ -26,14 +26,14 @@ REST_S = 20.0
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
-    """Give the median, the 99th percentile (nearest rank) and the largest."""
+    """Return the median, the 99th percentile (nearest rank) and the largest."""
     ordered = sorted(values)
     rank = max(1, math.ceil(len(ordered) * 0.99))
     return {"p50": round(statistics.median(ordered), 1), "p99": round(ordered[rank - 1], 1)}
 
 
 def repeated(fault: Fault, repetitions: int) -> tuple[list[Outcome], list[str]]:
-    """Give what came of each repetition, and what should not have; after an exception the bed is made anew."""
+    """Return what came of each repetition, and what should not have; after an exception the bed is built again."""
     outcomes: list[Outcome] = []
     wrong: list[str] = []
     with ExitStack() as stack:
@@ -58,7 +58,7 @@ def repeated(fault: Fault, repetitions: int) -> tuple[list[Outcome], list[str]]:
 
 
 def measure(name: str, fault: Fault, repetitions: int) -> bool:
-    """Print what was measured; give whether everything was right, and the goal met."""
+    """Print what was measured; return whether everything was right, and the goal met."""
     outcomes, wrong = repeated(fault, repetitions)
     shown: dict[str, object] = {"fault": name, "repetitions": repetitions, "wrong": wrong}
     met = None
@@ -102,7 +102,7 @@ def measure_hook() -> None:
 
 
 def main(only: str) -> int:
-    """Measure the faults whose names hold one of ``only``, separated by commas; give 2 where none does."""
+    """Measure the faults whose names hold one of ``only``, separated by commas; return 2 where none does."""
     if why := missing():
         print(json.dumps({"skipped": why}))
         return 0

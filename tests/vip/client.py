@@ -66,7 +66,7 @@ class _OwnTime(asyncio.SelectorEventLoop):
 
 
 async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, how: str) -> tuple[str, bool]:
-    """Give who answered, "" for another answer than 200, and whether the connection ends.
+    """Return who answered, "" for another answer than 200, and whether the connection ends.
 
     Raises:
         OSError, EOFError: there was no answer.

@@ -58,14 +58,14 @@ class Fault:
     """The node with the lowest priority is alone."""
 
     def missing(self) -> str:
-        """Say what this machine has not; "" where it has all."""
+        """Return what this machine has not; "" where it has all."""
         if self.clocks and not FAKETIME.exists():
             return "faketime is not installed"
         return missing_filter() if self.filters else ""
 
 
 def harmless(inject: Callable[[Bed, Node], object], mend: Callable[[Bed, Node], object] = _nothing) -> Fault:
-    """Give a fault that neither moves the address nor loses a request."""
+    """Return a fault that neither moves the address nor loses a request."""
     return Fault(inject, mend, moves=False, harmless=True)
 
 
@@ -260,7 +260,7 @@ def _jump(bed: Bed, _node: Node) -> None:
 
 
 def _upgrade(bed: Bed, first: Node) -> None:
-    """Take each node out, start everything of it anew, and let it back in; the holder last."""
+    """Take each node out, start everything of it again, and let it back in; the holder last."""
     for node in (*bed.others(first), first):
         node.order("drain")
         wait_for("the hand-over", lambda node=node: not node.holds() and not node.holds(VIP6))  # type: ignore[misc]
@@ -281,7 +281,7 @@ def _take_as_stranger(bed: Bed, _node: Node) -> None:
 
 
 def faults(long_s: float) -> Mapping[str, Fault]:
-    """Give all of them; storms and packet loss last for ``long_s``."""
+    """Return all of them; storms and packet loss last for ``long_s``."""
     found = {
         "haproxy_killed": Fault(
             lambda _, node: node.kill(signal.SIGKILL, "haproxy"),

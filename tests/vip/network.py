@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 
 def wait_for(what: str, condition: Callable[[], object], limit_s: float = LIMIT_S) -> float:
-    """Wait for ``condition``; give the seconds that took. Raises: AssertionError."""
+    """Wait for ``condition``; return the seconds that took. Raises: AssertionError."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < limit_s, f"{what} did not come in {limit_s:g} s"
@@ -29,7 +29,7 @@ def wait_for(what: str, condition: Callable[[], object], limit_s: float = LIMIT_
 
 
 def missing(*programs: str) -> str:
-    """Say why there can be no network of one's own here; "" if there can."""
+    """Return why there can be no network of one's own here; "" if there can."""
     absent = [name for name in ("ip", "sysctl", "unshare", *programs) if not shutil.which(name)]
     if absent:
         return f"{', '.join(absent)} not installed"
@@ -41,7 +41,7 @@ def missing(*programs: str) -> str:
 
 
 def missing_filter() -> str:
-    """Say why frames cannot be lost by chance here; "" if they can."""
+    """Return why frames cannot be lost by chance here; "" if they can."""
     if not shutil.which("nft"):
         return "nft not installed"
     rule = "add table bridge f; add chain bridge f c; add rule bridge f c numgen random mod 100 < 20 drop"
@@ -74,7 +74,7 @@ class Network:
             ip("-n", self.switch, "link", "set", bridge, "up")
 
     def space(self, name: str) -> str:
-        """Make a namespace; give its name."""
+        """Make a namespace; return its name."""
         space = f"{self.prefix}-{name}"
         ip("netns", "add", space)
         self._spaces.append(space)
@@ -82,7 +82,7 @@ class Network:
         return space
 
     def host(self, name: str, *addresses: str) -> str:
-        """Make a namespace with an ``eth0`` in the switch; give its name."""
+        """Make a namespace with an ``eth0`` in the switch; return its name."""
         space, port = self.space(name), f"p{name}"
         ip("link", "add", "eth0", "netns", space, "type", "veth", "peer", "name", port, "netns", self.switch)
         ip("-n", self.switch, "link", "set", port, "master", SWITCH, "up")
@@ -93,7 +93,7 @@ class Network:
         return space
 
     def address(self, space: str, *addresses: str) -> None:
-        """Give a host addresses; nothing happens where it has them."""
+        """Return a host addresses; nothing happens where it has them."""
         for address in addresses:
             ip("-n", space, "addr", "replace", address, "dev", "eth0", *(("nodad",) if ":" in address else ()))
 
@@ -109,7 +109,7 @@ class Network:
         assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr.decode(errors='replace')}"
 
     def pids(self, space: str) -> Sequence[int]:
-        """Give the processes in a namespace."""
+        """Return the processes in a namespace."""
         return [int(pid) for pid in ip("netns", "pids", space).split()] if space in self._spaces else []
 
     def close(self) -> None:

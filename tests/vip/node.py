@@ -179,7 +179,7 @@ state_dir = "{self.folder}/state"
         wait_for("keepalived's state", lambda: self._states_entered() > before)
 
     def restart_fenced_keepalived(self) -> None:
-        """Start it anew, as its unit does, where the hook killed it for its silence: the machine may have been busy."""
+        """Start it again, as its unit does, where the hook killed it for its silence: a busy machine may cause that."""
         ended = self.keepalived is not None and self.keepalived.poll() is not None
         if ended and any(
             (one["what"], one.get("cause")) == ("address.fenced", "keepalived_hangs")
@@ -207,7 +207,7 @@ state_dir = "{self.folder}/state"
             os.kill(self.pid(name), number)
 
     def pids(self, name: str = "") -> Sequence[int]:
-        """Give the processes of this node, those of a name or all."""
+        """Return the processes of this node, those of a name or all."""
         observers = self.bed.observer.pids
         pids = [pid for pid in self.bed.network.pids(self.space) if pid not in observers]
         return [pid for pid in pids if name in {"", _command(pid)}]
@@ -218,7 +218,7 @@ state_dir = "{self.folder}/state"
                 os.kill(pid, number)
 
     def tell_haproxy(self, order: str) -> str:
-        """Give what haproxy answers on its socket."""
+        """Return what haproxy answers on its socket."""
         return tell(str(self.folder / "haproxy.sock"), order)
 
     def crash(self) -> None:
@@ -262,7 +262,7 @@ state_dir = "{self.folder}/state"
         return f" {address}/" in ip("-n", self.space, "-o", "addr", "show", "dev", "eth0")
 
     def status(self) -> dict[str, Any]:
-        """Give what the hook says, nothing where none runs; one that was kept from running gets its time."""
+        """Return what the hook says, nothing where none runs; one that was kept from running gets its time."""
         began = time.monotonic()
         while time.monotonic() - began < LIMIT_S:
             try:
@@ -277,7 +277,7 @@ state_dir = "{self.folder}/state"
         return dict(ask(f"{self.folder}/run/control.sock", {"do": order}))
 
     def is_ready(self) -> bool:
-        """Say whether it could take the address now, or has it, and the clients would be answered.
+        """Return whether it could take the address now, or has it, and the clients would be answered.
 
         A hook that was started after keepalived does not know that it is a backup. A haproxy that was cut off from its
         servers takes some seconds to find that they are there again.
@@ -317,6 +317,6 @@ def _command(pid: int) -> str:
 
 
 def raises_limits() -> bool:
-    """Say whether programs here may raise their limits."""
+    """Return whether programs here may raise their limits."""
     capabilities = next(line for line in Path("/proc/self/status").read_text().splitlines() if "CapEff" in line)
     return bool(int(capabilities.split()[1], 16) >> _CAP_SYS_RESOURCE & 1)

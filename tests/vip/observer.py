@@ -20,7 +20,7 @@ class Event:
 
 
 def parsed(line: str) -> tuple[float, str, str] | None:
-    """Give time, key and value of a line of ``ip -ts -o monitor``; None for what does not matter."""
+    """Return time, key and value of a line of ``ip -ts -o monitor``; None for what does not matter."""
     stamp, _, rest = line.rpartition("] ")
     words = rest.split()
     if not stamp or not words:
@@ -46,7 +46,7 @@ class Observer:
 
     @property
     def pids(self) -> set[int]:
-        """Give the processes that watch: they are in the nodes' namespaces, and belong to no node."""
+        """Return the processes that watch: they are in the nodes' namespaces, and belong to no node."""
         return {process.pid for process in self._watching}
 
     def watch(self, node: str, space: str) -> None:
@@ -79,7 +79,7 @@ class Observer:
             return sorted(self._events, key=lambda event: event.at)
 
     def holders(self, address: str) -> frozenset[tuple[str, str]]:
-        """Give who has an address and a link now, each with its segment."""
+        """Return who has an address and a link now, each with its segment."""
         return deque((holders for _, holders in states(self.events(), address)), maxlen=1).pop()
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Observer:
 
 
 def states(events: Sequence[Event], address: str) -> Iterator[tuple[float, frozenset[tuple[str, str]]]]:
-    """Give who can be reached at ``address`` after each event: nodes with their segments."""
+    """Return who can be reached at ``address`` after each event: nodes with their segments."""
     known: dict[tuple[str, str], str] = {}
     for event in events:
         known[event.node, event.key] = event.value
@@ -111,12 +111,12 @@ def states(events: Sequence[Event], address: str) -> Iterator[tuple[float, froze
 
 
 def is_double(holders: frozenset[tuple[str, str]]) -> bool:
-    """Say whether two nodes that see each other have it."""
+    """Return whether two nodes that see each other have it."""
     return len(holders) > len({segment for _, segment in holders})
 
 
 def double_s(events: Sequence[Event], address: str, since: float, until: float) -> float:
-    """Give how long two nodes of one segment could be reached at an address, in seconds."""
+    """Return how long two nodes of one segment could be reached at an address, in seconds."""
     total, before, double = 0.0, since, False
     for at, holders in states(events, address):
         if double and at > since:
@@ -126,7 +126,7 @@ def double_s(events: Sequence[Event], address: str, since: float, until: float) 
 
 
 def settled_s(events: Sequence[Event], addresses: Sequence[str], since: float) -> float:
-    """Give the seconds from ``since`` to the last change of who holds any of the addresses; 0 for no change."""
+    """Return the seconds from ``since`` to the last change of who holds any of the addresses; 0 for no change."""
     last = since
     for address in addresses:
         before: frozenset[tuple[str, str]] | None = None

@@ -79,7 +79,7 @@ def _alarm_s(bed: Bed, fault: Fault, since: float) -> float | None:
 
 
 def wrongs(fault: Fault, outcome: Outcome) -> list[str]:
-    """Say what should not have been."""
+    """Return what should not have been."""
     moved = outcome.after != outcome.before
     found = {
         "the address moved": moved and fault.moves is False,

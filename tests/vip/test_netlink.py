@@ -69,7 +69,7 @@ for address in ("192.0.2.12", "2001:db8::12"):
     )
 
 
-def test_the_carrier_and_an_interface_made_anew_are_followed() -> None:
+def test_the_carrier_and_an_interface_created_again_are_followed() -> None:
     run(
         """
 link = Link("eth0")
@@ -85,7 +85,7 @@ told(link, lambda: link.index and link.carrier)
     )
 
 
-def test_after_a_flood_that_overflows_the_socket_everything_is_read_anew() -> None:
+def test_after_a_flood_that_overflows_the_socket_everything_is_read_again() -> None:
     run(
         """
 link = Link("eth0")
