@@ -5,19 +5,17 @@ rename, so it is there whole or not at all. The content of certificates is never
 empty file ``ran-well`` beside them says that this structure ran for a while without an event; a boot prefers such.
 """
 
-import json
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import structlog
 
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.text import structure_of
-from pyconfd.model.context import Census
 from pyconfd.model.outcome import Generation, Stored
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
@@ -31,6 +29,14 @@ from pyconfd.system.files import (
     write_new,
 )
 
+log = structlog.get_logger(__name__)
+
+CONFIGURATION = "haproxy.cfg"
+META = "meta.json"
+RAN_WELL = "ran-well"
+FORMAT = 1
+KEEP_REJECTED = 5
+_DIGITS = 6
 _OF_ENDPOINTS = frozenset({ReloadReason.SERVERS_CHANGED, ReloadReason.NOT_LIVE, ReloadReason.PROCESS_BEHIND})
 
 
@@ -38,7 +44,8 @@ _OF_ENDPOINTS = frozenset({ReloadReason.SERVERS_CHANGED, ReloadReason.NOT_LIVE, 
 class GenerationEntry:
     """What decides whether a generation is kept; ``applied_at`` is seconds since the epoch.
 
-    ``reasons`` are those of its reload, () where it went live.
+    ``reasons`` are those of its reload, () where it went live. ``structure`` is the digest of its text without servers,
+    ``paths`` are those of its files.
     """
 
     number: int
@@ -46,6 +53,8 @@ class GenerationEntry:
     basis: str = ""
     ran_well: bool = False
     reasons: tuple[str, ...] = ()
+    structure: str = ""
+    paths: frozenset[str] = frozenset()
 
     @property
     def is_of_endpoints(self) -> bool:
@@ -82,35 +91,20 @@ def _first_of_each_basis(newest_first: Iterable[GenerationEntry]) -> Iterator[Ge
             yield entry
 
 
-log = structlog.get_logger(__name__)
+class _Meta(msgspec.Struct):
+    """What ``meta.json`` holds beside the text: fragment and characters of each piece; kind, path, SHA-256 of files."""
 
-CONFIGURATION = "haproxy.cfg"
-META = "meta.json"
-RAN_WELL = "ran-well"
-FORMAT = 1
-KEEP_REJECTED = 5
-_DIGITS = 6
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedGeneration:
-    """A generation that is written but has no name yet."""
-
-    staged: Path
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class _Outline:
-    """What is known of a generation without its text."""
-
-    entry: GenerationEntry
-    structure: str
-    paths: frozenset[str]
+    format: int
+    generation: Generation
+    text_sha256: str
+    pieces: list[tuple[str, int]]
+    files: list[tuple[FileKind, str, str]]
+    basis: str = ""
+    structure: str = ""
 
 
 class GenerationStore:
-    """The generations below ``state_dir``; how many stay says :func:`pyconfd.haproxy.history.generations.kept`."""
+    """The generations below ``state_dir``; how many stay says :func:`kept`."""
 
     def __init__(self, state_dir: str, keep: int, keep_for_s: float = float("inf")) -> None:
         self._root = Path(state_dir) / "generations"
@@ -118,7 +112,7 @@ class GenerationStore:
         self._keep = max(keep, 1)
         self._keep_for_s = keep_for_s
         self._skipped: set[str] = set()
-        self._outlines: dict[int, _Outline] = {}
+        self._entries: dict[int, GenerationEntry] = {}
 
     def clean(self) -> None:
         """Remove what a killed process left half-written."""
@@ -134,10 +128,10 @@ class GenerationStore:
         Raises:
             TransientError: it could not be written; the history is as it was.
         """
-        self.commit(self.prepare(rendering, generation))
+        self.commit(self.prepare(rendering, generation), generation.number)
 
-    def prepare(self, rendering: Rendering, generation: Generation) -> PreparedGeneration:
-        """Write everything but the name, so that a full disk is met before the reload and not after it.
+    def prepare(self, rendering: Rendering, generation: Generation) -> Path:
+        """Write everything but the name, and return where: a full disk is met before the reload and not after it.
 
         Raises:
             TransientError: it could not be written; nothing is left behind.
@@ -149,24 +143,23 @@ class GenerationStore:
             META: _meta(rendering, generation, structure),
         }
         contents |= {f"map-{number}": file.content.encode() for number, file in enumerate(maps)}
-        if structure in {each.structure for each in self._known() if each.entry.ran_well}:
+        if structure in {each.structure for each in self._known() if each.ran_well}:
             contents[RAN_WELL] = b""
-        path = self._path(generation.number)
-        return PreparedGeneration(_stage_directory(path, contents), path)
+        return _stage_directory(self._path(generation.number), contents)
 
-    def commit(self, prepared: PreparedGeneration) -> None:
+    def commit(self, prepared: Path, number: int) -> None:
         """Give a prepared generation its name, and prune the oldest.
 
         Raises:
             TransientError: it could not be renamed; the history is as it was.
         """
-        _rename_directory(prepared.staged, prepared.path)
+        _rename_directory(prepared, self._path(number))
         self._prune()
 
-    def discard(self, prepared: PreparedGeneration) -> None:
-        """Forget a prepared generation that did not come to serve."""
-        if prepared.staged.exists():
-            remove_tree(prepared.staged)
+    def discard(self, prepared: Path) -> None:
+        """Remove a prepared generation that was not applied."""
+        if prepared.exists():
+            remove_tree(prepared)
 
     def last_good(self) -> Stored | None:
         """Return the newest generation that can be read, or None."""
@@ -177,7 +170,7 @@ class GenerationStore:
         path = self._path(number)
         try:
             return _read(path)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
             if path.name not in self._skipped and path.exists():
                 self._skipped.add(path.name)
                 log.warning("generation.skipped", number=number, path=str(path), error=str(error))
@@ -189,7 +182,7 @@ class GenerationStore:
 
     def last_that_ran_well(self) -> Stored | None:
         """Return the newest generation that can be read and whose structure ran well, or None."""
-        sound = {each.entry.number for each in self._known() if each.entry.ran_well}
+        sound = {each.number for each in self._known() if each.ran_well}
         return next((stored for stored in self._newest_first() if stored.generation.number in sound), None)
 
     def mark_ran_well(self) -> int:
@@ -206,7 +199,7 @@ class GenerationStore:
                 flush_directory(str(mark.parent))
             except OSError as error:
                 raise TransientError(problem_of(str(mark), error)) from error
-            self._outlines.pop(number, None)
+            self._entries.pop(number, None)
         return number
 
     def entries(self) -> tuple[GenerationEntry, ...]:
@@ -222,11 +215,11 @@ class GenerationStore:
         except OSError as error:
             remedy = "run it as root or as pyconfd"
             raise TransientError(Problem(str(self._root), f"cannot be read: {error.strerror}", remedy)) from error
-        return tuple(each.entry for each in reversed(self._known()))
+        return tuple(reversed(self._known()))
 
     def bases(self) -> frozenset[str]:
         """Return the digest of every basis that a generation on disk was made of."""
-        return frozenset(each.entry.basis for each in self._known() if each.entry.basis)
+        return frozenset(each.basis for each in self._known() if each.basis)
 
     def declared_paths(self) -> frozenset[str]:
         """Return the path of every file that a generation on disk declared."""
@@ -261,50 +254,45 @@ class GenerationStore:
     def _path(self, number: int) -> Path:
         return self._root / f"{number:0{_DIGITS}}"
 
-    def _known(self) -> list[_Outline]:
+    def _known(self) -> list[GenerationEntry]:
         """Return what is known of each generation on disk whose description can be read; each is read once."""
         numbers = self._numbers()
         for number in numbers:
-            if number not in self._outlines:
-                with suppress(OSError, ValueError, KeyError, TypeError):
-                    self._outlines[number] = _outline(self._path(number), number)
-        return [self._outlines[number] for number in numbers if number in self._outlines]
+            if number not in self._entries:
+                with suppress(OSError, ValueError, msgspec.MsgspecError):
+                    self._entries[number] = _entry(self._path(number), number)
+        return [self._entries[number] for number in numbers if number in self._entries]
 
     def _prune(self) -> None:
-        known = {each.entry.number: each.entry for each in self._known()}
+        known = {each.number: each for each in self._known()}
         # What cannot be read counts as old and of no basis.
         entries = [known.get(number, GenerationEntry(number)) for number in self._numbers()]
         stay = kept(entries, number=self._keep, for_s=self._keep_for_s)
         for entry in entries:
             if entry.number not in stay:
-                self._outlines.pop(entry.number, None)
+                self._entries.pop(entry.number, None)
                 remove_tree(self._path(entry.number))
 
 
-def _outline(path: Path, number: int) -> _Outline:
-    meta = json.loads((path / META).read_bytes())
-    applied_at, basis = float(meta["generation"]["applied_at"]), str(meta.get("basis", ""))
-    reasons = tuple(str(each) for each in meta["generation"]["reasons"])
-    entry = GenerationEntry(number, applied_at, basis, (path / RAN_WELL).exists(), reasons)
-    return _Outline(entry, str(meta.get("structure", "")), frozenset(str(entry["path"]) for entry in meta["files"]))
+def _entry(path: Path, number: int) -> GenerationEntry:
+    meta = msgspec.json.decode((path / META).read_bytes(), type=_Meta)
+    paths = frozenset(name for _, name, _ in meta.files)
+    ran_well, made = (path / RAN_WELL).exists(), meta.generation
+    return GenerationEntry(number, made.applied_at, meta.basis, ran_well, made.reasons, meta.structure, paths)
 
 
 def _meta(rendering: Rendering, generation: Generation, structure: str) -> bytes:
-    files = [
-        {"kind": file.kind.value, "path": file.path, "sha256": sha256(file.content.encode()).hexdigest()}
-        for file in rendering.files
-    ]
-    pieces = [{"fragment": piece.fragment, "characters": len(piece.text)} for piece in rendering.pieces]
-    meta = {
-        "format": FORMAT,
-        "generation": asdict(generation),
-        "text_sha256": sha256(rendering.text.encode()).hexdigest(),
-        "pieces": pieces,
-        "files": files,
-        "basis": rendering.basis,
-        "structure": structure,
-    }
-    return json.dumps(meta, indent=1).encode() + b"\n"
+    meta = _Meta(
+        FORMAT,
+        generation,
+        sha256(rendering.text.encode()).hexdigest(),
+        [(piece.fragment, len(piece.text)) for piece in rendering.pieces],
+        [(file.kind, file.path, sha256(file.content.encode()).hexdigest()) for file in rendering.files],
+        rendering.basis,
+        structure,
+    )
+    # The start of haproxy's unit looks for a digest in it with grep.
+    return msgspec.json.format(msgspec.json.encode(meta), indent=1) + b"\n"
 
 
 def _stage_directory(path: Path, contents: dict[str, bytes]) -> Path:
@@ -333,42 +321,29 @@ def _rename_directory(staged: Path, path: Path) -> None:
 
 
 def _read(path: Path) -> Stored:
-    meta: dict[str, Any] = json.loads((path / META).read_bytes())
-    if meta["format"] != FORMAT:
-        raise ValueError(f"format {meta['format']} is not {FORMAT}")
-    text = _if_same(path / CONFIGURATION, meta["text_sha256"])
+    meta = msgspec.json.decode((path / META).read_bytes(), type=_Meta)
+    if meta.format != FORMAT:
+        raise ValueError(f"format {meta.format} is not {FORMAT}")
+    text = _if_same(path / CONFIGURATION, meta.text_sha256)
     if text is None:
         raise ValueError("its text is not the one that was recorded")
     pieces, position = [], 0
-    for piece in meta["pieces"]:
-        pieces.append(Piece(piece["fragment"], text[position : position + piece["characters"]]))
-        position += piece["characters"]
-    files, maps = [], 0
-    for entry in meta["files"]:
-        kind = FileKind(entry["kind"])
-        if kind is FileKind.MAP:
-            content: str | None = _if_same(path / f"map-{maps}", entry["sha256"])
-            maps += 1
-            if content is None:
-                raise ValueError(f"the copy of {entry['path']} is damaged")
-        else:
-            content = _if_same(Path(entry["path"]), entry["sha256"])
-        files.append(OutputFile(kind, entry["path"], content or ""))
-    rendering = Rendering(tuple(pieces), tuple(files), str(meta.get("basis", "")))
-    raw = meta["generation"]
-    generation = Generation(
-        number=int(raw["number"]),
-        digest=str(raw["digest"]),
-        applied_at=float(raw["applied_at"]),
-        curdate=str(raw["curdate"]),
-        reasons=tuple(raw["reasons"]),
-        census=Census(int(raw["census"]["claimed"]), int(raw["census"]["total"])),
-        loaded=str(raw.get("loaded", "")),
-        worker=int(raw.get("worker", 0)),
-    )
+    for fragment, characters in meta.pieces:
+        pieces.append(Piece(fragment, text[position : position + characters]))
+        position += characters
     if position != len(text):
         raise ValueError("its pieces do not add up to its text")
-    return Stored(generation, rendering)
+    files, maps = [], 0
+    for kind, name, digest in meta.files:
+        if kind is FileKind.MAP:
+            content = _if_same(path / f"map-{maps}", digest)
+            maps += 1
+            if content is None:
+                raise ValueError(f"the copy of {name} is damaged")
+        else:
+            content = _if_same(Path(name), digest)
+        files.append(OutputFile(kind, name, content or ""))
+    return Stored(meta.generation, Rendering(tuple(pieces), tuple(files), meta.basis))
 
 
 def _if_same(path: Path, digest: str) -> str | None:

@@ -14,7 +14,7 @@ from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config import binds
 from pyconfd.haproxy.config.text import Bind, digest_in, forget_parsed, mark
 from pyconfd.haproxy.config.text import binds as binds_of
-from pyconfd.haproxy.history.generations import GenerationStore, PreparedGeneration
+from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.process import host
 from pyconfd.haproxy.process.check import check
 from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
@@ -146,9 +146,9 @@ class Transaction:
             verified = known.applied is None and not changed and _runs(before, rendering)
             if not verified:
                 verified = self._process.reload(rendering.digest, _texts(rendering, before), before.running)
-            if prepared is not None:
+            if prepared is not None and generation is not None:
                 with _as_apply_error(Step.RECORD):
-                    self._store.commit(prepared)
+                    self._store.commit(prepared, generation.number)
         except ApplyError as error:
             if prepared is not None:
                 self._store.discard(prepared)
@@ -174,9 +174,9 @@ class Transaction:
         installation = Installation(self.layout.changed_files(rendering))
         try:
             identities |= self._install(rendering, installation)
-            if prepared is not None:
+            if prepared is not None and generation is not None:
                 with _as_apply_error(Step.RECORD):
-                    self._store.commit(prepared)
+                    self._store.commit(prepared, generation.number)
         except ApplyError as error:
             if prepared is not None:
                 self._store.discard(prepared)
@@ -185,7 +185,7 @@ class Transaction:
         self._note_installed(rendering, identities)
         self.layout.prune(declared_before, rendering)
 
-    def _prepared(self, rendering: Rendering, generation: Generation | None) -> PreparedGeneration | None:
+    def _prepared(self, rendering: Rendering, generation: Generation | None) -> Path | None:
         if generation is None:
             return None
         with _as_apply_error(Step.RECORD):
