@@ -1,7 +1,6 @@
 """HAProxy texts, also as Jinja templates: removed directives get their successors, traps are named."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyconfd.haproxy.config.removed import Replacement, find_in_lines
@@ -62,10 +61,10 @@ def upgrade(text: str, findings: Findings) -> str:
         words = split_words(_MASK.sub("", line))
         if words and words[0].value in SECTION_KEYWORDS and line[:1] not in (" ", "\t"):
             section = words[0].value
-        changed = _Line(line, section, removed.get(index))
-        for effect, message in changed.messages():
+        written, effect, message = _Line(line).upgraded(section, removed.get(index))
+        if effect is not None:
             findings.add(number, effect, unmask(message))
-        lines += map(unmask, changed.lines())
+        lines += map(unmask, written)
         number += 1 + sum(tags[int(found[1])].count("\n") for found in _MASK.finditer(line))
     return "\n".join(lines)
 
@@ -75,8 +74,6 @@ class _Line:
     """One line with its tags masked."""
 
     text: str
-    section: str = ""
-    removed: Replacement | None = None
 
     @property
     def directive(self) -> str:
@@ -100,13 +97,12 @@ class _Line:
             directive = directive[: tags.start()]
         return self.text[:begin], directive, body[len(directive) :].strip()
 
-    def _replacement(self) -> Replacement | None:
+    def _replacement(self, found: Replacement | None) -> Replacement | None:
         directive = self._parts[1]
         match split_words(directive):
             case [Word("errorfile"), status, Word(value) as file, *_] if value.endswith((".html", ".htm")):
                 successor = ("http-error", "status", status, "content-type", "text/html", "file", file)
                 return Replacement((successor,), "errorfile wants a whole HTTP response")
-        found = self.removed
         if found is None or found.lines is None:
             return found
         tokens = [token for line in found.lines for token in line]
@@ -116,39 +112,29 @@ class _Line:
             return Replacement(advice=f"write by hand, with the tags of the template: {'  and  '.join(found.texts())}")
         return found
 
-    def lines(self) -> Iterator[str]:
-        """Return what stands there now."""
+    def upgraded(self, section: str, removed: Replacement | None) -> tuple[list[str], Effect | None, str]:
+        """Return what stands there now, and what is to be reported."""
         indent, directive, comment = self._parts
         blank = indent[: len(indent) - len(indent.lstrip(" \t"))]
-        replacement = self._replacement()
+        end = f"  {comment}" if comment else ""
+        replacement = self._replacement(removed)
         if replacement is None:
-            if remark := _remark(directive, self.section):
-                yield f"{blank}{_MARK} {remark}"
-            yield self.text
-        elif replacement.lines:
+            if remark := _remark(directive, section):
+                return [f"{blank}{_MARK} {remark}", self.text], Effect.NOTED, f"{directive}: {remark}"
+            return [self.text], None, ""
+        if replacement.lines:
             first, *others = replacement.texts()
-            yield f"{indent}{first}{'  ' + comment if comment else ''}"
-            yield from (f"{blank}{other}" for other in others)
-        elif replacement.is_exact:
+            message = f"{directive} -> {'  and  '.join(replacement.texts())}"
+            return [f"{indent}{first}{end}", *(f"{blank}{other}" for other in others)], Effect.CHANGED, message
+        if replacement.is_exact:
             # Tags before it may open a block, so they stay.
-            yield f"{indent}{_MARK} no longer needed: {directive}{'  ' + comment if comment else ''}"
-        else:
-            yield f"{blank}{_MARK} {_MASK.sub('...', str(replacement))}"
-            yield self.text
-
-    def messages(self) -> Iterator[tuple[Effect, str]]:
-        """Return what is to be said."""
-        _indent, directive, _comment = self._parts
-        replacement = self._replacement()
-        if replacement is None:
-            if remark := _remark(directive, self.section):
-                yield Effect.NOTED, f"{directive}: {remark}"
-        elif replacement.lines:
-            yield Effect.CHANGED, f"{directive} -> {'  and  '.join(replacement.texts())}"
-        elif replacement.is_exact:
-            yield Effect.CHANGED, f"{directive}: {replacement}"
-        else:
-            yield Effect.LEFT, f"{directive}: {replacement}"
+            return (
+                [f"{indent}{_MARK} no longer needed: {directive}{end}"],
+                Effect.CHANGED,
+                f"{directive}: {replacement}",
+            )
+        advice = f"{blank}{_MARK} {_MASK.sub('...', str(replacement))}"
+        return [advice, self.text], Effect.LEFT, f"{directive}: {replacement}"
 
 
 def _remark(directive: str, section: str) -> str:
