@@ -49,7 +49,7 @@ _SETTLING_S = 0.05
 
 
 def run(settings: Resolved) -> int:
-    """Run the daemon until it is asked to stop; SIGHUP begins anew with the settings as they are then."""
+    """Run the daemon until it is asked to stop; SIGHUP starts again with the settings as they are then."""
     return serve(settings, with_dns(_daemon, settings))
 
 

@@ -111,7 +111,7 @@ Build = Callable[[Settings, Surroundings], Loop]
 
 
 def serve(resolved: Resolved, build: Build) -> int:
-    """Run a loop until a signal ends it; SIGHUP begins again with the settings as they are then."""
+    """Run a loop until a signal ends it; SIGHUP starts again with the settings as they are then."""
     notifier = SystemdNotifier()
     with Signals() as signals:
         parts = _Parts(build, notifier, signals)
@@ -188,7 +188,7 @@ class _Parts:
 
 
 def _renewed(former: Resolved, parts: _Parts) -> "_Instance":
-    """Begin anew with the settings as they are now; with the former ones where those cannot be used."""
+    """Start again with the settings as they are now; with the former ones where those cannot be used."""
     try:
         return _Instance(resolve_again(former), parts)
     except PyconfdError as error:
@@ -199,7 +199,7 @@ def _renewed(former: Resolved, parts: _Parts) -> "_Instance":
 
 
 def _not_in_force(problem: Problem) -> Problem:
-    """Say of a problem of newer settings what it means for those who look at the status later."""
+    """Return a problem of newer settings with what it means for the running ones."""
     return replace(problem, message=f"{problem.message}; the former settings are still in force")
 
 
@@ -229,7 +229,7 @@ class _Instance:
             self._parts = stack.pop_all()
 
     def run(self) -> int:
-        """Run until a signal comes; give the exit status, and all parts back."""
+        """Run until a signal comes; close all parts and return the exit status."""
         with self._parts:
             self._signals.stop_with(self._loop.mailbox)
             return run_until_stopped(self._loop)

@@ -305,7 +305,7 @@ def get(listen: Listen, path: str, timeout_s: float) -> bytes:
     """Return the body of a page of the daemon.
 
     Raises:
-        TransientError: nobody answers in time.
+        TransientError: no answer in time.
         RejectedInput: somebody answers otherwise than pyconfd would.
     """
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen.host, listen.host)  # noqa: S104 - compares, binds nothing
@@ -335,7 +335,7 @@ def _problems(error: PyconfdError, place: str = "status.listen") -> tuple[Proble
 def _unreadable(path: Path, error: OSError) -> Problem:
     if isinstance(error, FileNotFoundError):
         message = "there is no such file: pyconfd has not run since the boot"
-        # Without settings its unit is skipped, and says so only to who asks; so does one that fails at each start.
+        # Without settings its unit is skipped, and says so only if it is asked; so does one that fails at each start.
         remedy = "systemctl status pyconfd says why; if not: systemctl start pyconfd, once there is "
         return Problem(str(path), message, f"{remedy}/etc/pyconfd/pyconfd.toml")
     if isinstance(error, PermissionError):

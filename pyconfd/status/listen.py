@@ -1,4 +1,4 @@
-"""The address of the status page: reading it, binding it, saying who holds it."""
+"""The address of the status page: parse it, bind it, find the process that has it."""
 
 import contextlib
 import errno

@@ -1,6 +1,6 @@
 """A status for a person: aligned, a screenful, the worst first."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -54,15 +54,15 @@ def render_text(report: StatusReport, *, colour: bool = False) -> str:
         lines += _problems(report, status, pen)
         lines += _down(status, report.now, pen)
         lines += _by_hand(status, report.now, pen)
-        lines += _section("Targets", ([line] for line in _aligned(_targets(status, report.now, pen))), pen)
+        lines += _section("Targets", _aligned(_targets(status, report.now, pen)), pen)
         lines += _source(report, status, pen)
         lines += _in_quarantine(status, report.now, pen)
-        # What is in quarantine was told already.
+        # What is in quarantine is listed already.
         lines += _refused([one for one in status.refused if one.reason is not RefusalReason.QUARANTINED], pen)
-        lines += _section("HAProxy", ([line] for line in _left_behind(status, report.now)), pen)
+        lines += _section("HAProxy", _left_behind(status, report.now), pen)
         lines += _counts(status, pen)
     else:
-        lines += _section("Problems", (str(problem).splitlines() for problem in report.problems), pen)
+        lines += _section("Problems", (line for problem in report.problems for line in str(problem).splitlines()), pen)
     return "\n".join(lines) + "\n"
 
 
@@ -114,11 +114,11 @@ def _problems(report: StatusReport, status: Status, pen: Pen) -> list[str]:
         found += _ages(report, status)
     if status.hold_id:
         found += _hold(status)
-    blocks = []
+    lines = []
     for problem in found:
         first, *rest = problem.splitlines() or [""]
-        blocks.append([f"{pen(_BAD, '!')} {clean(first)}", *(f"    {clean(line.strip())}" for line in rest)])
-    return _section("Problems", blocks, pen)
+        lines += [f"{pen(_BAD, '!')} {clean(first)}", *(f"    {clean(line.strip())}" for line in rest)]
+    return _section("Problems", lines, pen)
 
 
 def _hold(status: Status) -> Iterator[str]:
@@ -187,7 +187,7 @@ def override_words(value: str, since: float, until: float, source: str, now: flo
 
 
 def _down(status: Status, now: float, pen: Pen) -> list[str]:
-    """Return which backends answer nobody."""
+    """Return the backends without a server that is up."""
     live = status.live
     rows = [
         [pen(_BAD, clean(one.backend)), f"for {short_duration(now - one.since)}", _number_of(one.servers, "server")]
@@ -198,7 +198,7 @@ def _down(status: Status, now: float, pen: Pen) -> list[str]:
         lines.append(f"... and {live.down_total - BACKENDS_SHOWN} more: pyconfd status --json")
     if lines:
         lines.append("  -> pyconfd explain BACKEND says why")
-    return _section(f"No server up ({live.down_total})", ([line] for line in lines), pen)
+    return _section(f"No server up ({live.down_total})", lines, pen)
 
 
 def _number_of(count: int, noun: str) -> str:
@@ -216,14 +216,14 @@ def _by_hand(status: Status, now: float, pen: Pen) -> list[str]:
     lines = _aligned(rows)
     if len(live.overrides) > OVERRIDES_SHOWN:
         lines.append(f"... and {len(live.overrides) - OVERRIDES_SHOWN} more: pyconfd server list")
-    found = _section("Set by hand", ([line] for line in lines), pen)
+    found = _section("Set by hand", lines, pen)
     if live.leaving_total:
         oldest = f", the oldest ({clean(live.leaving[0].server)}) for {short_duration(now - live.leaving[0].since)}"
         count = f"{live.leaving_total:,} {'server' if live.leaving_total == 1 else 'servers'}"
-        found += _section("On their way out", [[f"{count}{oldest if live.leaving else ''}"]], pen)
-    beyond = [[f"{pen(_BAD, '!')} {clean(detail)}"] for detail in live.beyond_repair[:OVERRIDES_SHOWN]]
+        found += _section("On their way out", [f"{count}{oldest if live.leaving else ''}"], pen)
+    beyond = [f"{pen(_BAD, '!')} {clean(detail)}" for detail in live.beyond_repair[:OVERRIDES_SHOWN]]
     found += _section("Changed by somebody else; a reload repairs it", beyond, pen)
-    why = [[clean(live.unavailable)]] if live.unavailable else []
+    why = [clean(live.unavailable)] if live.unavailable else []
     return [*found, *_section("Every change needs a reload", why, pen)]
 
 
@@ -244,22 +244,21 @@ def _source(report: StatusReport, status: Status, pen: Pen) -> Iterator[str]:
     now, was = report.now, "" if report.running else "was "
     for title, states in (("API servers", status.source.api_servers), ("etcd", status.source.etcd)):
         servers = [_server(server, now, was, pen) for server in states]
-        remedies = [_remedy(server.last_error) for server in states]
-        lines = [[line, *remedy] for line, remedy in zip(_aligned(servers), remedies, strict=True)]
+        lines = []
+        for server, line in zip(states, _aligned(servers), strict=True):
+            lines += [line, *_remedy(server.last_error)]
         if title == "etcd" and status.source.note:
-            lines.append([clean(status.source.note)])
+            lines.append(clean(status.source.note))
         yield from _section(title, lines, pen)
     credentials = [_credential(credential, now, pen) for credential in status.source.credentials]
-    yield from _section("Credentials", ([line] for line in _aligned(credentials)), pen)
+    yield from _section("Credentials", _aligned(credentials), pen)
     reachable = any(server.healthy for server in status.source.api_servers)
     resources = [_resource(resource, now, pen, say_problem=reachable) for resource in status.source.resources]
-    blocks = [[line] for line in _aligned(resources)]
+    lines = _aligned(resources)
     if reachable:
         # What helps one resource mostly helps all: each remedy once, below them.
-        blocks += [
-            [line] for line in dict.fromkeys(line for r in status.source.resources for line in _remedy(r.problem))
-        ]
-    yield from _section("Resources", blocks, pen)
+        lines += dict.fromkeys(line for each in status.source.resources for line in _remedy(each.problem))
+    yield from _section("Resources", lines, pen)
 
 
 def _server(server: ApiServerState, now: float, was: str, pen: Pen) -> list[str]:
@@ -299,40 +298,36 @@ def _resource(resource: ResourceState, now: float, pen: Pen, *, say_problem: boo
 
 
 def _in_quarantine(status: Status, now: float, pen: Pen) -> list[str]:
-    """Return who is left out so that everything else goes on, and since when."""
-    held = status.quarantine.now
-    blocks = []
-    for one in held[:REFUSED_SHOWN]:
+    """Return which objects are left out so that everything else goes on, and since when."""
+    found = status.quarantine.now
+    lines = []
+    for one in found[:REFUSED_SHOWN]:
         entry = f" {clean(one.entry)}" if one.entry else ""
         named = pen(_WARNING, clean(str(one.ref)) + entry)
-        blocks.append([f"{named}, for {short_duration(now - one.since)}: {clean(one.detail)}"])
-    if blocks:
-        blocks.append(["each is tried again when it changes, when a fragment changes, and from time to time"])
-    if len(held) > REFUSED_SHOWN:
-        blocks.append([f"... and {len(held) - REFUSED_SHOWN} more: pyconfd explain --all-refused"])
-    return _section(f"In quarantine ({len(held)})", blocks, pen)
+        lines.append(f"{named}, for {short_duration(now - one.since)}: {clean(one.detail)}")
+    if lines:
+        lines.append("each is tried again when it changes, when a fragment changes, and from time to time")
+    if len(found) > REFUSED_SHOWN:
+        lines.append(f"... and {len(found) - REFUSED_SHOWN} more: pyconfd explain --all-refused")
+    return _section(f"In quarantine ({len(found)})", lines, pen)
 
 
 def _refused(refused: Sequence[Refusal], pen: Pen) -> list[str]:
-    if not refused:
-        return []
     groups: dict[RefusalReason, list[Refusal]] = defaultdict(list)
     for refusal in sorted(refused):
         groups[refusal.reason].append(refusal)
+    # The first of each reason, then the second of each: a rare reason is not drowned by a frequent one.
     ranked = sorted((rank, reason) for reason, members in groups.items() for rank in range(len(members)))
-    shown: dict[RefusalReason, int] = defaultdict(int)
-    for _, reason in ranked[:REFUSED_SHOWN]:
-        shown[reason] += 1
-    blocks = []
+    shown = Counter(reason for _, reason in ranked[:REFUSED_SHOWN])
+    lines = []
     for reason, members in sorted(groups.items()):
-        lines = [f"{reason.value} ({len(members)})"]
+        lines.append(f"{reason.value} ({len(members)})")
         for refusal in members[: shown[reason]]:
             value = f' "{clean(refusal.value)}"' if refusal.value else ""
             lines.append(f"    {clean(str(refusal.ref))}  {clean(refusal.field)}{value}: {clean(refusal.detail)}")
-        blocks.append(lines)
     if len(refused) > REFUSED_SHOWN:
-        blocks.append([f"... and {len(refused) - REFUSED_SHOWN} more: pyconfd explain --all-refused"])
-    return _section(f"Left out ({len(refused)})", blocks, pen)
+        lines.append(f"... and {len(refused) - REFUSED_SHOWN} more: pyconfd explain --all-refused")
+    return _section(f"Left out ({len(refused)})", lines, pen)
 
 
 def _left_behind(status: Status, now: float) -> Iterator[str]:
@@ -354,7 +349,7 @@ def _counts(status: Status, pen: Pen) -> list[str]:
         ["failures", _tally(status.failures_by_step)],
         ["seen", f"{status.events_total:,} events, {status.reconciliations_total:,} reconciliations"],
     ]
-    return _section("Since the start", ([line] for line in _aligned(rows)), pen)
+    return _section("Since the start", _aligned(rows), pen)
 
 
 def _tally(counts: Mapping[str, int]) -> str:
@@ -362,9 +357,9 @@ def _tally(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{clean(name)} {count:,}" for name, count in pairs if count) or "none"
 
 
-def _section(title: str, blocks: Iterable[Sequence[str]], pen: Pen) -> list[str]:
-    lines = [f"  {line}" for block in blocks for line in block]
-    return ["", pen(_BOLD, title), *lines] if lines else []
+def _section(title: str, lines: Iterable[str], pen: Pen) -> list[str]:
+    shown = [f"  {line}" for line in lines]
+    return ["", pen(_BOLD, title), *shown] if shown else []
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""``pyconfd check``: render, and let HAProxy and the targets' commands judge."""
+"""``pyconfd check``: render, and have HAProxy and the targets' commands validate it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

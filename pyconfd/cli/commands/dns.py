@@ -241,8 +241,8 @@ def _troubles(service: Mapping[str, Any]) -> list[str]:
     found = [service["problem"]] if service["problem"] else []
     for item in service["names"]:
         more = [why for why in item["reasons"] if why not in service["reasons"]]
-        told = [f"{_IS[item['active']]}: {'; '.join(more)}"] if more else []
-        told += ["the annotation has it no more"] if item["dropped"] else []
-        found += [f"{item['name']}: {text}" for text in (*told, item["problem"], *item["kept"]) if text]
+        said = [f"{_IS[item['active']]}: {'; '.join(more)}"] if more else []
+        said += ["the annotation has it no more"] if item["dropped"] else []
+        found += [f"{item['name']}: {text}" for text in (*said, item["problem"], *item["kept"]) if text]
     found += [f"{name}: refused: {why}" for name, why in service["refused"].items()]
     return ["", *found] if found else []

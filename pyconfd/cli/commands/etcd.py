@@ -110,7 +110,7 @@ def publish_until_stopped(settings: Resolved) -> int:
 
 
 def publish_once(settings: Settings) -> str:
-    """Render, check and publish unless that is published already; give a sentence about it.
+    """Render, check and publish unless that is published already; return a sentence about it.
 
     Raises:
         RejectedInput: it cannot be used, or would take every endpoint away.
@@ -118,7 +118,7 @@ def publish_once(settings: Settings) -> str:
         TransientError: the cluster or etcd does not answer, or another producer publishes.
         ApplyError: it could not be published.
     """
-    warn("setup.problem", _judged(settings))
+    warn("setup.problem", _without_haproxy(settings))
     with ExitStack() as stack:
         campaign, balancer = _producer(settings, stack, renews=True)
         stack.callback(campaign.resign)
@@ -139,7 +139,7 @@ def publish_once(settings: Settings) -> str:
                 message = held.problem.message.replace("serving", "being published")
                 raise RejectedInput(Problem(PLACE, message, "if this is meant: --apply-total-loss apply"))
         reload = plan if isinstance(plan, Reload) else Reload((ReloadReason.FIRST_CONFIGURATION,))
-        _lead(campaign)  # whoever was searched for may have taken longer than the lease
+        _lead(campaign)  # the search for an offending object may have taken longer than the lease
         clock = SystemClock()
         now = clock.now()
         applied = balancer.apply(rendering, reload, curdate=clock.date(now), census=census, now=now)
@@ -149,7 +149,7 @@ def publish_once(settings: Settings) -> str:
 
 
 def _lead(campaign: Campaign) -> None:
-    """Get the lease, or renew it; raises TransientError where somebody else has it, or etcd does not answer."""
+    """Get the lease, or renew it; raises TransientError where another producer has it, or etcd does not answer."""
     leadership = campaign.run_round()
     if not leadership.leads:
         remedy = "stop that one first, or leave it to it: one producer is enough"
@@ -157,19 +157,19 @@ def _lead(campaign: Campaign) -> None:
 
 
 def _producing(settings: Settings, around: Surroundings) -> Daemon:
-    warn("setup.problem", _judged(settings))
+    warn("setup.problem", _without_haproxy(settings))
     campaign, balancer = _producer(settings, around.parts)
-    # Nothing is judged by this host: what is published is for others.
+    # Without the facts about this host: what is published is for others.
     cluster = KubernetesSource(settings.kubernetes, wiring.resources(settings), named=wiring.named(settings))
     source = PublishingSource(cluster, campaign)
     return cluster_loop(settings, around, source, balancer, wiring.workers(settings, ()))
 
 
-def _judged(settings: Settings) -> tuple[Problem, ...]:
-    """Return what will not be published.
+def _without_haproxy(settings: Settings) -> tuple[Problem, ...]:
+    """Return which targets will not be published.
 
     Raises:
-        ConfigurationError: nothing would be.
+        ConfigurationError: haproxy is not served, so nothing would be published.
     """
     if not wiring.serves_haproxy(settings):
         place = "target" if settings.haproxy.enabled is Enabled.AUTO else "haproxy.enabled"
@@ -193,7 +193,7 @@ def _producer(settings: Settings, stack: ExitStack, *, renews: bool = False) -> 
     campaign = Campaign(voting, keys, name=name, lease_s=etcd.lease_s, clock=time.time)
     facts = systemd.gather(settings.haproxy.unit)
 
-    def judge(rendering: Rendering) -> None:
+    def validate(rendering: Rendering) -> None:
         check(with_stubs(rendering), settings=settings.haproxy, unit=facts)
         if renews:
             _lead(campaign)
@@ -202,7 +202,7 @@ def _producer(settings: Settings, stack: ExitStack, *, renews: bool = False) -> 
         writing,
         campaign,
         keys=keys,
-        check=judge,
+        check=validate,
         files_dir=files_dir_of(settings.haproxy),
         producer=Producer(name, __version__),
         memory=KnownGeneration(settings.state_dir, PUBLISHED, settings.etcd.path),

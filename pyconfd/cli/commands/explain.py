@@ -29,7 +29,9 @@ from pyconfd.model.explanation import Ambiguous, Explanation, Unknown
 )
 @click.argument("name", nargs=-1, metavar="NAME")
 @click.option("--all-refused", is_flag=True, help="Everything that is refused, the newest first.")
-@snapshot_option("Ask nobody: explain what `kubectl get ... -o yaml|json` or `pyconfd record` wrote; may be repeated.")
+@snapshot_option(
+    "Do not ask the daemon: explain what `kubectl get ... -o yaml|json` or `pyconfd record` wrote; may be repeated."
+)
 @json_option
 def explain(
     context: CommandContext, name: tuple[str, ...], snapshots: tuple[str, ...], *, as_json: bool, all_refused: bool

@@ -120,7 +120,7 @@ def ask_process(settings: Settings, observed: Observation, applied: Rendering | 
 
 
 def _plan_targets(settings: Settings, once: DryRun) -> Planned:
-    """Compare what the targets' templates give with their files; the checks judge what differs."""
+    """Compare what the targets' templates give with their files; the checks validate what differs."""
     diffs = {}
     for target, text in wiring.render_targets(settings, once.context):
         difference = _difference(target.installed_text(), text, target.settings.output)

@@ -317,14 +317,14 @@ def _own_certificates(settings: Settings) -> Iterator[Finding]:
     own = settings.kubefigurator
     files = CertificateFiles(own.ssl_dir, (own.ca_file,)).read()
     if files is None:
-        message = f"{own.ssl_dir} may not be listed, so nobody notices in time which certificate is bad"
+        message = f"{own.ssl_dir} may not be listed, so a bad certificate is not noticed in time"
         yield Finding(
             Level.WARNING, "certificates", "kubefigurator.ssl_dir", message, f"let this user list {own.ssl_dir}"
         )
         return
     for path, fault in files.items():
         if fault:
-            yield Finding(Level.WARNING, "certificates", path, fault, "who names it is left out until it is mended")
+            yield Finding(Level.WARNING, "certificates", path, fault, "what names it is left out until it is corrected")
     if not any(files.values()):
         yield Finding.ok("certificates", "kubefigurator.ssl_dir", f"{len(files)} files can be used")
 
@@ -347,7 +347,7 @@ def look_at_new_haproxy(settings: Settings, binary: str, snapshot_files: tuple[s
         what = f"generation {last.generation.number}, which a boot without any API server would load"
         yield from _judged(balancer, last.rendering, what)
     try:
-        # Nothing is left out for what the new one refuses: that is to be told.
+        # No object is left out for what the new one refuses: that is reported.
         curdate = last.generation.curdate if last else None
         once = dry_run(settings, snapshot_files, EmptyBalancer(), curdate=curdate)
     except TransientError as error:

@@ -106,7 +106,7 @@ def print_rounds(rounds: Iterable[TrialRound]) -> int:
         for each in rounds:
             for problem in each.problems:
                 print_text(f"{click.style('cannot be tested', fg='red')} {problem}")
-            for name, lines in _told_once(each.changes):
+            for name, lines in _each_edit_once(each.changes):
                 print_text(click.style(f"changed: {name}", fg="cyan"))
                 _print_lines(lines)
             for result in each.results:
@@ -119,16 +119,16 @@ def print_rounds(rounds: Iterable[TrialRound]) -> int:
     return Exit.OK
 
 
-def _told_once(changes: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _each_edit_once(changes: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Return what changed, each part in the first test that shows it: one edit changes what nearly all tests render."""
-    told: set[tuple[str, ...]] = set()
+    shown: set[tuple[str, ...]] = set()
     same = 0
     for name, lines in changes.items():
         new: list[str] = []
         for part in _parts(lines):
             edits = tuple(line for line in part if line.startswith(("+", "-")))
-            if edits not in told:
-                told.add(edits)
+            if edits not in shown:
+                shown.add(edits)
                 new += part
         if new:
             yield name, tuple(new)
