@@ -181,13 +181,13 @@ class RemovalProtection:
 
     def _give_up(self, former: Snapshot) -> None:
         """Keep nothing that another pod has by now, or, as long as anything is left, that announced its end."""
-        given = self._kept.taken(former, self.snapshot)
-        if self._counts.ready_total or not self._rules.total:
-            given |= {one for one in self._kept.touched() if any(one in each for each in self.snapshot.departures)}
-        if not given <= self._given_up:
+        given_up = self._kept.taken(former, self.snapshot) - self._given_up
+        if given_up:
             self._kept.touch_all()
-            self._given_up |= given
-            self._missing -= given
+        if self._counts.ready_total or not self._rules.total:
+            given_up |= {one for one in self._kept.touched() if any(one in each for each in self.snapshot.departures)}
+        self._given_up |= given_up
+        self._missing -= given_up
 
     # What is held
 

@@ -28,7 +28,7 @@ FILE = "held.json"
 
 
 def hold_file(state_dir: str) -> StateFile[SavedHold]:
-    """Return the file for what is held; once nothing is any more, that stands there."""
+    """Return the file for what is held; it has an empty object once nothing is any more."""
     effect = "a restart would not know what is held"
     # Only for this user: a pod's environment may hold a password.
     path = Path(state_dir) / FILE

@@ -81,9 +81,9 @@ RECORD_OF: Mapping[Resource, type[AnyObject]] = MappingProxyType(
 
 
 class Departures:
-    """Addresses of which the cluster said that they leave on purpose, until they are ready again; the newest of them.
+    """The newest addresses that announced their end (a pod terminates, a node is cordoned), until they are ready again.
 
-    Who looks at Snapshots may miss that word: a pod can begin to terminate and be gone between two looks.
+    They are noted by the cache: a pod can begin to terminate and be gone between two Snapshots.
     """
 
     MOST = 20_000

@@ -6,390 +6,227 @@ from pyconfd.admission.removal_protection import Moment, RemovalRules, SavedHold
 from pyconfd.model.hold import HoldKind, HoldStep
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.snapshot import Key, Snapshot
-from tests.admission.stage import Pod, Stage, staged
+from tests.admission.cluster import Cluster
 from tests.presets import objects
 
-
-def _vanish(stage: Stage, *services: str) -> None:
-    for service in services:
-        stage.pods.services[service].clear()
+TOTAL, SHARE = HoldKind.TOTAL, HoldKind.SHARE
+BEGUN, CONFIRMED, EXPIRED, ALLOWED, RETURNED = HoldStep
 
 
-SERVICES, SLICES = "hidden", "hidden_slices"
+@pytest.mark.parametrize(
+    ("counts", "script", "kind", "served"),
+    [
+        # Everything, however it goes, and without limit.
+        ((3, 4), "all hide; all lose-slices", TOTAL, "3 4"),
+        ((3, 4), "all lose-slices; all hide", TOTAL, "3 4"),
+        ((3, 4), "all lose-slices; restart; all hide; restart", TOTAL, "3 4"),
+        ((3,), "s0 gone; list; wait 9999; wait 9999", TOTAL, "3"),
+        ((1, 1), "s0 unready; s1 unready", TOTAL, "0 1"),  # the first was applied
+        ((3,), "s0 gone; allow", None, "0"),
+        ((3,), "s0 terminate; s0 gone", TOTAL, "3"),
+        ((3,), "s0 terminate", None, "3"),  # what terminates still serves where nothing else does
+        ((10,), "s0 gone; s0 back 10", None, "10"),
+        ((10,), "s0 gone; s0 new 10", None, "10"),
+        # More than the share.
+        ((4, 6), "s1 gone", SHARE, "4 6"),
+        ((4, 6), "s1 gone; wait 9999", SHARE, "4 6"),  # no list confirmed it
+        ((4, 6), "s1 gone; list; wait 55", SHARE, "4 6"),
+        ((4, 6), "s1 gone; list; wait 61", None, "4 0"),
+        ((4, 6), "s1 gone; wait 61; list; list", None, "4 0"),
+        ((4, 6), "s1 gone; restart; list; wait 55", SHARE, "4 6"),
+        ((4, 6), "s1 gone; restart; list; wait 61", None, "4 0"),
+        ((4, 6), "s1 gone; allow", None, "4 0"),
+        ((4, 6), "s1 hide; s1 back 6", None, "4 6"),
+        ((4, 6), "s1 gone; s1 back 4", None, "4 4"),  # what is missing still is too little
+        ((4, 6), "s1 gone; s0 new 1; s7 new 1", SHARE, "5 6 1"),  # newcomers elsewhere
+        ((4, 8), "s1 gone; s1 new 1", SHARE, "4 9"),  # beside the kept ones
+        # Less than that, or not at once.
+        ((6, 4), "s1 gone", None, "6 0"),
+        ((5, 5), "s1 gone", None, "5 0"),
+        ((2, 4), "s1 gone", None, "2 0"),
+        ((100, 20), "s1 gone", None, "100 0"),
+        ((4, 3, 3), "s1 gone; wait 10; s2 gone", SHARE, "4 0 3"),
+        ((4, 3, 3), "s1 gone; wait 61; s2 gone", None, "4 0 0"),
+        ((4, 3, 3), "fail; s1 gone; wait 10; s2 gone", SHARE, "4 3 3"),  # the first was never applied
+        # What is announced, or replaced.
+        ((10,), "s0 terminate 8; s0 gone 8", None, "2"),
+        ((10, 10), "all new 10; all gone 10", None, "10 10"),
+        ((10, 10), "all terminate 9; all gone 9; all new 9", None, "10 10"),
+        ((10, 10), "all new 10; all terminate 10; all gone 10; wait 1; s0 gone; s1 gone 5", SHARE, "0 10"),
+        # A hold that changes.
+        ((4, 6), "s1 gone; s0 gone; list; wait 9999", TOTAL, "4 6"),
+        ((10,), "s0 gone; list; wait 9999; s0 back 1; wait 55", SHARE, "10"),
+        ((10,), "s0 gone; list; wait 9999; s0 back 1; wait 61; wait 1", None, "1"),
+        ((4, 6), "s1 unready; s1 terminate 1", SHARE, "4 5"),
+        ((4, 6), "s1 unready; s1 terminate 1; s1 gone 1; restart", SHARE, "4 5"),
+        ((4, 8, 3), "s1 gone; s1 hide; s2 gone", SHARE, "4 8 3"),  # what goes meanwhile is held as well
+    ],
+)
+def test_removal_protection(counts: tuple[int, ...], script: str, kind: HoldKind | None, served: str) -> None:
+    cluster = Cluster(*counts)
+    cluster.do(script)
+    assert (cluster.kind, cluster.counts) == (kind, served)
+    assert kind is not None or cluster.served is cluster.raw
 
 
-@pytest.mark.parametrize("orders", [[[SERVICES], [SLICES]], [[SLICES], [SERVICES]], [[SERVICES, SLICES]]])
-def test_lists_that_turn_empty_are_held_and_everything_stays_served(orders: list[list[str]]) -> None:
-    stage = staged(3, 4)
-    before = stage.all_served
-    for lists in orders:
-        for one in lists:
-            getattr(stage.pods, one).update({"s0", "s1"})
-        stage.look()
-        assert stage.kind is HoldKind.TOTAL
-        assert stage.all_served == before
-    assert stage.protection.hold is not None
-    assert (stage.protection.hold.lost, stage.protection.hold.of, stage.protection.hold.names) == (
-        7,
-        7,
-        ("s0.example.com", "s1.example.com"),
-    )
+@pytest.mark.parametrize(
+    ("rules", "script", "kind"),
+    [
+        (RemovalRules(total=False, least=11), "all gone", None),
+        (RemovalRules(total=False), "all gone", SHARE),
+        (RemovalRules(share=1.0), "s1 gone", None),
+        (RemovalRules(share=1.0), "s1 gone; s0 gone", TOTAL),
+        (RemovalRules(least=7), "s1 gone", None),
+    ],
+)
+def test_removal_rules(rules: RemovalRules, script: str, kind: HoldKind | None) -> None:
+    cluster = Cluster(4, 6, rules=rules)
+    cluster.do(script)
+    assert cluster.kind is kind
 
 
-@pytest.mark.parametrize("count", [1, 10])
-def test_everything_unready_is_held_without_limit_even_if_it_comes_one_by_one(count: int) -> None:
-    stage = staged(count, count)
-    before = {f"10.1.0.{number}" for number in range(count)}  # half of all had been applied when the hold began
-    for service in stage.pods.services.values():
-        for pod in service.values():
-            pod.ready = False
-            stage.look()
-    assert stage.kind is HoldKind.TOTAL
-    assert stage.all_served == before
-    stage.confirmed = True
-    for _ in range(10):
-        stage.again(3600.0)
-    assert stage.kind is HoldKind.TOTAL
-    assert stage.protection.hold is not None
-    assert stage.protection.hold.applies_at == 0.0
-    stage.allowed = {stage.protection.hold.hold_id}
-    stage.again()
-    assert stage.kind is None
-    assert stage.all_served == set()
-    assert stage.steps[-1] is HoldStep.ALLOWED
+@pytest.mark.parametrize(
+    ("script", "steps"),
+    [
+        ("s1 gone; list; wait 61", [BEGUN, CONFIRMED, EXPIRED]),
+        ("s1 gone; s1 back 6", [BEGUN, RETURNED]),
+        ("all gone; list; allow", [BEGUN, CONFIRMED, ALLOWED]),
+        ("s1 gone; s0 gone", [BEGUN, BEGUN]),
+    ],
+)
+def test_removal_protection_tells_each_step(script: str, steps: list[HoldStep]) -> None:
+    cluster = Cluster(4, 6)
+    cluster.do(script)
+    assert cluster.steps == steps
 
 
-def test_a_loss_above_the_share_is_believed_when_it_lasts_and_a_second_list_confirmed_it() -> None:
-    stage = staged(4, 6)
-    before = stage.all_served
-    _vanish(stage, "s1")
-    stage.look()
-    assert stage.kind is HoldKind.SHARE
-    assert stage.all_served == before
-    stage.again(1000.0)
-    assert stage.kind is HoldKind.SHARE, "no list has confirmed it"
-    stage.confirmed = True
-    stage.again()
-    stage.again()
-    assert stage.kind is None
-    assert stage.all_served == {f"10.0.0.{number}" for number in range(4)}
-    assert stage.steps == [HoldStep.BEGUN, HoldStep.CONFIRMED, HoldStep.EXPIRED]
+def test_removal_protection_says_what_is_held() -> None:
+    cluster = Cluster(4, 3, 3)
+    cluster.do("s1 gone; s2 gone")
+    hold = cluster.protection.hold
+    assert hold is not None
+    assert (hold.lost, hold.let_go, hold.of, hold.applies_at) == (3, 3, 10, hold.since + 60.0)
+    cluster.do("s0 gone 2; restart")
+    assert cluster.protection.hold is not None
+    assert (cluster.protection.hold.hold_id, cluster.protection.hold.lost) == (hold.hold_id, 5)
+    cluster.do("s0 gone")
+    total = cluster.protection.hold
+    assert (total.kind, total.applies_at, total.hold_id != hold.hold_id) == (TOTAL, 0.0, True)
 
 
-def test_a_confirmed_loss_waits_until_it_has_lasted() -> None:
-    stage = staged(4, 6)
-    _vanish(stage, "s1")
-    stage.look()
-    stage.confirmed = True
-    stage.again(1.0)
-    stage.again(58.0)
-    assert stage.kind is HoldKind.SHARE
-    assert stage.protection.hold is not None
-    assert stage.protection.hold.applies_at == pytest.approx(stage.protection.hold.since + 60.0)
-    stage.again(2.0)
-    assert stage.kind is None
+def test_permission_for_partial_loss_allows_no_total_loss() -> None:
+    cluster = Cluster(4, 6)
+    cluster.do("s1 gone")
+    assert cluster.protection.hold is not None
+    cluster.allowed = {cluster.protection.hold.hold_id}
+    cluster.do("s0 gone")
+    assert (cluster.kind, cluster.counts) == (TOTAL, "4 6")
 
 
-def test_what_comes_meanwhile_is_served_at_once() -> None:
-    stage = staged(4, 6)
-    _vanish(stage, "s1")
-    stage.look()
-    stage.pods.add("s0", "s0-new", "10.9.9.1")
-    stage.pods.services["s7"] = {}
-    stage.pods.fill("s7", 1)
-    stage.look()
-    assert stage.kind is HoldKind.SHARE
-    assert {"10.9.9.1", "10.2.0.0", "10.1.0.5"} <= stage.all_served
-
-
-@pytest.mark.parametrize("is_total", [True, False])
-def test_a_hold_ends_when_the_endpoints_return(is_total: bool) -> None:
-    stage = staged(4, 6)
-    stage.pods.hidden = stage.pods.hidden_slices = {"s0", "s1"} if is_total else {"s1"}
-    stage.look()
-    assert stage.kind is not None
-    stage.pods.hidden = stage.pods.hidden_slices = set()
-    stage.look()
-    assert stage.kind is None
-    assert stage.served is stage.raw
-    assert stage.steps == [HoldStep.BEGUN, HoldStep.RETURNED]
-
-
-def test_a_hold_ends_when_others_took_the_places() -> None:
-    stage = staged(10)
-    _vanish(stage, "s0")
-    stage.look()
-    for number in range(10):
-        stage.pods.add("s0", f"new-{number}", f"10.8.0.{number}")
-    stage.look()
-    assert stage.kind is None
-    assert stage.all_served == {f"10.8.0.{number}" for number in range(10)}
-
-
-def test_an_address_that_another_pod_has_now_is_not_served_for_the_former() -> None:
-    stage = staged(1, 9)
-    _vanish(stage, "s1")
-    stage.look()
-    assert len(stage.addresses()["s1"]) == 9
-    stage.pods.add("s0", "s0-other", "10.1.0.3")
-    stage.look()
-    served = stage.addresses()
+@pytest.mark.parametrize("restart", ["", "; restart"])
+def test_removal_protection_yields_an_address_to_its_new_pod(restart: str) -> None:
+    cluster = Cluster(1, 9)
+    cluster.do("s1 gone")
+    cluster.add("s0", "s0-other", "10.1.0.3")
+    cluster.do(f"wait 1{restart}")
+    served = cluster.addresses()
     assert "10.1.0.3" in served["s0"]
     assert served["s1"] == {f"10.1.0.{number}" for number in range(9) if number != 3}
 
 
-def test_a_total_loss_that_becomes_a_partial_one_begins_to_wait_then_and_under_another_id() -> None:
-    stage = staged(10)
-    _vanish(stage, "s0")
-    stage.look()
-    stage.confirmed = True
-    stage.again(3600.0)
-    former = stage.protection.hold
-    assert former is not None
-    assert former.kind is HoldKind.TOTAL
-    stage.pods.add("s0", "s0-0", "10.0.0.0")
-    stage.look()
-    assert stage.kind is HoldKind.SHARE
-    assert stage.protection.hold is not None
-    assert stage.protection.hold.hold_id != former.hold_id
-    assert len(stage.all_served) == 10
-    stage.again(59.0)
-    assert stage.kind is HoldKind.SHARE
-    stage.again(2.0)
-    assert stage.kind is None
-    assert stage.all_served == {"10.0.0.0"}
+def test_removal_protection_never_undoes_what_was_applied() -> None:
+    """Of 453 endpoints beside 323 others 200 announce that they leave, 250 vanish later: each time under half."""
+    cluster = Cluster(453, 323)
+    cluster.do("s0 terminate 200; s0 gone 200; wait 20; s0 gone 250")
+    assert (cluster.kind, cluster.counts) == (None, "3 323")
+    cluster.do("wait 30; s1 new 1")
+    assert (cluster.kind, cluster.counts) == (None, "3 324")
 
 
-def test_a_partial_loss_that_becomes_total_is_not_let_through_by_the_former_id() -> None:
-    stage = staged(4, 6)
-    _vanish(stage, "s1")
-    stage.look()
-    assert stage.protection.hold is not None
-    stage.allowed = {stage.protection.hold.hold_id}
-    _vanish(stage, "s0")
-    stage.look()
-    assert stage.kind is HoldKind.TOTAL
-    assert len(stage.all_served) == 10
+@pytest.mark.parametrize("restart", ["wait 1", "restart"])
+def test_service_that_is_edited_during_a_hold_is_served_as_edited(restart: str) -> None:
+    cluster = Cluster(4, 6)
+    cluster.do("s1 lose-slices")
+    cluster.pods.domains["s1"] = "other"
+    cluster.do(f"wait 1; s1 hide; {restart}")
+    assert (cluster.kind, {name: len(each) for name, each in cluster.addresses().items()}) == (
+        SHARE,
+        {"s0": 4, "other": 6},
+    )
 
 
-@pytest.mark.parametrize("remaining", [1, 2, 5])
-def test_an_orderly_scale_down_passes_whatever_its_size(remaining: int) -> None:
-    stage = staged(10)
-    pods = stage.pods.services["s0"]
-    for pod in list(pods)[remaining:]:
-        pods[pod].terminating = True
-    stage.look()
-    assert stage.kind is None
-    for pod in list(pods)[remaining:]:
-        del pods[pod]
-    stage.look()
-    assert stage.kind is None
-    assert len(stage.all_served) == remaining
+def test_service_under_another_domain_is_not_lost() -> None:
+    cluster = Cluster(10, 1)
+    cluster.pods.domains = {"s0": "new-s0", "s1": "new-s1"}
+    cluster.look()
+    assert (cluster.kind, set(cluster.addresses())) == (None, {"new-s0", "new-s1"})
 
 
-def test_a_scale_down_to_nothing_waits_for_the_operator_if_nothing_else_is_served() -> None:
-    stage = staged(3)
-    pods = stage.pods.services["s0"]
-    for pod in pods.values():
-        pod.terminating = True
-    stage.look()
-    assert stage.kind is None, "what terminates still serves where nothing else does"
-    pods.clear()
-    stage.look()
-    assert stage.kind is HoldKind.TOTAL
-    assert len(stage.all_served) == 3
-
-
-@pytest.mark.parametrize(("counts", "gone"), [((6, 4), "s1"), ((5, 5), "s1"), ((2, 4), "s1"), ((100, 20), "s1")])
-def test_a_loss_within_the_share_or_below_the_least_passes(counts: tuple[int, ...], gone: str) -> None:
-    stage = staged(*counts)
-    _vanish(stage, gone)
-    stage.look()
-    assert stage.kind is None
-    assert len(stage.all_served) == counts[0]
-
-
-def test_losses_count_together_within_the_window_and_not_beyond_it() -> None:
-    for pause_s, kind in ((10.0, HoldKind.SHARE), (61.0, None)):
-        stage = staged(4, 3, 3)
-        _vanish(stage, "s1")
-        stage.look()
-        assert stage.kind is None
-        _vanish(stage, "s2")
-        stage.look(pause_s)
-        assert stage.kind is kind
-        hold = stage.protection.hold
-        assert hold is None or (hold.lost, hold.let_go, hold.of) == (3, 3, 10)
-        addresses = stage.addresses()
-        assert (len(addresses["s0"]), len(addresses["s1"]), len(addresses["s2"])) == (4, 0, 3 if kind else 0)
-
-
-def test_a_service_under_another_domain_is_not_lost() -> None:
-    stage = staged(10, 1)
-    snapshot = stage.raw
-    renamed = {
-        key: objects.service(key.name, {"domain": f"new-{key.name}.example.com", "proto": "http"})
-        for key in snapshot.services
-    }
-    stage.show(Snapshot(services=renamed, endpointslices=snapshot.endpointslices))
-    assert stage.kind is None
-    assert set(stage.addresses()) == {"new-s0", "new-s1"}
-
-
-def test_the_annotations_of_all_services_gone_at_once_is_a_total_loss() -> None:
-    stage = staged(3, 2)
-    before = stage.all_served
-    bare = {key: objects.service(key.name) for key in stage.raw.services}
-    stage.show(Snapshot(services=bare, endpointslices=stage.raw.endpointslices))
-    assert stage.kind is HoldKind.TOTAL
-    assert stage.all_served == before
+def test_annotations_of_all_services_gone_is_a_total_loss() -> None:
+    cluster = Cluster(3, 2)
+    bare = {key: objects.service(key.name) for key in cluster.raw.services}
+    cluster.show(Snapshot(services=bare, endpointslices=cluster.raw.endpointslices))
+    assert (cluster.kind, cluster.counts) == (TOTAL, "3 2")
 
 
 def test_all_that_one_of_two_presets_serves_is_held_for_a_time() -> None:
-    stage = Stage(presets=("domains", "kube2lb"))
-    stage.pods.services["s0"] = {}
-    stage.pods.fill("s0", 8)
-    other = (
+    cluster = Cluster(presets=("domains", "kube2lb"))
+    cluster.pods.fill("s0", 8)
+    base = cluster.pods.snapshot()
+    other = objects.snapshot(
         objects.service("other", type_="NodePort", ports=(ServicePort("web", 80, "web", 30080),)),
         objects.slice_("other", objects.endpoint("10.7.0.1", pod="other-0")),
     )
-
-    def shown(*, both: bool) -> Snapshot:
-        base = stage.pods.snapshot()
-        more = objects.snapshot(*other) if both else Snapshot()
-        return Snapshot(
-            services={**base.services, **more.services},
-            endpointslices={**base.endpointslices, **more.endpointslices},
+    cluster.show(
+        Snapshot(
+            services={**base.services, **other.services},
+            endpointslices={**base.endpointslices, **other.endpointslices},
         )
-
-    stage.show(shown(both=True))
-    assert "10.7.0.1" in stage.all_served
-    stage.show(shown(both=False))
-    assert stage.kind is HoldKind.PRESET
-    assert stage.protection.hold is not None
-    assert stage.protection.hold.preset == "kube2lb"
-    assert "10.7.0.1" in stage.all_served
-    stage.confirmed = True
-    stage.again()
-    stage.again(61.0)
-    assert stage.kind is None
-    assert "10.7.0.1" not in stage.all_served
+    )
+    cluster.show(base)
+    hold = cluster.protection.hold
+    assert hold is not None
+    assert (hold.kind, hold.preset, "10.7.0.1" in cluster.all_served) == (HoldKind.PRESET, "kube2lb", True)
+    cluster.do("list; wait 61")
+    assert (cluster.kind, "10.7.0.1" in cluster.all_served) == (None, False)
 
 
-def test_a_cluster_that_serves_by_no_preset_counts_as_a_whole() -> None:
-    stage = Stage(presets=())
+def test_cluster_without_claims_counts_as_a_whole() -> None:
+    cluster = Cluster(presets=())
     snapshot = objects.snapshot(objects.service("a"), objects.slice_("a", objects.endpoint("10.0.0.1", pod="a-0")))
-    stage.show(snapshot)
-    stage.show(Snapshot())
-    assert stage.kind is HoldKind.TOTAL
-    assert stage.served.services.keys() == snapshot.services.keys()
-    assert stage.served.endpointslices == snapshot.endpointslices
+    cluster.show(snapshot)
+    cluster.show(Snapshot())
+    hold = cluster.protection.hold
+    assert hold is not None
+    assert (hold.kind, hold.names) == (TOTAL, ("demo/a",))
+    assert (cluster.served.services, cluster.served.endpointslices) == (snapshot.services, snapshot.endpointslices)
 
 
 def test_other_settings_lose_nothing() -> None:
-    stage = staged(10)
-    nothing = stage.translate(Snapshot())
-    stage.protection.rebase(nothing)
-    served = stage.protection.look(Moment(0.0, 0.0), stage.raw, nothing, confirmed=True, allowed=())
-    assert served is stage.raw
-    assert stage.kind is None
+    cluster = Cluster(10)
+    nothing = cluster.translate(Snapshot())
+    cluster.protection.rebase(nothing)
+    served = cluster.protection.look(Moment(0.0, 0.0), cluster.raw, nothing, confirmed=True, allowed=())
+    assert (served is cluster.raw, cluster.kind) == (True, None)
 
 
-def test_total_losses_are_like_others_where_the_setting_says_so() -> None:
-    for count, kind in ((4, None), (10, HoldKind.SHARE)):
-        stage = staged(count, rules=RemovalRules(total=False))
-        _vanish(stage, "s0")
-        stage.look()
-        assert stage.kind is kind
+def test_hold_is_saved_once_for_each_change() -> None:
+    cluster = Cluster(10)
+    for script in ("s0 gone", "s0 back 10"):
+        cluster.do(script)
+        assert not cluster.protection.is_saved
+        cluster.protection.is_saved = True
+        cluster.do("wait 1")
+        assert cluster.protection.is_saved
+    assert cluster.protection.saved() == SavedHold()
 
 
-def test_with_a_share_of_all_only_a_total_loss_is_held() -> None:
-    stage = staged(1, 99, rules=RemovalRules(share=1.0))
-    _vanish(stage, "s1")
-    stage.look()
-    assert stage.kind is None
-    _vanish(stage, "s0")
-    stage.look()
-    assert stage.kind is HoldKind.TOTAL
-
-
-def test_saved_once_for_each_change() -> None:
-    stage = staged(10)
-    assert stage.protection.is_saved
-    for count in (0, 10):
-        _vanish(stage, "s0")
-        stage.pods.fill("s0", count)
-        stage.look()
-        assert not stage.protection.is_saved
-        stage.protection.is_saved = True
-        stage.again()
-        assert stage.protection.is_saved
-    assert stage.protection.saved() == SavedHold()
-
-
-def test_the_same_snapshot_is_given_again_while_nothing_changes() -> None:
-    stage = staged(4, 6)
-    _vanish(stage, "s1")
-    stage.look()
-    former = stage.served
-    stage.again()
-    assert stage.served is former
-    assert stage.served.services is stage.raw.services
+def test_objects_that_lost_nothing_are_those_of_the_cluster() -> None:
+    cluster = Cluster(4, 6)
+    cluster.do("s1 gone")
+    former = cluster.served
+    cluster.show(cluster.raw)
+    assert cluster.served is former
+    assert cluster.served.services is cluster.raw.services
     untouched = Key("demo", "s0-a")
-    assert stage.served.endpointslices[untouched] is stage.raw.endpointslices[untouched]
-
-
-def test_an_applied_removal_is_never_undone() -> None:
-    """Of 453 endpoints beside 323 others 200 announce that they leave, 250 vanish later: each time under half."""
-    stage = Stage()
-    web = {f"web-{number}": Pod(f"10.1.{number // 250}.{number % 250}") for number in range(453)}
-    other = {f"other-{number}": Pod(f"10.2.{number // 250}.{number % 250}") for number in range(323)}
-    stage.pods.services = {"web": web, "other": other}
-    stage.look()
-    leaving, dying = list(web)[253:], list(web)[3:253]
-
-    for pod in leaving:
-        web[pod].terminating = True
-    stage.look()
-    for pod in leaving:
-        del web[pod]
-    stage.look()
-    dead = {web[pod].address for pod in dying}
-    for pod in dying:
-        web.pop(pod)
-    stage.look(20.0)
-    assert stage.kind is None
-    assert stage.addresses()["web"] == {"10.1.0.0", "10.1.0.1", "10.1.0.2"}
-
-    other["unrelated"] = Pod("10.9.0.1")
-    stage.look(44.0)
-    assert stage.kind is None
-    assert stage.addresses()["web"].isdisjoint(dead)
-
-
-def test_a_removal_that_was_never_applied_is_kept_back_with_the_next() -> None:
-    stage = staged(4, 3, 3)
-    before = stage.all_served
-    stage.applies = False
-    _vanish(stage, "s1")
-    stage.look()
-    _vanish(stage, "s2")
-    stage.look(10.0)
-    assert stage.kind is HoldKind.SHARE
-    assert stage.all_served == before
-
-
-def test_a_pod_that_says_goodbye_during_a_hold_stays_gone() -> None:
-    stage = staged(4, 6)
-    pods = stage.pods.services["s1"]
-    for pod in pods.values():
-        pod.ready = False
-    stage.look()
-    assert stage.kind is HoldKind.SHARE
-    pods["s1-0"].terminating = True
-    stage.look()
-    assert "10.1.0.0" not in stage.all_served
-    del pods["s1-0"]
-    stage.look()
-    assert stage.kind is HoldKind.SHARE
-    assert "10.1.0.0" not in stage.all_served
+    assert cluster.served.endpointslices[untouched] is cluster.raw.endpointslices[untouched]

@@ -90,7 +90,7 @@ def test_check_of_files_is_not_about_this_machine(tmp_path: Path) -> None:
     assert check_once(settings_for(tmp_path), (str(objects),)).notes == ()
 
 
-def test_plan_says_that_the_guard_would_hold_the_change(tmp_path: Path) -> None:
+def test_plan_says_that_a_change_would_be_held(tmp_path: Path) -> None:
     objects = tmp_path / "objects.yaml"
     objects.write_text(EMPTY)
     before = Rendering((Piece("01-all.conf", "global\n    maxconn 99\n"),))

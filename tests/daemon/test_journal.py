@@ -13,7 +13,7 @@ APPLIED = Applied(
 )
 FAILED = Failed(Step.RELOAD, (Problem("haproxy", "does not answer", "look"),))
 REJECTED = Rejected(Step.CHECK, (Problem("02.tmpl line 3", "unknown keyword"), Problem("03.tmpl", "no backend")))
-HELD = Held("0123abcd", Problem("guard", "all gone"))
+HELD = Held("0123abcd", Problem("removal protection", "all gone"))
 
 
 def said(*outcomes: Outcome, journal: Journal | None = None) -> list[str]:

@@ -47,7 +47,7 @@ def test_what_is_refused_at_the_first_look_may_be_older() -> None:
 def test_an_outcome_keeps_its_age_until_there_is_another_kind() -> None:
     memory = Memory()
     for held, now, since in (("1", 10.0, 10.0), ("1", 20.0, 10.0), ("2", 30.0, 30.0)):
-        memory.finished(Held(held, Problem("guard", "x")), (), SERVES, now)
+        memory.finished(Held(held, Problem("removal protection", "x")), (), SERVES, now)
         assert memory.outcome_since == since
 
 
@@ -55,6 +55,6 @@ def test_what_serves_is_what_was_applied_and_not_what_was_rendered() -> None:
     memory, context, wanted = Memory(), Context({}), Rendering((Piece("a", "other\n"),))
     assert memory.seen is None
     memory.made(Snapshot("here"), PresetOptions(), Reconciled(WELL, context, wanted))
-    memory.finished(Held("1", Problem("guard", "x")), (), SERVES, 10.0)
+    memory.finished(Held("1", Problem("removal protection", "x")), (), SERVES, 10.0)
     assert memory.seen is not None
     assert (memory.seen.desired, memory.seen.serving) == (wanted, SERVES.rendering)

@@ -137,17 +137,17 @@ def test_the_last_change_of_its_backends() -> None:
 
 
 def test_a_configuration_that_does_not_serve_is_told_first() -> None:
-    standing = Standing("held", 7, 900.0, 400.0, "3f9c", ("guard: all endpoints would go\n    -> pyconfd allow 3f9c",))
+    standing = Standing("held", 7, 900.0, 400.0, "3f9c", ("protection: all would go\n    -> pyconfd allow 3f9c",))
     text = render(asked("web", standing=standing))
-    assert text.startswith("pyconfd is held, for 10 m: generation 7 goes on serving\n  guard: all endpoints would go\n")
+    assert text.startswith("pyconfd is held, for 10 m: generation 7 goes on serving\n  protection: all would go\n")
     assert "pyconfd allow 3f9c" in text
 
 
 def test_a_part_that_is_held_while_the_rest_serves_is_told_too() -> None:
-    problems = ("guard: 3 of 4 would go\n    -> pyconfd allow 3f9c",)
+    problems = ("protection: 3 of 4 would go\n    -> pyconfd allow 3f9c",)
     standing = Standing("held", 7, 900.0, 990.0, "3f9c", problems, held_since=400.0)
     text = render(asked("web", standing=standing))
-    assert text.startswith("removals are held, for 10 m; everything else goes on\n  guard: 3 of 4 would go\n")
+    assert text.startswith("removals are held, for 10 m; everything else goes on\n  protection: 3 of 4 would go\n")
     rejected = render(asked("web", standing=msgspec.structs.replace(standing, phase="rejected")))
     assert "pyconfd is rejected, for 10 s: generation 7 goes on serving" in rejected
     assert "removals are held, for 10 m" in rejected

@@ -1,19 +1,41 @@
 """What the cluster said of addresses that leave."""
 
+import pytest
+
+from pyconfd.model.kubernetes import AnyObject
 from pyconfd.model.snapshot import Departures
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import Deleted, Upserted, key_of
-from tests.presets import objects
+from tests.presets import objects, pods
+
+ADDRESS = "192.0.2.1"
 
 
-def test_an_address_is_remembered_after_it_went_and_forgotten_when_it_is_ready_again() -> None:
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize(
+    ("leaving", "ready"),
+    [
+        (
+            objects.slice_("a", objects.endpoint(ADDRESS, ready=False, terminating=True)),
+            objects.slice_("b", objects.endpoint(ADDRESS)),
+        ),
+        (pods.pod("a", ADDRESS, {}, deleted=True), pods.pod("b", ADDRESS, {})),
+        (objects.node("a", ADDRESS, cordoned=True), objects.node("a", ADDRESS)),
+    ],
+)
+def test_address_departs_until_it_is_ready_again(leaving: AnyObject, ready: AnyObject, *, listed: bool) -> None:
     cache = Cache()
-    leaving = objects.slice_("a", objects.endpoint("192.0.2.1", ready=False, terminating=True))
-    cache.apply(Upserted(leaving))
+    if listed:
+        cache.replace([leaving], ())
+    else:
+        cache.apply(Upserted(leaving))
     cache.apply(Deleted(key_of(leaving), "9"))
-    assert "192.0.2.1" in cache.departures
-    cache.apply(Upserted(objects.slice_("b", objects.endpoint("192.0.2.1"))))
-    assert "192.0.2.1" not in cache.departures
+    assert ADDRESS in cache.departures
+    if listed:
+        cache.replace([ready], ())
+    else:
+        cache.apply(Upserted(ready))
+    assert ADDRESS not in cache.departures
 
 
 def test_only_the_newest_are_remembered() -> None:

@@ -160,7 +160,7 @@ class TestNodes:
         assert [str(item) for item in found.endpoints] == ["192.0.2.1:30080", "192.0.2.2:30080"]
 
 
-def test_ready_endpoints_are_counted_for_the_guard() -> None:
+def test_ready_endpoints_are_counted() -> None:
     assert read(service(), with_pod()).census.claimed == 1
     assert read(any_service("other"), slice_("other", endpoint("10.0.0.9"))).census.claimed == 0
 

@@ -47,8 +47,8 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             "12:03:04 only the file (a comment) 0.1 ms, no reload, generation 421",
         ),
         (
-            Change(AT, 421, Action.HELD, "", ("guard: 9 of 9 would go\n    -> pyconfd allow 3f",)),
-            "12:03:04 held: guard: 9 of 9 would go -> pyconfd allow 3f; generation 421 serves",
+            Change(AT, 421, Action.HELD, "", ("removal protection: 9 of 9 would go\n    -> pyconfd allow 3f",)),
+            "12:03:04 held: removal protection: 9 of 9 would go -> pyconfd allow 3f; generation 421 serves",
         ),
         (
             Change(AT, 421, Action.REJECTED, "", ("a.tmpl line 3: wrong\n    -> mend it", "more"), ("check",)),

@@ -75,7 +75,7 @@ def test_the_phase_is_one_hot(make_status: Callable[..., Status]) -> None:
     assert held.value("pyconfd_held_endpoints") == 0
 
 
-def test_what_the_guard_keeps_is_counted_even_while_another_phase_is_shown(make_status: Callable[..., Status]) -> None:
+def test_what_is_held_is_counted_even_while_another_phase_is_shown(make_status: Callable[..., Status]) -> None:
     hold = Hold("0123abcd", HoldKind.SHARE, 1.0, lost=6, of=10, affected=1)
     status = make_status(phase=Phase.REJECTED, hold_id="0123abcd", hold=hold, holds_by_step={"begun": 2, "expired": 1})
     held = Samples(status)

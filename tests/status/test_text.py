@@ -86,7 +86,9 @@ def test_a_held_change_names_the_command_that_lets_it_through(make_status: Calla
 
 def test_the_command_for_a_held_change_is_said_once(make_status: Callable[..., Status]) -> None:
     problem = str(
-        Problem("guard", "all 10 ready endpoints are gone at once", "if this is meant, run: pyconfd allow h-7")
+        Problem(
+            "removal protection", "all 10 ready endpoints are gone at once", "if this is meant, run: pyconfd allow h-7"
+        )
     )
     text = shown(make_status(phase=Phase.HELD, hold_id="h-7", problems=(problem,)))
     assert text.count("pyconfd allow h-7") == 1

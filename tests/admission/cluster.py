@@ -1,4 +1,4 @@
-"""A cluster of pods that come and go, and the guard before a real preset."""
+"""A cluster of pods that come and go, and removal protection before a real preset."""
 
 from dataclasses import dataclass, field
 
@@ -15,8 +15,6 @@ from pyconfd.presets.reading import PresetOptions
 from pyconfd.sources.kubernetes.cache import Cache
 from tests.presets import objects
 
-OPTIONS = PresetOptions()
-
 
 @dataclass
 class Pod:
@@ -26,16 +24,16 @@ class Pod:
 
 
 @dataclass
-class Pods:
+class Shown:
     """What the API shows: the pods of each service; the objects of ``hidden`` ones are in no list."""
 
     services: dict[str, dict[str, Pod]] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     hidden_slices: set[str] = field(default_factory=set)
-    of_services: Cache = field(default_factory=Cache)
-    of_slices: Cache = field(default_factory=Cache)
     domains: dict[str, str] = field(default_factory=dict)
     """Of the services that do not ask for their own name."""
+    of_services: Cache = field(default_factory=Cache)
+    of_slices: Cache = field(default_factory=Cache)
 
     def add(self, service: str, pod: str, address: str) -> None:
         self.services.setdefault(service, {})[pod] = Pod(address)
@@ -43,7 +41,7 @@ class Pods:
     def fill(self, service: str, count: int) -> None:
         number = list(self.services).index(service) if service in self.services else len(self.services)
         for each in range(count):
-            self.add(service, f"{service}-{each}", f"10.{number}.0.{each}")
+            self.add(service, f"{service}-{each}", f"10.{number}.{each // 250}.{each % 250}")
 
     def snapshot(self) -> Snapshot:
         shown: list[objects.Named] = []
@@ -77,27 +75,74 @@ class Pods:
         )
 
 
-class Stage:
-    """Time passes only where a test says so."""
+class Cluster:
+    """Time passes only where a test says so. Services are called ``s0``, ``s1`` ... and have so many pods at first."""
 
-    def __init__(self, rules: RemovalRules | None = None, *, presets: tuple[str, ...] = ("domains",)) -> None:
+    def __init__(
+        self, *counts: int, rules: RemovalRules | None = None, presets: tuple[str, ...] = ("domains",)
+    ) -> None:
         self.rules = rules or RemovalRules()
         self.protection = RemovalProtection(self.rules)
         self.presets = presets
         self.now = 1000.0
-        self.pods = Pods()
+        self.pods = Shown()
         self.confirmed = False
         self.applies = True
         """Whether what is to be served comes to be applied."""
         self.allowed: set[str] = set()
-        self.served = Snapshot()
-        self.raw = Snapshot()
+        self.raw = self.served = Snapshot()
         self.steps: list[HoldStep] = []
-        self.started = False
+        self._started = False
         self._memo = Memo()
+        for number, count in enumerate(counts):
+            self.pods.services[f"s{number}"] = {}
+            self.pods.fill(f"s{number}", count)
+        if counts:
+            self.look()
 
     def translate(self, snapshot: Snapshot, memo: Memo | None = None) -> Context:
-        return registry.translate(snapshot, self.presets, OPTIONS, memo)
+        return registry.translate(snapshot, self.presets, PresetOptions(), memo)
+
+    def do(self, script: str) -> None:
+        """Do one thing after the other, and look after each: see the words below."""
+        for step in script.split("; "):
+            subject, *words = step.split()
+            if subject == "wait":
+                self.now += float(words[0])
+            elif subject == "list":
+                self.confirmed = True
+            elif subject == "allow":
+                assert self.protection.hold is not None
+                self.allowed = {self.protection.hold.hold_id}
+            elif subject == "restart":
+                self.restart()
+                continue
+            elif subject == "fail":
+                self.applies = False
+            else:
+                for name in self.pods.services if subject == "all" else (subject,):
+                    self._change(name, *words)
+            self.look()
+
+    def _change(self, name: str, action: str, number: str = "99") -> None:
+        service = self.pods.services.setdefault(name, {})
+        first = list(service)[: int(number)]
+        for pod in first:
+            if action == "gone":
+                del service[pod]
+            elif action in {"unready", "terminate"}:
+                setattr(service[pod], "ready" if action == "unready" else "terminating", action == "terminate")
+        if action == "back":
+            self.pods.hidden, self.pods.hidden_slices = set(), set()
+            self.pods.fill(name, int(number))
+        elif action == "new":
+            for each in range(int(number)):
+                self.add(name, f"{name}-new-{each}", f"10.200.{name[1:]}.{each}")
+        elif action in {"hide", "lose-slices"}:
+            (self.pods.hidden if action == "hide" else self.pods.hidden_slices).add(name)
+
+    def add(self, service: str, pod: str, address: str) -> None:
+        self.pods.add(service, pod, address)
 
     def look(self, after_s: float = 0.1) -> None:
         """Let time pass and show the pods as they are."""
@@ -107,27 +152,18 @@ class Stage:
     def show(self, snapshot: Snapshot) -> None:
         self.raw = snapshot
         context = self.translate(snapshot, self._memo)
-        moment = Moment(self.now, 1e9 + self.now)
-        if self.started:
-            look = self.protection.look
+        if self._started:
+            look, moment = self.protection.look, Moment(self.now, 1e9 + self.now)
             self.served = look(moment, snapshot, context, confirmed=self.confirmed, allowed=self.allowed)
         else:
             self.protection.start(snapshot, context)
-            self.served, self.started = snapshot, True
-        if self.applies:
-            self.protection.applied()
-        self.steps += [event.step for event in self.protection.events()]
-
-    def again(self, after_s: float = 0.1) -> None:
-        """Let time pass and show the same again."""
-        self.now += after_s
-        self.show(self.raw)
+            self.served, self._started = snapshot, True
+        self._concluded()
 
     def restart(self) -> None:
-        """Begin anew with what the state directory has."""
+        """Begin again with what the state directory has."""
         saved = msgspec.json.encode(self.protection.saved(), enc_hook=encoded)
-        self.protection = RemovalProtection(self.rules)
-        self._memo = Memo()
+        self.protection, self._memo = RemovalProtection(self.rules), Memo()
         self.pods.of_services, self.pods.of_slices = Cache(), Cache()
         self.raw = self.pods.snapshot()
         self.served = self.protection.restore(
@@ -136,6 +172,9 @@ class Stage:
             self.raw,
             self.translate(self.raw, self._memo),
         )
+        self._concluded()
+
+    def _concluded(self) -> None:
         if self.applies:
             self.protection.applied()
         self.steps += [event.step for event in self.protection.events()]
@@ -150,20 +189,14 @@ class Stage:
         }
 
     @property
+    def counts(self) -> str:
+        """How many are served behind each service, in order of their names."""
+        return " ".join(str(len(found)) for _, found in sorted(self.addresses().items()))
+
+    @property
     def all_served(self) -> set[str]:
         return set().union(*self.addresses().values())
 
     @property
     def kind(self) -> HoldKind | None:
         return self.protection.hold.kind if self.protection.hold else None
-
-
-def staged(*counts: int, rules: RemovalRules | None = None) -> Stage:
-    """Give a stage with services ``s0``, ``s1`` ... of so many pods, seen once."""
-    stage = Stage(rules)
-    for number, count in enumerate(counts):
-        stage.pods.services[f"s{number}"] = {}
-        stage.pods.fill(f"s{number}", count)
-    stage.look()
-    assert stage.kind is None
-    return stage
