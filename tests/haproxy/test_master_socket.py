@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.haproxy.runtime.sockets import NoAnswer, Processes, ask, processes, running_by_master
+from pyconfd.haproxy.process.observation import Running
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ask, processes, running_by_master
 from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
 
 SHOW_PROC = """#<PID>          <type>          <reloads>       <uptime>        <version>      
@@ -31,7 +32,8 @@ def test_the_oldest_of_the_old_workers(version: str, tmp_path: Path) -> None:
         answering.start()
         found = processes(str(path))
         answering.join(10)
-    assert found == Processes(29653, 29665, 2, version, 2, 1, 25 * 3600.0)
+    assert found == Running(None, 29665, version, 29653, 2, 2, 1)
+    assert found.oldest_worker_age_s == 25 * 3600.0
 
 
 def _answer(server: socket.socket, text: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from pyconfd.haproxy.config.index import Index
+from pyconfd.haproxy.config.index import Index, SectionKey
 from pyconfd.haproxy.config.servers import (
     ConfiguredServer,
     Inherited,
@@ -66,11 +66,17 @@ class Obstacle:
 
 @dataclass(slots=True)
 class SectionChanges:
-    """What differs: the part that can go live, and the obstacles to the rest. Both empty: nothing but the text."""
+    """What differs: the part that can go live, and the obstacles to the rest. Both empty: nothing but the text.
+
+    Of whole texts, ``live`` are the commands that may go before a reload, and ``partial`` the texts of the sections
+    that the process then runs.
+    """
 
     commands: list[Command] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
+    live: list[Command] = field(default_factory=list)
+    partial: dict[SectionKey, str] = field(default_factory=dict)
 
     def extend(self, other: "SectionChanges") -> None:
         """Take on what another part found."""

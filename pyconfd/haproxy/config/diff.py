@@ -8,7 +8,7 @@ piece cannot be judged by itself, both texts are cut into sections and those tha
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from pyconfd.haproxy.config.changes import (
@@ -52,18 +52,6 @@ PARTIAL = "changed live"
 
 
 @dataclass(slots=True)
-class TextChanges(SectionChanges):
-    """What differs between two renderings.
-
-    ``live`` are the commands that may go before a reload; ``partial`` are the texts of the sections that are level
-    with the process once they have gone.
-    """
-
-    live: list[Command] = field(default_factory=list)
-    partial: dict[SectionKey, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class _Sections:
     """Texts of the sections that differ; None where one is missing."""
 
@@ -78,10 +66,10 @@ class Comparison:
     def __init__(self) -> None:
         self._applied: Rendering | None = None
         self._index: Index | None = None
-        self._last: TextChanges | None = None
+        self._last: SectionChanges | None = None
         self._next: tuple[Rendering, Index | Mapping[SectionKey, str]] | None = None
 
-    def compare(self, applied: Rendering, desired: Rendering, abilities: Abilities) -> TextChanges | None:
+    def compare(self, applied: Rendering, desired: Rendering, abilities: Abilities) -> SectionChanges | None:
         """Return what differs, None where nothing does."""
         if applied is desired or applied.same_as(desired):
             return None
@@ -150,8 +138,8 @@ class Comparison:
                 old[key], new[key] = index.texts[key], other.text + rest
         return _Sections(old, new, index.bases)
 
-    def _sections(self, sections: _Sections, index: Index, abilities: Abilities) -> TextChanges:
-        found = TextChanges()
+    def _sections(self, sections: _Sections, index: Index, abilities: Abilities) -> SectionChanges:
+        found = SectionChanges()
         for key, text in sections.new.items():
             was = sections.old.get(key)
             if was == text:
@@ -170,7 +158,7 @@ class Comparison:
         return found
 
     def _changed(
-        self, found: TextChanges, key: SectionKey, texts: tuple[str, str], index: Index, abilities: Abilities
+        self, found: SectionChanges, key: SectionKey, texts: tuple[str, str], index: Index, abilities: Abilities
     ) -> None:
         old, new = section_of(texts[0]), section_of(texts[1])
         if old is None or new is None:
@@ -219,7 +207,7 @@ def _known(index: Index, part: Cut) -> tuple[SectionKey, str] | None:
     return (key, rest) if is_idle(rest) else None
 
 
-def _judge_whole(found: TextChanges, old: Index, new: Index) -> None:
+def _judge_whole(found: SectionChanges, old: Index, new: Index) -> None:
     """See what the sections do not show one by one: their order, what they inherit, conditions around them."""
     if not (old.whole and new.whole):
         detail = "lines before the first section, or an .if beyond the end of one, changed or hide what did"
@@ -286,7 +274,7 @@ def plan(
     if difference is None:
         if not beside:
             return Noop(verified=observed is None or isinstance(observed.running, Running))
-        difference = TextChanges()
+        difference = SectionChanges()
     moved = tuple(each.sentence for each in moves(applied.owners, desired.owners))
     shown = _limited([*moved, *difference.details, *(one.detail for one in (*difference.obstacles, *beside))])
     reasons = sorted({one.reason for one in (*difference.obstacles, *beside)})
@@ -305,7 +293,7 @@ def plan(
 def differences(before: Rendering, after: Rendering) -> tuple[str, ...]:
     """Return in words what differs in ``after``: names that moved, sections, servers, maps and certificates."""
     everything = Abilities(runtime=True, cookies=True, backends=True)
-    found = Comparison().compare(before, after, everything) or TextChanges()
+    found = Comparison().compare(before, after, everything) or SectionChanges()
     moved = (each.sentence for each in moves(before.owners, after.owners))
     return tuple(dict.fromkeys([*moved, *found.details, *(one.detail for one in found.obstacles)]))
 

@@ -11,7 +11,6 @@ import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
@@ -76,14 +75,6 @@ def _messages(output: str) -> Iterator[tuple[str, str]]:
             parts.append(continued[1].strip())
     if parts[0]:
         yield level, " ".join(parts)
-
-
-@dataclass(frozen=True)
-class _Hint:
-    """``remedy`` is given the match, the line that is blamed and the whole text."""
-
-    pattern: re.Pattern[str]
-    remedy: Callable[[re.Match[str], str, "_Text"], str]
 
 
 class _Text:
@@ -166,14 +157,10 @@ class _Text:
         for removed in find_in_lines(self.lines) if line else ():
             if removed.index == number - 1:
                 return str(removed.replacement)
-        for hint in _HINTS:
-            if found := hint.pattern.search(message):
-                return hint.remedy(found, line, self)
+        for pattern, remedy in _HINTS:
+            if found := pattern.search(message):
+                return remedy if isinstance(remedy, str) else remedy(found, line, self)
         return ""
-
-
-def _says(remedy: str) -> Callable[[re.Match[str], str, _Text], str]:
-    return lambda _found, _line, _text: remedy
 
 
 def _errorfile(_found: re.Match[str], line: str, _text: _Text) -> str:
@@ -207,8 +194,10 @@ _NO_FILE = (
     r"(?:error opening file|unable to stat|failed to open pattern file|open the ca-file|unable to load"
     r"|cannot open|unable to open)[^/]*(/[^\s'>]+)"
 )
-_HINTS: tuple[_Hint, ...] = tuple(
-    _Hint(re.compile(pattern), remedy if callable(remedy) else _says(remedy))
+_Remedy = Callable[[re.Match[str], str, _Text], str]
+"""Gets the match, the line that is blamed and the whole text."""
+_HINTS: tuple[tuple[re.Pattern[str], str | _Remedy], ...] = tuple(
+    (re.compile(pattern), remedy)
     for pattern, remedy in (
         (r"unable to parse headers|unable to load errorfile|errorfile.*invalid", _errorfile),
         (

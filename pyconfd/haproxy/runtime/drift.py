@@ -120,11 +120,11 @@ def judge_absent(found: Judgement, overrides: Iterable[Override], now: float) ->
     """Judge the overrides of servers that the configuration does not have."""
     for override in overrides:
         if override.expired(now):
-            found.ended.append(EndedOverride(override, EndReason.EXPIRED))
+            found.ended.append((override, EndReason.EXPIRED))
         elif not override.missing_since:
             found.changed.append(replace(override, missing_since=now))
         elif now - override.missing_since >= GONE_AFTER_S:
-            found.ended.append(EndedOverride(override, EndReason.SERVER_GONE))
+            found.ended.append((override, EndReason.SERVER_GONE))
 
 
 def _judge_missing(found: Judgement, expected: ExpectedServer, override: Override | None, now: float) -> None:
@@ -185,7 +185,7 @@ def _judge_state(
         found.commands.append(SetWeight(server.backend, server.name, expected.weight))
         found.repairs.append(f"{what} has the weight {server.weight}")
     if override is not None and override.expired(now):
-        found.ended.append(EndedOverride(override, EndReason.EXPIRED))
+        found.ended.append((override, EndReason.EXPIRED))
         if state is override.state is not wanted:
             found.commands.append(SetState(server.backend, server.name, wanted))
             return

@@ -75,13 +75,7 @@ class EndReason(StrEnum):
     SERVER_GONE = "server_gone"
 
 
-class EndedOverride(NamedTuple):
-    """An override that ended."""
-
-    override: Override
-    reason: EndReason
-
-
+EndedOverride = tuple[Override, EndReason]
 KnownOverrides = Mapping[OverrideKey, Override]
 
 
@@ -147,7 +141,7 @@ class OverrideStore:
 
     def update(self, ended: Iterable[EndedOverride], changed: Iterable[Override]) -> None:
         """Store what the daemon found out; what a command wrote meanwhile counts for more."""
-        changes: dict[OverrideKey, Override | None] = {one.override.key: None for one in ended}
+        changes: dict[OverrideKey, Override | None] = {override.key: None for override, _ in ended}
         changes |= {one.key: one for one in changed}
         if not changes:
             return

@@ -15,7 +15,7 @@ import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyconfd.haproxy.config.text import digest_of
 from pyconfd.haproxy.process.observation import Running
@@ -44,22 +44,6 @@ class NoAnswer(Exception):  # noqa: N818 - it says what happened
         super().__init__(f"{path}: {error.strerror or error}")
 
 
-@dataclass(frozen=True, slots=True)
-class Processes:
-    """What ``show proc`` tells; ``worker_pid`` is 0 while none is up.
-
-    ``oldest_worker_age_s`` is the time since the oldest of the old workers was started, in whole seconds; 0 for none.
-    """
-
-    master_pid: int
-    worker_pid: int
-    old_workers: int
-    version: str
-    reloads: int
-    failed_reloads: int
-    oldest_worker_age_s: float = 0.0
-
-
 def ask(path: str, command: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
     """Send one command and give the whole answer.
 
@@ -83,8 +67,8 @@ def ask(path: str, command: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
     return answer.decode(errors="replace")
 
 
-def processes(path: str) -> Processes:
-    """Ask the master which processes it has.
+def processes(path: str) -> Running:
+    """Ask the master which processes it has; ``worker_pid`` is 0 while none is up, ``digest`` is not known.
 
     Raises:
         NoAnswer: it could not be asked, or what answered is no master.
@@ -107,7 +91,8 @@ def processes(path: str) -> Processes:
     if not master:
         raise NoAnswer(path, OSError("what listens there is no master process of haproxy"))
     failed = _FAILED.search(" ".join(master))
-    return Processes(
+    return Running(
+        digest=None,
         master_pid=int(master[0]),
         worker_pid=int(current[0][0]) if current else 0,
         old_workers=len(old),
@@ -136,16 +121,7 @@ def running_by_master(path: str) -> Running:
     info = _information(ask(path, "@1 show info"))
     if not info.get("pid", "").isdigit():
         raise NoAnswer(path, OSError("the newest worker does not answer"))
-    return Running(
-        digest=digest_of(info.get("description", "")),
-        worker_pid=int(info["pid"]),
-        version=found.version,
-        master_pid=found.master_pid,
-        old_workers=found.old_workers,
-        reloads=found.reloads,
-        failed_reloads=found.failed_reloads,
-        oldest_worker_age_s=found.oldest_worker_age_s,
-    )
+    return replace(found, digest=digest_of(info.get("description", "")), worker_pid=int(info["pid"]))
 
 
 def is_accepting(path: str, worker_pid: int) -> bool:
