@@ -156,7 +156,7 @@ def as_markdown() -> Iterator[str]:
             words = f" ({', '.join(f'`{word}`' for word in choices)})" if choices else ""
             meaning = f"{setting.about[0].upper()}{setting.about[1:]}.{words}".replace("|", "\\|")
             text = setting.plain_text(setting.default)
-            default = f"`{text}`{' seconds' if setting.unit else ''}" if text else f"empty: {setting.empty}"
+            default = f"`{text}`{' seconds' if setting.unit else ''}" if text else setting.empty
             yield f"| `{setting.path}` | {default} | {meaning} | {_other_names(setting)} |"
 
 
