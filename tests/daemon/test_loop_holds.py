@@ -9,6 +9,7 @@ import structlog.testing
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.protection import hold_file
 from pyconfd.model.hold import HoldKind
+from pyconfd.model.host import HostFacts
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from tests.daemon.fakes import FAILING, TEMPLATE, Bed, RememberedHolds, cluster, serving
@@ -288,3 +289,21 @@ def test_a_removal_that_was_applied_stays_applied_when_a_later_one_is_held() -> 
     assert (hold.kind, hold.lost, hold.let_go, hold.of) == (HoldKind.SHARE, 3, 3, 10)
     assert [pod in bed.serves for pod in PODS] == [True] * 7 + [False] * 3
     assert "3 of 10 ready endpoints are gone at once, after 3 that are applied" in bed.problems()[0]
+
+
+def test_facts_of_the_host_are_no_loss_and_hide_none() -> None:
+    bed = Bed()
+    bed.source.show(_two_services(second=6))
+    bed.settle()
+    own = HostFacts(addresses=frozenset(PODS[4:]))
+    bed.source.show(replace(_two_services(second=6), host=own))
+    bed.settle()
+    assert (bed.phase(), [pod in bed.serves for pod in PODS]) == (Phase.SERVING, [True] * 4 + [False] * 6)
+    bed.source.show(replace(_two_services(second=6), host=HostFacts()))
+    bed.settle()
+    bed.source.show(replace(_two_services(second=0), host=HostFacts(addresses=frozenset({PODS[0]}))))
+    bed.settle()
+    hold = bed.status.hold
+    assert hold is not None
+    assert (hold.lost, hold.of) == (6, 9)
+    assert [pod in bed.serves for pod in PODS] == [False] + [True] * 9
