@@ -1,22 +1,30 @@
-"""The calls behind the commands that end, with files for the cluster and the real haproxy for the check."""
+"""``render``, ``check``, ``plan`` and ``record``, with files or a fake API server, and the real haproxy."""
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
 
 from pyconfd.app.dry_run import EmptyBalancer, dry_run
+from pyconfd.app.explaining import explain_without_daemon
 from pyconfd.cli.commands.check import check_once
 from pyconfd.cli.commands.plan import ask_process, plan_once
 from pyconfd.cli.commands.rbac import permissions
 from pyconfd.errors import ConfigurationError, RejectedInput, TransientError
+from pyconfd.explain.text import render
+from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.process import adoption
 from pyconfd.haproxy.process.balancer import Balancer
+from pyconfd.model.context import Census, Refusal, RefusalReason
+from pyconfd.model.outcome import Generation
 from pyconfd.model.plan import AddServer, Noop, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.settings import (
     HaproxySettings,
     KubernetesSettings,
@@ -24,6 +32,7 @@ from pyconfd.settings import (
     Settings,
     StatusSettings,
     TemplateSettings,
+    resolve,
 )
 from tests.cli.invoking import invoke
 from tests.world.apiserver import ApiServer
@@ -31,6 +40,7 @@ from tests.world.cluster import Cluster
 from tests.world.haproxy import BINARY, HaproxyProcess, free_port
 from tests.world.objects import EndpointSpec, PortSpec
 
+pytestmark = pytest.mark.haproxy
 needs_haproxy = pytest.mark.skipif(not Path(BINARY).exists(), reason="no haproxy binary")
 
 FRONTEND = """defaults
@@ -293,3 +303,215 @@ def test_the_permissions_are_those_that_the_settings_need(settings: Settings) ->
     secrets = replace(settings, kubernetes=KubernetesSettings(secret_namespaces=("tls",)))
     roles = [each for each in yaml.safe_load_all(permissions(secrets)) if each["kind"] == "Role"]
     assert [role["metadata"]["namespace"] for role in roles] == ["tls"]
+
+
+SOCKET_FRAGMENT = """
+defaults
+    mode http
+    option idle-close-on-response
+    timeout client 5s
+    timeout connect 5s
+    timeout server 5s
+frontend main
+    bind unix@pyconfd-test.sock
+    http-request return status 200
+"""
+EMPTY = "apiVersion: v1\nkind: List\nitems: []\n"
+
+
+def settings_for(folder: Path, **flags: str) -> Settings:
+    templates = folder / "templates"
+    templates.mkdir(exist_ok=True)
+    (templates / "01-all.conf").write_text(SOCKET_FRAGMENT)
+    own = {
+        "templates.dir": str(templates),
+        "haproxy.conf": str(folder / "generated" / "haproxy.cfg"),
+        "haproxy.binary": BINARY,
+        "state_dir": str(folder / "state"),
+    }
+    paths = {name.replace("__", "."): value for name, value in flags.items()}
+    return resolve(own | paths, {}, lambda path: Path(path).read_text()).settings
+
+
+@needs_haproxy
+def test_check_says_what_keeps_this_machine_from_applying_it(tmp_path: Path) -> None:
+    with ApiServer(Cluster()) as server:
+        settings = settings_for(tmp_path, kubernetes__api_servers=server.url)
+        (note,) = check_once(settings, ()).notes
+        assert note.startswith(f"haproxy.conf: the directory {tmp_path / 'generated'} does not exist; create it")
+        (tmp_path / "generated").mkdir()
+        assert check_once(settings, ()).notes == ()
+
+
+@needs_haproxy
+def test_check_says_that_reloads_would_close_idle_connections(tmp_path: Path) -> None:
+    settings, objects = settings_for(tmp_path), tmp_path / "objects.yaml"
+    objects.write_text(EMPTY)
+    fragment = Path(settings.templates.dir) / "01-all.conf"
+    fragment.write_text(SOCKET_FRAGMENT.replace("    option idle-close-on-response\n", ""))
+    (note,) = check_once(settings, (str(objects),)).notes
+    assert note.startswith("frontend main: a reload closes idle keep-alive connections")
+
+
+@needs_haproxy
+def test_check_says_that_the_directory_of_the_runtime_socket_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "generated").mkdir()
+    objects = tmp_path / "objects.yaml"
+    objects.write_text(EMPTY)
+    with ApiServer(Cluster()) as server, TemporaryDirectory() as short:
+        settings = settings_for(tmp_path, kubernetes__api_servers=server.url)
+        opened = f"global\n    stats socket {short}/run/s level admin\n"
+        (Path(settings.templates.dir) / "00-runtime.conf").write_text(opened)
+        (note,) = check_once(settings, ()).notes
+        assert note.startswith(f"stats socket {short}/run/s: its directory does not exist")
+        assert check_once(settings, (str(objects),)).notes == (), "files are not about this machine"
+        Path(short, "run").mkdir()
+        assert check_once(settings, ()).notes == ()
+
+
+@needs_haproxy
+def test_check_of_files_is_not_about_this_machine(tmp_path: Path) -> None:
+    objects = tmp_path / "objects.yaml"
+    objects.write_text(EMPTY)
+    assert check_once(settings_for(tmp_path), (str(objects),)).notes == ()
+
+
+@needs_haproxy
+def test_plan_says_that_a_change_would_be_held(tmp_path: Path) -> None:
+    objects = tmp_path / "objects.yaml"
+    objects.write_text(EMPTY)
+    before = Rendering((Piece("01-all.conf", "global\n    maxconn 99\n"),))
+    generation = Generation(1, before.digest, 1_700_000_000.0, census=Census(claimed=3, total=3))
+    GenerationStore(str(tmp_path / "state"), 5).record(before, generation)
+
+    (note,) = plan_once(settings_for(tmp_path), (str(objects),)).notes
+    assert note.startswith("the daemon would hold this change: all 3 ready endpoints")
+    assert "pyconfd allow " in note
+    assert plan_once(settings_for(tmp_path, apply__total_loss="apply"), (str(objects),)).notes == ()
+
+
+ASKING = """
+{% for domain, items in domains.items() if items.listen_port %}
+frontend {{ domain }}
+    mode tcp
+    bind 127.0.0.1:{{ items.listen_port }}
+{% endfor %}
+"""
+
+
+@needs_haproxy
+def test_plan_and_check_leave_out_what_another_program_has_unless_they_read_files(tmp_path: Path) -> None:
+    cluster = Cluster()
+    with ApiServer(cluster) as server, socket.create_server(("127.0.0.1", 0)) as program:
+        port = program.getsockname()[1]
+        (tmp_path / "generated").mkdir()
+        settings = settings_for(tmp_path, kubernetes__api_servers=server.url, presets__listen_ports="1024-65535")
+        (tmp_path / "templates" / "02-asking.tmpl").write_text(ASKING)
+        asked = {"domain": "cache.example.com", "proto": "redis", "pyconfd.io/listen-port": str(port)}
+        cluster.add_service("demo", "cache", annotations=asked)
+
+        planned, checked = plan_once(settings, ()), check_once(settings, ())
+        assert "frontend cache.example.com" not in planned.diff
+        for (refusal,) in (planned.refused, checked.refused):
+            assert (str(refusal.ref), refusal.field, refusal.value) == (
+                "Service demo/cache",
+                "annotation listen-port",
+                str(port),
+            )
+            assert f"listens on 127.0.0.1:{port}" in refusal.detail
+
+        flags = ("--api-servers", server.url, "--template-dir", settings.templates.dir)
+        assert invoke("record", str(tmp_path / "objects.yaml"), *flags).exit_code == 0
+        assert "frontend cache.example.com" in plan_once(settings, (str(tmp_path / "objects.yaml"),)).diff
+
+
+RAW_FRAGMENT = """defaults
+    mode http
+    timeout connect 1s
+    timeout client 1s
+    timeout server 1s
+frontend fe
+    option idle-close-on-response
+    bind unix@/nowhere/pyconfd-test.sock
+{% for service in cluster.services %}
+backend raw-{{ service.name }}
+    balance {{ service.annotations['lb'] | default('roundrobin') }}
+    # {{ 100 // (service.annotations['share'] | default(1) | int) }}
+{% endfor %}
+"""
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Settings:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "generated").mkdir()
+    (tmp_path / "templates" / "01-all.tmpl").write_text(RAW_FRAGMENT)
+    return Settings(
+        templates=TemplateSettings(dir=str(tmp_path / "templates")),
+        haproxy=HaproxySettings(conf=str(tmp_path / "generated" / "haproxy.cfg"), binary=BINARY, unit=""),
+        status=StatusSettings(listen=""),
+        state_dir=str(tmp_path / "state"),
+        runtime_dir=str(tmp_path / "run"),
+    )
+
+
+def files(folder: Path, **services: dict[str, str]) -> tuple[str, ...]:
+    cluster = Cluster()
+    for number, (name, annotations) in enumerate(services.items(), start=1):
+        cluster.add_service("demo", name, ports=[PortSpec("web", 80, 8080)], annotations=annotations)
+        cluster.set_endpoints("demo", name, [EndpointSpec(f"10.1.0.{number}", pod=f"{name}-1")])
+    path = folder / "objects.yaml"
+    cluster.dump(path)
+    return (str(path),)
+
+
+def spoilt(refused: tuple[Refusal, ...]) -> dict[str, str]:
+    return {each.ref.name: each.detail for each in refused if each.reason is RefusalReason.QUARANTINED}
+
+
+@needs_haproxy
+def test_what_would_go_into_quarantine_is_named_and_the_rest_is_judged(raw: Settings, tmp_path: Path) -> None:
+    found = files(tmp_path, good={}, bad={"lb": "nonsense"}, worse={"share": "0"})
+    checked = check_once(raw, found)
+    assert checked.haproxy_version
+    assert spoilt(checked.refused).keys() == {"bad", "worse"}
+    assert "balance only supports" in spoilt(checked.refused)["bad"]
+    assert "division by zero" in spoilt(checked.refused)["worse"]
+    planned = plan_once(raw, found)
+    assert spoilt(planned.refused) == spoilt(checked.refused)
+    assert isinstance(planned.plan, Reload)
+    assert "+backend raw-good" in planned.diff
+    assert "raw-bad" not in planned.diff
+    assert "raw-worse" not in planned.diff
+
+
+@needs_haproxy
+def test_explain_says_it_of_files_too(raw: Settings, tmp_path: Path) -> None:
+    found = files(tmp_path, good={}, bad={"lb": "nonsense"}, worse={"share": "0"})
+    for name, why in (("bad", "balance only supports"), ("worse", "division by zero")):
+        told = render(explain_without_daemon(raw, name, found, None))
+        assert "refused (quarantined)" in told
+        assert why in told
+    assert "raw-good" in render(explain_without_daemon(raw, "backend raw-good", found, None))
+
+
+@needs_haproxy
+def test_the_fault_of_a_fragment_is_told_also_where_an_object_hides_it(raw: Settings, tmp_path: Path) -> None:
+    Path(raw.templates.dir, "02-own.conf").write_text("backend own\n    balance nonsense\n")
+    found: tuple[dict[str, dict[str, str]], ...] = ({}, {"good": {}}, {"good": {}, "worse": {"share": "0"}})
+    for services in found:
+        for command in (check_once, plan_once):
+            with pytest.raises(RejectedInput) as caught:
+                command(raw, files(tmp_path, **services))
+            told = str(caught.value)
+            assert "02-own.conf line 2" in told
+            assert "the fault is in a fragment" in told
+            assert ("division by zero" in told) == ("worse" in services)
+
+
+@needs_haproxy
+def test_a_fault_of_every_object_takes_nobody_out(raw: Settings, tmp_path: Path) -> None:
+    path = Path(raw.templates.dir, "01-all.tmpl")
+    path.write_text(RAW_FRAGMENT.replace("'roundrobin'", "'nonsense'"))
+    with pytest.raises(RejectedInput, match="balance only supports"):
+        check_once(raw, files(tmp_path, a={}, b={}, c={}))
