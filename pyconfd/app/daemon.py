@@ -12,8 +12,7 @@ from pyconfd import __version__, wiring
 from pyconfd.app.explaining import explainer
 from pyconfd.app.service import Surroundings, removal_rules, serve, with_dns
 from pyconfd.daemon.installed_certificates import InstalledCertificates
-from pyconfd.daemon.loop import Daemon
-from pyconfd.daemon.loop_settings import LoopSettings
+from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.memory import Seen
 from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.pinning import Pinning

@@ -16,7 +16,7 @@ import structlog
 
 from pyconfd import __version__
 from pyconfd.admission.removal_protection import RemovalRules
-from pyconfd.daemon.runner import EXIT_OK, Loop, run_until_stopped
+from pyconfd.daemon.base_loop import EXIT_OK, Loop, run_until_stopped
 from pyconfd.daemon.signals import Signals
 from pyconfd.errors import Problem, PyconfdError, TransientError
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again

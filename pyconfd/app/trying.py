@@ -14,8 +14,8 @@ from pathlib import Path
 from pyconfd import __version__, fragments, wiring
 from pyconfd.app.daemon import cluster_world, loop_in
 from pyconfd.app.service import Holds, Surroundings
+from pyconfd.daemon.base_loop import EXIT_OK, run_until_stopped
 from pyconfd.daemon.loop import Daemon
-from pyconfd.daemon.runner import EXIT_OK, run_until_stopped
 from pyconfd.daemon.signals import Signals
 from pyconfd.errors import ConfigurationError, Problem, TransientError
 from pyconfd.haproxy.process.balancer import Balancer

@@ -1,48 +1,31 @@
-"""The loop of a consumer: what is published, verified, checked and applied; what serves stays where that fails."""
+"""The loop of a consumer: what is published is verified, checked and applied; what fails changes nothing."""
 
 import hashlib
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 import structlog
 
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.admission.whole_change import WholeChange
-from pyconfd.daemon.account import Account
+from pyconfd.daemon.base_loop import Loop, Task
 from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
-from pyconfd.daemon.journal import Journal
-from pyconfd.daemon.last_good import RESTORE, LastGood
-from pyconfd.daemon.mailbox import Mailbox
-from pyconfd.daemon.pulse import Pulse
-from pyconfd.daemon.queue import WorkQueue
 from pyconfd.daemon.reconcile import Attempt, serve
-from pyconfd.daemon.upkeep import Surroundings, Upkeep
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.model.context import Census
 from pyconfd.model.hold import PLACE
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
-from pyconfd.model.plan import Reload
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import ApplySettings
 
 log = structlog.get_logger(__name__)
 
-TICK_S = 1.0
-"""How often permissions and the certificates of this machine are looked at."""
-
-DRIFT_S = 5.0
-"""How often disk and process are compared with what was applied."""
-
-_APPLY, _RETRY = "apply what is published", "retry the failed configuration"
-_LOOK, _DRIFT, _BOOT = "look for edits", "compare disk and process", "start without etcd"
-
 _LOOKS_AGAIN = frozenset({Phase.SERVING, Phase.REJECTED, Phase.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """``digest`` of the rendering, "" for none; ``repeated`` where an earlier outcome stands."""
+    """``rendering`` is what was made of the publication; ``repeated`` where an earlier outcome stands."""
 
     outcome: Outcome
     rendering: Rendering | None = None
@@ -50,140 +33,68 @@ class _Decided:
     repeated: bool = False
 
 
-class Consumer:
-    """One run of a consumer, from start to stop. A stop changes nothing that serves."""
+class Consumer(Loop):
+    """Applies what is published in etcd. It has no quiet time: the publisher had one."""
 
     def __init__(
         self, world: ConsumerWorld, apply: ApplySettings, rules: RemovalRules, *, version: str, pid: int
     ) -> None:
+        super().__init__(world, replace(apply, quiet_s=0.0, cap_s=0.0), version=version, pid=pid)
         self._world = world
         self._whole_change = WholeChange(rules)
-        self.mailbox = Mailbox()
-        self._journal = Journal()
-        self._queue = WorkQueue(retry_min_s=apply.retry_min_s, retry_max_s=apply.retry_max_s)
-        self._reload_interval_s = apply.reload_interval_s
-        self._decided = False
-        self._failed: Attempt | None = None
-        self._waits_for_start = False
-        self._outcome: Outcome | None = None
         self._made = ""
-        self._reloads_from = 0.0
-        """When the next reload may be, of the monotonic clock."""
-        clock = world.clock
-        now = clock.monotonic()
-        self._queue.add(_LOOK, now)
-        self._queue.add(_DRIFT, now)
-        self._queue.add(_BOOT, now + apply.boot_wait_s)
-        self._account = Account.begun(clock.now(), world.balancer.last_good(), version=version, pid=pid)
-        self._pulse = Pulse(clock, world.notifier, self._account)
-        around = Surroundings(world.balancer, clock, world.paused, world.changes)
-        self._upkeep = Upkeep(around, self._account, self._journal)
-        self._last_good = LastGood(
-            world.balancer, clock, self._account, self._journal, self._queue, reloaded=self._reloaded
-        )
+        """The digest of what was made of the last publication, or why nothing could be."""
 
     def status(self) -> Status:
         """Return the state as of now; safe to call from other threads."""
-        return self._account.at(self._world.clock.now(), self._world.source.health())
+        return self._report.at(self._world.source.health())
 
     def start(self) -> None:
         """Begin to read etcd."""
-        self._world.balancer.report_progress(self._pulse.progressed)
+        self._world.balancer.report_progress(self._report.progressed)
         self._world.source.start(self.mailbox.post)
 
     def close(self) -> None:
         """End all threads."""
         self._world.source.stop()
 
-    def wait_s(self) -> float:
-        """Return the seconds until there is something to do even if nothing happens."""
-        first = self._queue.next(without=(_APPLY, _RETRY) if self._upkeep.paused else ())
-        return max(0.0, first[0] - self._world.clock.monotonic()) if first else TICK_S
-
-    def step(self, posts: int) -> None:
-        """Do what is due; ``posts`` readings came since the last step."""
-        now = self._world.clock.monotonic()
-        if posts:
-            self._queue.add(_APPLY, now)
-            self._account.events(posts)
-        if self._upkeep.resumed():
-            self._queue.add(_APPLY, now)
-        looked = self._queue.pop(now, _LOOK)
-        if looked:
-            self._queue.add(_LOOK, now + TICK_S)
-            self._look_around()
-        if self._queue.pop(now, _DRIFT, RESTORE):
-            self._queue.add(_DRIFT, now + DRIFT_S)
-            if self._decided and not self._upkeep.paused:
-                self._look_at_balancer(now)
-        if not self._upkeep.paused and self._queue.pop(now, _APPLY, _RETRY):
-            self._attempt(now)
-        if self._queue.pop(now, _BOOT) and not self._decided:
-            self._decide_alone(now, "nothing could be read from etcd yet")
-        if looked or self._account.changed:
-            self._account.changed = False
-            self._upkeep.flush()
-            self._pulse.beat()
-            self._world.publish(self._pulse.told(self.status()))
-
-    def _reloaded(self, now: float) -> None:
-        self._reloads_from = now + self._reload_interval_s
-
-    def _look_around(self) -> None:
-        """Find what changed without telling: a permission, or what HAProxy does."""
-        self._account.problems("other", self._world.other_problems())
-        if self._decided:
-            self._upkeep.look()
-        now, hold_id = self._world.clock.monotonic(), self._account.status.hold_id
+    def _look_around(self, now: float) -> None:
+        """Find what changed without telling: a permission, the time of a hold, a certificate of this machine."""
+        self._report.problems("other", self._world.other_problems())
+        hold_id = self._report.status.hold_id
         if hold_id and (hold_id in self._world.allowed_holds() or self._whole_change.is_over(now)):
-            self._queue.add(_APPLY, now)
+            self._note_change(now, at_once=True)
 
     def _look_at_balancer(self, now: float) -> None:
-        """Find what changed without telling: a certificate of this machine, the file, the process."""
-        if self._waits_for_start and self._world.balancer.runs():
-            self._waits_for_start = False
-            self._queue.succeeded(_RETRY)
-            self._queue.add(_APPLY, now)
+        super()._look_at_balancer(now)
         found = self._world.source.found()
-        published = found.publication if found and self._account.status.phase in _LOOKS_AGAIN else None
+        published = found.publication if found and self._report.status.phase in _LOOKS_AGAIN else None
         if published is not None and published.local and _fingerprint(published) != self._made:
-            self._queue.add(_APPLY, now)
-        if self._last_good.is_in_place():
-            return
-        if self._account.in_step:
-            self._queue.add(_APPLY, now)
-        else:
-            self._last_good.restore(now)
+            self._note_change(now, at_once=True)
 
-    def _attempt(self, now: float) -> None:
+    def _attempt(self, now: float, *, may_reload: bool) -> None:
         found = self._world.source.found()
         if found is None:
-            self._queue.succeeded(_RETRY)
+            self._queue.succeeded(Task.RETRY)
+            self._report.nothing_pending()
             return
         if found == Found() and not self._world.taken.load()[0]:
-            # Nothing was ever published: that is no failure, and what served before pyconfd consumed serves on.
-            self._queue.succeeded(_RETRY)
+            # Nothing was ever published: that is no failure, and what ran before pyconfd consumed goes on.
+            self._queue.succeeded(Task.RETRY)
             self._decide_alone(now, "nothing is published yet", _nothing(0))
             return
-        clock = self._world.clock
-        began = clock.monotonic()
-        if self._decided and self._world.balancer.crowded():
-            self._reloads_from = max(self._reloads_from, now + TICK_S)
-        failed = self._failed if self._queue.is_waiting(_RETRY) else None
-        done = self._decide(found, failed, may_reload=now >= self._reloads_from)
-        ended = clock.monotonic()
-        self._journal.outcome(done.outcome, duration_s=ended - began, endpoints=done.servers)
-        self._upkeep.tell(done.outcome, ended - began)
+        began = self._world.clock.monotonic()
+        done = self._decide(found, self._standing_failure, may_reload=may_reload)
+        duration_s = self._world.clock.monotonic() - began
+        self._report.reconciled(done.outcome, duration_s=duration_s, endpoints=done.servers)
+        self._applied(done.outcome)
         if isinstance(done.outcome, Deferred):
-            self._queue.add(_APPLY, self._reloads_from)
-            self._account.outcome(done.outcome)
+            self._report.concluded(done.outcome)
             return
-        if isinstance(done.outcome, Applied) and isinstance(done.outcome.plan, Reload):
-            self._reloaded(ended)
-        self._account.reconciled(())
+        self._queue.remove(Task.APPLY)
         self._schedule(done)
         if isinstance(done.outcome, Applied | Unchanged):
-            self._last_good.replaced()
+            self._newer_runs()
             if self._world.allowed_holds():
                 self._world.forget_holds()
         self._conclude(done.outcome, now)
@@ -265,34 +176,28 @@ class Consumer:
         """Decide when what failed is tried again, if nothing new comes before."""
         outcome = done.outcome
         if not isinstance(outcome, Rejected | Failed):
-            self._queue.succeeded(_RETRY)
+            self._queue.succeeded(Task.RETRY)
             self._waits_for_start = False
         elif not done.repeated:
-            if outcome != self._outcome:
-                self._account.failure(outcome)
-            self._failed = Attempt(done.rendering, outcome)
-            self._queue.retry(_RETRY, self._world.clock.monotonic(), disruptive=_is_disruptive(outcome))
-            self._waits_for_start = not self._world.balancer.runs()
-        self._outcome = outcome
+            self._retry_later(outcome, done.rendering)
 
-    def _conclude(self, outcome: Outcome, now: float) -> None:
-        """Put an outcome into the status, and make sure that something serves."""
-        decided, self._decided = self._decided, True
-        self._pulse.concluded(outcome, partial(self._last_good.restore, now), decided=decided)
+    def _decide_without_input(self, now: float) -> None:
+        self._decide_alone(now, "nothing could be read from etcd yet")
 
     def _decide_alone(self, now: float, reason: str, *problems: Problem) -> None:
-        """Serve what served last where etcd has nothing to say, and tell so."""
-        before = self._account.status
+        """Run the last good generation where etcd has nothing to say, and say so."""
+        before = self._report.status
         if before.phase is not Phase.SERVING_LAST_GOOD:
-            self._account.phase(Phase.WAITING)
-        self._last_good.restore(now)
-        self._account.problems("outcome", problems)
-        status = self._account.status
+            self._report.phase(Phase.WAITING)
+        self._restore_last_good(now)
+        self._report.problems("outcome", problems)
+        self._report.nothing_pending()
+        status = self._report.status
         if (status.phase, status.problems) != (before.phase, before.problems):
             log.warning("start.decided", phase=status.phase.value, reason=reason)
         if not self._decided:
             self._decided = True
-            self._pulse.ready()
+            self._report.ready()
 
 
 def _is_disruptive(outcome: Outcome) -> bool:

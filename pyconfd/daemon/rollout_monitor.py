@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from pyconfd.daemon.account import Account
 from pyconfd.daemon.ports import World
+from pyconfd.daemon.reporting import Reporter
 from pyconfd.error_rates import LEAST_REQUESTS, counted, judge
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.diff import differences
@@ -67,11 +67,11 @@ class RolloutMonitor:
     :meth:`status` may be called from any thread.
     """
 
-    def __init__(self, world: World, settings: HistorySettings, account: Account, in_place: Callable[[], bool]) -> None:
+    def __init__(self, world: World, settings: HistorySettings, report: Reporter, in_place: Callable[[], bool]) -> None:
         self._world = world
         self._port = world.rollout
         self._settings = settings
-        self._account = account
+        self._report = report
         self._in_place = in_place
         self._serving = world.balancer.last_good()
         self._samples: deque[Sample] = deque()
@@ -143,7 +143,7 @@ class RolloutMonitor:
         elif not findings and self._alarm is not None and after.clients.requests >= LEAST_REQUESTS:
             log.info("rollout.alarm_cleared", generation=self._alarm.generation)
             self._alarm = None
-            self._account.problems("rollout", ())
+            self._report.problems("rollout", ())
         if self._alarm is None and now >= rollout.ends:
             self._rollout = None
 
@@ -153,7 +153,7 @@ class RolloutMonitor:
         self._alarms_total += 1
         log.error("rollout.alarm_raised", generation=self._alarm.generation, change=change, findings=list(findings))
         remedy = "pyconfd diff shows it; pyconfd rollback brings back the former fragments and settings"
-        self._account.problems("rollout", (Problem("rollout", f"since {change}: {'; '.join(findings)}", remedy),))
+        self._report.problems("rollout", (Problem("rollout", f"since {change}: {'; '.join(findings)}", remedy),))
 
     def _check_ran_well(self, sample: Sample | None, now: float) -> None:
         """Mark the running structure as the one for a boot once it has run for ``ran_well_s`` without an event."""

@@ -4,7 +4,7 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from pyconfd.daemon.mailbox import Mailbox
+from pyconfd.daemon.base_loop import Mailbox
 
 
 class Signals:

@@ -15,8 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from pyconfd.daemon.loop import Daemon
-from pyconfd.daemon.loop_settings import LoopSettings
+from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.ports import World
 from pyconfd.fragments import directory
 from pyconfd.haproxy.process import adoption

@@ -11,8 +11,7 @@ from typing import Any
 
 from pyconfd import wiring
 from pyconfd.app.daemon import pinned_settings, pinning, rollout_port
-from pyconfd.daemon.loop import Daemon
-from pyconfd.daemon.loop_settings import LoopSettings
+from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.tenants import Tenants
 from pyconfd.haproxy.history.pins import PinFile

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from pyconfd.admission.removal_protection import RemovalRules, SavedHold
-from pyconfd.daemon.loop import Daemon
-from pyconfd.daemon.loop_settings import LoopSettings
+from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.ports import NoChanges, NoRenderings, Renderings, RolloutPort, World
 from pyconfd.daemon.protection import decoded, encoded
 from pyconfd.daemon.tenants import Tenants

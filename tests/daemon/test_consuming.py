@@ -7,9 +7,9 @@ import pytest
 import structlog.testing
 
 from pyconfd.admission.removal_protection import RemovalRules
+from pyconfd.daemon.base_loop import EXIT_BUG, run_until_stopped
 from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
 from pyconfd.daemon.consuming import Consumer
-from pyconfd.daemon.runner import EXIT_BUG, run_until_stopped
 from pyconfd.errors import ApplyError, Problem, RejectedInput
 from pyconfd.haproxy.config.text import census_of
 from pyconfd.model.plan import ReloadReason

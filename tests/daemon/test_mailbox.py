@@ -1,6 +1,6 @@
 import threading
 
-from pyconfd.daemon.mailbox import Mailbox
+from pyconfd.daemon.base_loop import Mailbox
 
 
 def test_posts_are_counted_and_taken_once() -> None:

@@ -4,7 +4,7 @@ import threading
 
 import structlog.testing
 
-from pyconfd.daemon.runner import EXIT_BUG, EXIT_OK, run_until_stopped
+from pyconfd.daemon.base_loop import EXIT_BUG, EXIT_OK, run_until_stopped
 from tests.daemon.fakes import (
     serving,
 )

@@ -19,9 +19,9 @@ from typing import Any, Self
 from pyconfd import fragments
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.cli.commands import etcd as commands
+from pyconfd.daemon.base_loop import run_until_stopped
 from pyconfd.daemon.consumer_ports import ConsumerWorld
 from pyconfd.daemon.consuming import Consumer
-from pyconfd.daemon.runner import run_until_stopped
 from pyconfd.etcd.publication import KnownGeneration
 from pyconfd.haproxy.config.text import census_of
 from pyconfd.model.balancing import TakesAll

@@ -1,8 +1,7 @@
 """A pyconfd that knows nothing of the past, as a yardstick: what would serve if everything began anew."""
 
 from pyconfd import wiring
-from pyconfd.daemon.loop import Daemon
-from pyconfd.daemon.loop_settings import LoopSettings
+from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.ports import World
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.model.rendering import Rendering

@@ -15,8 +15,7 @@ from typing import Any, Self
 from pyconfd import fragments, wiring
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.app.daemon import pinning, rollout_port
-from pyconfd.daemon.loop import Daemon
-from pyconfd.daemon.loop_settings import LoopSettings
+from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.protection import hold_file
 from pyconfd.daemon.tenants import Tenants

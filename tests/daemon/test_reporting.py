@@ -1,11 +1,17 @@
+"""What is said of what a loop does, and how often."""
+
 import structlog.testing
 
-from pyconfd.daemon.journal import Journal
+from pyconfd.daemon.ports import NoChanges
+from pyconfd.daemon.reporting import Reporter
 from pyconfd.errors import Problem
-from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.outcome import Applied, Failed, Generation, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Reload, ReloadReason
+from pyconfd.model.status import SourceHealth, Status
+from pyconfd.model.tenure import Name, Owner
+from tests.daemon.fakes import FakeClock, FakeNotifier
 
 GENERATION = Generation(7, "ab" * 32, 1000.0)
 APPLIED = Applied(
@@ -16,17 +22,21 @@ REJECTED = Rejected(Step.CHECK, (Problem("02.tmpl line 3", "unknown keyword"), P
 HELD = Held("0123abcd", Problem("removal protection", "all gone"))
 
 
-def said(*outcomes: Outcome, journal: Journal | None = None) -> list[str]:
-    journal = journal or Journal()
+def reporter(kind: type[Reporter] = Reporter) -> Reporter:
+    return kind(FakeClock(), FakeNotifier(), NoChanges(), None, version="0", pid=1)
+
+
+def said(*outcomes: Outcome) -> list[str]:
+    report = reporter()
     with structlog.testing.capture_logs() as logs:
         for outcome in outcomes:
-            journal.outcome(outcome, duration_s=0.1234567, endpoints=3)
+            report.reconciled(outcome, duration_s=0.1234567, endpoints=3)
     return [line["event"] for line in logs]
 
 
 def test_a_generation_is_one_line_with_the_first_changes() -> None:
     with structlog.testing.capture_logs() as logs:
-        Journal().outcome(APPLIED, duration_s=0.1234567, endpoints=3)
+        reporter().reconciled(APPLIED, duration_s=0.1234567, endpoints=3)
     (line,) = logs
     assert line["event"] == "generation.applied"
     assert (line["number"], line["reasons"], line["endpoints"]) == (7, ["servers_changed"], 3)
@@ -52,11 +62,11 @@ def test_what_changes_nothing_is_silent() -> None:
 
 
 def test_topics_do_not_clear_each_other() -> None:
-    journal = Journal()
+    report = reporter()
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
-            journal.outcome(REJECTED, duration_s=0, endpoints=0, topic="candidate")
-            journal.outcome(Unchanged(GENERATION), duration_s=0, endpoints=0)
+            report.new_fragments_failed(REJECTED, 0.0)
+            report.reconciled(Unchanged(GENERATION), duration_s=0, endpoints=0)
     assert [line["event"] for line in logs] == ["generation.rejected"] * 2
 
 
@@ -65,15 +75,54 @@ def test_objects_are_said_when_refused_and_when_taken_again() -> None:
         Refusal(ObjectRef("Service", "demo", name), "annotation domain", "x", RefusalReason.INVALID_VALUE, "no name")
         for name in ("one", "two")
     )
-    journal = Journal()
+    report = reporter()
     with structlog.testing.capture_logs() as logs:
-        journal.refused((one, two))
-        journal.refused((one, two))
-        journal.refused((two,))
-        journal.refused((one, two))
+        for refused in ((one, two), (one, two), (two,), (one, two)):
+            report.reconciled(Unchanged(GENERATION), duration_s=0, endpoints=0, refused=refused)
     assert [(line["event"], line["object"]) for line in logs] == [
         ("object.refused", "Service demo/one"),
         ("object.refused", "Service demo/two"),
         ("refusal.cleared", "Service demo/one"),
         ("object.refused", "Service demo/one"),
     ]
+
+
+class Watched(Reporter):
+    """Notes what a thread would see that asks before and after each step."""
+
+    seen: list[tuple[bool, bool]]
+
+    def _put(self, status: Status) -> None:
+        self._look()
+        super()._put(status)
+        self._look()
+
+    def _look(self) -> None:
+        status = self.at(SourceHealth())
+        self.seen.append((status.pending_since == 0.0, status.generation is not None))
+
+
+def test_nothing_pending_is_never_seen_beside_the_former_generation() -> None:
+    report = reporter(Watched)
+    assert isinstance(report, Watched)
+    report.seen = []
+    report.pending()
+    report.concluded(Applied(GENERATION, Reload((ReloadReason.FIRST_CONFIGURATION,)), verified=True))
+    report.heartbeat()
+    assert (True, False) not in report.seen, "all is applied, it says, and the generation is the former one"
+    assert report.at(SourceHealth()).pending_since == 0.0
+
+
+def test_names_are_counted_once() -> None:
+    report = reporter()
+    assert report.status.hosts_total is None
+    owner = Owner("Service", "shop", "web", "")
+    owners = {
+        "domains": {Name("", "a.example.com"): owner, Name("port 6379", ""): owner},
+        "kubefigurator": {Name("*:443", ""): owner, Name("*:443", "a.example.com"): owner, Name("*:443", "b"): owner},
+    }
+    entries = [{"hostnames": ["c.example.com", "b"]}, {}]
+    report.names(Context({"configmap": {"services": entries}}, owners=owners))
+    assert report.status.hosts_total == 3
+    report.names(Context({}))
+    assert report.status.hosts_total == 0
