@@ -1,0 +1,406 @@
+import os
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pyconfd.haproxy.config.text import (
+    Word,
+    binds,
+    census_of,
+    digest_in,
+    digest_of,
+    mark,
+    parse,
+    passwords_in,
+    split_words,
+    stats_sockets,
+    structure_of,
+    without_passwords,
+    words,
+)
+from pyconfd.haproxy.process.check import explain_check_output
+from pyconfd.model.context import Census
+from pyconfd.model.rendering import Piece, Rendering
+from pyconfd.system.secrecy import HIDDEN
+from tests.haproxy.bench import Bench
+from tests.world.haproxy import configuration
+
+HAPROXY = os.environ.get("HAPROXY") or shutil.which("haproxy", path="/usr/sbin:/usr/bin") or ""
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("", []),
+        ("  # only a comment", []),
+        ("  bind  *:80\t# comment", ["bind", "*:80"]),
+        (r"reqadd X-Forwarded-Proto:\ http", ["reqadd", "X-Forwarded-Proto: http"]),
+        (r"a\#b \\ \" \' \n\r\t\x41", ["a#b", "\\", '"', "'", "\n\r\tA"]),
+        (r"^\.old$ \1", [r"^\.old$", r"\1"]),
+        ('"a b"\'c d\'e ""', ["a bc de", ""]),
+        (r'"\$a \" # \1"', [r'$a " # \1']),
+        (r'"\\$a"', [r"\$a"]),
+        (r"'a\ #$\''", ["a\\ #$\\'"]),
+        ("ab#c", ["ab"]),
+        ("a 'b", ["a", "'b"]),
+    ],
+)
+def test_words_as_haproxy_reads_them(line: str, values: list[str]) -> None:
+    assert [word.value for word in split_words(line)] == values
+
+
+def test_words_keep_how_they_were_written() -> None:
+    assert split_words(r"  a\ b 'c'  # d") == [Word("a b", r"a\ b"), Word("c", "'c'")]
+
+
+@given(st.text())
+def test_any_line_has_words(line: str) -> None:
+    assert all(word.written in line for word in split_words(line))
+
+
+@pytest.mark.haproxy
+@pytest.mark.skipif(not HAPROXY, reason="there is no haproxy")
+@given(lines=st.lists(st.text(st.sampled_from("ab1 .\\\"'#$"), max_size=12), min_size=30, max_size=60))
+@settings(max_examples=8, deadline=None)
+def test_haproxy_reads_the_same_words(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    # Without variables, which are not expanded here, and without unmatched quotes, at which HAProxy gives up.
+    kept = [f"<{line}>" for line in lines if line.count("'") % 2 == 0 and '"' not in line and "\\'" not in line]
+    kept = [line for line in kept if len(split_words(line)) == 1 and "'" not in line.partition("#")[2]]
+    path = tmp_path_factory.mktemp("words") / "t.cfg"
+    path.write_text("".join(f".notice {line}\n" for line in kept))
+    done = subprocess.run([HAPROXY, "-c", "-f", str(path)], capture_output=True, check=False, text=True)
+    for number, line in enumerate(kept, 1):
+        assert f"[{path}:{number}]: '{split_words(line)[0].value}'.\n" in done.stderr
+
+
+CONFIG = """# a comment
+global   # trailing
+    maxconn 100
+    stats socket /run/haproxy/admin.sock mode 660 level admin
+    stats socket unix@/run/other.sock
+    stats socket ipv4@127.0.0.1:9999
+.if feature(LUA)
+    lua-load /etc/x.lua
+    stats socket /run/conditional.sock
+.endif
+defaults from base
+    mode http
+frontend fe_main
+    bind *:80,[::]:443 v6only
+    description "a # b" 'c d' e\\ f
+backend be_x
+    server a 10.0.0.1:80 check
+unheard-of-section thing
+    server b 10.0.0.2:80
+"""
+
+
+def test_sections_have_names_options_and_line_numbers() -> None:
+    sections = parse(CONFIG)
+    assert [(section.keyword, section.name, section.number) for section in sections] == [
+        ("global", "", 2),
+        ("defaults", "", 11),
+        ("frontend", "fe_main", 13),
+        ("backend", "be_x", 16),
+    ]
+    assert sections[1].options == ("from", "base")
+    assert sections[2].lines[1].words == ("description", "a # b", "c d", "e f")
+    assert sections[2].lines[1].number == 15
+    assert sections[3].lines[-1].words == ("server", "b", "10.0.0.2:80")  # an unknown word opens no section
+
+
+def test_lines_between_if_and_endif_are_conditional() -> None:
+    lines = {line.words[0]: line.conditional for line in parse(CONFIG)[0].lines}
+    assert lines["lua-load"]
+    assert not lines["maxconn"]
+
+
+def test_only_certain_unix_stats_sockets_are_given() -> None:
+    assert stats_sockets(CONFIG) == ("/run/haproxy/admin.sock", "/run/other.sock")
+
+
+LINES = st.sampled_from(
+    [
+        "global",
+        ' "global"',
+        "g\\lobal",
+        "glob'al'",
+        "defaults",
+        "backend x",
+        ".if feature(LUA)",
+        ".else",
+        ".endif",
+        "# global",
+        "globally",
+        "stats socket /a level admin",
+        "  stats socket /b",
+        'stats "socket" /c',
+        "server s 10.0.0.1:80",
+        "",
+    ]
+)
+
+
+@given(st.lists(LINES, max_size=12).map("\n".join))
+@example("glob'al'\n stats socket /a")
+@example(".if feature(LUA)\nglobal\nstats socket /a\n.endif\nglobal\nstats socket /b")
+def test_stats_sockets_are_those_of_all_global_sections_wherever_they_stand(text: str) -> None:
+    lines = [line for section in parse(text) if section.keyword == "global" for line in section.lines]
+    wanted = [line.words[2] for line in lines if line.words[:2] == ("stats", "socket") and not line.conditional]
+    assert list(stats_sockets(text)) == wanted
+
+
+def test_lines_above_the_first_section_are_kept() -> None:
+    (section,) = parse("    bind :80\n")
+    assert (section.keyword, section.number) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("written", "address", "first", "last", "dual_stack"),
+    [
+        ("*:80", "0.0.0.0", 80, 80, False),
+        (":80", "0.0.0.0", 80, 80, False),
+        ("0.0.0.0:80", "0.0.0.0", 80, 80, False),
+        ("ipv4@:80", "0.0.0.0", 80, 80, False),
+        ("10.0.0.1:80-90", "10.0.0.1", 80, 90, False),
+        (":::80", "::", 80, 80, True),
+        ("[::]:80", "::", 80, 80, True),
+        ("ipv6@:80", "::", 80, 80, True),
+        ("::1:80", "::1", 80, 80, False),
+        ("[2001:DB8::1]:80", "2001:db8::1", 80, 80, False),
+        ("[fe80::1%eth0]:80", "fe80::1", 80, 80, False),
+        ("localhost:80", "localhost", 80, 80, False),
+    ],
+)
+def test_binds_by_address_and_port(written: str, address: str, first: int, last: int, dual_stack: bool) -> None:
+    (bind,) = binds(f"frontend f\n    bind {written} ssl\n")
+    assert bind.judged
+    assert (bind.address, bind.first_port, bind.last_port, bind.dual_stack) == (address, first, last, dual_stack)
+    assert (bind.proxy, bind.number, bind.text) == ("frontend f", 2, f"bind {written}")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "/run/x.sock",
+        "unix@x",
+        "abns@x",
+        "fd@3",
+        "sockpair@4",
+        "${ADDRESS}:80",
+        "quic4@:443",
+        "*:$PORT",
+        "*:0",
+        "*",
+        "x:y",
+    ],
+)
+def test_what_cannot_be_judged_is_said_so(written: str) -> None:
+    (bind,) = binds(f"listen l\n    bind {written}\n")
+    assert not bind.judged
+
+
+def test_bind_options_are_considered_and_other_sections_are_not() -> None:
+    text = (
+        "peers p\n    bind :1000\nlisten l\n    bind [::]:80 v6only interface eth0\n    bind 10.0.0.9:81 transparent\n"
+        "    bind :82 namespace other\n.if defined(X)\n    bind :83\n.endif\n"
+    )
+    first, second, third, fourth = binds(text)
+    assert (first.dual_stack, first.interface) == (False, "eth0")
+    assert second.transparent
+    assert not third.judged
+    assert not fourth.judged
+
+
+def test_a_list_of_addresses_is_several_binds() -> None:
+    assert [bind.address for bind in binds("frontend f\n bind 0.0.0.0:80,[::]:443\n")] == ["0.0.0.0", "::"]
+
+
+@given(st.text())
+def test_any_text_is_parsed(text: str) -> None:
+    for section in parse(text):
+        assert all(line.words for line in section.lines)
+    binds(text)
+    stats_sockets(text)
+
+
+@given(st.lists(st.text(alphabet=st.characters(exclude_characters="\n\r'\0"), min_size=1), min_size=1))
+def test_quoted_words_come_back(given_words: list[str]) -> None:
+    assert words(" ".join(f"'{word}'" for word in given_words)) == tuple(given_words)
+
+
+TEXT = """global
+    nbthread 1
+frontend f
+    bind :80
+backend b
+    server a 10.0.0.1:80
+    server b 10.0.0.2:80 weight 0
+"""
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        TEXT.replace("    server b 10.0.0.2:80 weight 0\n", ""),
+        TEXT.replace("10.0.0.1", "10.0.0.9"),
+        TEXT + "# a comment\n\n",
+        TEXT + "\tserver\tc\t10.0.0.3:80\n",
+    ],
+)
+def test_endpoints_and_comments_are_none(same: str) -> None:
+    assert structure_of(same) == structure_of(TEXT)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TEXT.replace(":80\nbackend", ":81\nbackend"),
+        TEXT + "backend c\n",
+        TEXT.replace("nbthread 1", "nbthread 2"),
+        TEXT.replace("backend b\n", "backend b\n    option httpchk\n"),
+        TEXT.replace("    server a", "    server-template a 3"),
+    ],
+)
+def test_all_else_is(other: str) -> None:
+    assert structure_of(other) != structure_of(TEXT)
+
+
+DIGEST = "ab" * 32
+
+
+def test_the_text_stands_unchanged_before_the_marker() -> None:
+    assert mark("global\n    maxconn 1\n", DIGEST).startswith("global\n    maxconn 1\n")
+    assert mark("listen x", DIGEST).startswith("listen x\n")
+
+
+def test_the_digest_is_found_again_in_the_text_and_in_the_field() -> None:
+    assert digest_in(mark("", DIGEST)) == DIGEST
+    assert digest_of(f"pyconfd:{DIGEST}") == DIGEST
+    assert digest_of(f"the big one pyconfd:{DIGEST}") == DIGEST
+
+
+@pytest.mark.parametrize(
+    "description", ["", "lb one", "pyconfd:abc", f"pyconfd:{DIGEST} and more", f"xpyconfd:{DIGEST}"]
+)
+def test_other_descriptions_carry_no_digest(description: str) -> None:
+    assert digest_of(description) is None
+
+
+def test_a_description_under_a_condition_is_not_taken_over() -> None:
+    text = "global\n.if defined(X)\n    description maybe\n.endif\n"
+    assert "maybe" not in mark(text, DIGEST).removeprefix(text)
+
+
+@given(st.text())
+def test_any_text_can_be_marked(text: str) -> None:
+    assert digest_in(mark(text, DIGEST)) == DIGEST or ".if" in text or '"' in text or "'" in text
+
+
+@pytest.mark.haproxy
+def test_a_worker_shows_the_marker_behind_the_operators_own_description(bench: Bench) -> None:
+    lines = 'description "first \\"balancer\\"" of\\ two \'a\\b\''
+    bench.conf.write_text(mark(configuration(bench.port, global_lines=lines), DIGEST))
+    bench.haproxy.start()
+    running = bench.haproxy.running()
+    assert running is not None
+    assert running.digest == DIGEST
+
+
+SECRET = "hunter2-of-7"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"user admin insecure-password {SECRET}",
+        f"user admin password {SECRET} groups a,b",
+        f'user admin insecure-password "{SECRET}"',
+        f"stats auth admin:{SECRET}",
+        f"tcp-check send AUTH\\ {SECRET}\\r\\n",
+        f'tcp-check send "AUTH default {SECRET}\\r\\n"',
+        f'http-request set-header Authorization "Basic {SECRET}"',
+        f"http-request set-header Authorization Bearer\\ {SECRET}",
+        f"http-check send meth GET uri / hdr X-Api-Key {SECRET}",
+        f"setenv DB_PASSWORD {SECRET}",
+    ],
+)
+def test_a_password_is_known_wherever_it_stands(line: str) -> None:
+    assert any(SECRET in each for each in passwords_in(f"global\n    {line}\n"))
+    rendering = Rendering((Piece("a.conf", f"userlist u\n    {line} more\n"),))
+    for said in (f"unknown keyword '{SECRET}'", "out of memory", f"error near '{line}'"):
+        output = f"[ALERT]    (12) : config : parsing [/x/haproxy.cfg:2] : {said}"
+        (problem,) = explain_check_output(output, rendering, "/x/haproxy.cfg")
+        assert SECRET not in str(problem)
+        assert "[hidden]" in str(problem)
+
+
+@pytest.mark.parametrize(
+    "line", ["option httpchk", "server a 10.0.0.1:80 check", "auth-server x", "acl a http_auth(u)"]
+)
+def test_what_is_no_password_is_shown(line: str) -> None:
+    assert not passwords_in(f"backend b\n    {line}\n")
+
+
+def test_a_long_line_is_cut_behind_what_is_hidden() -> None:
+    line = f"    user admin insecure-password {'s3cret' * 40}"
+    rendering = Rendering((Piece("a.conf", f"userlist u\n{line} more\n"),))
+    output = "[ALERT]    (12) : config : parsing [/x/haproxy.cfg:2] : too many words"
+    (problem,) = explain_check_output(output, rendering, "/x/haproxy.cfg")
+    assert "s3cret" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    user admin password hunter2 groups a",
+        "    user admin insecure-password hunter2",
+        "    user admin insecure-password 'hunter2'",
+        '    user admin insecure-password "hunter2"',
+        "    stats auth admin:hunter2",
+        "    http-request set-header Authorization hunter2",
+        '    http-request set-header Authorization "Token hunter2"',
+        "    http-check send meth GET uri / hdr authorization hunter2",
+        "    tcp-check send AUTH\\ hunter2\\r\\n",
+        "    http-request set-header X-Key hunter2",
+        "    log syslog://me:hunter2@10.0.0.1",
+    ],
+)
+def test_a_configuration_is_shown_without_its_passwords(line: str) -> None:
+    shown = without_passwords(f"global\n{line}\n    maxconn 5\n", ["hunter2"] if "X-Key" in line else [])
+    assert "hunter2" not in shown
+    assert HIDDEN in shown
+    assert shown.startswith("global\n")
+    assert shown.endswith("\n    maxconn 5\n")
+
+
+def test_an_ordinary_configuration_is_shown_as_it_is() -> None:
+    text = "frontend f\n    bind :80\n    acl p path_beg /password\nbackend b\n    server a 10.0.0.1:80 check\n"
+    assert without_passwords(text, [""]) == text
+
+
+TEXT_CENSUS = """
+backend a
+    server one 192.0.2.1:80 check
+    server two 192.0.2.2:80 weight 0
+    server three 192.0.2.3:80 disabled
+    server four 192.0.2.4:80 weight 10
+    default-server weight 0
+listen b
+    bind :1
+    server five 192.0.2.5:80
+    server-template t 1-3 192.0.2.6:80
+    server-template u 1-3 192.0.2.7:80 disabled
+peers p
+    server local 127.0.0.1:1024
+backend empty
+    server
+"""
+
+
+def test_servers_that_take_traffic_are_counted() -> None:
+    assert census_of(TEXT_CENSUS) == Census(claimed=4, total=7)
+    assert census_of("") == Census(0, 0)
