@@ -26,7 +26,7 @@ STOP_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PointerState:
     """What the pointer key holds: a pointer, one in the format of a newer pyconfd, or neither.
 
     What cannot be read is published again, but for what a newer pyconfd wrote.
@@ -37,17 +37,17 @@ class Found:
     newer: UnknownFormatError | None = None
 
 
-def parse_found(value: Value | None) -> Found:
+def parse_pointer_state(value: Value | None) -> PointerState:
     """Parse what the pointer key holds, None where there is no such key."""
     if value is None:
-        return Found()
+        return PointerState()
     try:
-        return Found(value, read_pointer(value.content))
+        return PointerState(value, read_pointer(value.content))
     except UnknownFormatError as error:
-        return Found(value, newer=error)
+        return PointerState(value, newer=error)
     except RejectedInput as error:
         log.warning("pointer.damaged", problem=str(error))
-        return Found(value)
+        return PointerState(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Leadership:
     known: bool = False
     fence: int = 0
     holder: str = ""
-    found: Found = field(default_factory=Found)
+    found: PointerState = field(default_factory=PointerState)
     synced_at: float = 0.0
     damage: str = ""
 
@@ -141,7 +141,7 @@ class Campaign:
             except EtcdError as error:
                 log.debug("campaign.lease_left_to_expire", problem=str(error))
 
-    def published(self, found: Found) -> None:
+    def published(self, found: PointerState) -> None:
         """Record that this producer wrote the pointer, so that it is no news."""
         with self._lock:
             self._published_at = time.monotonic()
@@ -160,7 +160,7 @@ class Campaign:
         fence, holder = self._try_to_lead() if held is None else self._holder_of(held)
         value, found = self._client.read(self._keys.pointer), self._leadership.found
         if value != found.value:
-            found = parse_found(value)
+            found = parse_pointer_state(value)
         damage = self._inspection.damage(found.pointer) if fence else ""
         with self._lock:
             before = self._leadership

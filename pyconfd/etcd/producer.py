@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 
 from pyconfd.errors import ApplyError, Problem, TransientError
-from pyconfd.etcd.campaign import Campaign, Found, Leadership, parse_found
+from pyconfd.etcd.campaign import Campaign, Leadership, PointerState, parse_pointer_state
 from pyconfd.etcd.client import EtcdClient, EtcdError, Value, at_revision, created_at, deleting, exists, putting
 from pyconfd.etcd.publication import (
     FormerPublication,
@@ -181,7 +181,7 @@ class EtcdBalancer(TakesAll):
         return (Problem("etcd", "it is not decided yet which producer publishes", "nothing to do"),)
 
     def _write(self, packed: Packed, fence: int, *, curdate: str, census: Census, now: float) -> Pointer:
-        found = parse_found(self._client.read(self._keys.pointer))
+        found = parse_pointer_state(self._client.read(self._keys.pointer))
         if found.newer is not None:
             raise found.newer
         former = self._known(found)
@@ -210,7 +210,7 @@ class EtcdBalancer(TakesAll):
             message = f"generation {number} was not published: another producer wrote meanwhile, or the lease ended"
             raise ApplyError(Step.PUBLISH, Problem("etcd", message, "nothing to do: it is tried again"))
         pointer = read_pointer(content)
-        self._campaign.published(Found(written, pointer))
+        self._campaign.published(PointerState(written, pointer))
         self._floor = pointer.number
         self._remember(pointer)
         self._collect(pointer, fence, written)
@@ -243,7 +243,7 @@ class EtcdBalancer(TakesAll):
         except EtcdError as error:
             log.debug("chunks.left", problem=str(error))  # the next publication sees to it
 
-    def _known(self, found: Found) -> Pointer | None:
+    def _known(self, found: PointerState) -> Pointer | None:
         """Return the pointer; its number is the least that the next one exceeds, whatever etcd loses."""
         pointer = found.pointer
         if pointer is not None and pointer.number > self._floor:

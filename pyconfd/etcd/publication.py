@@ -74,18 +74,18 @@ class Keys:
         return self.prefix.rstrip("/") + "/"
 
 
-class _Record(msgspec.Struct, frozen=True):
+class _PublishedRecord(msgspec.Struct, frozen=True):
     """Fields that this version does not know are left to the next."""
 
 
-class PublishedPiece(_Record, frozen=True):
+class PublishedPiece(_PublishedRecord, frozen=True):
     """The text that one fragment gave, by its length in UTF-8."""
 
     fragment: str
     bytes: _Size
 
 
-class PublishedFile(_Record, frozen=True):
+class PublishedFile(_PublishedRecord, frozen=True):
     """A map, or a certificate by its name only: then ``bytes`` is 0 and ``sha256`` that of its public part."""
 
     kind: FileKind
@@ -94,7 +94,7 @@ class PublishedFile(_Record, frozen=True):
     bytes: _Size = 0
 
 
-class ChunkList(_Record, frozen=True):
+class ChunkList(_PublishedRecord, frozen=True):
     """What the chunks are when put together: compressed, and named by their SHA-256."""
 
     sha256: _Digest
@@ -103,7 +103,7 @@ class ChunkList(_Record, frozen=True):
     encoding: str = "zlib"
 
 
-class FormerPublication(_Record, frozen=True):
+class FormerPublication(_PublishedRecord, frozen=True):
     """A former generation whose chunks are still there; ``created`` is seconds since the epoch."""
 
     number: int
@@ -111,14 +111,14 @@ class FormerPublication(_Record, frozen=True):
     created: float
 
 
-class Producer(_Record, frozen=True):
+class Producer(_PublishedRecord, frozen=True):
     """Who wrote it."""
 
     name: str
     version: str
 
 
-class Pointer(_Record, frozen=True):
+class Pointer(_PublishedRecord, frozen=True):
     """What the pointer key holds. ``sha256`` names the rendering: equal for two that are the same."""
 
     format: int

@@ -21,7 +21,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PublicationReading:
     """The newest complete reading. ``read`` is False until there was one.
 
     ``published`` is what the pointer named, verified; it is None where ``error`` says why it cannot be used, and
@@ -46,7 +46,7 @@ class PublishedSource:
         self._lock = threading.Lock()
         self._stream: Stream | None = None
         self._value: Value | None = None
-        self._reading = Reading()
+        self._reading = PublicationReading()
         self._synced_at = 0.0
         self._thread: threading.Thread | None = None
 
@@ -56,7 +56,7 @@ class PublishedSource:
         self._thread = threading.Thread(target=self._run, name="etcd-reader", daemon=True)
         self._thread.start()
 
-    def reading(self) -> Reading:
+    def reading(self) -> PublicationReading:
         """Return the newest reading; safe in any thread."""
         return self._reading
 
@@ -83,7 +83,7 @@ class PublishedSource:
             self._thread.join(STOP_TIMEOUT_S)
         self._client.close()
 
-    def read_now(self) -> Reading:
+    def read_now(self) -> PublicationReading:
         """Read the pointer, and what it names unless that is known already.
 
         Raises:
@@ -100,20 +100,22 @@ class PublishedSource:
             self._notify()
         return reading
 
-    def _resolved(self, value: Value | None) -> tuple[Value | None, Reading]:
+    def _resolved(self, value: Value | None) -> tuple[Value | None, PublicationReading]:
         """Follow the pointer; where it changes while its chunks are read, follow it there."""
         for _ in range(_ATTEMPTS):
             if value is None:
-                return None, Reading(read=True)
+                return None, PublicationReading(read=True)
             try:
                 pointer = read_pointer(value.content)
-                return value, Reading(read=True, published=unpack(pointer, self._chunks(pointer)))
+                return value, PublicationReading(read=True, published=unpack(pointer, self._chunks(pointer)))
             except RejectedInput as error:
                 again = self._client.read(self._keys.pointer)
                 if again == value:
-                    return value, Reading(read=True, error=error)
+                    return value, PublicationReading(read=True, error=error)
                 value = again
-        return value, Reading(read=True, error=DamagedError("the publications change faster than they can be read"))
+        return value, PublicationReading(
+            read=True, error=DamagedError("the publications change faster than they can be read")
+        )
 
     def _chunks(self, pointer: Pointer) -> list[bytes]:
         chunks = []

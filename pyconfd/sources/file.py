@@ -77,7 +77,7 @@ def read_snapshot(
     Raises:
         ConfigurationError: a file cannot be read, is empty, or holds no Kubernetes objects; with the line if known.
     """
-    reader = _Reader()
+    reader = _SnapshotReader()
     for path in (paths,) if isinstance(paths, str | Path) else paths:
         place = "the standard input" if str(path) == STDIN else str(path)
         reader.read(place, _text_of(str(path), place, stdin or sys.stdin))
@@ -144,7 +144,7 @@ def _public(plain: dict[str, Any], hide: Callable[[str], str]) -> dict[str, Any]
     return plain
 
 
-class _Reader:
+class _SnapshotReader:
     def __init__(self) -> None:
         self.records: dict[Resource, dict[Key, AnyObject]] = {resource: {} for resource in Resource}
         self.refusals: set[Refusal] = set()

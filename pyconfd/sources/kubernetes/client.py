@@ -29,7 +29,7 @@ from pyconfd import __version__
 from pyconfd.errors import TransientError, first_line
 from pyconfd.model.status import ApiServerState, CredentialState
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Access, Credentials
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure, failure_of_status, shown
 
@@ -156,7 +156,7 @@ class Connection:
     Every method raises :class:`ApiError`; after :meth:`interrupt` its kind is ``INTERRUPTED``.
     """
 
-    def __init__(self, access: Access, settings: KubernetesSettings, clock: Clock, *, index: int = 0) -> None:
+    def __init__(self, access: Access, settings: KubernetesSettings, clock: SourceClock, *, index: int = 0) -> None:
         self.url = access.url
         self.index = index
         self._access = access
@@ -477,7 +477,7 @@ class ServerOrder:
 class ApiServers:
     """The API servers of one cluster, shared by all reflectors; every method may be called from any thread."""
 
-    def __init__(self, settings: KubernetesSettings, credentials: Credentials, clock: Clock) -> None:
+    def __init__(self, settings: KubernetesSettings, credentials: Credentials, clock: SourceClock) -> None:
         self._settings = settings
         self._credentials = credentials
         self._clock = clock

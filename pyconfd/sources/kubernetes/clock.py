@@ -4,7 +4,7 @@ import threading
 import time
 
 
-class Clock:
+class SourceClock:
     """What the reflectors, the client and the credentials need of time."""
 
     def monotonic(self) -> float:

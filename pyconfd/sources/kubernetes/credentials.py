@@ -32,7 +32,7 @@ from kubernetes.config import ConfigException, incluster_config, kube_config
 from pyconfd.errors import ConfigurationError, Problem, first_line
 from pyconfd.model.status import CredentialState
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.failures import ApiError, Failure, shown
 from pyconfd.system.secrecy import hide
 
@@ -57,7 +57,7 @@ class OriginKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class CredentialOrigin:
     """Which servers, and from where their credentials are.
 
     ``files`` are read for the credentials although no loaded configuration names them; ``exec_command`` is the plugin
@@ -74,7 +74,7 @@ class Origin:
     overridden: bool = False
 
 
-def find_origin(settings: KubernetesSettings, environ: Mapping[str, str], service_account_dir: str) -> Origin:
+def find_origin(settings: KubernetesSettings, environ: Mapping[str, str], service_account_dir: str) -> CredentialOrigin:
     """Choose where servers and credentials come from; no plugin is run and no request sent.
 
     Raises:
@@ -94,7 +94,7 @@ def find_origin(settings: KubernetesSettings, environ: Mapping[str, str], servic
     if settings.kubeconfig:
         return _from_kubeconfig(settings, settings.kubeconfig, urls)
     if urls:
-        return Origin(OriginKind.SETTINGS, urls)
+        return CredentialOrigin(OriginKind.SETTINGS, urls)
     if environ.get("KUBECONFIG"):
         return _from_kubeconfig(settings, environ["KUBECONFIG"], urls)
     default = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
@@ -149,7 +149,7 @@ def _url_fault(url: str) -> str:
     return next((fault for fault, is_true in faults.items() if is_true), "")
 
 
-def _in_cluster(urls: tuple[str, ...], environ: Mapping[str, str], service_account_dir: str) -> Origin:
+def _in_cluster(urls: tuple[str, ...], environ: Mapping[str, str], service_account_dir: str) -> CredentialOrigin:
     host = environ.get(incluster_config.SERVICE_HOST_ENV_NAME, "")
     port = environ.get(incluster_config.SERVICE_PORT_ENV_NAME, "")
     if not urls and not (host and port):
@@ -162,10 +162,10 @@ def _in_cluster(urls: tuple[str, ...], environ: Mapping[str, str], service_accou
         )
     files = tuple(str(Path(service_account_dir, name)) for name in ("token", "ca.crt"))
     own = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Origin(OriginKind.IN_CLUSTER, urls or api_server_urls([own]), files=files)
+    return CredentialOrigin(OriginKind.IN_CLUSTER, urls or api_server_urls([own]), files=files)
 
 
-def _from_kubeconfig(settings: KubernetesSettings, path: str, urls: tuple[str, ...]) -> Origin:
+def _from_kubeconfig(settings: KubernetesSettings, path: str, urls: tuple[str, ...]) -> CredentialOrigin:
     place, remedy = f"kubeconfig {path}", "kubectl config view shows what is in it"
     try:
         merge: Any = kube_config.KubeConfigMerger
@@ -185,7 +185,7 @@ def _from_kubeconfig(settings: KubernetesSettings, path: str, urls: tuple[str, .
             files.append(os.path.normpath(base / str(user["tokenFile"])))
         if user is not None and user.safe_get("exec"):
             exec_command = str(user["exec"].safe_get("command") or "")
-        return Origin(
+        return CredentialOrigin(
             OriginKind.KUBECONFIG,
             urls or api_server_urls([str(cluster["server"])]),
             kubeconfig=path,
@@ -241,7 +241,7 @@ class Credentials:
     def __init__(
         self,
         settings: KubernetesSettings,
-        clock: Clock,
+        clock: SourceClock,
         *,
         environ: Mapping[str, str] | None = None,
         service_account_dir: str = SERVICE_ACCOUNT_DIR,

@@ -23,7 +23,7 @@ from pyconfd.model.snapshot import KIND_OF
 from pyconfd.model.status import EventCounts
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import ApiServers
-from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError
 from pyconfd.sources.kubernetes.resources import API_VERSION_OF
@@ -148,11 +148,11 @@ class EventWriter:
         settings: KubernetesSettings,
         *,
         every_s: float,
-        clock: Clock | None = None,
+        clock: SourceClock | None = None,
         credentials: Credentials | None = None,
         instance: str = "",
     ) -> None:
-        self._clock = clock or Clock()
+        self._clock = clock or SourceClock()
         limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, 10.0))
         self._servers = ApiServers(limited, credentials or Credentials(settings, self._clock), self._clock)
         self._every_s = every_s

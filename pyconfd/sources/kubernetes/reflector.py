@@ -24,7 +24,7 @@ from pyconfd.model.status import ResourceState
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.client import MAX_LIST_BYTES, ApiServers, Connection, SilenceError
-from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.decode import Bookmark, Event, ListPage, decode_event, decode_list
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, NOT_READABLE, ApiError, BrokenWatchError, Failure
 from pyconfd.sources.kubernetes.resources import Read
@@ -49,8 +49,8 @@ WHOLE_LIST_S = 600.0
 log = structlog.get_logger(__name__)
 
 
-class Action(Enum):
-    """What a reflector can do next."""
+class Verb(Enum):
+    """What a reflector can request next."""
 
     LIST = "list"
     LIST_UNPAGED = "list_unpaged"
@@ -58,10 +58,10 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """An action after a pause; with ``until_back`` the pause ends when an API server answers another reflector."""
+class Followup:
+    """A request after a pause; with ``until_back`` the pause ends when an API server answers another reflector."""
 
-    action: Action
+    verb: Verb
     delay_s: float = 0.0
     until_back: bool = False
 
@@ -77,36 +77,36 @@ class ListWatchPolicy:
         self._watch_backoff = Backoff(first_s=BACKOFF_FIRST_S, last_s=BACKOFF_LAST_S, jitter=jitter)
         self._list_failures = self._watch_failures = self._silences = 0
 
-    def listed(self) -> Step:
+    def listed(self) -> Followup:
         """Return what follows a whole list."""
         self._list_failures = 0
         self._list_backoff.reset()
-        return Step(Action.WATCH) if self._mode is ReadMode.WATCH else Step(Action.LIST, self._interval_s)
+        return Followup(Verb.WATCH) if self._mode is ReadMode.WATCH else Followup(Verb.LIST, self._interval_s)
 
-    def list_failed(self, failure: ApiError, *, moved: bool, unpaged: bool = False) -> Step:
+    def list_failed(self, failure: ApiError, *, moved: bool, unpaged: bool = False) -> Followup:
         """Return what follows a list that failed; ``moved``: another API server is in use now."""
         if failure.kind is Failure.EXPIRED and not unpaged:
-            return Step(Action.LIST_UNPAGED)  # the continue token expired: pages would come too late again
+            return Followup(Verb.LIST_UNPAGED)  # the continue token expired: pages would come too late again
         self._list_failures += 1
         delay_s = self._list_backoff.delay_s()
         if moved and self._list_failures % self._servers:
-            return Step(Action.LIST)  # each server once before the first pause
+            return Followup(Verb.LIST)  # each server once before the first pause
         if failure.kind is Failure.CREDENTIALS:
             delay_s = min(delay_s, CREDENTIALS_MAX_S)
-        return _after_pause(Action.LIST, delay_s, failure)
+        return _after_pause(Verb.LIST, delay_s, failure)
 
-    def watch_ended(self, *, progress: bool, lasted_s: float) -> Step:
+    def watch_ended(self, *, progress: bool, lasted_s: float) -> Followup:
         """Return what follows a watch that the server ended; ``progress``: an event or a bookmark had come."""
         if progress:
             self._silences = 0
         if lasted_s >= LASTING_WATCH_S:
             self._watch_works()
-            return Step(Action.WATCH)
+            return Followup(Verb.WATCH)
         delay_s = self._watch_fails(lasted_s)
         relist = not progress and self._watch_failures >= SHORT_WATCHES_BEFORE_LIST
-        return Step(Action.LIST if relist else Action.WATCH, delay_s)
+        return Followup(Verb.LIST if relist else Verb.WATCH, delay_s)
 
-    def watch_silent(self, *, progress: bool) -> Step:
+    def watch_silent(self, *, progress: bool) -> Followup:
         """Return what follows a watch that sent nothing for the read time limit."""
         self._watch_works()
         # Silence is normal: connect again, and list no more than needed. But a resourceVersion from the future (etcd
@@ -114,22 +114,22 @@ class ListWatchPolicy:
         self._silences = 0 if progress else self._silences + 1
         if self._silences >= SILENCES_BEFORE_LIST:
             self._silences = 0
-            return Step(Action.LIST)
-        return Step(Action.WATCH)
+            return Followup(Verb.LIST)
+        return Followup(Verb.WATCH)
 
-    def watch_failed(self, failure: ApiError, *, moved: bool, lasted_s: float = 0.0) -> Step:
+    def watch_failed(self, failure: ApiError, *, moved: bool, lasted_s: float = 0.0) -> Followup:
         """Return what follows a watch that failed after ``lasted_s``."""
         delay_s = self._watch_fails(lasted_s)
         if failure.kind is Failure.FORBIDDEN and not moved:
             # Listing is allowed: poll, and try the watch again after each list.
-            return Step(Action.LIST, self._interval_s)
+            return Followup(Verb.LIST, self._interval_s)
         expired_first = failure.kind is Failure.EXPIRED and self._watch_failures == 1
         if expired_first or (moved and self._watch_failures % self._servers):
-            return Step(Action.LIST)
+            return Followup(Verb.LIST)
         # Another server may be older than the resourceVersion, and a broken stream may have lost events.
         relist = moved or isinstance(failure, BrokenWatchError)
         relist = relist or failure.kind in {Failure.EXPIRED, Failure.NOT_FOUND, Failure.REFUSED}
-        return _after_pause(Action.LIST if relist else Action.WATCH, delay_s, failure)
+        return _after_pause(Verb.LIST if relist else Verb.WATCH, delay_s, failure)
 
     def _watch_works(self) -> None:
         self._watch_failures = 0
@@ -142,13 +142,13 @@ class ListWatchPolicy:
         return self._watch_backoff.delay_s()
 
 
-def _after_pause(action: Action, delay_s: float, failure: ApiError) -> Step:
+def _after_pause(verb: Verb, delay_s: float, failure: ApiError) -> Followup:
     if failure.retry_after_s is not None:
-        return Step(action, max(delay_s, min(failure.retry_after_s, RETRY_AFTER_MAX_S)))
-    return Step(action, delay_s, until_back=failure.kind in NEXT_SERVER)
+        return Followup(verb, max(delay_s, min(failure.retry_after_s, RETRY_AFTER_MAX_S)))
+    return Followup(verb, delay_s, until_back=failure.kind in NEXT_SERVER)
 
 
-class _Stage(IntEnum):
+class _Reached(IntEnum):
     """How far an attempt came before it failed; only one that comes farther proves that all is well again."""
 
     LIST = 1
@@ -158,7 +158,7 @@ class _Stage(IntEnum):
 
 class _Problem(NamedTuple):
     kind: Failure
-    stage: _Stage
+    stage: _Reached
     message: str
 
 
@@ -174,7 +174,7 @@ class Reflector:
         read: Read,
         settings: KubernetesSettings,
         servers: ApiServers,
-        clock: Clock,
+        clock: SourceClock,
         *,
         jitter: Random,
         on_change: Callable[[], None],
@@ -197,7 +197,7 @@ class Reflector:
         self._on_change = on_change
         self._on_recovered = on_recovered
         self._policy = ListWatchPolicy(settings, servers=len(servers), jitter=jitter)
-        self._next = Step(Action.LIST)
+        self._next = Followup(Verb.LIST)
         self._lock = threading.Lock()
         self._cache = Cache()
         self._resource_version = ""
@@ -277,14 +277,14 @@ class Reflector:
                 self._on_change()
 
     def step(self) -> None:
-        """Wait for the next action, and do it."""
+        """Wait for the next list or watch, and do it."""
         step = self._next
         self._pause(step)
         if self._stopping:
             return
-        self._next = self._watch() if step.action is Action.WATCH else self._list(step.action)
+        self._next = self._watch() if step.verb is Verb.WATCH else self._list(step.verb)
 
-    def _pause(self, step: Step) -> None:
+    def _pause(self, step: Followup) -> None:
         ends_s = self._clock.monotonic() + step.delay_s
         while not (self._stopping or self._relist_pending or (step.until_back and self._server_back)):
             left_s = ends_s - self._clock.monotonic()
@@ -296,15 +296,15 @@ class Reflector:
     def _relist_pending(self) -> bool:
         return self._relists_begun != self._relists_wanted
 
-    def _list(self, action: Action) -> Step:
+    def _list(self, verb: Verb) -> Followup:
         self._relists_begun = self._relists_wanted
         self._server_back = False
         connection = None
         try:
             connection = self._servers.connection()
-            pages = self._pages(connection, 0 if action is Action.LIST_UNPAGED else self._settings.page_size)
+            pages = self._pages(connection, 0 if verb is Verb.LIST_UNPAGED else self._settings.page_size)
         except ApiError as failure:
-            return self._failed(action, connection, failure)
+            return self._failed(verb, connection, failure)
         self._listed_at = connection.index
         self._resource_version = pages[0].resource_version
         self._servers.succeeded(connection)
@@ -318,7 +318,7 @@ class Reflector:
             self.last_sync_at = self._clock.time()
             objects = len(self._cache)
         self._relists_done = self._relists_begun
-        self._succeeded(_Stage.LIST)
+        self._succeeded(_Reached.LIST)
         if first:
             log.info("resource.synced", resource=self.read.scope.resource.value, path=self.read.path, objects=objects)
         if first or changed or was_denied:
@@ -350,14 +350,14 @@ class Reflector:
             token = page.continue_token
             tokens.add(token)
 
-    def _watch(self) -> Step:
+    def _watch(self) -> Followup:
         self._watch_began_s = math.inf
         self._progress = self._server_back = False
         connection = None
         try:
             connection = self._servers.connection()
             if self._relist_pending or connection.index != self._listed_at:
-                return Step(Action.LIST)
+                return Followup(Verb.LIST)
             params: dict[str, str | int] = {
                 **self.read.params,
                 "watch": 1,
@@ -368,7 +368,7 @@ class Reflector:
             with connection.watch(self.read.path, params) as arrivals:
                 self._watch_began_s = self._clock.monotonic()
                 self._servers.succeeded(connection)
-                self._succeeded(_Stage.WATCH)
+                self._succeeded(_Reached.WATCH)
                 for lines in arrivals:
                     for line in lines:
                         self._take(decode_event(self.read.scope.resource, line, self._settings.cluster))
@@ -376,7 +376,7 @@ class Reflector:
         except SilenceError:
             return self._policy.watch_silent(progress=self._progress)
         except ApiError as failure:
-            return self._failed(Action.WATCH, connection, failure)
+            return self._failed(Verb.WATCH, connection, failure)
         self._check_lasting()
         return self._policy.watch_ended(progress=self._progress, lasted_s=self._watched_s)
 
@@ -396,28 +396,30 @@ class Reflector:
         if changed:
             self._on_change()
 
-    def _failed(self, action: Action, connection: Connection | None, failure: ApiError) -> Step:
-        is_watch = action is Action.WATCH
+    def _failed(self, verb: Verb, connection: Connection | None, failure: ApiError) -> Followup:
+        is_watch = verb is Verb.WATCH
         if failure.kind is Failure.INTERRUPTED:
             relist = self._relist_pending or self._servers.current != self._listed_at
-            return Step(Action.WATCH if is_watch and not relist else Action.LIST)
+            return Followup(Verb.WATCH if is_watch and not relist else Verb.LIST)
         moved = self._servers.failed(connection, failure) if connection is not None else False
         lasted_s = self._watched_s
         if failure.kind is not Failure.EXPIRED:  # the server compacted its history: no problem, but a reason to list
             broken = isinstance(failure, BrokenWatchError)
-            self._record_problem(failure, (_Stage.STREAM if broken else _Stage.WATCH) if is_watch else _Stage.LIST)
+            self._record_problem(
+                failure, (_Reached.STREAM if broken else _Reached.WATCH) if is_watch else _Reached.LIST
+            )
         if is_watch:
             return self._policy.watch_failed(failure, moved=moved, lasted_s=lasted_s)
-        return self._policy.list_failed(failure, moved=moved, unpaged=action is Action.LIST_UNPAGED)
+        return self._policy.list_failed(failure, moved=moved, unpaged=verb is Verb.LIST_UNPAGED)
 
-    def _record_problem(self, failure: ApiError, stage: _Stage) -> None:
+    def _record_problem(self, failure: ApiError, stage: _Reached) -> None:
         message = first_line(failure.problems)
-        if stage is not _Stage.LIST and failure.kind is Failure.FORBIDDEN:
+        if stage is not _Reached.LIST and failure.kind is Failure.FORBIDDEN:
             # Without this, a cache that is only polled would look healthy.
             message = f"watching is denied, so changes come late, by listing again and again: {message}"
         is_news = failure.kind is not self.problem_kind
         self._problem = _Problem(failure.kind, stage, message)
-        if stage is _Stage.LIST and failure.kind in NOT_READABLE and failure.kind is not self.denied:
+        if stage is _Reached.LIST and failure.kind in NOT_READABLE and failure.kind is not self.denied:
             self.denied = failure.kind
             if not self.read.essential:
                 self._on_change()
@@ -430,9 +432,9 @@ class Reflector:
     def _check_lasting(self) -> None:
         # A stream that breaks after each first event is not well, and must not wake the other reflectors.
         if self._watched_s >= LASTING_WATCH_S:
-            self._succeeded(_Stage.STREAM)
+            self._succeeded(_Reached.STREAM)
 
-    def _succeeded(self, stage: _Stage) -> None:
+    def _succeeded(self, stage: _Reached) -> None:
         if self._problem is None or stage < self._problem.stage:
             return
         of_the_server = self._problem.kind in NEXT_SERVER

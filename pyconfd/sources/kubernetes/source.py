@@ -21,7 +21,7 @@ from pyconfd.model.snapshot import KIND_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.status import ResourceState, SourceHealth
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.client import TEND_EVERY_S, ApiServers
-from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import NEED_OPERATOR, Failure, shown
 from pyconfd.sources.kubernetes.reflector import Reflector
@@ -51,13 +51,13 @@ class KubernetesSource:
         resources: Collection[Resource],
         *,
         named: Collection[Named] = (),
-        clock: Clock | None = None,
+        clock: SourceClock | None = None,
         jitter: Random | None = None,
         credentials: Credentials | None = None,
     ) -> None:
         _check_namespaces(settings.secret_namespaces)
         self._settings = settings
-        self._clock = clock or Clock()
+        self._clock = clock or SourceClock()
         jitter = jitter or Random()  # noqa: S311 - it keeps many balancers apart, and is no secret
         self._servers = ApiServers(settings, credentials or Credentials(settings, self._clock), self._clock)
         self._notify: Callable[[], None] | None = None
@@ -221,7 +221,7 @@ def read_once(
     timeout_s: float,
     *,
     named: Collection[Named] = (),
-    clock: Clock | None = None,
+    clock: SourceClock | None = None,
     credentials: Credentials | None = None,
 ) -> tuple[Snapshot, tuple[Refusal, ...]]:
     """Read a cluster once, for a command that prints something and ends.
@@ -233,7 +233,7 @@ def read_once(
     polled = replace(settings, mode=ReadMode.POLL)
     source = KubernetesSource(polled, resources, named=named, clock=clock, credentials=credentials)
     changed = threading.Event()
-    clock = clock or Clock()
+    clock = clock or SourceClock()
     deadline_s = clock.monotonic() + timeout_s
     source.start(changed.set)
     try:

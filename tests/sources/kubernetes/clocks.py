@@ -3,12 +3,12 @@
 import threading
 import time
 
-from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.clock import SourceClock
 
 SPEED = 50.0
 
 
-class ScaledClock(Clock):
+class ScaledClock(SourceClock):
     """Time that runs ``speed`` times as fast, pauses included."""
 
     def __init__(self, speed: float = SPEED) -> None:
@@ -21,7 +21,7 @@ class ScaledClock(Clock):
         return event.wait(timeout_s / self._speed)
 
 
-class StandingClock(Clock):
+class StandingClock(SourceClock):
     """Time that only moves when it is told to; whoever waits has waited at once."""
 
     def __init__(self, now_s: float = 1_000.0, epoch_s: float = 1_800_000_000.0) -> None:
@@ -39,7 +39,7 @@ class StandingClock(Clock):
         return event.is_set()
 
 
-class PatientClock(Clock):
+class PatientClock(SourceClock):
     """Time at which nobody wakes by himself, but the threads of one name, when they may go on.
 
     Who waits to end (the one thread that belongs to no resource) waits as ever.

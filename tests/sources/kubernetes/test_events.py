@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.events import (
     MOST_AT_ONCE,
     MOST_NOTE_BYTES,
@@ -34,7 +34,7 @@ HOUR = 3600.0
 NOW = 1_800_000_000.0
 
 
-class FakeClock(Clock):
+class FakeClock(SourceClock):
     """Time that a test lets pass; each wait hands over to the test."""
 
     def __init__(self) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pyconfd.settings import KubernetesSettings, ReadMode
 from pyconfd.sources.kubernetes.failures import ApiError, BrokenWatchError, Failure
-from pyconfd.sources.kubernetes.reflector import Action, ListWatchPolicy, Step
+from pyconfd.sources.kubernetes.reflector import Followup, ListWatchPolicy, Verb
 
-LIST, WATCH = Action.LIST, Action.WATCH
+LIST, WATCH = Verb.LIST, Verb.WATCH
 
 
 class Highest(Random):
@@ -34,10 +34,10 @@ def broken(kind: Failure) -> ApiError:
     return BrokenWatchError(kind, "", "")
 
 
-Outcome = Callable[[ListWatchPolicy], Step]
+Outcome = Callable[[ListWatchPolicy], Followup]
 
 
-def listed(it: ListWatchPolicy) -> Step:
+def listed(it: ListWatchPolicy) -> Followup:
     return it.listed()
 
 
@@ -60,78 +60,78 @@ def silent(*, progress: bool = False) -> Outcome:
 GONE = failure(Failure.UNREACHABLE)
 LOST = list_failed(GONE, moved=True)
 
-CASES: dict[str, tuple[dict[str, Any], list[tuple[Outcome, Step]]]] = {
-    "a watch follows a list": ({}, [(listed, Step(WATCH))]),
-    "polling lists each interval": ({"mode": ReadMode.POLL}, [(listed, Step(LIST, 30))]),
-    "a watch that lasted is opened again at once": ({}, [(ended(lasted_s=300), Step(WATCH))] * 3),
+CASES: dict[str, tuple[dict[str, Any], list[tuple[Outcome, Followup]]]] = {
+    "a watch follows a list": ({}, [(listed, Followup(WATCH))]),
+    "polling lists each interval": ({"mode": ReadMode.POLL}, [(listed, Followup(LIST, 30))]),
+    "a watch that lasted is opened again at once": ({}, [(ended(lasted_s=300), Followup(WATCH))] * 3),
     "a watch that ends at once is no busy loop": (
         {},
-        [(ended(), Step(action, delay)) for action, delay in zip(
+        [(ended(), Followup(verb, delay)) for verb, delay in zip(
             [WATCH, WATCH, WATCH, LIST, LIST, LIST, LIST], [1, 2, 4, 8, 16, 30, 30], strict=True
         )],
     ),
     "short watches with events are watched on": (
-        {}, [(ended(progress=True), Step(WATCH, delay)) for delay in (1, 2, 4, 8, 16)]
+        {}, [(ended(progress=True), Followup(WATCH, delay)) for delay in (1, 2, 4, 8, 16)]
     ),
-    "silence means watch again": ({}, [(silent(progress=True), Step(WATCH))] * 3),
+    "silence means watch again": ({}, [(silent(progress=True), Followup(WATCH))] * 3),
     "silence for ever means list": (
-        {}, [(silent(), Step(WATCH)), (silent(), Step(LIST)), (silent(), Step(WATCH))]
+        {}, [(silent(), Followup(WATCH)), (silent(), Followup(LIST)), (silent(), Followup(WATCH))]
     ),
     "progress ends the count of silences": (
         {},
-        [(silent(), Step(WATCH)), (ended(progress=True, lasted_s=9), Step(WATCH)), (silent(), Step(WATCH))],
+        [(silent(), Followup(WATCH)), (ended(progress=True, lasted_s=9), Followup(WATCH)), (silent(), Followup(WATCH))],
     ),
     "410 of a watch means list at once, but not for ever": (
         {},
         [
-            (watch_failed(broken(Failure.EXPIRED)), Step(LIST)),
-            (listed, Step(WATCH)),
-            (watch_failed(broken(Failure.EXPIRED)), Step(LIST, 2)),
+            (watch_failed(broken(Failure.EXPIRED)), Followup(LIST)),
+            (listed, Followup(WATCH)),
+            (watch_failed(broken(Failure.EXPIRED)), Followup(LIST, 2)),
         ],
     ),
     "410 of a watch that lasted means list at once each time": (
-        {}, [(watch_failed(broken(Failure.EXPIRED), lasted_s=300), Step(LIST))] * 3
+        {}, [(watch_failed(broken(Failure.EXPIRED), lasted_s=300), Followup(LIST))] * 3
     ),
     "410 while paging means once without a limit": (
         {},
         [
-            (list_failed(failure(Failure.EXPIRED)), Step(Action.LIST_UNPAGED)),
-            (list_failed(failure(Failure.EXPIRED), unpaged=True), Step(LIST, 1)),
+            (list_failed(failure(Failure.EXPIRED)), Followup(Verb.LIST_UNPAGED)),
+            (list_failed(failure(Failure.EXPIRED), unpaged=True), Followup(LIST, 1)),
         ],
     ),
     "a denied watch is replaced by polling": (
-        {}, [(watch_failed(failure(Failure.FORBIDDEN)), Step(LIST, 30)), (listed, Step(WATCH))]
+        {}, [(watch_failed(failure(Failure.FORBIDDEN)), Followup(LIST, 30)), (listed, Followup(WATCH))]
     ),
     "a denied list backs off": (
         {},
         [
-            (list_failed(failure(Failure.FORBIDDEN)), Step(LIST, 1)),
-            (list_failed(failure(Failure.UNAUTHORIZED)), Step(LIST, 2)),
-            (listed, Step(WATCH)),
-            (list_failed(failure(Failure.FORBIDDEN)), Step(LIST, 1)),
+            (list_failed(failure(Failure.FORBIDDEN)), Followup(LIST, 1)),
+            (list_failed(failure(Failure.UNAUTHORIZED)), Followup(LIST, 2)),
+            (listed, Followup(WATCH)),
+            (list_failed(failure(Failure.FORBIDDEN)), Followup(LIST, 1)),
         ],
     ),
     "files of this machine are looked at again soon": (
         {},
-        [(list_failed(failure(Failure.CREDENTIALS)), Step(LIST, delay)) for delay in (1, 2, 4, 5, 5, 5)],
+        [(list_failed(failure(Failure.CREDENTIALS)), Followup(LIST, delay)) for delay in (1, 2, 4, 5, 5, 5)],
     ),
     "each server is listed once before a pause": (
         {"servers": 3},
-        [(LOST, Step(LIST)), (LOST, Step(LIST)), (LOST, Step(LIST, 4, until_back=True)), (LOST, Step(LIST))],
+        [(LOST, each) for each in (Followup(LIST), Followup(LIST), Followup(LIST, 4, until_back=True), Followup(LIST))],
     ),
     "a server lost while watching means list at the next": (
-        {"servers": 2}, [(watch_failed(GONE, moved=True), Step(LIST))]
+        {"servers": 2}, [(watch_failed(GONE, moved=True), Followup(LIST))]
     ),
-    "the only server lost means watch on later": ({}, [(watch_failed(GONE), Step(WATCH, 1, until_back=True))]),
+    "the only server lost means watch on later": ({}, [(watch_failed(GONE), Followup(WATCH, 1, until_back=True))]),
     "a broken stream means list": (
-        {}, [(watch_failed(broken(Failure.BAD_ANSWER)), Step(LIST, 1, until_back=True))]
+        {}, [(watch_failed(broken(Failure.BAD_ANSWER)), Followup(LIST, 1, until_back=True))]
     ),
     "Retry-After is kept, within reason": (
         {},
         [
-            (list_failed(failure(Failure.THROTTLED, 17)), Step(LIST, 17)),
-            (list_failed(failure(Failure.THROTTLED, 1e9)), Step(LIST, 300)),
-            (watch_failed(failure(Failure.SERVER_ERROR, 17)), Step(WATCH, 17, until_back=False)),
+            (list_failed(failure(Failure.THROTTLED, 17)), Followup(LIST, 17)),
+            (list_failed(failure(Failure.THROTTLED, 1e9)), Followup(LIST, 300)),
+            (watch_failed(failure(Failure.SERVER_ERROR, 17)), Followup(WATCH, 17, until_back=False)),
         ],
     ),
 }  # fmt: skip
@@ -155,13 +155,13 @@ def test_failures_never_follow_each_other_without_a_pause(
     mode: ReadMode, servers: int, seed: int, outcomes: list[tuple[Failure, float | None, bool, bool, float]]
 ) -> None:
     made = ListWatchPolicy(KubernetesSettings(mode=mode, interval_s=30), servers=servers, jitter=Random(seed))
-    step, unpaused = Step(LIST), 0
+    step, unpaused = Followup(LIST), 0
     for kind, retry_after_s, flag, moved, lasted_s in outcomes:
         failed = BrokenWatchError(kind, "", "") if flag else ApiError(kind, "", "", retry_after_s=retry_after_s)
-        if step.action is WATCH:
+        if step.verb is WATCH:
             step = made.watch_failed(failed, moved=moved, lasted_s=lasted_s)
         else:
-            unpaged = step.action is Action.LIST_UNPAGED
+            unpaged = step.verb is Verb.LIST_UNPAGED
             step = made.list_failed(failed, moved=moved and servers > 1, unpaged=unpaged)
         assert step.delay_s == 0 or 0.5 <= step.delay_s <= 300
         unpaused = 0 if step.delay_s else unpaused + 1

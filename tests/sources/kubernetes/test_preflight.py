@@ -8,14 +8,14 @@ from pyconfd.errors import ConfigurationError
 from pyconfd.model.preflight import Level
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.settings import KubernetesSettings
-from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.preflight import look
 from pyconfd.sources.kubernetes.resources import reads
 from tests.world.apiserver import ApiServer
 from tests.world.faults import Fault, FaultKind
 
 
-class WrongClock(Clock):
+class WrongClock(SourceClock):
     """A machine whose time of day is off."""
 
     def __init__(self, off_s: float) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.client import Connection, LineFramer, SilenceError
-from pyconfd.sources.kubernetes.clock import Clock
+from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Credentials
 from pyconfd.sources.kubernetes.failures import ApiError, Failure, failure_of_status, shown
 
@@ -64,7 +64,7 @@ def connect() -> Iterator[Connect]:
         def make(*answers: bytes, stay: bool = False, read_timeout_s: float = 10.0) -> Connection:
             server = Scripted(*answers, stay=stay)
             stack.callback(server.close)
-            clock = Clock()
+            clock = SourceClock()
             settings = KubernetesSettings((server.url,), connect_timeout_s=2.0, read_timeout_s=read_timeout_s)
             made = Connection(Credentials(settings, clock).access(server.url), settings, clock)
             stack.callback(made.close)
