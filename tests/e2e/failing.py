@@ -10,12 +10,12 @@ from tests.world.appliance import NAMESPACE, Appliance
 ELSEWHERE = {
     15: (
         # DNS tied to a change further down, and the wrong zone
-        "dns/test_service.py::test_the_name_follows_the_nodes_that_can_serve",
-        "dns/test_zones.py::test_the_longest_zone_on_a_label_boundary_is_taken",
+        "dns/test_commands.py::test_the_name_follows_the_nodes_that_can_serve",
+        "dns/test_records.py::test_the_longest_zone_on_a_label_boundary_is_taken",
     ),
     16: (
         # a hook that does nothing, and two masters
-        "vip/test_failover.py::test_haproxy_killed_and_back_again",
+        "vip/test_faults.py::test_one_holder_in_the_end_and_clients_that_hardly_notice",
         "vip/test_failover.py::test_two_holders_for_want_of_adverts_settle_by_priority",
     ),
 }
