@@ -192,8 +192,9 @@ class Balancer:
         if last is not None and self._is_known and self._runtime.abilities.runtime:
             self._look_after(last, may_repair=may_repair)
         if last is not None and not last.generation.digest and not self._file.pending:
-            # The file is written: its digest is known by now.
-            self._last_good = Stored(replace(last.generation, digest=last.rendering.digest), last.rendering)
+            # The file is written, and the thread that did so knows its digest: to compute it takes long.
+            digest = (self._written or last.rendering).digest
+            self._last_good = Stored(replace(last.generation, digest=digest), last.rendering)
         live = live_status(self._overrides, self._runtime, monotonic=time.monotonic(), paused=None, drift=self._drift)
         if self._is_known and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyconfd.errors import Clues, Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config.removed import find_in_lines, find_removed
-from pyconfd.haproxy.config.text import certificate_lists, mark, parse, passwords_in, split_words
+from pyconfd.haproxy.config.text import certificate_lists, edit_lines, mark, parse, passwords_in, split_words
 from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
@@ -251,7 +251,7 @@ _NOTHING_TO_DO = 2
 _BACKGROUND = 10
 _OF_ROOT = "/run"
 """Only root can exchange what is in it."""
-_DEFAULT_PATH = re.compile(r"""^([^\S\n]*default-path[^\S\n]+)["']?(config|parent)["']?(?!\S)""", re.MULTILINE)
+_DEFAULT_PATH = re.compile(r"""^([^\S\n]*default-path[^\S\n]+)["']?(config|parent)["']?(?!\S)""")
 
 _NO_LISTENER = Problem(
     "",
@@ -451,9 +451,11 @@ def _write(path: Path, text: str, group: int | None) -> None:
 def _relative_to(directory: Path, text: str) -> str:
     """Let paths that are relative to the configuration, which the copy is not beside, mean what they will mean."""
     origin = {"config": directory, "parent": directory.parent}
-    if "default-path" not in text:
-        return text
-    return _DEFAULT_PATH.sub(lambda found: f'{found[1]}origin "{origin[found[2]]}"', text)
+
+    def edit(line: str) -> str:
+        return _DEFAULT_PATH.sub(lambda found: f'{found[1]}origin "{origin[found[2]]}"', line)
+
+    return edit_lines(text, "default-path", edit)
 
 
 def _repointed(text: str, staged_paths: Mapping[str, str]) -> str:
@@ -467,17 +469,9 @@ def _repointed(text: str, staged_paths: Mapping[str, str]) -> str:
     pattern = re.compile(
         rf"(?<![\w./@-])({'|'.join(map(re.escape, longest_first))})(?=/?(?:[\s\"',)\]]|$))", re.MULTILINE
     )
-    # Few lines name a path. The expression tries every path at every character, and holds the interpreter's lock for
-    # the whole text meanwhile: 45 ms with 5,000 services.
+    # Few lines name a path, and the expression tries every path at every character.
     common = os.path.commonpath(longest_first)
-    parts: list[str] = []
-    done, at = 0, text.find(common)
-    while at >= 0:
-        begin, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-        end = len(text) if end < 0 else end
-        parts += [text[done:begin], pattern.sub(lambda found: wanted[found[1]], text[begin:end])]
-        done, at = end, text.find(common, end)
-    return "".join((*parts, text[done:]))
+    return edit_lines(text, common, lambda line: pattern.sub(lambda found: wanted[found[1]], line))
 
 
 def _judge(
