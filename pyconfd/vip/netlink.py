@@ -161,10 +161,6 @@ class Link:
             return False
         return any(_NEIGHBOUR.unpack_from(message, _HEADER.size)[2] & _NUD_VALID for message in found)
 
-    def close(self) -> None:
-        """Close the socket."""
-        self._events.close()
-
 
 @dataclass(frozen=True, slots=True)
 class DefaultRoute:
