@@ -17,6 +17,7 @@ from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate
 from pyconfd.model.outcome import Step
 from pyconfd.sandbox.worker import Answer, Request
+from pyconfd.system.backoff import Backoff
 
 log = structlog.get_logger(__name__)
 
@@ -25,8 +26,8 @@ _ROOT = str(Path(__file__).parents[2])
 _HEAD = 4
 _START_S = 30.0
 """Starting Python on a busy machine is no fault of the template."""
-_MOST_REST = 12
-"""How many times its limit a template rests that uses it up again and again: it may cost a twelfth of all time."""
+_MOST_LIMITS = 12
+"""The longest back-off, in time limits: a template that always uses its limit up costs a twelfth of all time."""
 _MOST_REMEMBERED = 8
 
 
@@ -39,12 +40,15 @@ class Limits:
     output_bytes: int = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    until: float
-    rest_s: float
-    source: str
-    problems: tuple[Problem, ...]
+@dataclass(slots=True)
+class _Overdue:
+    """A template that used too much: not rendered again before ``until``."""
+
+    backoff: Backoff
+    delay_s: float = 0.0
+    until: float = 0.0
+    source: str = ""
+    problems: tuple[Problem, ...] = ()
 
 
 class OverLimitError(RejectedInput):
@@ -66,7 +70,7 @@ class TemplateProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
-        self._resting: dict[str, _Rest] = {}
+        self._overdue: dict[str, _Overdue] = {}
         """By the template's name, never its source: one edit each second would give a new budget each second."""
         self.started = 0
 
@@ -89,40 +93,44 @@ class TemplateProcess:
             )
         )
         with self._lock:
-            self._refuse_while_resting(template)
+            self._refuse_overdue(template)
             began = time.monotonic()
             try:
                 answer = self._ask(template.name, request)
             except OverLimitError as error:
-                error.until = self._rest(template, error.problems, time.monotonic() - began)
+                error.until = self._back_off(template, error.problems, time.monotonic() - began)
                 raise
-            self._resting.pop(template.name, None)
+            self._overdue.pop(template.name, None)
             if answer.text is None:
                 place = f"{template.name} line {answer.line}" if answer.line else template.name
                 raise RejectedInput(Problem(place, answer.message, answer.remedy), step=Step.RENDER)
             return answer.text
 
-    def _refuse_while_resting(self, template: ClusterTemplate) -> None:
-        rest = self._resting.get(template.name)
-        if rest is None or time.monotonic() >= rest.until:
+    def _refuse_overdue(self, template: ClusterTemplate) -> None:
+        overdue = self._overdue.get(template.name)
+        if overdue is None or time.monotonic() >= overdue.until:
             return
-        problems = rest.problems
-        if rest.source != template.text:
+        problems = overdue.problems
+        if overdue.source != template.text:
             message = f"is not rendered yet: a former version took longer than {self._limits.timeout_s:g} s"
-            problems = (Problem(template.name, message, f"it is tried within {rest.rest_s:g} s"),)
-        raise OverLimitError(*problems, step=Step.RENDER, until=rest.until)
+            problems = (Problem(template.name, message, f"it is tried within {overdue.delay_s:g} s"),)
+        raise OverLimitError(*problems, step=Step.RENDER, until=overdue.until)
 
-    def _rest(self, template: ClusterTemplate, problems: tuple[Problem, ...], took_s: float) -> float:
+    def _back_off(self, template: ClusterTemplate, problems: tuple[Problem, ...], took_s: float) -> float:
         """Return until when the template is not rendered again."""
-        if took_s < self._limits.timeout_s / 2:
-            return time.monotonic() + self._limits.timeout_s  # the process died of something else
-        former = self._resting.pop(template.name, None)
-        rest_s = min(former.rest_s * 2 if former else self._limits.timeout_s, _MOST_REST * self._limits.timeout_s)
-        rest = self._resting[template.name] = _Rest(time.monotonic() + rest_s, rest_s, template.text, problems)
+        limit_s = self._limits.timeout_s
+        if took_s < limit_s / 2:
+            return time.monotonic() + limit_s  # the process died of something else
+        overdue = self._overdue.pop(template.name, None)
+        overdue = overdue or _Overdue(Backoff(first_s=limit_s, last_s=limit_s * _MOST_LIMITS))
+        overdue.delay_s = overdue.backoff.delay_s()
+        overdue.until = time.monotonic() + overdue.delay_s
+        overdue.source, overdue.problems = template.text, problems
+        self._overdue[template.name] = overdue
         # Templates change, and a process lives long: forget the oldest.
-        while len(self._resting) > _MOST_REMEMBERED:
-            del self._resting[next(iter(self._resting))]
-        return rest.until
+        while len(self._overdue) > _MOST_REMEMBERED:
+            del self._overdue[next(iter(self._overdue))]
+        return overdue.until
 
     def interrupt(self) -> None:
         """End the rendering that runs in another thread, if any."""

@@ -140,19 +140,19 @@ def test_an_edit_gives_a_template_no_new_budget() -> None:
     name = "configmap lb/config"
     try:
         told = problem(process, endless)
-        rest = process._resting[name]
-        process._resting[name] = replace(rest, until=math.inf)
+        overdue = process._overdue[name]
+        first_s, overdue.until = overdue.delay_s, math.inf
         started = process.started
         assert problem(process, endless, pod="another") == told
         assert "a former version took longer" in problem(process, endless + "{# edited #}")
         assert process.started == started, "neither was tried"
         assert process.render(replace(template("good"), name="configmap lb/other")) == "good"
-        process._resting[name] = replace(rest, until=0.0)
+        overdue.until = 0.0
         assert problem(process, endless + "{# edited #}") == told
-        assert process._resting[name].rest_s == 2 * rest.rest_s
-        process._resting[name] = replace(rest, until=0.0)
+        assert overdue.delay_s == 2 * first_s
+        overdue.until = 0.0
         assert process.render(template("better")) == "better"
-        assert process._resting == {}
+        assert process._overdue == {}
     finally:
         process.close()
 

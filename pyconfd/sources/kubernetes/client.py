@@ -11,7 +11,7 @@ import ssl
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
@@ -401,77 +401,56 @@ _NOT_OF_THE_SERVER = frozenset({Failure.FORBIDDEN, Failure.NOT_FOUND, Failure.EX
 """Failures of one resource, or of none; they are shown with the resource."""
 
 
-@dataclass(slots=True)
-class _Server:
-    url: str
-    healthy: bool = False
-    healthy_since_s: float | None = None
-    last_ok_s: float | None = None
-    last_error: str = ""
-    last_error_s: float | None = None
-
-
 class ServerOrder:
     """Which API server to use: in order, sticky to the one that works, back to the first when it is well again.
 
-    Pure: ``now_s`` is a monotonic time, requests are sent elsewhere. A failure moves on to the next server (from the
-    last one to the first) only if another server may do better; 401, 403, 410 and 429 would be the same everywhere.
+    It sends nothing. A failure moves on to the next server (from the last one to the first) only if another server may
+    do better; 401, 403, 410 and 429 would be the same everywhere.
     """
 
-    def __init__(self, urls: Sequence[str], *, failback_s: float) -> None:
+    def __init__(self, urls: Sequence[str], *, failback_s: float, clock: SourceClock) -> None:
         if not urls:
             raise ValueError("an order of servers needs at least one")
-        self._servers = [_Server(url) for url in urls]
+        self._servers = [ApiServerState(url) for url in urls]
+        self._healthy_since_s: list[float | None] = [None for _ in urls]
         self._failback_s = failback_s
+        self._clock = clock
         self.current = 0
 
-    def succeeded(self, index: int, now_s: float) -> None:
+    def succeeded(self, index: int) -> None:
         """Record that a server answered."""
+        if self._healthy_since_s[index] is None:
+            self._healthy_since_s[index] = self._clock.monotonic()
         server = self._servers[index]
-        server.last_ok_s, server.last_error = now_s, ""
-        if not server.healthy:
-            server.healthy, server.healthy_since_s = True, now_s
+        self._servers[index] = replace(server, healthy=True, last_ok_at=self._clock.time(), last_error="")
 
-    def failed(self, index: int, kind: Failure, message: str, now_s: float) -> bool:
+    def failed(self, index: int, kind: Failure, message: str) -> bool:
         """Record a failure and return whether the server in use is now another one than ``index``.
 
         The failures of several requests to one server move on once, not once for each of them.
         """
-        server = self._servers[index]
         if kind not in _NOT_OF_THE_SERVER:
-            server.last_error, server.last_error_s = message, now_s
+            now = self._clock.time()
+            self._servers[index] = replace(self._servers[index], last_error=message, last_error_at=now)
         if kind in NEXT_SERVER:
-            server.healthy, server.healthy_since_s = False, None
+            self._servers[index] = replace(self._servers[index], healthy=False)
+            self._healthy_since_s[index] = None
             if index == self.current:
                 self.current = (index + 1) % len(self._servers)
         return index != self.current
 
-    def fail_back(self, now_s: float) -> bool:
+    def fail_back(self) -> bool:
         """Go back to the first server that was healthy for long enough; return whether the server in use changed."""
-        for index in range(self.current):
-            since_s = self._servers[index].healthy_since_s
+        now_s = self._clock.monotonic()
+        for index, since_s in enumerate(self._healthy_since_s[: self.current]):
             if since_s is not None and now_s - since_s >= self._failback_s:
                 self.current = index
                 return True
         return False
 
-    def states(self, now_s: float, wall_s: float) -> tuple[ApiServerState, ...]:
-        """Return the state of each server, with times of day."""
-
-        def wall(at_s: float | None) -> float:
-            return 0.0 if at_s is None else wall_s - (now_s - at_s)
-
-        return tuple(
-            ApiServerState(
-                url=server.url,
-                in_use=index == self.current,
-                healthy=server.healthy,
-                last_ok_at=wall(server.last_ok_s),
-                last_error=server.last_error,
-                last_error_at=wall(server.last_error_s),
-            )
-            for index, server in enumerate(self._servers)
-        )
+    def states(self) -> tuple[ApiServerState, ...]:
+        """Return the state of each server."""
+        return tuple(replace(each, in_use=index == self.current) for index, each in enumerate(self._servers))
 
 
 class ApiServers:
@@ -482,7 +461,7 @@ class ApiServers:
         self._credentials = credentials
         self._clock = clock
         self._urls = credentials.urls
-        self._order = ServerOrder(self._urls, failback_s=settings.failback_s)
+        self._order = ServerOrder(self._urls, failback_s=settings.failback_s, clock=clock)
         self._probe_every_s = min(PROBE_EVERY_S, settings.failback_s / 4)
         self._probed_s = clock.monotonic()
         self._lock = threading.Lock()
@@ -540,7 +519,7 @@ class ApiServers:
                 self._probe(index)
         with self._lock:
             before = self._order.current
-            moved = self._order.fail_back(self._clock.monotonic())
+            moved = self._order.fail_back()
             after = self._order.current
         if moved:
             self._close(before)
@@ -549,7 +528,7 @@ class ApiServers:
     def states(self) -> tuple[ApiServerState, ...]:
         """Return the state of each server."""
         with self._lock:
-            return self._order.states(self._clock.monotonic(), self._clock.time())
+            return self._order.states()
 
     def credential_states(self) -> tuple[CredentialState, ...]:
         """Return each certificate and token with its expiry."""
@@ -582,7 +561,7 @@ class ApiServers:
 
     def _succeeded(self, index: int) -> None:
         with self._lock:
-            self._order.succeeded(index, self._clock.monotonic())
+            self._order.succeeded(index)
             recovered = self._logged.pop(index, None) is not None
         if recovered:
             log.info("api_server.recovered", server=self._urls[index])
@@ -593,7 +572,7 @@ class ApiServers:
         message = first_line(failure.problems)
         with self._lock:
             before = self._order.current
-            moved = self._order.failed(index, failure.kind, message, self._clock.monotonic())
+            moved = self._order.failed(index, failure.kind, message)
             after = self._order.current
             is_news = failure.kind in NEXT_SERVER and self._logged.get(index) is not failure.kind
             if is_news:
