@@ -1,6 +1,5 @@
 """What a migration gives: texts to write, and what is to be said about each line."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -101,12 +100,3 @@ class Migration:
     def of(self, effect: Effect) -> tuple[MigrationFinding, ...]:
         """Return the findings of one kind."""
         return tuple(finding for finding in self.findings if finding.effect is effect)
-
-
-def merged(parts: Iterable[Migration]) -> Migration:
-    """Put migrations together."""
-    listed = list(parts)
-    return Migration(
-        tuple(output for part in listed for output in part.outputs),
-        tuple(finding for part in listed for finding in part.findings),
-    )
