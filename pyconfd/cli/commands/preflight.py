@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,6 @@ from pyconfd.system.command import run
 _EARLIEST_S = 1735689600.0
 """2025-01-01: a clock before this version was written is wrong."""
 
-_NOTHING = Rendering(())
 _MOST_NAMED = 10
 _CHECK_TIMEOUT_S = 180.0
 
@@ -115,23 +114,19 @@ def look(settings: Settings, now: float) -> Iterator[Finding]:
     served = wiring.serves_haproxy(settings)
     unit = systemd.gather(settings.haproxy.unit) if served else systemd.UnitFacts()
     own = (("state_dir", settings.state_dir), ("runtime_dir", settings.runtime_dir))
-    rendering = _NOTHING
+    rendering: Rendering | None = None
     if served:
         yield from haproxy.program(settings.haproxy)
         yield from haproxy.directories(settings.haproxy, unit, own)
         yield from haproxy.process(settings.haproxy, unit, _installed(settings))
-        empty = _Rendered()
-        yield from _for_nothing(settings, unit, empty)
-        rendering = empty.rendering
+        rendering = yield from _for_nothing(settings, unit)
     else:
         yield from (haproxy.writable(name, path) for name, path in own)
     answers = list(_cluster(settings, now))
     yield from answers
     if not any(finding.level is Level.FAILURE for finding in answers):
-        real = _Rendered()
-        yield from _for_cluster(settings, unit, real)
-        rendering = real.rendering if real.rendering.pieces else rendering
-    if served and rendering.pieces:
+        rendering = (yield from _for_cluster(settings, unit)) or rendering
+    if served and rendering is not None:
         yield from _adoption(settings, unit, rendering)
         yield from haproxy.sockets(rendering.text)
         yield from haproxy.limits(settings.haproxy, unit, rendering)
@@ -146,13 +141,6 @@ def _adoption(settings: Settings, unit: systemd.UnitFacts, rendering: Rendering)
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit)
     if (problem := balancer.adoption(rendering)) is not None:
         yield Finding.of(Level.WARNING, "haproxy", problem)
-
-
-class _Rendered:
-    """What a step rendered, for the steps after it."""
-
-    def __init__(self) -> None:
-        self.rendering = _NOTHING
 
 
 def _clock(now: float) -> Finding:
@@ -199,33 +187,30 @@ def _installed(settings: Settings) -> str:
         return ""  # there is none yet, or it may not be read: then the sockets of the settings are asked
 
 
-def _for_nothing(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendered) -> Iterator[Finding]:
-    """Render for a cluster without objects, and let HAProxy check that."""
+def _for_nothing(settings: Settings, unit: systemd.UnitFacts) -> Generator[Finding, None, Rendering | None]:
+    """Render for a cluster without objects, and let HAProxy check that; return the rendering."""
     what, directory = "an empty cluster", settings.templates.dir
     try:
         found = wiring.fragments(settings)
-        rendered.rendering = wiring.for_nothing(settings, wiring.renderer(settings, found))
+        rendering = wiring.for_nothing(settings, wiring.renderer(settings, found))
     except PyconfdError as error:
         yield from findings_of(Level.FAILURE, "fragments", error.problems)
-        return
+        return None
     count = len(found.fragments)
     yield Finding.ok("fragments", directory, f"{count} fragment{'s' if count != 1 else ''} can be read and rendered")
-    if not has_listener(rendered.rendering.text):
+    if not has_listener(rendering.text):
         message = f"for {what} nothing binds, so HAProxy has nothing to start with until an object asks for it"
         yield Finding(Level.WARNING, "fragments", what, message, "add a fragment with a frontend that always binds")
-        return
-    yield from _checked(settings, unit, rendered.rendering, what)
-    if note := idle_close_note(rendered.rendering.text):
-        yield Finding(Level.WARNING, "fragments", "idle-close-on-response", note, "add the option to these listeners")
-
-
-def _checked(settings: Settings, unit: systemd.UnitFacts, rendering: Rendering, what: str) -> Iterator[Finding]:
+        return rendering
     try:
         Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit).check(rendering)
     except PyconfdError as error:
         yield from findings_of(Level.FAILURE, "fragments", error.problems)
     else:
         yield _accepted(what)
+    if note := idle_close_note(rendering.text):
+        yield Finding(Level.WARNING, "fragments", "idle-close-on-response", note, "add the option to these listeners")
+    return rendering
 
 
 def _accepted(what: str) -> Finding:
@@ -257,8 +242,8 @@ def _credential(state: CredentialState, now: float) -> Finding:
     return Finding.ok("credentials", state.name, f"is good for {short_duration(left)}")
 
 
-def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendered) -> Iterator[Finding]:
-    """Render what the cluster holds, and let HAProxy and the targets check that."""
+def _for_cluster(settings: Settings, unit: systemd.UnitFacts) -> Generator[Finding, None, Rendering | None]:
+    """Render what the cluster holds, and let HAProxy and the targets check that; return the rendering."""
     what = "the cluster as it is"
     served = wiring.serves_haproxy(settings)
     balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir, unit=unit) if served else None
@@ -267,14 +252,13 @@ def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendere
         texts = wiring.render_targets(settings, once.context)
     except PyconfdError as error:
         yield from findings_of(Level.FAILURE, "fragments", error.problems)
-        return
+        return None
     # Where nobody would be left, it is no object's fault.
     yield from _left_out(once.refused, what, Level.WARNING if once.context.census.claimed else Level.FAILURE)
     yield from (Finding(Level.WARNING, "settings", "note", note, "see docs/operating.md") for note in once.notes)
     if balancer is not None:
-        rendered.rendering = once.rendering
         yield _accepted(what)
-        yield from _binds(balancer, rendered.rendering)
+        yield from _binds(balancer, once.rendering)
     for target, text in texts:
         name = f"target {target.settings.name}"
         try:
@@ -283,6 +267,7 @@ def _for_cluster(settings: Settings, unit: systemd.UnitFacts, rendered: _Rendere
             yield from findings_of(Level.FAILURE, "targets", error.problems)
         else:
             yield Finding.ok("targets", name, "its check accepts what its template gives")
+    return once.rendering if once.rendering.pieces else None
 
 
 def _binds(balancer: Balancer, rendering: Rendering) -> Iterator[Finding]:
