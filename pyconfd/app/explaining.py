@@ -20,7 +20,7 @@ from pyconfd.explain.queries import explain_refused
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.readback import ServerNow, servers_now
-from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.model.changes import Change
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.explanation import Explanation, Standing, Unknown
@@ -70,7 +70,7 @@ class ShownServers:
             try:
                 answer = self._runtime.server_states([backend]).get(backend, "")
                 found = list(servers_now(answer)) if answer else []
-            except NotLive as error:
+            except NotConfirmed as error:
                 self.why, self._runtime = str(error), None
                 return None
             self._known[backend] = {each.name: each for each in found}

@@ -189,8 +189,8 @@ def test_a_server_that_haproxy_does_not_take_live_holds_up_nobody_else(appliance
         new_pod_answers(appliance)
         isolated(appliance, "bad")
         new_pod_answers(appliance)
-    assert appliance.events("live_change.refused")
-    assert not appliance.events("live_change.failed")
+    assert appliance.events("runtime_update.rejected")
+    assert not appliance.events("runtime_update.failed")
     assert "observe" in quarantined(appliance)["bad"]["detail"]
 
 
@@ -211,7 +211,7 @@ exec {BINARY} -W -c -f "$1"
     with undisturbed(appliance):
         appliance.scale_up("bad")
         isolated(appliance, "bad")
-        appliance.until(lambda: appliance.events("file.behind"), "it is said what became of the file")
+        appliance.until(lambda: appliance.events("file.write_failed"), "it is said what became of the file")
         new_pod_answers(appliance)
         appliance.until(lambda: forbidden not in installed(appliance) and appliance.settled(), "the file is level")
         appliance.remove("bad", "bad-2")

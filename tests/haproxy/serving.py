@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from pyconfd.haproxy.runtime.readback import ServerNow
-from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.plan import AddServer, Command
 from tests.world.backends import Backend, Backends
@@ -110,7 +110,7 @@ class Served:
         """Execute what is to fail; give why it did."""
         try:
             self.runtime.execute(commands)
-        except NotLive as error:
+        except NotConfirmed as error:
             return str(error)
         raise AssertionError("it went live")
 

@@ -14,7 +14,7 @@ from pyconfd.haproxy.config.index import ExpectedBackend, Index, SectionKey, exp
 from pyconfd.haproxy.runtime.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftReport
 from pyconfd.haproxy.runtime.overrides import FILE_NAME, EndReason, Override, OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.readback import ServerNow
-from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
@@ -122,7 +122,7 @@ def test_what_operators_set_survives_updates_and_reloads(stage: Stage) -> None:
     assert stage.look() == DriftReport(looked=2)
     stage.reload()
     assert not stage.server("a").drain
-    stage.drift.bring_back(stage.runtime, stage.index)
+    stage.drift.restore(stage.runtime, stage.index)
     assert stage.server("a").drain
     assert stage.look() == DriftReport(looked=2)
 
@@ -163,7 +163,7 @@ def test_a_disabled_server_that_an_operator_made_ready_stays_so(stage: Stage) ->
     stage.override("off", ServerState.READY)
     stage.reload()
     assert stage.server("off").maint
-    stage.drift.bring_back(stage.runtime, stage.index)
+    stage.drift.restore(stage.runtime, stage.index)
     assert not stage.server("off").maint
     assert stage.look() == DriftReport(looked=2)
 
@@ -217,7 +217,7 @@ def test_what_no_command_can_repair_is_said_until_it_is_gone_and_logged_once(sta
         beyond = [stage.look().beyond for _ in range(2)]
     only = "other/only has the address 127.0.0.9:7009 (balance source takes no server while it runs)"
     assert beyond == [(only,), (only,)]
-    assert [line["event"] for line in logs] == ["drift.beyond_repair"]
+    assert [line["event"] for line in logs] == ["drift.needs_reload"]
     stage.reload()
     assert stage.look() == DriftReport(looked=2)
 
@@ -248,7 +248,7 @@ def test_another_worker_than_connected_is_an_error_and_changes_nothing(stage: St
     stage.override("a", ServerState.DRAIN)
     known = dict(stage.overrides.known)
     stage.haproxy.stop()
-    with pytest.raises(NotLive):
+    with pytest.raises(NotConfirmed):
         stage.look()
     assert stage.overrides.known == known
 
@@ -262,7 +262,7 @@ def test_an_unwritable_state_directory_stops_nothing(stage: Stage) -> None:
     with structlog.testing.capture_logs() as logs:
         stage.look()
         stage.look()
-    assert [line["event"] for line in logs] == ["overrides.not_stored", "override.ended"]
+    assert [line["event"] for line in logs] == ["overrides.store_failed", "override.ended"]
     assert not stage.server("a").drain
 
 

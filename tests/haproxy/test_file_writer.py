@@ -31,7 +31,7 @@ def test_what_keeps_the_file_behind_is_said_once_and_again_after_it_was_gone() -
             for _ in range(3):
                 file.write_later(STORED)
                 file.settle()
-        assert [line["event"] for line in logs] == ["file.behind"]
+        assert [line["event"] for line in logs] == ["file.write_failed"]
         assert file.problems() == tuple(problems)
         problems.clear()
         file.retry()
@@ -41,7 +41,7 @@ def test_what_keeps_the_file_behind_is_said_once_and_again_after_it_was_gone() -
         with capture_logs() as logs:
             file.write_later(STORED)
             file.settle()
-        assert [line["event"] for line in logs] == ["file.behind"]
+        assert [line["event"] for line in logs] == ["file.write_failed"]
     finally:
         file.close()
 

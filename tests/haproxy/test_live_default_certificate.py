@@ -7,7 +7,7 @@ import pytest
 
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import plan
-from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.model.plan import AddCertificate, Plan, Reload, ReloadReason, RemoveCertificate, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from tests.world.haproxy import BINARY, HaproxyProcess
@@ -73,7 +73,7 @@ def test_what_is_planned_as_a_reload_is_what_haproxy_refuses(tmp_path: Path) -> 
 def _refused(runtime: Runtime, path: str) -> bool:
     try:
         runtime.execute([RemoveCertificate(str(Path(path).parent), path)])
-    except NotLive as error:
+    except NotConfirmed as error:
         return "used as default certificate" in str(error)
     return False
 

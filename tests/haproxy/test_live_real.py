@@ -14,7 +14,7 @@ from pyconfd.haproxy.config.diff import Comparison, plan
 from pyconfd.haproxy.runtime.drift import Drift
 from pyconfd.haproxy.runtime.overrides import OverrideStore
 from pyconfd.haproxy.runtime.readback import fingerprint, wrong_address
-from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.plan import AddBackend, AddServer, Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Rendering
@@ -100,7 +100,7 @@ class Live:
         leaving = {*self.runtime.leaving, *((name, "") for name in self.runtime._leaving_backends)}
         try:
             self.runtime.execute(update.commands)
-        except NotLive as error:
+        except NotConfirmed as error:
             # The only reason that there may be: somebody of that name is still on the way out.
             back = {(one.backend, one.server) for one in update.commands if isinstance(one, AddServer)}
             back |= {(one.backend, "") for one in update.commands if isinstance(one, AddBackend)}

@@ -5,7 +5,7 @@ import pytest
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.servers import MAX_WORDS, Inherited, servers_of, why_not_addable
 from pyconfd.haproxy.config.text import parse
-from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.model.plan import (
     AddBackend,
     AddServer,
@@ -141,7 +141,7 @@ def test_many_servers_in_one_plan(served: Served) -> None:
 )
 def test_what_cannot_be_done_is_told_and_does_no_harm(served: Served, command: Command) -> None:
     limit = served.ask("show info").partition("\nMaxconn: ")[2].split()[0]
-    with pytest.raises(NotLive):
+    with pytest.raises(NotConfirmed):
         served.execute(command)
     assert f"\nMaxconn: {limit}\n" in served.ask("show info")
     served.execute(SetWeight("be", "first", 5))
@@ -197,7 +197,7 @@ def test_a_socket_without_admin_rights_is_no_runtime_socket(served: Served) -> N
     assert not abilities.runtime
     assert "/nowhere/socket" in abilities.why
     assert "level admin" in runtime.connect([f"{served.haproxy.stats_socket}.operator"]).why
-    with pytest.raises(NotLive, match="level admin"):
+    with pytest.raises(NotConfirmed, match="level admin"):
         runtime.execute([SetWeight("be", "first", 5)])
     assert runtime.connect([f"{served.haproxy.stats_socket}.operator", served.haproxy.stats_socket]).runtime
     runtime.execute([SetWeight("be", "first", 5)])
@@ -212,5 +212,5 @@ def test_what_a_command_cannot_hold_is_not_cut_off(served: Served) -> None:
     )
     assert why_not_addable(longest, cookies=False) == ""
     assert "more than 60" in why_not_addable(longer, cookies=False)
-    with pytest.raises(NotLive, match="nonsense"):
+    with pytest.raises(NotConfirmed, match="nonsense"):
         served.execute(AddServer("be", "x", "127.0.0.1:1", (*words[1:], "nonsense")))

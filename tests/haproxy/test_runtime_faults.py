@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket
 from pyconfd.model.plan import RemoveServer, SetWeight
 from tests.haproxy.broken_socket import BrokenSocket, Fault
@@ -37,7 +37,7 @@ def test_a_broken_answer_is_never_taken_for_a_good_one(broken: BrokenSocket, fau
     if retried:
         runtime.execute([SetWeight("be", "one", 7)])
     else:
-        with pytest.raises(NotLive):
+        with pytest.raises(NotConfirmed):
             runtime.execute([SetWeight("be", "one", 7)])
     assert broken.fault is Fault.GOOD  # it was met
     runtime.connect([broken.path])
@@ -101,7 +101,7 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_again(broken: BrokenSo
 def test_nothing_is_repeated_once_something_was_answered(broken: BrokenSocket) -> None:
     runtime = connected(broken)
     broken.break_next(Fault.CLOSED, "show servers state")
-    with pytest.raises(NotLive):
+    with pytest.raises(NotConfirmed):
         runtime.execute([SetWeight("be", "one", 4)])
     assert broken.commands.count("set server be/one weight 4") == 1
     runtime.close()
@@ -111,7 +111,7 @@ def test_another_worker_is_sent_nothing(broken: BrokenSocket) -> None:
     runtime = connected(broken)
     broken.disconnect()
     broken.pid = 4712
-    with pytest.raises(NotLive, match="4712"):
+    with pytest.raises(NotConfirmed, match="4712"):
         runtime.execute([SetWeight("be", "one", 4)])
     assert broken.weight == 1
     runtime.close()
@@ -124,7 +124,7 @@ def test_a_worker_that_is_about_to_end_can_do_nothing(broken: BrokenSocket) -> N
     broken.stopping = 0
     assert runtime.connect([broken.path]).runtime
     broken.stopping = 1
-    with pytest.raises(NotLive, match="no longer serves"):
+    with pytest.raises(NotConfirmed, match="no longer serves"):
         runtime.execute([SetWeight("be", "one", 4)])
     runtime.close()
 
@@ -152,7 +152,7 @@ def test_a_leaving_server_is_kept_until_haproxy_says_that_it_is_gone(
 def test_nobody_listens() -> None:
     runtime = Runtime(timeout_s=TIMEOUT_S)
     assert "No such file" in runtime.connect(["/nowhere/at/all"]).why
-    with pytest.raises(NotLive):
+    with pytest.raises(NotConfirmed):
         runtime.execute([SetWeight("be", "one", 4)])
-    with pytest.raises(NotLive):
+    with pytest.raises(NotConfirmed):
         runtime.servers()

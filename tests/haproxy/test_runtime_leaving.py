@@ -5,7 +5,7 @@ import socket
 import psutil
 import pytest
 
-from pyconfd.haproxy.runtime.runtime import NotLive
+from pyconfd.haproxy.runtime.runtime import NotConfirmed
 from pyconfd.model.plan import RemoveServer, SetWeight
 from tests.haproxy.serving import PLAIN, Served, added, address_of
 from tests.world.backends import Backend
@@ -112,7 +112,7 @@ def test_a_reload_by_somebody_else_is_noticed_and_nothing_is_sent_to_the_new_wor
         assert "somebody reloaded" in served.refusal(added(pod))
         served.runtime.reap(60)
         assert "not known" in served.refusal(added(pod))
-        with pytest.raises(NotLive):
+        with pytest.raises(NotConfirmed):
             served.runtime.servers(["be"])
     assert "second" not in served.ask("show servers state be")
     served.connect()

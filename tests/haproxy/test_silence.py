@@ -6,13 +6,13 @@ import signal
 import pytest
 
 from pyconfd.haproxy.process.haproxy_process import Silence
-from pyconfd.haproxy.runtime.runtime import NotLive
+from pyconfd.haproxy.runtime.runtime import NotConfirmed
 from pyconfd.haproxy.runtime.sockets import NoAnswer
 from tests.haproxy.live_bench import Live
 
 
-def caused_by(error: OSError) -> NotLive:
-    made = NotLive("a question")
+def caused_by(error: OSError) -> NotConfirmed:
+    made = NotConfirmed("a question")
     made.__cause__ = NoAnswer("/run/haproxy/pyconfd.sock", error)
     return made
 
@@ -21,7 +21,7 @@ def test_it_is_told_until_it_answers_or_is_gone() -> None:
     there = {7, 8}
     silence = Silence(lambda: there)
     silence.note(caused_by(ConnectionRefusedError()), 7)
-    silence.note(NotLive("haproxy answered otherwise"), 7)
+    silence.note(NotConfirmed("haproxy answered otherwise"), 7)
     assert silence.problems() == ()
     silence.note(caused_by(TimeoutError()), 7)
     silence.ended(8)

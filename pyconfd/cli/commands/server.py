@@ -20,7 +20,7 @@ from pyconfd.haproxy.config.index import ExpectedServer, Index, expected_backend
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.runtime.overrides import Override, OverrideKey, OverrideStore
 from pyconfd.haproxy.runtime.readback import ServerNow, condition_of, find_servers, takes_traffic
-from pyconfd.haproxy.runtime.runtime import NotLive, Runtime
+from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.model.plan import ServerState
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
@@ -199,7 +199,7 @@ def set_servers(
         overrides = [Override(one.backend, one.name, state, now, until) for one in found]
         _set(OverrideStore(settings.state_dir), haproxy, overrides)
         return "\n".join([*_said(found, state, for_s), *_notes(settings, haproxy, found, state)])
-    except NotLive as error:
+    except NotConfirmed as error:
         raise TransientError(
             Problem("haproxy", str(error), "try again; pyconfd server list shows what is set")
         ) from error
@@ -222,7 +222,7 @@ def server_rows(settings: Settings, wanted: str, *, now: float) -> tuple[ServerR
         found = [one for one in everything if one.backend == wanted or not wanted]
         found = found or find_servers(wanted, everything, several=True)
         return _rows(settings, haproxy, haproxy.runtime, found, now)
-    except NotLive as error:
+    except NotConfirmed as error:
         raise TransientError(Problem("haproxy", str(error))) from error
     finally:
         haproxy.close()
@@ -301,7 +301,7 @@ def _set(store: OverrideStore, haproxy: _InstalledHaproxy, overrides: Sequence[O
         return
     try:
         haproxy.runtime.execute([override.command for override in overrides])
-    except NotLive:
+    except NotConfirmed:
         with store.edited() as stored:
             for key, before in former.items():
                 stored.pop(key, None)

@@ -298,7 +298,7 @@ def differences(before: Rendering, after: Rendering) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*moved, *found.details, *(one.detail for one in found.obstacles)]))
 
 
-def is_level(applied: Rendering, observed: Observation) -> bool:
+def is_in_sync(applied: Rendering, observed: Observation) -> bool:
     """Return whether disk and process are what they should be with ``applied``, and could be asked."""
     if not isinstance(observed.running, Running):
         return False

@@ -53,7 +53,7 @@ from pyconfd.haproxy.process.transaction import Known, Transaction
 from pyconfd.haproxy.runtime.drift import Drift, live_status
 from pyconfd.haproxy.runtime.operations import without_servers
 from pyconfd.haproxy.runtime.overrides import OverrideStore, with_overrides
-from pyconfd.haproxy.runtime.runtime import NotLive, OtherWorker, PartlyRefused, Runtime
+from pyconfd.haproxy.runtime.runtime import NotConfirmed, OtherWorker, PartlyRefused, Runtime
 from pyconfd.model.context import Census
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
@@ -190,7 +190,7 @@ class Balancer:
         """
         last = self.last_good()
         if last is not None and self._is_known and self._runtime.abilities.runtime:
-            self._look_after(last, may_repair=may_repair)
+            self._repair_drift(last, may_repair=may_repair)
         if last is not None and not last.generation.digest and not self._file.pending:
             # The file is written, and the thread that did so knows its digest: to compute it takes long.
             digest = (self._written or last.rendering).digest
@@ -212,7 +212,7 @@ class Balancer:
         )
         return (Problem("haproxy", message, remedy),)
 
-    def _look_after(self, last: Stored, *, may_repair: bool) -> None:
+    def _repair_drift(self, last: Stored, *, may_repair: bool) -> None:
         try:
             found = self._drift.look(self._runtime, self._comparison.index(last.rendering), repair=may_repair)
         except OtherWorker:
@@ -220,9 +220,9 @@ class Balancer:
             self._enter(BalancerState.UNKNOWN)
             self.look()
             return
-        except NotLive as error:
+        except NotConfirmed as error:
             self._enter(BalancerState.SUSPECT, str(error))
-            log.warning("process.unclear", problem=str(error))
+            log.warning("runtime.state_unknown", problem=str(error))
             self._silence.note(error, self._worker_pid)
             return
         self._silence.ended(self._worker_pid)
@@ -324,7 +324,7 @@ class Balancer:
 
     def _compared(self, observed: Observation, last: Stored | None) -> bool:
         """Enter the state that ``observed`` shows; return whether files and process are as applied."""
-        in_sync = last is not None and diff.is_level(last.rendering, observed)
+        in_sync = last is not None and diff.is_in_sync(last.rendering, observed)
         if in_sync:
             self._enter(BalancerState.AHEAD if self._file.pending else BalancerState.IN_SYNC)
         else:
@@ -365,7 +365,9 @@ class Balancer:
         self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, now: float, census: Census | None = None
     ) -> Applied | Reload:
         """Change what runs, and have the file written; where that failed, return the reload that it takes instead."""
-        return self._go_live(rendering, plan, Generation(self._next_number(), "", now, curdate, (), census or Census()))
+        return self._update_process(
+            rendering, plan, Generation(self._next_number(), "", now, curdate, (), census or Census())
+        )
 
     def apply(
         self, rendering: Rendering, plan: Reload, *, curdate: str, now: float, census: Census | None = None
@@ -399,7 +401,7 @@ class Balancer:
             return Deferred(plan, last.generation if last else None)
         partial = self._comparison.partial(last.rendering)
         generation = replace(last.generation, number=self._next_number(), applied_at=now, reasons=())
-        done = self._go_live(partial, plan.live, generation)
+        done = self._update_process(partial, plan.live, generation)
         if isinstance(done, Reload):
             return Deferred(done, (self.last_good() or last).generation)
         return Deferred(plan, done.generation, plan.live)
@@ -409,24 +411,24 @@ class Balancer:
         self._first_free = self._first_free or self.store.next_number()
         return max(self._first_free, last.generation.number + 1 if last else 1)
 
-    def _go_live(self, rendering: Rendering, plan: RuntimeUpdate, generation: Generation) -> Applied | Reload:
+    def _update_process(self, rendering: Rendering, plan: RuntimeUpdate, generation: Generation) -> Applied | Reload:
         self._unfinished.begin(generation.number, self._worker_pid)
         try:
             self._runtime.execute(with_overrides(plan.commands, self._overrides.known, self._overrides.now()))
         except PartlyRefused as error:
             # What runs is known. HAProxy may take them from a file; if not, the check says why.
             self._refused |= error.refused.keys()
-            log.warning("live_change.refused", problem=str(error), servers=len(error.refused))
-            self._went_live(without_servers(rendering, error.refused), generation)
+            log.warning("runtime_update.rejected", problem=str(error), servers=len(error.refused))
+            self._note_updated(without_servers(rendering, error.refused), generation)
             return Reload((ReloadReason.NOT_LIVE,), (str(error), *plan.details))
-        except NotLive as error:
+        except NotConfirmed as error:
             self._enter(BalancerState.SUSPECT, str(error))
             self._silence.note(error, self._worker_pid)
-            log.warning("live_change.failed", problem=str(error), commands=len(plan.commands))
+            log.warning("runtime_update.failed", problem=str(error), commands=len(plan.commands))
             return Reload((ReloadReason.NOT_LIVE,), (str(error), *plan.details))
-        return Applied(self._went_live(rendering, generation), plan, verified=True)
+        return Applied(self._note_updated(rendering, generation), plan, verified=True)
 
-    def _went_live(self, rendering: Rendering, generation: Generation) -> Generation:
+    def _note_updated(self, rendering: Rendering, generation: Generation) -> Generation:
         """Note that the process runs ``rendering`` now, and have the file written."""
         last = self.last_good()
         if self._written is None and last is not None:
@@ -468,19 +470,19 @@ class Balancer:
         self._refused.clear()
         self._unfinished.forget()
         self._runtime.forget()
-        self._bring_overrides_back(rendering)
+        self._restore_overrides(rendering)
         return verified
 
-    def _bring_overrides_back(self, rendering: Rendering) -> None:
+    def _restore_overrides(self, rendering: Rendering) -> None:
         """Set the states that operators set before: a new worker begins with those of its text."""
         if not self._overrides.refresh():
             return
         try:
             self._connect(rendering.text)
             if self._runtime.abilities.runtime:
-                self._drift.bring_back(self._runtime, self._comparison.index(rendering))
-        except NotLive as error:
-            log.warning("overrides.not_brought_back", problem=str(error))
+                self._drift.restore(self._runtime, self._comparison.index(rendering))
+        except NotConfirmed as error:
+            log.warning("overrides.restore_failed", problem=str(error))
 
     def _take_lock(self) -> None:
         try:

@@ -126,7 +126,7 @@ class FileWriter:
                 self._pending = None
         if failed is not None and (former is None or former[1].problems != failed[1].problems):
             first = failed[1].problems[0]
-            log.error("file.behind", problem=first.message, place=first.place)
+            log.error("file.write_failed", problem=first.message, place=first.place)
 
 
 class UnfinishedChange:

@@ -270,11 +270,11 @@ class Drift:
         """Return the servers in drain or maintenance that somebody else put there, as far as they were looked at."""
         return tuple(self._foreign.values())
 
-    def bring_back(self, runtime: Runtime, index: Index) -> None:
+    def restore(self, runtime: Runtime, index: Index) -> None:
         """Bring all overrides into force in a worker that has just loaded ``index``.
 
         Raises:
-            NotLive: it cannot be told whether they are.
+            NotConfirmed: it cannot be told whether they are.
         """
         now, commands = self._overrides.now(), []
         for name, overrides in _by_backend(self._overrides.refresh()).items():
@@ -283,7 +283,7 @@ class Drift:
                 commands += [one.command for one in its]
         runtime.execute(commands)
         if commands:
-            log.info("overrides.brought_back", count=len(commands), worker=runtime.pid)
+            log.info("overrides.restored", count=len(commands), worker=runtime.pid)
 
     def look(self, runtime: Runtime, index: Index, *, repair: bool = True) -> DriftReport:
         """Compare a slice of the process with ``index``, which it must be level with, and repair what differs.
@@ -291,7 +291,7 @@ class Drift:
         ``runtime`` is connected. Without ``repair`` nothing is changed, neither in the process nor on disk.
 
         Raises:
-            NotLive: the process cannot be asked, or a repair did not take effect: a reload puts it right.
+            NotConfirmed: the process cannot be asked, or a repair did not take effect: a reload puts it right.
         """
         if not runtime.abilities.runtime or not runtime.pid:
             return DriftReport()
@@ -390,7 +390,7 @@ class Drift:
         still = {detail for detail in self._beyond if _subject(detail) not in looked}
         for detail in found.beyond:
             if detail not in self._beyond:
-                log.warning("drift.beyond_repair", detail=detail)
+                log.warning("drift.needs_reload", detail=detail)
         self._beyond = still | set(found.beyond)
 
 

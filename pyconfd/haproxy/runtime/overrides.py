@@ -154,7 +154,7 @@ class OverrideStore:
             self._known = dict(before)
             _apply(changes, self._known, before)
             if not self._failing:
-                log.warning("overrides.not_stored", error=str(error))
+                log.warning("overrides.store_failed", error=str(error))
             self._failing = True
 
     @contextmanager

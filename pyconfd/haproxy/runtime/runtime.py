@@ -1,6 +1,6 @@
 """Changes the running HAProxy: commands in one batch, every answer checked, the result read back.
 
-Whatever is not as it should be raises :class:`NotLive`; then a reload puts everything right.
+Whatever is not as it should be raises :class:`NotConfirmed`; then a reload puts everything right.
 """
 
 import time
@@ -48,15 +48,15 @@ from pyconfd.model.plan import (
 log = structlog.get_logger(__name__)
 
 
-class NotLive(Exception):  # noqa: N818 - it says what happened
+class NotConfirmed(Exception):  # noqa: N818 - it says what happened
     """A change did not go live as it should; what runs is not known any more."""
 
 
-class OtherWorker(NotLive):
+class OtherWorker(NotConfirmed):
     """The worker that was meant is not the one that serves any more: somebody reloaded HAProxy."""
 
 
-class PartlyRefused(NotLive):
+class PartlyRefused(NotConfirmed):
     """Everything went live but these servers, and nothing came of them: what runs is known.
 
     ``refused`` has HAProxy's answer for each.
@@ -177,7 +177,7 @@ class Runtime:
 
         Raises:
             PartlyRefused: HAProxy did not take some of the servers.
-            NotLive: they did not, or it cannot be told; says which.
+            NotConfirmed: they did not, or it cannot be told; says which.
         """
         refused: dict[AddServer, str] = {}
         try:
@@ -186,7 +186,7 @@ class Runtime:
                 self._progress()
         except NoAnswer as error:
             self.close()
-            raise NotLive(str(error)) from error
+            raise NotConfirmed(str(error)) from error
         if refused:
             raise PartlyRefused(refused)
 
@@ -214,7 +214,7 @@ class Runtime:
         if not why and (said := is_there(refused, told)):
             why = f"haproxy answered {said}, and has that server"
         if why:
-            raise NotLive(why)
+            raise NotConfirmed(why)
         self._note(commands)
         return refused
 
@@ -227,7 +227,7 @@ class Runtime:
         """Send ``lines`` and ``questions``, and give the answers."""
         unsafe = next((line for line in lines if not line.safe), None)
         if unsafe is not None:
-            raise NotLive(f"{unsafe.shown[:300]!r} cannot be sent over the socket")
+            raise NotConfirmed(f"{unsafe.shown[:300]!r} cannot be sent over the socket")
         return self._ask([*(line.text for line in lines), *questions])
 
     def _end_transactions(self) -> None:
@@ -239,9 +239,9 @@ class Runtime:
 
     def _ask(self, lines: Sequence[str]) -> list[str]:
         if self._socket is None:
-            raise NotLive(self._abilities.why)
+            raise NotConfirmed(self._abilities.why)
         if not self.pid:
-            raise NotLive("which worker of haproxy serves is not known any more")
+            raise NotConfirmed("which worker of haproxy serves is not known any more")
         try:
             worker, answers = self._socket.ask(lines, pid=self.pid)
         except NoAnswer as error:
@@ -257,7 +257,7 @@ class Runtime:
     def _lines(self, command: Command) -> list[SocketLine]:
         if isinstance(command, AddServer) and (former := self.leaving.get((command.backend, command.server))):
             if former.address != command.address or former.words is None or not is_same(former.words, command):
-                raise NotLive(f"server {command.backend}/{command.server} is still there as what it was before")
+                raise NotConfirmed(f"server {command.backend}/{command.server} is still there as what it was before")
             return revived(command)
         if isinstance(command, ReplaceMap):
             return []
@@ -293,7 +293,7 @@ class Runtime:
         """Return the servers of these backends, of all where none is named.
 
         Raises:
-            NotLive: the process cannot be asked.
+            NotConfirmed: the process cannot be asked.
         """
         try:
             questions = [f"show servers state {name}" for name in backends] or ["show servers state"]
@@ -301,37 +301,37 @@ class Runtime:
             return [server for answer in answers for server in servers_now(answer)]
         except (NoAnswer, ValueError) as error:
             self.close()
-            raise NotLive(str(error)) from error
+            raise NotConfirmed(str(error)) from error
 
     def server_states(self, backends: Sequence[str]) -> dict[str, str]:
         """Return the answer to ``show servers state`` of each of these backends; without those that are not there.
 
         Raises:
-            NotLive: the process cannot be asked.
+            NotConfirmed: the process cannot be asked.
         """
         try:
             answers = self._ask([f"show servers state {name}" for name in backends])
         except NoAnswer as error:
             self.close()
-            raise NotLive(str(error)) from error
+            raise NotConfirmed(str(error)) from error
         found = {
             name: answer for name, answer in zip(backends, answers, strict=True) if "Can't find backend" not in answer
         }
         if strange := next((answer for answer in found.values() if "# be_id " not in answer), None):
-            raise NotLive(strange.strip()[:200] or "an empty answer")
+            raise NotConfirmed(strange.strip()[:200] or "an empty answer")
         return found
 
     def sessions(self, backends: Sequence[str]) -> dict[tuple[str, str], int]:
         """Return the connections in use of each server of these backends.
 
         Raises:
-            NotLive: the process cannot be asked.
+            NotConfirmed: the process cannot be asked.
         """
         try:
             answers = self._ask([f"show servers conn {name}" for name in backends])
         except NoAnswer as error:
             self.close()
-            raise NotLive(str(error)) from error
+            raise NotConfirmed(str(error)) from error
         return {key: count for answer in answers for key, count in connections_now(answer)}
 
     def reap(self, limit_s: float) -> None:
@@ -346,8 +346,8 @@ class Runtime:
                 self.leaving.pop(key, None)
             backends = sorted(self._leaving_backends - {backend for backend, _ in self.leaving})
             answers = self._ask([f"del backend {backend}" for backend in backends]) if backends else []
-        except (NoAnswer, NotLive, ValueError) as error:
-            log.info("leaving_servers.kept", problem=str(error), servers=len(self.leaving))
+        except (NoAnswer, NotConfirmed, ValueError) as error:
+            log.info("servers.delete_failed", problem=str(error), servers=len(self.leaving))
             self.close()
             return
         for backend, answer in zip(backends, answers, strict=True):
@@ -379,4 +379,4 @@ class Runtime:
 
 def _judge(line: SocketLine, answer: str) -> None:
     if line.refused(answer):
-        raise NotLive(f"haproxy answered {line.shown!r} with {answer.strip()[:300]!r}")
+        raise NotConfirmed(f"haproxy answered {line.shown!r} with {answer.strip()[:300]!r}")
