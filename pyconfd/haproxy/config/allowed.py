@@ -380,7 +380,7 @@ class Boundaries:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The text that may serve, and what was left out of it or written anew."""
+    """The text that may serve, and what was left out of it or replaced."""
 
     text: str
     notes: tuple[Problem, ...] = ()

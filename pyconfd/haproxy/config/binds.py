@@ -73,7 +73,7 @@ def judge(
     """Return what is wrong with the binds of a candidate.
 
     ``current`` are the binds that the running worker holds: they are inherited at a reload and not judged again.
-    ``facts.listening`` must not contain the sockets of that worker where they could be told apart. ``place_of``
+    ``facts.listening`` must not contain the sockets of that worker where they could be recognised. ``place_of``
     gives fragment and line for a line of the candidate.
     """
     held = _InheritedBinds(current)

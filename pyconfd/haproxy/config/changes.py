@@ -66,7 +66,7 @@ class Obstacle:
 
 @dataclass(slots=True)
 class SectionChanges:
-    """What differs: the part that can go live, and the obstacles to the rest. Both empty: nothing but the text.
+    """What differs: what a runtime update can do, and the obstacles to the rest. Both empty: nothing but the text.
 
     Of whole texts, ``live`` are the commands that may go before a reload, and ``partial`` the texts of the sections
     that the process then runs.
@@ -411,7 +411,7 @@ def entries_of(content: str) -> Entries | None:
 
 
 def _single(path: str, before: Entries, after: Entries) -> list[Command] | None:
-    """Return single changes; None where the map has to be loaded anew."""
+    """Return single changes; None where the whole map has to be replaced."""
     was, now = dict(before), dict(after)
     if len(was) != len(before) or len(now) != len(after):
         return None
@@ -437,7 +437,7 @@ def _single(path: str, before: Entries, after: Entries) -> list[Command] | None:
 def _another_default(path: str, before: Mapping[str, OutputFile], index: Index) -> Obstacle | None:
     """Say that a certificate which comes or goes is, or would be, the default of a bind: the first of its directory.
 
-    HAProxy does not let go of a default, and takes a new one only when it loads.
+    HAProxy does not release a default, and takes a new one only when it loads.
     """
     directory = str(PurePosixPath(path).parent)
     if directory not in {word.rstrip("/") for word in index.default_certificates()}:

@@ -48,7 +48,7 @@ _FREE = frozenset({"global", "defaults"})
 
 
 PARTIAL = "changed live"
-"""Stands for the fragments in a rendering that is level with the process while a reload waits."""
+"""The fragment of a rendering that the process runs while a reload waits."""
 
 
 @dataclass(slots=True)
@@ -92,13 +92,13 @@ class Comparison:
         return found
 
     def partial(self, applied: Rendering) -> Rendering:
-        """Return ``applied`` with those changes of the last comparison that may go live before a reload."""
+        """Return ``applied`` with those changes of the last comparison that are applied before a reload."""
         index = self._index_of(applied)
         texts = {**index.texts, **(self._last.partial if self._last else {})}
         return replace(applied, pieces=(Piece(PARTIAL, "".join((index.head, *texts.values()))),))
 
     def index(self, applied: Rendering) -> Index:
-        """Return the sections of ``applied``, the rendering that the process is level with; mostly known already."""
+        """Return the sections of ``applied``, the rendering that the process runs; mostly known already."""
         if self._index is not None and self._applied is applied:
             return self._index
         return self._index_of(applied)
@@ -228,7 +228,7 @@ def _moved(key: SectionKey, base: Inherited, old: Index, new: Index) -> bool:
 
 
 def _in_safe_order(commands: list[Command]) -> list[Command]:
-    """Put what serves before what points to it, and take it away after."""
+    """Put additions before what points to them, and removals after."""
     return sorted(commands, key=_rank)
 
 
@@ -260,8 +260,8 @@ def plan(
 ) -> Plan:
     """Return Noop, what to change while it runs, or a Reload whose reasons and details say everything that differs.
 
-    ``observed`` None trusts that disk and process are level with ``applied``. ``comparison`` remembers what was parsed
-    before; ``abilities`` None stands for a process that cannot be changed.
+    ``observed`` None trusts that files and process are as ``applied``. ``comparison`` remembers what was parsed
+    before; ``abilities`` None means a process that cannot be changed.
     """
     if applied is None:
         first = Reload((ReloadReason.FIRST_CONFIGURATION,), ("the first configuration",))

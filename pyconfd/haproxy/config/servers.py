@@ -70,7 +70,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\]-]+")
 """Words of a command on the socket that mean the same there as in the file, without any escape."""
 
 MAX_WORDS = 60
-"""Most words behind the address in ``add server``: a command has 64, and what is beyond is ignored before 3.4."""
+"""Most words behind the address in ``add server``: a command has 64, and the rest is ignored before 3.4."""
 
 _TARGET = re.compile(r"(?:ipv[46]@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]*|[0-9a-fA-F:.]*))(?::(?P<port>[0-9]+))?")
 

@@ -162,7 +162,7 @@ class Bind:
     """One address and port range that a frontend or listen section accepts TCP connections on.
 
     ``address`` is an IP literal without brackets and zone, or a host name; "0.0.0.0" and "::" mean any.
-    ``dual_stack`` is True for an IPv6 bind that takes IPv4 as well. ``judged`` is False for what cannot be told from
+    ``dual_stack`` is True for an IPv6 bind that takes IPv4 as well. ``judged`` is False for what does not follow from
     the text alone: UNIX and abstract sockets, inherited descriptors, QUIC, other namespaces, variables.
     """
 
@@ -187,7 +187,7 @@ class Bind:
         return Listener.at(self.address, port, v6only=self.address == ANY_IPV6 and not self.dual_stack)
 
     def listeners(self) -> Iterator[Listener]:
-        """Return its address with each of its ports; nothing where that cannot be told from the text."""
+        """Return its address with each of its ports; nothing where that does not follow from the text."""
         if self.judged:
             yield from (self.listener(port) for port in range(self.first_port, self.last_port + 1))
 
@@ -221,7 +221,7 @@ def parse(text: str) -> tuple[Section, ...]:
 
 
 def forget_parsed() -> None:
-    """Give back what :func:`parse` remembers: 80 MB for 100,000 servers, and the next reload has others."""
+    """Forget what :func:`parse` remembers: 80 MB for 100,000 servers, and the next reload has others."""
     parse.cache_clear()
 
 
@@ -294,7 +294,7 @@ _OPENS = re.compile(
 
 
 def _globals(text: str) -> tuple[Section, ...]:
-    """Return the global sections; all are parsed only where they cannot be told apart at a glance."""
+    """Return the global sections; all are parsed only where a search does not find them for certain."""
     starts: list[tuple[str, int]] = []
     depth = 0
     for found in _OPENS.finditer(text):

@@ -1,4 +1,4 @@
-"""The history on disk: what was applied and what was turned away.
+"""The history on disk: what was applied and what was rejected.
 
 A generation is a directory ``generations/NNNNNN`` with ``haproxy.cfg``, the maps and ``meta.json``. It appears by one
 rename, so it is there whole or not at all. The content of certificates is never stored: path and SHA-256 only. An
@@ -44,8 +44,8 @@ _OF_ENDPOINTS = frozenset({ReloadReason.SERVERS_CHANGED, ReloadReason.NOT_LIVE, 
 class GenerationEntry:
     """What decides whether a generation is kept; ``applied_at`` is seconds since the epoch.
 
-    ``reasons`` are those of its reload, () where it went live. ``structure`` is the digest of its text without servers,
-    ``paths`` are those of its files.
+    ``reasons`` are those of its reload, () for a runtime update. ``structure`` is the digest of its text without
+    servers, ``paths`` are those of its files.
     """
 
     number: int
@@ -148,7 +148,7 @@ class GenerationStore:
         return _stage_directory(self._path(generation.number), contents)
 
     def commit(self, prepared: Path, number: int) -> None:
-        """Give a prepared generation its name, and prune the oldest.
+        """Rename a prepared generation into its place, and prune the oldest.
 
         Raises:
             TransientError: it could not be renamed; the history is as it was.
@@ -186,7 +186,7 @@ class GenerationStore:
         return next((stored for stored in self._newest_first() if stored.generation.number in sound), None)
 
     def mark_ran_well(self) -> int:
-        """Note that the newest generation ran well; give its number, 0 where there is none.
+        """Note that the newest generation ran well; return its number, 0 where there is none.
 
         Raises:
             TransientError: that cannot be written.
@@ -226,7 +226,7 @@ class GenerationStore:
         return frozenset[str]().union(*(each.paths for each in self._known()))
 
     def reject(self, rendering: Rendering, reason: str) -> str:
-        """Keep a candidate that failed and why, for the operator; give its directory, "" where it cannot be written."""
+        """Keep a candidate that failed, and why; return its directory, "" where it cannot be written."""
         path = self._rejected / rendering.digest[:16]
         contents = {CONFIGURATION: rendering.text.encode(), "reason.txt": reason.encode() + b"\n"}
         with suppress(OSError, TransientError):

@@ -149,7 +149,7 @@ class Balancer:
             self._state, self._why = state, why
 
     def startup(self) -> tuple[Problem, ...]:
-        """Take the lock, remove what a killed pyconfd left behind, and give what would prevent an apply.
+        """Take the lock, remove what a killed pyconfd left behind, and return what would prevent an apply.
 
         Raises:
             TransientError: another pyconfd uses the state directory, it cannot be written, or root would write in
@@ -169,7 +169,7 @@ class Balancer:
         self._progress()
 
     def close(self) -> None:
-        """Let the file get level, give the lock back; HAProxy goes on."""
+        """Write what is pending and release the lock; HAProxy goes on."""
         self._file.close()
         self._unfinished.close()
         self._runtime.close()
@@ -216,7 +216,7 @@ class Balancer:
         try:
             found = self._drift.look(self._runtime, self._comparison.index(last.rendering), repair=may_repair)
         except OtherWorker:
-            # It has loaded the file, which is what is applied: the next look tells whether anything needs to be done.
+            # It has loaded the file, which is what is applied: the next look finds out whether anything has to be done.
             self._enter(BalancerState.UNKNOWN)
             self.look()
             return
@@ -339,7 +339,7 @@ class Balancer:
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Return the new binds of ``rendering`` that somebody else has already, and who that is."""
         if self._is_known and isinstance(self.plan(rendering), Noop | RuntimeUpdate):
-            return {}  # what goes live binds nothing
+            return {}  # a runtime update binds nothing
         return self._transaction.contested(rendering, self._known())
 
     def check(self, rendering: Rendering) -> None:
@@ -495,7 +495,7 @@ class Balancer:
 
         Where another one than the newest has to be loaded at the start, it is the newest that ran well. It keeps its
         number, and its time: ``now`` is not needed. What a former pyconfd was changing is newer than all of these
-        and goes on, unless what was to replace it was turned away.
+        and goes on, unless what was to replace it was rejected.
         """
         del now
         if (last := self.last_good()) is None:

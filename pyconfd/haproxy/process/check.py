@@ -1,6 +1,6 @@
 """``haproxy -c`` on a candidate, as HAProxy itself would read it: same flags, environment and identity.
 
-What HAProxy says is told with fragments and lines, the text there, and what to do.
+HAProxy's messages are translated to fragments and lines, with the text there and what to do.
 """
 
 import grp
@@ -94,15 +94,15 @@ class _Text:
         clues = self._clues(number, message)
         prefix = rf"(?i:parsing |binding )?\[{self._reference.pattern}\]\s*:?\s*"
         message = re.sub(f"^{prefix}", "", message)
-        told = self._reference.sub(lambda one: self.place(int(one[1])), message)
-        told = _BESIDE.sub(lambda one: self.place(int(one[1])), told)
-        told = told.strip().rstrip(".")
+        shown_message = self._reference.sub(lambda one: self.place(int(one[1])), message)
+        shown_message = _BESIDE.sub(lambda one: self.place(int(one[1])), shown_message)
+        shown_message = shown_message.strip().rstrip(".")
         # Before it is cut: a part of a password is a secret too.
-        told, shown = self.public(told), self.public(line.strip())
+        shown_message, shown = self.public(shown_message), self.public(line.strip())
         shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
         return Problem(
             self.place(number) if line else "haproxy.cfg",
-            f"{told}: {shown}" if shown and shown not in told else told,
+            f"{shown_message}: {shown}" if shown and shown not in shown_message else shown_message,
             self.public(self._remedy(message, line, number)),
             self._place_of(number)[0] if line else "",
             clues,

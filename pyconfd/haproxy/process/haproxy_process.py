@@ -1,4 +1,4 @@
-"""The HAProxy process: what it runs, how it is told to load a new text, whether it did, and whether it answers."""
+"""The HAProxy process: what it runs, how it is reloaded, whether that worked, and whether it answers."""
 
 import os
 import signal
@@ -109,11 +109,11 @@ class HaproxyProcess:
     def reload(self, digest: str | None, texts: Sequence[str], before: RunningState) -> bool:
         """Make HAProxy load what is installed, and wait until its newest worker shows ``digest``.
 
-        ``digest`` None stands for a text without pyconfd's marker. True where that was seen; False where no socket
+        ``digest`` None means a text without pyconfd's marker. True where that was seen; False where no socket
         could be asked and nothing spoke against it.
 
         Raises:
-            ApplyError: it was not told, did not load the text, or is not running and did not appear.
+            ApplyError: the reload failed, it did not load the text, or it is not running and did not start.
         """
         method = self.method(before)
         deadline = time.monotonic() + self._settings.reload_timeout_s
@@ -299,7 +299,7 @@ class HaproxyProcess:
     def _watch(
         self, digest: str | None, texts: Sequence[str], before: RunningState, deadline: float
     ) -> tuple[bool, Running | None]:
-        """Look until the newest worker shows ``digest``, the reload failed, or time is up; give what was seen last."""
+        """Look until the newest worker shows ``digest``, the reload failed, or time is up; return the last look."""
         seen: Running | None = None
         blind_until = time.monotonic() + SETTLE_S
         while True:
@@ -355,7 +355,7 @@ def _has_failed(found: Running, before: RunningState) -> bool:
 
 
 class Silence:
-    """The worker that was silent last, told until it answers or is gone; ``pids`` gives HAProxy's processes.
+    """The worker that did not answer last, reported until it answers or is gone; ``pids`` gives HAProxy's processes.
 
     A reload does not end it: it hears of that as little as of anything else, and keeps its share of new connections.
     """
@@ -391,6 +391,6 @@ class Silence:
         message = f"its worker {self._worker} does not answer: connections that it has, or gets, hang"
         remedy = (
             f"pyconfd reloads; if this stays: kill -9 {self._worker}, which ends the connections of that worker "
-            "(systemd starts haproxy anew where no other one serves)"
+            "(systemd restarts haproxy where no other worker runs)"
         )
         return (Problem("haproxy", message, remedy),)

@@ -92,7 +92,7 @@ def haproxy_pids(conf: str, binary: str) -> frozenset[int]:
 
 
 def configuration_files(pid: int) -> tuple[str, ...]:
-    """Return the files and directories that the process ``pid`` was told to load; none if it is no haproxy or gone."""
+    """Return the files and directories that the process ``pid`` loads; none if it is no haproxy or gone."""
     try:
         process = psutil.Process(pid)
         named = [path for option, path in _pairs(process.cmdline()) if option == "-f"]
@@ -189,7 +189,7 @@ def _from_hex(text: str, family: int) -> str:
 
 
 def _owners(inodes: set[int]) -> dict[int, dict[int, str]]:
-    """Give, for each socket, the numbers and names of the processes that hold it, as far as they may be seen."""
+    """Return for each socket the numbers and names of the processes that hold it, as far as they may be seen."""
     found: dict[int, dict[int, str]] = {}
     if not inodes:
         return found

@@ -39,7 +39,7 @@ Identity = tuple[int, ...]
 
 
 def identity_of(path: str) -> Identity:
-    """Return what tells later whether the file at ``path`` was written since.
+    """Return what will show whether the file at ``path`` was written since.
 
     Raises:
         OSError: there is none.

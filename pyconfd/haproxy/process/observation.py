@@ -15,9 +15,9 @@ class NotRunning:
 
 @dataclass(frozen=True, slots=True)
 class UnknownProcess:
-    """HAProxy runs, or seems to, but no socket tells which text; ``why`` says what to open for pyconfd.
+    """HAProxy runs, or seems to, but no socket shows which text; ``why`` says what to open for pyconfd.
 
-    ``silent`` where somebody took the question and gave no answer: ``worker_pid`` is the newest worker, 0 if not known.
+    ``silent`` where it was connected to and did not answer: ``worker_pid`` is the newest worker, 0 if not known.
     """
 
     why: str = ""
@@ -58,8 +58,8 @@ class Observation:
     """``installed_text`` is the whole installed configuration, marker included; None where there is none.
 
     ``file_digests`` gives the SHA-256 of each declared file by its path; a missing file is left out. ``written`` is the
-    rendering that was installed last, where the file is behind what was applied live. ``changed`` is the worker that
-    was changed since it loaded its text, and is level with what is applied: any other one is not. ``untouched`` is the
+    rendering that was installed last, where a write is pending. ``changed`` is the worker that
+    was changed since it loaded its text, and runs what is applied: any other one does not. ``untouched`` is the
     rendering whose configuration and files nobody has written since pyconfd did, None where that is not known.
     """
 

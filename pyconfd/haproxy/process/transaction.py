@@ -33,8 +33,8 @@ from pyconfd.system.files import Installation
 class Known:
     """What is known of the present state.
 
-    ``applied`` is what serves, changed live or loaded; ``written`` is what was installed last; ``changed`` is the
-    worker that was changed until it was level with ``applied``.
+    ``applied`` is what runs, updated or loaded; ``written`` is what was installed last; ``changed`` is the
+    worker that was updated at run time to ``applied``.
     """
 
     applied: Rendering | None = None
@@ -117,7 +117,7 @@ class Transaction:
     ) -> bool:
         """Make ``rendering`` serve by a reload; ``generation`` None keeps the history as it is.
 
-        Give whether a socket showed that the worker runs that very text.
+        Return whether a socket showed that the worker runs that very text.
 
         Raises:
             RejectedInput: the check or the judgement of its binds turned it away; nothing was changed.
@@ -253,7 +253,7 @@ class Transaction:
     def _undo(
         self, rendering: Rendering, installation: Installation, before: Observation, known: Known
     ) -> tuple[Problem, ...]:
-        """Put the former files back, and the former text if the process lost it; give what went wrong with that.
+        """Put the former files back, and the former text if the process lost it; return what went wrong with that.
 
         Files that were never loaded, left by a pyconfd that was killed, are not what a restart of HAProxy shall find:
         where the rendering serves already, its own files stay in their place.
@@ -293,7 +293,7 @@ def _runs(before: Observation, rendering: Rendering) -> bool:
 
 
 def _is_served_beside(rendering: Rendering, before: Observation, known: Known) -> bool:
-    """Return whether the process is level with ``rendering`` beside a configuration on disk that it never loaded."""
+    """Return whether the process runs ``rendering`` beside a configuration on disk that it never loaded."""
     running = before.running
     if before.installed_text is None or not isinstance(running, Running) or running.digest is None:
         return False

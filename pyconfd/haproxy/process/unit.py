@@ -32,7 +32,7 @@ class UnitFacts:
 
     ``user`` is "" for root; ``configurations`` are the ``-f`` arguments of ``ExecStart`` with its variables put in;
     ``low_ports`` tells whether it may bind ports below 1024; ``descriptors`` is its hard limit of open files (0 where
-    it cannot be told), ``raises_limits`` whether it may exceed it; ``main_pid`` was its process when it was asked.
+    it is not known), ``raises_limits`` whether it may exceed it; ``main_pid`` was its process when it was asked.
     """
 
     name: str = ""

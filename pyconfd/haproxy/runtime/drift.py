@@ -106,7 +106,7 @@ def judge(
             others = any(_serves(one, backend, leaving) for one in there.values() if one.name != name)
             _judge_address(found, expected, server, why, others_serve=others)
         elif not expected.server.agent_checked:
-            # An agent sets state and weight all the time; that cannot be told from what people do.
+            # An agent sets state and weight all the time; nothing distinguishes that from what people do.
             _judge_state(found, expected, server, override, now, fresh=fresh)
     for name, server in there.items():
         former = leaving.get((backend.name, name))
@@ -274,7 +274,7 @@ class Drift:
         """Bring all overrides into force in a worker that has just loaded ``index``.
 
         Raises:
-            NotConfirmed: it cannot be told whether they are.
+            NotConfirmed: it is not known whether they are.
         """
         now, commands = self._overrides.now(), []
         for name, overrides in _by_backend(self._overrides.refresh()).items():
@@ -286,7 +286,7 @@ class Drift:
             log.info("overrides.restored", count=len(commands), worker=runtime.pid)
 
     def look(self, runtime: Runtime, index: Index, *, repair: bool = True) -> DriftReport:
-        """Compare a slice of the process with ``index``, which it must be level with, and repair what differs.
+        """Compare a slice of the process with ``index``, which it must have loaded, and repair what differs.
 
         ``runtime`` is connected. Without ``repair`` nothing is changed, neither in the process nor on disk.
 

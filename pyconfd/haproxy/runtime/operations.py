@@ -1,6 +1,6 @@
 """The operations of a plan: as lines for the runtime socket with the answers they must get, and in words. Pure.
 
-Never in words: the content of a certificate. What HAProxy refuses of servers is told from what went wrong otherwise.
+Never in words: the content of a certificate. Servers that HAProxy rejects are distinguished from other failures.
 
 Source: HAProxy management manual, 9.3; the texts of the answers as 2.6, 3.0, 3.2 and 3.4 give them.
 """
@@ -50,7 +50,7 @@ a carriage return, and what follows would be commands."""
 
 
 class SocketLine(NamedTuple):
-    """One command; its answer has to hold one of ``expected``, where "" stands for an empty one."""
+    """One command; its answer has to hold one of ``expected``, where "" means an empty one."""
 
     text: str
     expected: tuple[str, ...] = SILENCE
@@ -189,7 +189,7 @@ def filled_map(command: ReplaceMap, answer: str) -> list[SocketLine]:
 
 
 def batches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
-    """Cut the commands; a map that is loaded anew is a batch of its own, in its place."""
+    """Split the commands; a map that is replaced is a batch of its own, in its place."""
     batch: list[Command] = []
     for command in commands:
         alone = isinstance(command, ReplaceMap)
@@ -297,7 +297,7 @@ def reason_text(reason: ReloadReason) -> str:
 
 
 def transcript(commands: Sequence[Command]) -> Iterator[str]:
-    """Return the lines as they go over the socket; ``VERSION`` stands for the number that HAProxy gives to a map."""
+    """Return the lines as they go over the socket; ``VERSION`` is the number that HAProxy will give to a map."""
     made, others = parted(commands)
     for command in made:
         yield from _transcript(command)

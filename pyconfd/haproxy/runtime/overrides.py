@@ -35,7 +35,7 @@ class OverrideKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """The state that an operator gave a server.
+    """The state that an operator set for a server.
 
     ``since`` and ``until`` are seconds since the epoch; ``until`` 0.0: until an operator ends it. ``missing_since`` is
     when its server vanished, or 0.0.

@@ -330,7 +330,7 @@ _SHOWN = 10
 
 
 def find_servers(name: str, servers: Sequence[ServerNow], *, several: bool = False) -> list[ServerNow]:
-    """Return what ``name`` stands for.
+    """Return the servers that ``name`` means.
 
     That is ``backend/server``, the name of a server, its address with or without the port, or the pod that the names
     of shipped fragments begin with, in one backend (``backend/pod``) or any.

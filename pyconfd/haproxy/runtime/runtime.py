@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 
 class NotConfirmed(Exception):  # noqa: N818 - it says what happened
-    """A change did not go live as it should; what runs is not known any more."""
+    """A change was not confirmed: what runs is not known any more."""
 
 
 class OtherWorker(NotConfirmed):
@@ -57,7 +57,7 @@ class OtherWorker(NotConfirmed):
 
 
 class PartlyRefused(NotConfirmed):
-    """Everything went live but these servers, and nothing came of them: what runs is known.
+    """HAProxy rejected these servers and took everything else: what runs is known.
 
     ``refused`` has HAProxy's answer for each.
     """
@@ -116,7 +116,7 @@ class Runtime:
             self._socket.close()
 
     def forget(self) -> None:
-        """Take it that another worker serves now, which has what it loaded and nothing else."""
+        """Forget the former worker: the new one has what it loaded and nothing else."""
         self.close()
         self.pid = 0
         self.leaving.clear()
@@ -177,7 +177,7 @@ class Runtime:
 
         Raises:
             PartlyRefused: HAProxy did not take some of the servers.
-            NotConfirmed: they did not, or it cannot be told; says which.
+            NotConfirmed: they did not, or that is not known; says which.
         """
         refused: dict[AddServer, str] = {}
         try:
@@ -209,9 +209,9 @@ class Runtime:
         for (command, line), answer in zip(sent, answers, strict=False):
             if kept is None or command in kept:
                 _judge(line, answer)
-        told = dict(zip(questions, answers[len(sent) :], strict=True))
-        why = unfulfilled(commands, told)
-        if not why and (said := is_there(refused, told)):
+        answered = dict(zip(questions, answers[len(sent) :], strict=True))
+        why = unfulfilled(commands, answered)
+        if not why and (said := is_there(refused, answered)):
             why = f"haproxy answered {said}, and has that server"
         if why:
             raise NotConfirmed(why)
@@ -224,7 +224,7 @@ class Runtime:
             _judge(line, answer)
 
     def _sent(self, lines: Sequence[SocketLine], questions: Sequence[str] = ()) -> list[str]:
-        """Send ``lines`` and ``questions``, and give the answers."""
+        """Send ``lines`` and ``questions``, and return the answers."""
         unsafe = next((line for line in lines if not line.safe), None)
         if unsafe is not None:
             raise NotConfirmed(f"{unsafe.shown[:300]!r} cannot be sent over the socket")
@@ -285,7 +285,7 @@ class Runtime:
                 self.leaving.pop((command.backend, command.server), None)
 
     def note_leaving(self, command: RemoveServer) -> None:
-        """Take it that a server was told to drain: it is deleted when its last session has gone."""
+        """Note that a server drains: it is deleted when its last session has ended."""
         key = command.backend, command.server
         self.leaving[key] = Leaving(*key, command.address, command.words, self._monotonic())
 
@@ -368,7 +368,7 @@ class Runtime:
                 continue
             lines.append(f"set server {name} state maint")
             if count:
-                # They end a moment after they were told to: such a server is deleted the next time.
+                # They end a moment later: such a server is deleted the next time.
                 log.info("server.sessions_ended", server=name, sessions=count, limit_s=limit_s)
                 lines.append(f"shutdown sessions server {name}")
             tried[key] = len(lines)

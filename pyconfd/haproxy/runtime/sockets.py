@@ -45,7 +45,7 @@ class NoAnswer(Exception):  # noqa: N818 - it says what happened
 
 
 def ask(path: str, command: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
-    """Send one command and give the whole answer.
+    """Send one command and return the whole answer.
 
     Raises:
         NoAnswer: the socket is absent, closed, forbidden or silent.
@@ -198,10 +198,10 @@ class RuntimeSocket:
         self._unread = bytearray()
 
     def ask(self, commands: Sequence[str], *, pid: int = 0) -> tuple[Worker, list[str]]:
-        """Send commands and give who answered and one answer for each; a command with a payload ends with a newline.
+        """Send commands; return who answered, and an answer for each. A command with a payload ends with a newline.
 
         ``pid`` is the worker that is meant: any other one is sent nothing. A connection that was closed before it gave
-        the first answer is opened anew once; one that is still with a worker of the past too, where any will do.
+        the first answer is opened again once; one to a former worker too, where any worker will do.
 
         Raises:
             NoAnswer: the socket is absent, closed, forbidden or silent, what answers is another worker or none, or
