@@ -10,13 +10,12 @@ import structlog
 
 from pyconfd import __version__, wiring
 from pyconfd.app.explaining import explainer
-from pyconfd.app.service import Surroundings, removal_rules, serve, with_dns
+from pyconfd.app.service import ServiceContext, removal_rules, serve, with_dns
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.memory import Seen
 from pyconfd.daemon.pause import Pause
-from pyconfd.daemon.pinning import Pinning
-from pyconfd.daemon.pinning import Surroundings as PinningSurroundings
+from pyconfd.daemon.pinning import Pinning, Surroundings
 from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, Source, World
 from pyconfd.daemon.protection import hold_file
 from pyconfd.daemon.tenants import Tenants
@@ -52,7 +51,7 @@ def run(settings: Resolved) -> int:
     return serve(settings, with_dns(_daemon, settings))
 
 
-def _daemon(own: Settings, around: Surroundings) -> Daemon:
+def _daemon(own: Settings, around: ServiceContext) -> Daemon:
     settings = pinned_settings(own)
     targets = wiring.targets(settings)
     balancer = around.open(wiring.balancer(settings, targets))
@@ -63,7 +62,7 @@ def _daemon(own: Settings, around: Surroundings) -> Daemon:
 
 def cluster_loop(
     settings: Settings,
-    around: Surroundings,
+    around: ServiceContext,
     source: Source,
     balancer: RestoringBalancer,
     targets: Targets,
@@ -93,7 +92,7 @@ def cluster_loop(
 def _with_pins(
     base: World,
     settings: Settings,
-    around: Surroundings,
+    around: ServiceContext,
     balancer: RestoringBalancer,
     chosen: Pinning,
 ) -> World:
@@ -117,7 +116,7 @@ def loop_in(world: World, settings: Settings) -> Daemon:
 
 def cluster_world(
     settings: Settings,
-    around: Surroundings,
+    around: ServiceContext,
     source: Source,
     balancer: RestoringBalancer,
     targets: Targets,
@@ -179,7 +178,7 @@ def pinning(
     """Return what chooses the fragments; ``own`` are the settings of the files, ``in_force`` those of this run."""
     bases = BasisStore(own.state_dir)
     bases.clean()
-    around = PinningSurroundings(
+    around = Surroundings(
         read=read,
         pin=PinFile(own.state_dir).read,
         bases=bases,

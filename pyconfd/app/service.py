@@ -32,13 +32,13 @@ from pyconfd.wiring import SystemClock
 log = structlog.get_logger(__name__)
 
 
-class _Balancer(Protocol):
+class _OpenedBalancer(Protocol):
     def startup(self) -> tuple[Problem, ...]: ...
 
     def close(self) -> None: ...
 
 
-_SomeBalancer = TypeVar("_SomeBalancer", bound=_Balancer)
+_SomeBalancer = TypeVar("_SomeBalancer", bound=_OpenedBalancer)
 
 
 class Holds:
@@ -72,7 +72,7 @@ class Holds:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ServiceContext:
     """What every loop has around it, whatever it does; ``parts`` are closed after it.
 
     ``begin_anew`` ends the loop and begins another one with the same settings.
@@ -106,7 +106,7 @@ class Surroundings:
         return balancer
 
 
-Build = Callable[[Settings, Surroundings], Loop]
+Build = Callable[[Settings, ServiceContext], Loop]
 """Makes a loop; raises ConfigurationError where the settings are of no use, TransientError where it cannot be yet."""
 
 
@@ -218,7 +218,7 @@ class _Instance:
         with ExitStack() as stack:
             holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
             page = StatusPage()
-            around = Surroundings(
+            around = ServiceContext(
                 parts.notifier, SystemClock(), holds, status_file, page, stack, parts.signals.begin_anew, refused
             )
             self._loop = parts.build(settings, around)
@@ -247,7 +247,7 @@ all."""
 def with_dns(build: Build, resolved: Resolved) -> Build:
     """Return what makes a loop and, where the settings say so, the process that keeps the names beside it."""
 
-    def both(settings: Settings, around: Surroundings) -> Loop:
+    def both(settings: Settings, around: ServiceContext) -> Loop:
         loop = build(settings, around)
         if settings.dns.in_daemon:
             process = DnsProcess(_arguments(resolved.flags))

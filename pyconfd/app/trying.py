@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyconfd import __version__, fragments, wiring
 from pyconfd.app.daemon import cluster_world, loop_in
-from pyconfd.app.service import Holds, Surroundings
+from pyconfd.app.service import Holds, ServiceContext
 from pyconfd.daemon.base_loop import EXIT_OK, run_until_stopped
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.signals import Signals
@@ -185,7 +185,7 @@ class _Stage:
         notifier = SystemdNotifier()
         stack.callback(notifier.close)
         page = StatusPage()
-        around = Surroundings(notifier, wiring.SystemClock(), holds, status_file, page, stack)
+        around = ServiceContext(notifier, wiring.SystemClock(), holds, status_file, page, stack)
         balancer = around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir))
         world = cluster_world(settings, around, self._source, balancer, Targets(()))
         make = partial(RelocatingRenderer, shown=self._shown)

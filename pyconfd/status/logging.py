@@ -61,7 +61,7 @@ def configure(
         foreign_pre_chain=shared,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            _Line(as_json=format == "json", priority=journal),
+            _LogLine(as_json=format == "json", priority=journal),
         ],
     )
     log_handler = logging.StreamHandler(target)
@@ -116,7 +116,7 @@ def _is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
     return named == f"{found.st_dev}:{found.st_ino}"
 
 
-class _Line:
+class _LogLine:
     """The last processor: an event as text, secrets taken out."""
 
     def __init__(self, *, as_json: bool, priority: bool) -> None:

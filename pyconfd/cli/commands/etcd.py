@@ -13,7 +13,7 @@ from pyconfd import __version__, wiring
 from pyconfd.admission.whole_change import total_loss
 from pyconfd.app.daemon import cluster_loop
 from pyconfd.app.dry_run import dry_run
-from pyconfd.app.service import Surroundings, removal_rules, serve, warn, with_dns
+from pyconfd.app.service import ServiceContext, removal_rules, serve, warn, with_dns
 from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_notes, print_text
@@ -156,7 +156,7 @@ def _lead(campaign: Campaign) -> None:
         raise TransientError(Problem("etcd", f"the producer {leadership.holder} publishes", remedy))
 
 
-def _producing(settings: Settings, around: Surroundings) -> Daemon:
+def _producing(settings: Settings, around: ServiceContext) -> Daemon:
     warn("setup.problem", _without_haproxy(settings))
     campaign, balancer = _producer(settings, around.parts)
     # Without the facts about this host: what is published is for others.
@@ -251,7 +251,7 @@ class EtcdPublications(PublishedSource):
         return rendering
 
 
-def _consuming(settings: Settings, around: Surroundings) -> Consumer:
+def _consuming(settings: Settings, around: ServiceContext) -> Consumer:
     world = ConsumerWorld(
         source=EtcdPublications(settings),
         balancer=around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir)),
