@@ -273,20 +273,23 @@ def test_what_etcd_says(body: str, kind: EtcdFailure) -> None:
     assert error_of_answer("http://a:1", body).kind is kind
 
 
-def test_a_stranger_at_the_endpoint(etcd: EtcdProcess) -> None:
+@pytest.mark.parametrize("body", [b"hello", b"[1]", b"null", b'{"kvs": 7}', b'{"kvs": [{"value": "!"}]}', b"\xff"])
+def test_a_stranger_at_the_endpoint_is_passed_over(etcd: EtcdProcess, body: bytes) -> None:
+    etcd.ctl("put", "/a", "1")
     with socket.create_server(("127.0.0.1", 0)) as stranger:
 
         def answer() -> None:
             connection, _ = stranger.accept()
             with connection:
                 connection.recv(65536)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+                head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                connection.sendall(head.encode() + body)
 
         thread = threading.Thread(target=answer)
         thread.start()
         url = f"http://127.0.0.1:{stranger.getsockname()[1]}"
         client = EtcdClient(etcd.settings(endpoints=(url, etcd.url)))
-        client.put(b"/a", b"1")
+        assert client.read(b"/a") is not None
         thread.join(10)
         assert "not an answer of etcd" in client.states()[0].last_error
         client.close()

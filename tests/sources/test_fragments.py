@@ -159,10 +159,22 @@ def test_a_byte_order_mark_is_dropped(tmp_path: Path) -> None:
     assert read_fragments(str(tmp_path)).fragments[0].text == "global\n"
 
 
-def test_a_missing_directory(tmp_path: Path) -> None:
-    (found,) = problems(tmp_path / "gone")
-    assert found.place == str(tmp_path / "gone")
-    assert "does not exist" in found.message
+@pytest.mark.parametrize(
+    ("name", "message", "remedy"),
+    [
+        ("gone", "does not exist", "mount it again"),
+        ("file", "is a file", "--template-dir"),
+        ("empty", "there is no fragment", "pyconfd fragments --copy-to"),
+    ],
+)
+def test_what_is_no_template_directory(tmp_path: Path, name: str, message: str, remedy: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "README").write_text("")
+    (found,) = problems(tmp_path / name)
+    assert found.place == str(tmp_path / name)
+    assert message in found.message
+    assert remedy in found.remedy
 
 
 def test_it_heals_when_the_directory_comes_back(tmp_path: Path) -> None:
@@ -172,11 +184,6 @@ def test_it_heals_when_the_directory_comes_back(tmp_path: Path) -> None:
     assert names(read_fragments(str(tmp_path / "t")).fragments) == ["01.conf"]
 
 
-def test_a_file_as_directory(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    assert "is a file" in problems(tmp_path / "file")[0].message
-
-
 @pytest.mark.skipif(as_root, reason="root may read everything")
 def test_an_unreadable_directory(tmp_path: Path) -> None:
     tmp_path.chmod(0)
@@ -184,12 +191,6 @@ def test_an_unreadable_directory(tmp_path: Path) -> None:
         assert "permission" in problems(tmp_path)[0].remedy
     finally:
         tmp_path.chmod(0o700)
-
-
-def test_no_fragment(tmp_path: Path) -> None:
-    (tmp_path / "README").write_text("")
-    assert "no fragment" in problems(tmp_path)[0].message
-    assert f"pyconfd fragments --copy-to {tmp_path}" in problems(tmp_path)[0].remedy
 
 
 def test_every_bad_fragment_is_named_at_once(tmp_path: Path) -> None:

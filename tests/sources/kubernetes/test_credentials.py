@@ -118,16 +118,6 @@ def test_proxies_of_the_environment_only_where_they_are_wanted(tmp_path: Path, m
     assert named.proxy == "http://named:1"
 
 
-def test_a_proxy_in_the_environment_is_left_alone(
-    server: ApiServer, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    monkeypatch.delenv("no_proxy", raising=False)
-    synced(start(server.url, resources=NODES))
-    proxied = start(server.url, resources=NODES, ignore_proxy_env=False)
-    eventually(lambda: "proxy" in str(proxied.problems()))
-
-
 # --- TLS and tokens against a server ----------------------------------------------------------------------------------
 
 
@@ -245,7 +235,7 @@ def test_missing_and_mismatched_files_are_transient(authority: CertificateAuthor
         (str(one.cert), str(other.key), "", "cannot be used together"),
         (str(one.key), str(one.key), "", "cannot be used together"),
         (str(one.cert), str(one.key), str(one.key), "one.key"),
-        (str(one.cert), str(one.key), str(tmp_path), "Is a directory"),
+        (str(one.cert), str(one.key), str(tmp_path), "Is a directory; name the file in it"),
     ):
         settings = KubernetesSettings(api_servers=(url,), ssl_cert=cert, ssl_key=key, ssl_ca=ca)
         made = credentials(settings, tmp_path)
@@ -267,12 +257,6 @@ def test_a_file_that_may_not_be_read_comes_with_the_command_that_lets_it_be() ->
             made.access(url)
     finally:
         os.seteuid(0)
-
-
-def test_a_directory_in_the_place_of_a_file_is_told(tmp_path: Path) -> None:
-    settings = KubernetesSettings(api_servers=("https://a",), ssl_ca=str(tmp_path))
-    with pytest.raises(ApiError, match="Is a directory; name the file in it"):
-        credentials(settings, tmp_path).access("https://a")
 
 
 def test_no_verification_is_said_once(cluster: Cluster, authority: CertificateAuthority, tmp_path: Path) -> None:
