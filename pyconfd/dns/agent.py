@@ -219,6 +219,7 @@ class Agent:
         """Retry: at once where only another node was faster, later each time where it goes on."""
         state.failures += 1
         state.failures_total += 1
+        # Another node was faster, or the reply to this node's own change was lost: reading again tells which.
         if isinstance(error, RefusedBatchError) and state.failures == 1:
             state.due = now
             return

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from random import SystemRandom
 from typing import Any
 
 from pyconfd.dns import planner
@@ -25,11 +26,12 @@ from pyconfd.dns.records import ADDRESS_TYPES, RecordAction, RecordSet, RefusedB
 from pyconfd.dns.report import report
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError, first_line
 from pyconfd.settings import Settings, dns_name, name_of
+from pyconfd.system.backoff import Backoff
 
 ATTEMPTS = 20
 BUSY_ATTEMPTS = 6
 """Each has the three tries of the SDK, with pauses of its own."""
-PAUSE_S = 0.5
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +282,8 @@ def _done(names: DnsNames, kept: KeptName, decide: _Decide) -> PlannedName:
     A busy account is retried too: where all nodes leave at once, each would find it so.
     """
     throttled = 0
-    for attempt in range(ATTEMPTS):
+    backoff = Backoff(first_s=FIRST_PAUSE_S, last_s=LONGEST_PAUSE_S, jitter=SystemRandom())
+    for _ in range(ATTEMPTS):
         try:
             found = _planned(names, kept, decide)
             if found.plan.changes:
@@ -290,7 +293,7 @@ def _done(names: DnsNames, kept: KeptName, decide: _Decide) -> PlannedName:
             throttled += isinstance(error, ThrottledError)
             if throttled == BUSY_ATTEMPTS:
                 break
-            time.sleep(PAUSE_S * (attempt % 4 + 1))
+            time.sleep(backoff.delay_s())
         else:
             return found
     raise TransientError(*last.problems)

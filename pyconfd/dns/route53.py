@@ -31,6 +31,7 @@ _METADATA_ENDPOINT = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
 _PAGE = 300
 """Source: Route 53 API Reference, ListResourceRecordSets: at most 300 record sets in a page."""
 _MOST_PAGES = 40
+"""Route 53 needs no such limit; other implementations (moto) page for ever inside a group of one name."""
 _REGION = "us-east-1"
 """Where requests are signed for: Route 53 is one service for all regions."""
 _ROUTED = ("Region", "Failover", "GeoLocation", "GeoProximityLocation", "CidrRoutingConfig", "TrafficPolicyInstanceId")

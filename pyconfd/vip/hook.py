@@ -81,7 +81,7 @@ def main() -> int:
         remedy = "it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_KILL, and its directories; see pyconfd-vip.service"
         sys.stderr.write(f"pyconfd-vip: {Problem(error.filename or '', error.strerror or str(error), remedy)}\n")
         return _TEMPORARY
-    gc.freeze()
+    gc.freeze()  # a full collection would walk all that was imported, for milliseconds in which nothing is seen
     hook.run()
     return 0
 
@@ -147,6 +147,7 @@ class Hook:
         signal.signal(signal.SIGHUP, self._on_sighup)
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGINT, self._on_stop)
+        # A handler alone does not end select(), which Python starts again (PEP 475): the byte in this socket does.
         waking, woken = socket.socketpair()
         woken.setblocking(False)
         signal.set_wakeup_fd(woken.fileno())
@@ -225,6 +226,7 @@ class Hook:
         if self.now < self._heartbeat_due:
             return
         self._heartbeat_due = self.now + HEARTBEAT_S
+        # After the decisions, not at a pace of its own: a hook that hangs in them must not look alive.
         self._heartbeat.write(boot_seconds())
         self.trouble("heartbeat", self._heartbeat.error)
         tell_systemd("WATCHDOG=1" if self._ready else "READY=1")
@@ -295,6 +297,7 @@ class Hook:
                 facts = replace(facts, handing_over=False)
         before = router.decision
         decision = router.decision = decide(node, facts, before, self.now, self.limits)
+        # First the track file: keepalived gives the address up, and sends its last advert, while the rest is done.
         track = self._track_files[number]
         track.write(b"1\n" if decision.hold is HoldState.FAULT else b"0\n")
         self.trouble(f"track_file_{number}", track.error)

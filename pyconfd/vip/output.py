@@ -162,6 +162,7 @@ class InPlaceFile:
 
 def boot_seconds() -> bytes:
     """Return the seconds since boot as the heartbeat holds them, always as many bytes."""
+    # As in /proc/uptime, which the backstop reads: setting the clock changes neither.
     return b"%16.2f\n" % time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -1,4 +1,4 @@
-"""What the service makes of what it sees, turn by turn: real haproxy, real requests, time as an argument."""
+"""The service turn by turn, for hours: real haproxy, real requests, time as an argument."""
 
 import json
 import time
@@ -11,16 +11,20 @@ from typing import Any
 import pytest
 
 from pyconfd.dns.commands import drop
+from pyconfd.dns.names import stored_annotated
 from pyconfd.dns.ownership import Mode
 from pyconfd.dns.planner import DnsNode, Wish
 from pyconfd.dns.service import DnsService
+from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.model.outcome import Generation
+from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth, Status
 from pyconfd.settings import Settings, resolve
 from pyconfd.status import document
 from tests.dns.imds import FakeMetadata
 from tests.dns.nodes import FieldNode
 from tests.dns.stage import NAME, SPEC, turn
+from tests.dns.stage import node as another
 from tests.dns.strict import StrictRoute53
 from tests.dns.wire import FaultProxy
 
@@ -36,19 +40,23 @@ def node(tmp_path: Path, aws: FaultProxy, credentials: None) -> Iterator[FieldNo
 
 
 class Life:
-    """One life of the process; ``now`` is its time, in seconds since the epoch, begun with the true one."""
+    """One node; ``now`` is its time, in seconds since the epoch, begun with the true one."""
 
     def __init__(self, node: FieldNode, stack: ExitStack, **changes: str) -> None:
-        self.node, self.now = node, time.time()
+        self.node, self.now, self._stack = node, time.time(), stack
         more = {"DNS_ANNOTATION_SUFFIXES": "example.com", "DNS_ANNOTATION_GRACE_S": "60", "DNS_LOOK_S": "1"} | changes
         self.settings: Settings = resolve({}, node.environ(**more), lambda _: "").settings
-        self.following = stack.enter_context(DnsService(self.settings))
+        self.restart()
 
-    def told(self, *names: str) -> None:
-        """All is well with the daemon, and it says this; what it says is compared with the true time."""
-        now = time.time()
-        health = SourceHealth(last_sync_at=now)
-        status = Status(now, "1", 1, now, now, Phase.SERVING, source=health, generation=Generation(1, "d", 1.0))
+    def restart(self) -> None:
+        """Begin another life of the process."""
+        self._stack.close()
+        self.service = self._stack.enter_context(DnsService(self.settings))
+
+    def say(self, phase: Phase, names: tuple[str, ...] | None, *, synced_at: float) -> None:
+        """Write what the daemon says of itself; it lives, by the true time that such files are judged by."""
+        now, health = time.time(), SourceHealth(last_sync_at=synced_at)
+        status = Status(now, "1", 1, now, now, phase, source=health, generation=Generation(1, "d", 1.0))
         path = self.node.folder / "run" / "status.json"
         path.write_bytes(document.encode(replace(status, dns_names=names)))
 
@@ -61,11 +69,17 @@ class Life:
         path.write_text(json.dumps({"at": time.time(), "routers": routers}))
 
     def live(self, seconds: int, *names: str) -> None:
-        """Let time pass while the daemon says that these names are asked for."""
+        """Let time pass while all is well with the daemon, and it says that these names are asked for."""
         for _ in range(seconds):
-            self.told(*names)
-            self.following.turn(self.now)
-            self.now += 1.0
+            self.say(Phase.SERVING, names, synced_at=time.time())
+            self.run(1.0)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        while self.now < end:
+            self.service.turn(self.now)
+            self.now += self.settings.dns.look_s
 
     def report(self) -> dict[str, dict[str, Any]]:
         document: dict[str, Any] = json.loads((self.node.folder / "run" / "dns-status.json").read_text())
@@ -150,3 +164,65 @@ def test_an_address_that_cannot_be_read_any_more_stays_and_one_that_was_never_re
     imds.tokens += 1  # what was given is good no more
     life.live(60)
     assert provider.answer(NAME, "A") == ("198.51.100.4",)
+
+
+HOUR_S, RESTART_S = 3600.0, 600.0
+RARELY = {"DNS_INTERVAL_S": "60", "DNS_NODES": "4"}
+
+
+def test_an_hour_without_kubernetes_and_restarts_of_every_process_send_no_changing_request(
+    node: FieldNode, aws: FaultProxy, provider: StrictRoute53, stack: ExitStack
+) -> None:
+    life = Life(node, stack, **RARELY)
+    # A configuration was applied here once: that stays on disk, whatever becomes of the daemon.
+    history = GenerationStore(life.settings.state_dir, 3)
+    history.record(Rendering((Piece("global", "global\n"),)), Generation(1, "d", 1.0))
+    # Another node is in the answers too: this one could be taken out of them.
+    for name in (NAME, WEB):
+        turn(provider, replace(SPEC, name=name), another(8), Wish.PUBLISH)
+    life.say(Phase.SERVING, (WEB,), synced_at=time.time())
+    life.run(120.0)
+    assert provider.answer(NAME, "A") == provider.answer(WEB, "A") == ("192.0.2.1", "192.0.2.9")
+    sent, end = aws.changing, life.now + HOUR_S
+    aws.seen.clear()
+    # The daemon ends, comes back without an API server, holds a loss, and is gone for good.
+    lives: tuple[tuple[Phase, tuple[str, ...] | None], ...] = (
+        (Phase.SERVING, ()),
+        (Phase.STARTING, None),
+        (Phase.SERVING_LAST_GOOD, None),
+        (Phase.HELD, ()),
+        (Phase.WAITING, None),
+        (Phase.FAILED, ()),
+    )
+    for phase, names in lives:
+        life.say(phase, names, synced_at=0.0)
+        life.restart()
+        life.run(RESTART_S)
+        node.haproxy.stop()
+        node.haproxy.start()
+    (node.folder / "run" / "status.json").unlink()
+    life.restart()
+    life.run(max(end - life.now, 0.0) + 60.0)
+    assert life.now >= end
+    assert sent
+    assert aws.changing == 0
+    assert set(stored_annotated(life.settings)) == {WEB}
+    # Twice a minute, for two names; each life begins with one more of each.
+    assert 60 <= len(aws.seen) <= 2 * 75 + 10
+
+
+def test_an_aws_that_is_away_is_asked_rarely_and_nothing_is_changed_afterwards(
+    node: FieldNode, aws: FaultProxy, provider: StrictRoute53, stack: ExitStack
+) -> None:
+    life = Life(node, stack, **RARELY)
+    life.run(120.0)
+    before = provider.everything()
+    aws.seen.clear()
+    aws.faults = ["ServiceUnavailable"] * 100_000
+    life.run(600.0)
+    # A visit each minute, of three tries.
+    assert len(aws.seen) <= 3 * 30
+    aws.faults = []
+    life.run(200.0)
+    assert aws.changing == 0
+    assert provider.everything() == before
