@@ -17,6 +17,7 @@ from typing import Self
 from pyconfd.errors import Problem, TransientError
 from pyconfd.haproxy.config.certificates import stub_pem
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.presets.endpoints import slices_by_service, slices_of_endpoints
 from pyconfd.sources.file import FollowedFiles
 from pyconfd.trying.own_haproxy import short_folder
 from pyconfd.trying.stand_ins import StandIns
@@ -30,7 +31,6 @@ _FIRST_PORT, _LAST_PORT = 10_240, 32_000
 """Ports to choose from where the usual one is taken: below those of outgoing connections."""
 _TRIES = 200
 _POD_PORT = 8080
-_SERVICE_LABEL = "kubernetes.io/service-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +77,12 @@ class AddressOwners:
 
 def _behind_services(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
     """Return address, Service and pod ("" for none) of each endpoint."""
-    for key, piece in snapshot.endpointslices.items():
-        service = _text(Key(key.namespace, (piece.metadata.labels or {}).get(_SERVICE_LABEL, key.name)))
-        for endpoint in piece.endpoints or ():
-            pod = endpoint.target_ref.name if endpoint.target_ref else ""
+    of_endpoints = ((key, slices_of_endpoints(record)) for key, record in snapshot.endpoints.items())
+    for key, slices in (*slices_by_service(snapshot.endpointslices).items(), *of_endpoints):
+        for endpoint in (endpoint for piece in slices for endpoint in piece.endpoints or ()):
+            pod = _text(Key(key.namespace, endpoint.target_ref.name)) if endpoint.target_ref else ""
             for address in endpoint.addresses:
-                yield address, service, _text(Key(key.namespace, pod)) if pod else ""
-    for key, record in snapshot.endpoints.items():
-        for subset in record.subsets or ():
-            for item in (*(subset.addresses or ()), *(subset.not_ready_addresses or ())):
-                pod = item.target_ref.name if item.target_ref else ""
-                yield item.ip, _text(key), _text(Key(key.namespace, pod)) if pod else ""
+                yield address, _text(key), pod
 
 
 def _text(key: Key) -> str:

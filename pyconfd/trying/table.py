@@ -271,19 +271,15 @@ def _row(front: Front, name: str, answer: ProbeAnswer, default: ProbeAnswer, who
     if not front.http and not name:
         return Row(f"tcp port {front.port} ({front.proxy})", where, f"nc 127.0.0.1 {front.port}   # type something")
     tls = front.tls or not front.http
-    scheme = "https" if tls else "http"
-    if name == NOBODY:
-        curl = f"curl{' -k' if tls else ''} {scheme}://127.0.0.1:{front.port}/"
-        return Row(f"{scheme}://127.0.0.1:{front.port}/ (any other name)", where, curl)
+    here = f"http{'s' if tls else ''}://127.0.0.1:{front.port}/"
     host = asked(name)
+    if name == NOBODY:
+        return Row(f"{here} (any other name)", where, f"curl{' -k' if tls else ''} {here}")
     if tls:
-        return Row(
-            f"{scheme}://{name}/",
-            where,
-            # The Host header without a port, as clients of port 443 send it: rules may compare it as a whole.
-            f"curl -k --connect-to {host}:443:127.0.0.1:{front.port} https://{host}/",
-        )
-    return Row(f"{scheme}://{name}/", where, f"curl -H 'Host: {host}' http://127.0.0.1:{front.port}/")
+        # The Host header without a port, as clients of port 443 send it: rules may compare it as a whole.
+        command = f"curl -k --connect-to {host}:443:127.0.0.1:{front.port} https://{host}/"
+        return Row(f"https://{name}/", where, command)
+    return Row(f"http://{name}/", where, f"curl -H 'Host: {host}' {here}")
 
 
 def _silent(

@@ -59,8 +59,8 @@ def test_why_others_are_not_there(tmp_path: Path, snapshot: Path) -> None:
         )
         assert "demo/empty: no pod is ready, so empty.example.org is answered with 503" in trying.text
         with snapshot.open("a") as file:
-            file.write("- {apiVersion: v1, kind: Service, metadata: {name: [1], namespace: demo}}\n")
-        assert "demo" in trying.until("not there Service")
+            file.write("- {apiVersion: v1, kind: Service, metadata: {name: bad, namespace: demo}, spec: 3}\n")
+        assert "demo/bad" in trying.until("not there Service")
 
 
 def test_it_binds_on_loopback_only_and_asks_nobody_else(tmp_path: Path, snapshot: Path) -> None:
