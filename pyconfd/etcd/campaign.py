@@ -15,7 +15,7 @@ import structlog
 
 from pyconfd.errors import RejectedInput
 from pyconfd.etcd.client import EtcdClient, EtcdError, Value, created_at, putting
-from pyconfd.etcd.publication import Keys, Pointer, UnknownFormatError, read_pointer
+from pyconfd.etcd.publication import Keys, Pointer, UnknownFormatError, decode_pointer
 from pyconfd.model.status import ApiServerState
 
 log = structlog.get_logger(__name__)
@@ -42,7 +42,7 @@ def parse_pointer_state(value: Value | None) -> PointerState:
     if value is None:
         return PointerState()
     try:
-        return PointerState(value, read_pointer(value.content))
+        return PointerState(value, decode_pointer(value.content))
     except UnknownFormatError as error:
         return PointerState(value, newer=error)
     except RejectedInput as error:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import structlog
 
 from pyconfd.errors import ApplyError, Problem, TransientError
@@ -16,9 +17,8 @@ from pyconfd.etcd.publication import (
     Pointer,
     Producer,
     PublishedFile,
+    encode_pointer,
     pack,
-    read_pointer,
-    write_pointer,
 )
 from pyconfd.model.balancing import TakesAll
 from pyconfd.model.context import Census
@@ -186,15 +186,17 @@ class EtcdBalancer(TakesAll):
             raise found.newer
         former = self._known(found)
         number = max(former.number if former else 0, self._floor) + 1
-        content = write_pointer(
+        pointer = msgspec.structs.replace(
             packed.pointer,
             number=number,
             producer=self._producer,
             created=now,
             curdate=curdate,
-            census=census,
+            claimed=census.claimed,
+            total=census.total,
             history=_history(former, self._keep, now),
         )
+        content = encode_pointer(pointer)
         chunks = [self._keys.chunk(packed.pointer.stored.sha256, index) for index in range(len(packed.chunks))]
         for key, chunk in zip(chunks, packed.chunks, strict=True):
             self._client.put(key, chunk)
@@ -209,7 +211,6 @@ class EtcdBalancer(TakesAll):
             self._campaign.wake()
             message = f"generation {number} was not published: another producer wrote meanwhile, or the lease ended"
             raise ApplyError(Step.PUBLISH, Problem("etcd", message, "nothing to do: it is tried again"))
-        pointer = read_pointer(content)
         self._campaign.published(PointerState(written, pointer))
         self._floor = pointer.number
         self._remember(pointer)

@@ -185,7 +185,7 @@ class UnknownFormatError(RejectedInput):
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A rendering ready to be put: its chunks, and the pointer but for what :func:`write_pointer` adds."""
+    """A rendering ready to be put: its chunks, and the pointer but for its number, producer, times and history."""
 
     pointer: Pointer
     chunks: tuple[bytes, ...]
@@ -242,33 +242,13 @@ def pack(rendering: Rendering, files_dir: str, *, chunk_bytes: int = CHUNK_BYTES
     return Packed(pointer, chunks)
 
 
-def write_pointer(
-    pointer: Pointer,
-    *,
-    number: int,
-    producer: Producer,
-    created: float,
-    curdate: str = "",
-    census: Census | None = None,
-    history: Sequence[FormerPublication] = (),
-) -> bytes:
-    """Return the value of the pointer key, for a pointer that :func:`pack` made.
+def encode_pointer(pointer: Pointer) -> bytes:
+    """Return the value of the pointer key.
 
     Raises:
         RejectedInput: there are so many fragments or files that it would be too large.
     """
-    counted = census or Census()
-    whole = msgspec.structs.replace(
-        pointer,
-        number=number,
-        producer=producer,
-        created=created,
-        curdate=curdate,
-        claimed=counted.claimed,
-        total=counted.total,
-        history=tuple(history),
-    )
-    document: dict[str, Any] = msgspec.to_builtins(whole)
+    document: dict[str, Any] = msgspec.to_builtins(pointer)
     content = json.dumps({**document, "check": _check(document)}, indent=1, sort_keys=True).encode() + b"\n"
     if len(content) > MAX_POINTER_BYTES:
         message = f"the pointer would have {len(content):,} bytes: too many fragments, maps or certificates"
@@ -276,8 +256,8 @@ def write_pointer(
     return content
 
 
-def read_pointer(content: bytes) -> Pointer:
-    """Return the pointer that :func:`write_pointer` wrote.
+def decode_pointer(content: bytes) -> Pointer:
+    """Return the pointer that :func:`encode_pointer` encoded.
 
     Raises:
         UnknownFormatError: a newer pyconfd wrote it.

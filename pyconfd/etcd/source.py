@@ -9,7 +9,7 @@ import structlog
 
 from pyconfd.errors import RejectedInput
 from pyconfd.etcd.client import EtcdClient, EtcdError, Stream, Value
-from pyconfd.etcd.publication import DamagedError, Keys, Pointer, Published, read_pointer, unpack
+from pyconfd.etcd.publication import DamagedError, Keys, Pointer, Published, decode_pointer, unpack
 from pyconfd.model.status import SourceHealth
 
 log = structlog.get_logger(__name__)
@@ -106,7 +106,7 @@ class PublishedSource:
             if value is None:
                 return None, PublicationReading(read=True)
             try:
-                pointer = read_pointer(value.content)
+                pointer = decode_pointer(value.content)
                 return value, PublicationReading(read=True, published=unpack(pointer, self._chunks(pointer)))
             except RejectedInput as error:
                 again = self._client.read(self._keys.pointer)

@@ -137,11 +137,11 @@ class TargetWorker:
         self._retry_at = None
         self._backoff.reset()
         if isinstance(outcome, Held):
-            self._say(TargetPhase.HELD, (outcome.problem,))
+            self._report(TargetPhase.HELD, (outcome.problem,))
             return
-        self._served(outcome)
+        self._record_applied(outcome)
 
-    def _served(self, applied: AppliedTarget) -> None:
+    def _record_applied(self, applied: AppliedTarget) -> None:
         former = self.state
         changed = applied.applied_at != former.applied_at or applied.digest != former.digest
         if changed:
@@ -160,10 +160,10 @@ class TargetWorker:
 
     def _failed(self, phase: TargetPhase, error: PyconfdError) -> None:
         self._retry_at = time.monotonic() + self._backoff.delay_s()
-        self._say(phase, error.problems, step=error.step if isinstance(error, ApplyError) else "")
+        self._report(phase, error.problems, step=error.step if isinstance(error, ApplyError) else "")
         self.state = replace(self.state, failures_total=self.state.failures_total + 1)
 
-    def _say(self, phase: TargetPhase, problems: tuple[Problem, ...], step: str = "") -> None:
+    def _report(self, phase: TargetPhase, problems: tuple[Problem, ...], step: str = "") -> None:
         texts = tuple(str(problem) for problem in problems)
         if texts != self.state.problems:
             for problem in problems:

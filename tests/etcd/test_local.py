@@ -6,9 +6,9 @@ import pytest
 
 from pyconfd.errors import RejectedInput
 from pyconfd.etcd.local import localise
-from pyconfd.etcd.publication import Producer, Published, pack, read_pointer, unpack, write_pointer
+from pyconfd.etcd.publication import Published, decode_pointer, pack, unpack
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
-from tests.etcd.test_publication import CERTIFICATE, KEY
+from tests.etcd.test_publication import CERTIFICATE, KEY, written
 
 TEXT = (
     "use_backend %[req.hdr(host),map_str(/p/files/maps/hosts.map,none)]\n"
@@ -23,8 +23,8 @@ def published() -> Published:
         OutputFile(FileKind.MAP, "/p/files/maps/hosts.map", "a b\n"),
     )
     packed = pack(Rendering((Piece("01.conf", TEXT),), files), "/p/files")
-    content = write_pointer(packed.pointer, number=1, producer=Producer("p", "1"), created=1.0)
-    return unpack(read_pointer(content), packed.chunks)
+    content = written(packed)
+    return unpack(decode_pointer(content), packed.chunks)
 
 
 def test_declared_paths_move_and_others_stay() -> None:
@@ -65,8 +65,8 @@ def test_paths_in_a_list_of_certificates_move_too() -> None:
         OutputFile(FileKind.MAP, "/p/files/maps/other.map", lines),
     )
     packed = pack(Rendering((Piece("01.conf", text),), files), "/p/files")
-    content = write_pointer(packed.pointer, number=1, producer=Producer("p", "1"), created=1.0)
-    rendering = localise(unpack(read_pointer(content), packed.chunks), "/own", lambda path: CERTIFICATE.encode())[0]
+    content = written(packed)
+    rendering = localise(unpack(decode_pointer(content), packed.chunks), "/own", lambda path: CERTIFICATE.encode())[0]
     moved, other = (file.content for file in rendering.files)
     assert moved == "/own/certs/shop.pem [ca-file /own/certs/ca.pem] shop.example.com\n/etc/other.pem\n"
     assert other == lines, "what a map holds is a value"

@@ -15,7 +15,7 @@ from pyconfd.errors import ApplyError, PyconfdError, RejectedInput
 from pyconfd.etcd.campaign import Campaign
 from pyconfd.etcd.client import Compared, EtcdClient, deleting
 from pyconfd.etcd.producer import EtcdBalancer
-from pyconfd.etcd.publication import Keys, KnownGeneration, Pointer, Producer, UnknownFormatError, read_pointer
+from pyconfd.etcd.publication import Keys, KnownGeneration, Pointer, Producer, UnknownFormatError, decode_pointer
 from pyconfd.etcd.source import PublishedSource
 from pyconfd.model.context import Census
 from pyconfd.model.outcome import Generation, Unchanged
@@ -83,7 +83,7 @@ def makers(etcd: EtcdProcess, tmp_path: Path) -> Iterator[Makers]:
 def pointer_in(maker: Maker) -> Pointer:
     value = maker.client.read(KEYS.pointer)
     assert value is not None
-    return read_pointer(value.content)
+    return decode_pointer(value.content)
 
 
 def text_in(etcd: EtcdProcess) -> str:

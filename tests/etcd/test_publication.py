@@ -3,7 +3,9 @@
 import json
 import random
 from hashlib import sha256
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,13 +16,14 @@ from pyconfd.etcd.publication import (
     DamagedError,
     FormerPublication,
     Keys,
+    Packed,
     Producer,
     UnknownFormatError,
+    decode_pointer,
+    encode_pointer,
     pack,
     public_part,
-    read_pointer,
     unpack,
-    write_pointer,
 )
 from pyconfd.model.context import Census
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
@@ -38,9 +41,13 @@ _MAPS = st.dictionaries(_NAMES, _TEXTS, max_size=3).map(
 _RENDERINGS = st.builds(Rendering, _PIECES, _MAPS)
 
 
+def written(packed: Packed, **fields: Any) -> bytes:
+    return encode_pointer(msgspec.structs.replace(packed.pointer, **{"number": 1, "producer": WHO, **fields}))
+
+
 def pointer_of(rendering: Rendering, chunk_bytes: int = 64) -> tuple[bytes, tuple[bytes, ...]]:
     packed = pack(rendering, "/f", chunk_bytes=chunk_bytes)
-    return write_pointer(packed.pointer, number=3, producer=WHO, created=1.5, census=Census(2, 4)), packed.chunks
+    return written(packed, number=3, claimed=2, total=4), packed.chunks
 
 
 @given(_RENDERINGS, st.integers(1, 300))
@@ -48,7 +55,7 @@ def test_it_comes_back_as_it_was(rendering: Rendering, chunk_bytes: int) -> None
     chunk_bytes = max(chunk_bytes, len(rendering.text) // 20)
     content, chunks = pointer_of(rendering, chunk_bytes)
     assert all(len(chunk) <= chunk_bytes for chunk in chunks)
-    pointer = read_pointer(content)
+    pointer = decode_pointer(content)
     published = unpack(pointer, chunks)
     assert published.pieces == rendering.pieces
     assert published.maps == rendering.files
@@ -72,19 +79,19 @@ def test_any_corruption_is_found(rendering: Rendering, data: st.DataObject) -> N
             part = bytearray(parts[data.draw(st.integers(0, len(parts) - 1))])
     parts[which] = bytes(part)
     try:
-        published = unpack(read_pointer(parts[0]), parts[1:])
+        published = unpack(decode_pointer(parts[0]), parts[1:])
     except (DamagedError, UnknownFormatError):
         return
     # Blanks in JSON, and a part swapped with an equal one, change nothing that is said.
     assert published.pieces == rendering.pieces
     assert published.maps == rendering.files
-    assert published.pointer == read_pointer(content)
+    assert published.pointer == decode_pointer(content)
 
 
 @given(st.binary(max_size=200))
 def test_strange_bytes_are_no_pointer(content: bytes) -> None:
     with pytest.raises(DamagedError):
-        read_pointer(content)
+        decode_pointer(content)
 
 
 @pytest.mark.parametrize(
@@ -105,18 +112,18 @@ def test_a_pointer_that_somebody_wrote_by_hand_is_refused(change: dict[str, obje
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     document["check"] = sha256(canonical).hexdigest()
     with pytest.raises(DamagedError):
-        unpack(read_pointer(json.dumps(document).encode()), chunks)
+        unpack(decode_pointer(json.dumps(document).encode()), chunks)
 
 
 def test_a_newer_format_is_named() -> None:
     with pytest.raises(UnknownFormatError, match="format 2, this pyconfd knows 1"):
-        read_pointer(b'{"format": 2, "whatever": []}')
+        decode_pointer(b'{"format": 2, "whatever": []}')
 
 
 def test_certificates_are_named_by_their_public_part() -> None:
     file = OutputFile(FileKind.CERTIFICATE, "/f/certs/shop.pem", CERTIFICATE + KEY)
     content, chunks = pointer_of(Rendering((Piece("a", "x\n"),), (file,)))
-    published = unpack(read_pointer(content), chunks)
+    published = unpack(decode_pointer(content), chunks)
     assert published.maps == ()
     (certificate,) = published.certificates
     assert certificate.path == "/f/certs/shop.pem"
@@ -142,7 +149,7 @@ def test_what_is_too_large_is_refused() -> None:
         pack(Rendering((Piece("a", noise),)), "/f", chunk_bytes=500)
     many = tuple(Piece(f"fragment-{number:0100}", "") for number in range(10_000))
     with pytest.raises(RejectedInput, match="too many fragments"):
-        write_pointer(pack(Rendering(many), "/f").pointer, number=1, producer=WHO, created=1.0)
+        written(pack(Rendering(many), "/f"))
 
 
 def test_the_same_rendering_has_the_same_name() -> None:
@@ -154,8 +161,8 @@ def test_the_same_rendering_has_the_same_name() -> None:
 def test_former_generations_are_listed() -> None:
     former = (FormerPublication(1, "0" * 64, 1.0),)
     packed = pack(Rendering((Piece("a", "x\n"),)), "/f")
-    content = write_pointer(packed.pointer, number=2, producer=WHO, created=2.0, history=former)
-    assert read_pointer(content).history == former
+    content = written(packed, history=former)
+    assert decode_pointer(content).history == former
 
 
 def test_keys() -> None:
