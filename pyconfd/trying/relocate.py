@@ -29,10 +29,10 @@ _LEFT_OUT = re.compile(
     r"|\S+ (?:bind-process|email-alert|nbproc|parse-resolv-conf|source)"
     # Health checks that only the real program passes: servers are checked by a connection then.
     r"|\S+ option (?:external-check|ldap-check|mysql-check|pgsql-check|smtpchk)"
-    r"|\S+ http-check expect|\S+ tcp-check expect(?!.*\+PONG)"
+    r"|\S+ http-check expect|\S+ tcp-check expect(?!.*\+PONG))(?!\S)"
     # Logs stay on this machine: standard output, a ring, or what the global section says.
     r"|\S+ log (?!global|stdout|stderr|ring@|fd@)"
-    r"|program )(?:\s|$)?"
+    r"|program "
 )
 """Section, directive and its words, of lines that need rights, another network or a real pod."""
 

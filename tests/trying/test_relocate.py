@@ -90,6 +90,7 @@ def moved(text: str, places: Numbered | None = None) -> tuple[str, tuple[str, ..
         ("peers p", "peer a 192.0.2.1:1024", "peer a 127.0.0.1:20001"),
         ("global", "chroot /var/lib/haproxy", "# try: chroot /var/lib/haproxy"),
         ("global", "maxconn 1000000", "# try: maxconn 1000000"),
+        ("global", "maxconnrate 10", "maxconnrate 10"),
         ("global", "log /dev/log local0", "# try: log /dev/log local0"),
         ("global", "log stdout format raw local0", "log stdout format raw local0"),
         ("global", "stats socket /run/h.sock user a level admin", "stats socket /tmp/s/h.sock level admin"),
