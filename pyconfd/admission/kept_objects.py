@@ -1,11 +1,12 @@
 """The objects of a hold as they were before the loss, and Snapshots that still have them [pure]."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from pyconfd.model.address import canonical
 from pyconfd.model.kubernetes import SERVICE_NAME_LABEL, AnyObject, Endpoint, Endpoints, EndpointSlice, Node, Pod
 from pyconfd.model.layered import differing, flat
 from pyconfd.model.snapshot import Key, Snapshot
@@ -146,11 +147,12 @@ def _merged(kept: AnyObject | None, present: AnyObject | None, missing: Collecti
     """Return an object as it is to be served."""
     if isinstance(kept, EndpointSlice):
         now = present if isinstance(present, EndpointSlice) else msgspec.structs.replace(kept, endpoints=())
-        endpoints = {_first(each): each for each in now.endpoints or ()}
-        for address, each in addresses_of(kept):
-            if each is not None and address in missing and not (address in endpoints and _is_ready(endpoints[address])):
-                endpoints[address] = each
-        return msgspec.structs.replace(now, endpoints=tuple(endpoints.values()), ports=now.ports or kept.ports)
+        # Two pods in the network of one node may be shown with one address, one of them ready.
+        ready = {address for address, each in addresses_of(now) if each is not None and _is_ready(each)}
+        back = {address: each for address, each in addresses_of(kept) if address in missing and address not in ready}
+        there = (each for address, each in addresses_of(now) if address not in back)
+        endpoints = tuple(each for each in (*there, *back.values()) if each is not None)
+        return msgspec.structs.replace(now, endpoints=endpoints, ports=now.ports or kept.ports)
     if isinstance(kept, Pod | Node) and not _has_one(kept, missing):
         return present
     if isinstance(kept, Pod) and isinstance(present, Pod) and present.status.pod_ip != kept.status.pod_ip:
@@ -169,26 +171,19 @@ def _identity(record: AnyObject, endpoint: Endpoint | None) -> _Identity:
     return record.metadata.namespace, target.kind if target else "", target.name if target else ""
 
 
-def addresses_of(record: AnyObject | None) -> Iterator[tuple[str, Endpoint | None]]:
+def addresses_of(record: AnyObject | None) -> list[tuple[str, Endpoint | None]]:
     """Return the addresses of an object that traffic is sent to."""
     if isinstance(record, EndpointSlice):
-        for endpoint in record.endpoints or ():
-            yield _first(endpoint), endpoint
-    elif isinstance(record, Endpoints):
-        for subset in record.subsets or ():
-            for each in subset.addresses or ():
-                yield each.ip, None
-    elif isinstance(record, Pod):
-        yield record.status.pod_ip or "", None
-    elif isinstance(record, Node):
-        for item in record.status.addresses or ():
-            yield item.address, None
+        return [(canonical(each.addresses[0]), each) for each in record.endpoints or () if each.addresses]
+    if isinstance(record, Endpoints):
+        return [(canonical(each.ip), None) for subset in record.subsets or () for each in subset.addresses or ()]
+    if isinstance(record, Pod):
+        return [(canonical(record.status.pod_ip), None)] if record.status.pod_ip else []
+    if isinstance(record, Node):
+        return [(canonical(each.address), None) for each in record.status.addresses or ()]
+    return []
 
 
 def _is_ready(endpoint: Endpoint) -> bool:
     conditions = endpoint.conditions
     return conditions is None or (conditions.ready is not False and not conditions.terminating)
-
-
-def _first(endpoint: Endpoint) -> str:
-    return endpoint.addresses[0] if endpoint.addresses else ""

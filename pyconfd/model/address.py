@@ -14,3 +14,11 @@ def parsed(text: str) -> IPv4Address | IPv6Address:
     Four numbers are handed over as such: ``ipaddress`` takes the text apart in Python, which takes five times as long.
     """
     return IPv4Address(bytes(map(int, text.split(".")))) if IPV4.fullmatch(text) else ip_address(text)
+
+
+def canonical(text: str) -> str:
+    """Return an address in its usual spelling; what is none stays."""
+    try:
+        return str(ip_address(text)) if ":" in text else text
+    except ValueError:
+        return text

@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pyconfd.model.address import canonical
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import (
     AnyObject,
@@ -99,13 +100,13 @@ class Departures:
 
     def leaves(self, address: str) -> None:
         """Note that an address leaves."""
-        self._known[address] = None
+        self._known[canonical(address)] = None
         if len(self._known) > self.MOST:
             del self._known[next(iter(self._known))]
 
     def returned(self, address: str) -> None:
         """Note that it is ready."""
-        self._known.pop(address, None)
+        self._known.pop(canonical(address), None)
 
 
 def _nothing() -> Mapping[Key, Any]:

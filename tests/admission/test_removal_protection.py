@@ -6,7 +6,7 @@ from pyconfd.admission.removal_protection import Moment, RemovalRules, SavedHold
 from pyconfd.model.hold import HoldKind, HoldStep
 from pyconfd.model.kubernetes import ServicePort
 from pyconfd.model.snapshot import Key, Snapshot
-from tests.admission.cluster import Cluster
+from tests.admission.cluster import Cluster, Pod
 from tests.presets import objects
 
 TOTAL, SHARE = HoldKind.TOTAL, HoldKind.SHARE
@@ -153,6 +153,18 @@ def test_service_that_is_edited_during_a_hold_is_served_as_edited(restart: str) 
         SHARE,
         {"s0": 4, "other": 6},
     )
+
+
+@pytest.mark.parametrize(("terminating", "kind"), [(False, TOTAL), (True, None)])
+def test_ipv6_address_is_known_in_any_spelling(*, terminating: bool, kind: HoldKind | None) -> None:
+    cluster = Cluster(1)
+    cluster.pods.services = {"s0": {f"s0-{number}": Pod(f"2001:DB8::0{number}") for number in range(6)}}
+    cluster.look()
+    cluster.pods.services["s1"] = {"s1-0": Pod("192.0.2.1")} if terminating else {}
+    if terminating:
+        cluster.do("s0 terminate")
+    cluster.do("s0 gone")
+    assert (cluster.kind, len(cluster.addresses()["s0"])) == (kind, 0 if terminating else 6)
 
 
 def test_service_under_another_domain_is_not_lost() -> None:
