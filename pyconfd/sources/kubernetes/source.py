@@ -1,6 +1,6 @@
 """The source of Snapshots: one reflector for each list and watch, all at the same API server.
 
-What client-go calls a shared informer factory: a Snapshot is complete, as of one moment, or there is none yet.
+What client-go calls a shared informer factory; but its Snapshot is complete, or there is none yet.
 """
 
 import re
@@ -52,13 +52,12 @@ class KubernetesSource:
         *,
         named: Collection[Named] = (),
         clock: SourceClock | None = None,
-        jitter: Random | None = None,
         credentials: Credentials | None = None,
     ) -> None:
         _check_namespaces(settings.secret_namespaces)
         self._settings = settings
         self._clock = clock or SourceClock()
-        jitter = jitter or Random()  # noqa: S311 - it keeps many balancers apart, and is no secret
+        jitter = Random()  # noqa: S311 - it keeps many balancers apart, and is no secret
         self._servers = ApiServers(settings, credentials or Credentials(settings, self._clock), self._clock)
         self._notify: Callable[[], None] | None = None
         self._reflectors = tuple(
@@ -77,7 +76,7 @@ class KubernetesSource:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
-        self._versions: tuple[int, ...] = ()
+        self._versions: tuple[tuple[Named, ...], tuple[int, ...]] = (), ()
 
     def start(self, notify: Callable[[], None]) -> None:
         """Start to read; the first snapshot comes when every resource was listed, or is denied and not essential."""
@@ -98,11 +97,10 @@ class KubernetesSource:
         if not all(reflector.settled for reflector in self._reflectors):
             return None
         with self._lock:
+            denied = tuple(reflector.read.scope for reflector in self._reflectors if not reflector.synced)
             views = [reflector.view() for reflector in self._reflectors]
-            synced = [reflector.synced for reflector in self._reflectors]
-            versions = tuple(version if known else -1 for (version, _), known in zip(views, synced, strict=True))
+            versions = denied, tuple(version for version, _ in views)
             if self._snapshot is None or versions != self._versions:
-                denied = tuple(r.read.scope for r, known in zip(self._reflectors, synced, strict=True) if not known)
                 self._snapshot = self._assemble([view for _, view in views], denied)
                 self._versions = versions
             return self._snapshot
