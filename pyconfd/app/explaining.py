@@ -54,8 +54,7 @@ class ShownServers:
         if not served:
             return
         runtime = Runtime()
-        paths = [path for path in (settings.haproxy.runtime_socket, *stats_sockets(text)) if path]
-        abilities = runtime.connect(dict.fromkeys(paths))
+        abilities = runtime.connect(stats_sockets(text, settings.haproxy.runtime_socket))
         if abilities.runtime:
             self._runtime = runtime
         else:

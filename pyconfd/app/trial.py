@@ -94,8 +94,7 @@ class _Bench:
 
     def plan(self, former: _State, state: _State, can: tuple[str, ...]) -> Plan:
         """Return how a haproxy that runs ``former`` gets to ``state``."""
-        sockets = (self._settings.haproxy.runtime_socket, *stats_sockets(former.rendering.text))
-        runtime = any(sockets)
+        runtime = bool(stats_sockets(former.rendering.text, self._settings.haproxy.runtime_socket))
         why = "" if runtime else "the configuration opens no runtime socket"
         abilities = Abilities(runtime=runtime, why=why, backends="backends" in can, cookies="cookies" in can)
         return diff.plan(state.rendering, former.rendering, None, abilities=abilities)

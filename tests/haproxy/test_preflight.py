@@ -10,7 +10,7 @@ from pyconfd.haproxy.process.preflight import (
     certificates,
     directories,
     idle_close_note,
-    judged,
+    judge_expiry,
     limits,
     program,
     shortage,
@@ -121,7 +121,7 @@ def test_what_another_user_may_not_see_is_a_finding(tmp_path: Path) -> None:
     ],
 )
 def test_a_certificate_is_judged_by_its_end(days: float, level: Level, words: str) -> None:
-    found = judged("a.pem", lambda: 1000.0 + days * DAY, 1000.0)
+    found = judge_expiry("a.pem", 1000.0 + days * DAY, 1000.0)
     assert (found.level, words in found.message) == (level, True)
 
 

@@ -106,7 +106,7 @@ def ask_process(settings: Settings, observed: Observation, applied: Rendering | 
     if isinstance(observed.running, NotRunning):
         return Abilities(why="haproxy is not running"), ""
     text = observed.installed_text or (applied.text if applied else "")
-    paths = [path for path in (settings.haproxy.runtime_socket, *stats_sockets(text)) if path]
+    paths = stats_sockets(text, settings.haproxy.runtime_socket)
     runtime = Runtime()
     try:
         abilities = runtime.connect(paths)

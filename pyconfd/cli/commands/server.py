@@ -270,7 +270,7 @@ def _haproxy(settings: Settings, *, changing: bool) -> _InstalledHaproxy:
         remedy = "run it as root or as pyconfd" if isinstance(error, PermissionError) else "is haproxy.conf right?"
         problem = Problem(settings.haproxy.conf, f"cannot be read: {error.strerror}", remedy)
         raise TransientError(problem) from error
-    paths = [path for path in (settings.haproxy.runtime_socket, *stats_sockets(text)) if path]
+    paths = stats_sockets(text, settings.haproxy.runtime_socket)
     runtime = Runtime()
     abilities = runtime.connect(paths)
     if abilities.runtime:

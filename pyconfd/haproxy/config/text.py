@@ -272,18 +272,19 @@ def binds(text: str) -> tuple[Bind, ...]:
 
 
 @lru_cache(maxsize=4)
-def stats_sockets(text: str) -> tuple[str, ...]:
-    """Return the paths of the UNIX sockets that ``stats socket`` opens in the global sections, outside ``.if``."""
-    return tuple(
+def stats_sockets(text: str, first: str = "") -> tuple[str, ...]:
+    """Return the paths of the UNIX sockets that ``stats socket`` opens in the global sections, outside ``.if``.
+
+    ``first`` is a path that comes before them, "" for none.
+    """
+    lines = (line for section in _globals(text) for line in section.lines if not line.conditional)
+    named = (
         line.words[2].removeprefix("unix@")
-        for section in _globals(text)
-        for line in section.lines
-        if line.words[:2] == ("stats", "socket")
-        and len(line.words) > 2
-        and not line.conditional
-        and line.words[2].removeprefix("unix@").startswith("/")
-        and "$" not in line.words[2]
+        for line in lines
+        if line.words[:2] == ("stats", "socket") and line.words[2:]
     )
+    found = (path for path in named if path.startswith("/") and "$" not in path)
+    return tuple(dict.fromkeys(path for path in (first, *found) if path))
 
 
 _OPENS = re.compile(

@@ -333,7 +333,7 @@ class Balancer:
         return in_sync
 
     def _connect(self, text: str) -> None:
-        self.sockets = tuple(dict.fromkeys(filter(None, (self._settings.runtime_socket, *stats_sockets(text)))))
+        self.sockets = stats_sockets(text, self._settings.runtime_socket)
         self._runtime.connect(self.sockets)
 
     def contested(self, rendering: Rendering) -> Mapping[Listener, str]:

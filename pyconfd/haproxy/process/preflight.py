@@ -3,7 +3,7 @@
 import os
 import re
 import resource
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -114,10 +114,10 @@ def _is_own(pids: Iterable[int]) -> bool:
 
 
 def _live(settings: HaproxySettings, text: str) -> Finding:
-    paths = [path for path in (settings.runtime_socket, *stats_sockets(text)) if path]
+    paths = stats_sockets(text, settings.runtime_socket)
     runtime = Runtime()
     try:
-        abilities = runtime.connect(dict.fromkeys(paths))
+        abilities = runtime.connect(paths)
     finally:
         runtime.close()
     if abilities.runtime:
@@ -252,7 +252,7 @@ def certificates(rendering: Rendering, now: float) -> Iterator[Finding]:
     declared = {file.path: file.content for file in rendering.files if file.kind is FileKind.CERTIFICATE}
     for path, content in sorted(declared.items()):
         if content:
-            yield judged(path, lambda content=content: leaf_expiry(content.encode()), now)  # type: ignore[misc]
+            yield _judge_certificate(path, content.encode(), now)
     lists = certificate_lists(rendering.text)
     named = index_of(rendering.text).certificate_words() - lists
     listed = {word for path in lists for word in _listed(path, {file.path: file.content for file in rendering.files})}
@@ -269,17 +269,22 @@ def certificates(rendering: Rendering, now: float) -> Iterator[Finding]:
         if fault:
             yield Finding(Level.FAILURE, "certificates", path, fault, "put certificate and key there")
         else:
-            yield judged(path, lambda path=path: expiry_of(path), now)  # type: ignore[misc]
+            yield _judge_certificate(path, None, now)
 
 
-def judged(path: str, expiry: Callable[[], float], now: float) -> Finding:
-    """Return when a certificate ends."""
+def _judge_certificate(path: str, pem: bytes | None, now: float) -> Finding:
+    """Return when a certificate ends; ``pem`` None: it is read from ``path``."""
     try:
-        ends = expiry()
+        ends = expiry_of(path) if pem is None else leaf_expiry(pem)
     except (OSError, ValueError) as error:
         return Finding(
             Level.FAILURE, "certificates", path, f"cannot be read: {error}", "put a certificate in PEM there"
         )
+    return judge_expiry(path, ends, now)
+
+
+def judge_expiry(path: str, ends: float, now: float) -> Finding:
+    """Return how long a certificate is still good."""
     days = (ends - now) / 86400.0
     if days <= 0:
         return Finding(Level.FAILURE, "certificates", path, f"expired {-days:.0f} days ago", "renew it")
