@@ -35,7 +35,7 @@ from pyconfd.system.notify import SystemdNotifier
 from pyconfd.targets.worker import Targets
 from pyconfd.trying.loopback import HOST, Loopback
 from pyconfd.trying.own_haproxy import OwnHaproxy
-from pyconfd.trying.relocate import RelocatingRenderer, Shown, owners_in
+from pyconfd.trying.relocate import RelocatingRenderer, Relocation, owners_in
 from pyconfd.trying.table import MOST_NAMES, Table, ask_all, fronts, lines, names, questions, table
 
 _LOOK_S = 0.1
@@ -169,7 +169,7 @@ class _Stage:
     ) -> None:
         self._settings, self._folder, self._haproxy = settings, folder, haproxy
         self._loopback, self._source = loopback, source
-        self._shown = Shown(loopback)
+        self._relocation = Relocation(loopback)
         self._changes = _ToldChanges(settings.runtime_dir)
         self.daemon = self._loop(stack)
         self._thread = threading.Thread(target=self._run, name="loop", daemon=True)
@@ -188,7 +188,7 @@ class _Stage:
         around = ServiceContext(notifier, wiring.SystemClock(), holds, status_file, page, stack)
         balancer = around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir))
         world = cluster_world(settings, around, self._source, balancer, Targets(()))
-        make = partial(RelocatingRenderer, shown=self._shown)
+        make = partial(RelocatingRenderer, relocation=self._relocation)
         world = replace(
             world,
             make_renderer=lambda found: wiring.renderer(settings, found, make),
@@ -231,7 +231,7 @@ class _Stage:
         problems = self.daemon.status().problems
         yield from (f"problem: {each}" for each in problems if each not in self._problems)
         self._problems = problems
-        last = self._shown.last
+        last = self._relocation.last
         if last is not None and last is not self._told and self._serves():
             self._told = last
             yield from self._table(*last)
@@ -255,8 +255,8 @@ class _Stage:
         owners = owners_in(text.text, self._loopback)
         now = table(answers, owners, self._source.snapshot(), context, self._source.refusals())
         yield from lines(now, self._former)
-        if self._shown.notes != self._notes:
-            self._notes = self._shown.notes
+        if (notes := tuple(self._relocation.notes)) != self._notes:
+            self._notes = notes
             yield from (f"note: {note}" for note in self._notes)
         if self._former is None:
             yield from self._hints()

@@ -55,24 +55,23 @@ _UNIX = re.compile(r"(?:(?:unix|uxst)@)?(?P<path>/.*)|(?:unix|uxst)@(?P<relative
 
 
 class Relocation:
-    """Moves texts; what it moved before stays as it is, since a former text may stand in for a refused template."""
+    """Moves texts; what it moved before stays as it is, since a former text may stand in for a refused template.
+
+    ``last`` is what was rendered last, on loopback, and ``notes`` are sentences about what is not as it was written.
+    """
 
     def __init__(self, loopback: Loopback) -> None:
         self._loopback = loopback
         self._moved: set[int] = set()
         self._section = ""
         self._crt_base = ""
-        self._notes: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
+        self.last: tuple[Context, Rendering] | None = None
 
-    def move(self, rendering: Rendering) -> tuple[Rendering, tuple[str, ...]]:
-        """Return the same configuration on loopback, and sentences about what is not as it was written.
-
-        Raises:
-            TransientError: no port is free.
-
-        """
-        self._section, self._crt_base, self._notes = "", "", {}
-        return Rendering(tuple(map(self._piece, rendering.pieces)), rendering.files), tuple(self._notes)
+    def move(self, rendering: Rendering) -> Rendering:
+        """Return the same configuration on loopback. Raises: TransientError: no port is free."""
+        self._section, self._crt_base, self.notes = "", "", {}
+        return Rendering(tuple(map(self._piece, rendering.pieces)), rendering.files)
 
     def _piece(self, piece: Piece) -> Piece:
         if hash(piece.text) in self._moved:
@@ -90,7 +89,7 @@ class Relocation:
         statement = " ".join([self._section, *(word.value for word in words)])
         if _LEFT_OUT.match(statement):
             if words[0].value == "log":
-                self._notes.setdefault(f"nothing is logged to {_expanded(words[1:2])}")
+                self.notes.setdefault(f"nothing is logged to {_expanded(words[1:2])}")
             return f"# try: {line.strip()}"
         moved = self._words(words)
         if moved is None:
@@ -126,7 +125,7 @@ class Relocation:
                 host, here = self._loopback.listener(found["host"].strip("[]*"), port)
                 yield f"{host}:{here}"
         elif text:
-            self._notes.setdefault(f"{text} is not bound: it is no TCP address with a port")
+            self.notes.setdefault(f"{text} is not bound: it is no TCP address with a port")
 
     def _target(self, text: str) -> str:
         found = _TCP.fullmatch(text)
@@ -145,7 +144,7 @@ class Relocation:
             moved.append(self._loopback.certificate(path))
             if moved[-1] != path:
                 moved[-2] = "crt" if former == "crt-list" else moved[-2]
-                self._notes.setdefault(f"the certificate {word.value} is not here: a self-signed one stands in for it")
+                self.notes.setdefault(f"the certificate {word.value} is not here: a self-signed one stands in for it")
         return moved
 
 
@@ -172,29 +171,20 @@ def _expanded(words: Sequence[Word]) -> str:
 class RelocatingRenderer(Renderer):
     """Renders as the templates say, and moves the text; ``found`` are the fragments."""
 
-    def __init__(self, found: FragmentSet, *arguments: Any, shown: "Shown") -> None:
+    def __init__(self, found: FragmentSet, *arguments: Any, relocation: Relocation) -> None:
         super().__init__(found, *arguments)
         self.found = found
-        self._shown = shown
+        self._relocation = relocation
 
     def render(self, context: Context, *, curdate: str, fallback: Fallback | None = None) -> Rendered:
         """Do what Renderer does; that a port cannot be had is a RejectedInput too."""
         rendered = super().render(context, curdate=curdate, fallback=fallback)
         try:
-            moved, self._shown.notes = self._shown.relocation.move(rendered.rendering)
+            moved = self._relocation.move(rendered.rendering)
         except TransientError as error:
             raise RejectedInput(*error.problems) from error
-        self._shown.last = context, moved
+        self._relocation.last = context, moved
         return replace(rendered, rendering=moved)
-
-
-class Shown:
-    """What was rendered last: the Context, the text on loopback, and what differs from the own."""
-
-    def __init__(self, loopback: Loopback) -> None:
-        self.relocation = Relocation(loopback)
-        self.last: tuple[Context, Rendering] | None = None
-        self.notes: tuple[str, ...] = ()
 
 
 def owners_in(text: str, loopback: Loopback) -> dict[str, AddressOwner]:

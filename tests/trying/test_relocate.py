@@ -41,8 +41,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def moved(text: str, places: Numbered | None = None) -> tuple[str, tuple[str, ...]]:
-    rendering, notes = Relocation(places or Numbered()).move(Rendering((Piece("a.tmpl", text),)))
-    return rendering.text, notes
+    relocation = Relocation(places or Numbered())
+    return relocation.move(Rendering((Piece("a.tmpl", text),))).text, tuple(relocation.notes)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_the_same_address_is_the_same_place_and_lines_stay_where_they_are() -> N
 
 def test_what_was_moved_is_not_moved_again() -> None:
     relocation = Relocation(Numbered())
-    rendering, _ = relocation.move(Rendering((Piece("a.tmpl", "frontend a\n    bind :80\n"),)))
-    assert relocation.move(rendering)[0] == rendering
+    rendering = relocation.move(Rendering((Piece("a.tmpl", "frontend a\n    bind :80\n"),)))
+    assert relocation.move(rendering) == rendering
 
 
 lines = st.sampled_from(
