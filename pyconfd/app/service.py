@@ -18,15 +18,15 @@ from pyconfd import __version__
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.base_loop import EXIT_OK, Loop, run_until_stopped
 from pyconfd.daemon.signals import Signals
-from pyconfd.errors import Problem, PyconfdError, TransientError
+from pyconfd.errors import Problem, PyconfdError
 from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.settings.table import CONFIG_FLAG, TABLE
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
 from pyconfd.status.page import StatusPage, StatusServer
 from pyconfd.system.backoff import Backoff
-from pyconfd.system.files import replace_shared
 from pyconfd.system.notify import SystemdNotifier
+from pyconfd.system.state_file import StateFile
 from pyconfd.wiring import SystemClock
 
 log = structlog.get_logger(__name__)
@@ -122,7 +122,7 @@ def serve(resolved: Resolved, build: Build) -> int:
                 begun = time.monotonic()
                 instance = _renewed(instance.resolved, parts)
                 verdict = SettingsVerdict(os.getpid(), begun, instance.refused)
-                _keep_verdict(instance.resolved.settings, verdict)
+                verdict_file(instance.resolved.settings).save(verdict)
             elif signals.asks_to_begin_anew():
                 instance = _Instance(instance.resolved, parts)
             else:
@@ -163,19 +163,10 @@ class SettingsVerdict(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-def _keep_verdict(settings: Settings, verdict: SettingsVerdict) -> None:
-    """Write the verdict for ``pyconfd reload``; never raise: the settings are in force all the same."""
-    try:
-        replace_shared(str(Path(settings.runtime_dir) / VERDICT_FILE), msgspec.json.encode(verdict))
-    except (OSError, TransientError) as error:
-        log.warning("settings.verdict_not_written", error=str(error))
-
-
-def read_verdict(settings: Settings) -> SettingsVerdict | None:
-    """Return the last verdict, None before the first."""
-    with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode((Path(settings.runtime_dir) / VERDICT_FILE).read_bytes(), type=SettingsVerdict)
-    return None
+def verdict_file(settings: Settings) -> StateFile[SettingsVerdict]:
+    """Return where the daemon leaves its verdict for ``pyconfd reload``."""
+    effect = "pyconfd reload waits for it in vain; the settings are in force all the same"
+    return StateFile(Path(settings.runtime_dir) / VERDICT_FILE, SettingsVerdict, effect=effect)
 
 
 @dataclass(frozen=True, slots=True)

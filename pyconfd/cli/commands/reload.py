@@ -6,7 +6,7 @@ import time
 
 import click
 
-from pyconfd.app.service import read_verdict
+from pyconfd.app.service import verdict_file
 from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
@@ -45,7 +45,7 @@ def reload(context: CommandContext, pid: int | None) -> int:
     begun = time.monotonic()
     _signal(pid, signal.SIGHUP)
     while time.monotonic() < begun + WAIT_S:
-        verdict = read_verdict(settings)
+        verdict = verdict_file(settings).load()
         if verdict is not None and verdict.pid == pid and verdict.begun >= begun:
             if verdict.problems:
                 raise ConfigurationError(*verdict.problems)
