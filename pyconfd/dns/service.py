@@ -198,7 +198,7 @@ class DnsService:
             return
         for name, entry in found.items():
             if name not in former:
-                log.info("name.taken", name=name)
+                log.info("name.added", name=name)
             elif entry.gone and not former[name].gone:
                 log.warning("name.dropped", name=name, reason="the annotation has it no more")
         self._annotation_file.save(list(found.values()))
@@ -208,7 +208,7 @@ class DnsService:
         """Drop annotated names that are gone once this node is out of them."""
         done = {kept.spec.name for kept in self._kept if kept.gone and self._is_out(kept)}
         if done:
-            log.info("names.let_go", names=sorted(done))
+            log.info("names.removed", names=sorted(done))
             self._set_annotated({name: entry for name, entry in self._annotated.items() if name not in done})
 
     def _is_out(self, kept: KeptName) -> bool:
