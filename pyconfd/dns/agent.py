@@ -18,7 +18,7 @@ from zlib import crc32
 
 import structlog
 
-from pyconfd.dns.ownership import Marker, Mode, marks_of
+from pyconfd.dns.ownership import Marker, Mode, markers_of
 from pyconfd.dns.planner import DnsNode, NamePlan, NameSpec, Wish, doubt, forget, plan
 from pyconfd.dns.records import Provider, RecordSet, RefusedBatchError
 from pyconfd.errors import Problem, PyconfdError, TransientError, first_line
@@ -186,7 +186,7 @@ class Agent:
         known = {
             marker.node
             for state in self.names.values()
-            for marker, _ in marks_of(state.observed).markers.values()
+            for marker, _ in markers_of(state.observed).values()
             if not marker.adopted
         }
         return place(self._node, known, self._expected_nodes)
@@ -245,7 +245,7 @@ class Agent:
         # A node that lives must have had its turns to say so, however many names and nodes there are.
         round_s = len(self.names) * self._place()[1] * SLOT_S
         after_s = max(self._reap_after_s, _LOOKS_AT_LEAST * max(round_s, self._interval_s))
-        markers = [marker for marker, _ in marks_of(state.observed).markers.values() if marker.owner == spec.owner]
+        markers = [marker for marker, _ in markers_of(state.observed).values() if marker.owner == spec.owner]
         others = sorted(
             (marker for marker in markers if marker.node != self._node and not marker.adopted),
             key=lambda marker: marker.node,

@@ -94,41 +94,37 @@ def _record(name: str, owner: str, who: str, pairs: Mapping[str, str], ttl_s: in
     return record_set(marker_name(name), "TXT", ttl_s, [" ".join(parts)], Policy.MULTIVALUE, identifier_of(owner, who))
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """The markers and owners of a name with the record sets that carry them; what is not pyconfd's is left out."""
-
-    markers: Mapping[tuple[str, str], tuple[Marker, RecordSet]]
-    """By owner and node."""
-    owners: Mapping[str, tuple[NameOwner, RecordSet]]
-    """By owner."""
-
-
-def marks_of(records: Iterable[RecordSet]) -> Marks:
-    """Parse the TXT record sets of a name; each counts only under the SetIdentifier that belongs to its text."""
-    markers: dict[tuple[str, str], tuple[Marker, RecordSet]] = {}
-    owners: dict[str, tuple[NameOwner, RecordSet]] = {}
+def markers_of(records: Iterable[RecordSet]) -> dict[tuple[str, str], tuple[Marker, RecordSet]]:
+    """Parse what nodes say at a name, by owner and node, with the record sets that carry it."""
+    found = {}
     for record in records:
         pairs = _pairs(record)
-        owner = pairs.get("owner", "")
-        if pairs.get("heritage") != HERITAGE or not owner:
-            continue
-        if record.identifier == identifier_of(owner, _GENERATION):
-            if (mode := pairs.get("mode")) in set(Mode):
-                owners[owner] = (NameOwner(owner, Mode(mode), _number(pairs.get("generation", ""))), record)
-        elif pairs.get("node") and record.identifier == identifier_of(owner, pairs["node"]):
+        owner, node = pairs.get("owner", ""), pairs.get("node", "")
+        if owner and node and record.identifier == identifier_of(owner, node):
             addresses = tuple(filter(None, pairs.get("ip", "").split("+")))
-            marker = Marker(owner, pairs["node"], addresses, _number(pairs.get("seq", "")), pairs.get("doubt", ""))
-            markers[owner, marker.node] = (marker, record)
-    return Marks(markers, owners)
+            marker = Marker(owner, node, addresses, _number(pairs.get("seq", "")), pairs.get("doubt", ""))
+            found[owner, node] = (marker, record)
+    return found
+
+
+def owners_of(records: Iterable[RecordSet]) -> dict[str, tuple[NameOwner, RecordSet]]:
+    """Parse what owners say at a name, with the record sets that carry it."""
+    found = {}
+    for record in records:
+        pairs = _pairs(record)
+        owner, mode = pairs.get("owner", ""), pairs.get("mode", "")
+        if owner and mode in set(Mode) and record.identifier == identifier_of(owner, _GENERATION):
+            found[owner] = (NameOwner(owner, Mode(mode), _number(pairs.get("generation", ""))), record)
+    return found
 
 
 def _pairs(record: RecordSet) -> dict[str, str]:
+    """Parse the text of a marker. Callers compare the SetIdentifier with it: a copy of the text counts for nothing."""
     if record.type != "TXT" or len(record.values) != 1:
         return {}
     text = "".join(re.findall(r'"([^"]*)"', record.values[0]))
-    parts = [part.partition("=") for part in text.split(",")]
-    return {key: value for key, _, value in parts}
+    pairs = {key: value for key, _, value in (part.partition("=") for part in text.split(","))}
+    return pairs if pairs.get("heritage") == HERITAGE else {}
 
 
 def _number(text: str) -> int:

@@ -11,15 +11,15 @@ from enum import StrEnum
 
 from pyconfd.dns.ownership import (
     Marker,
-    Marks,
     Mode,
     NameOwner,
     adopted_node,
     identifier_of,
     marker_name,
     marker_record,
-    marks_of,
+    markers_of,
     owner_record,
+    owners_of,
 )
 from pyconfd.dns.records import ADDRESS_TYPES, Policy, RecordChange, RecordSet, normalised, record_set, swapped
 from pyconfd.errors import Problem
@@ -114,7 +114,7 @@ def plan(spec: NameSpec, node: DnsNode, wish: Wish, observed: Iterable[RecordSet
     if spec.mode is Mode.VIP:
         for marker in view.markers():
             if marker.node != node.name:  # it held the address before
-                draft.changes += swapped(view.marks.markers[spec.owner, marker.node][1], None)
+                draft.changes += swapped(view.all_markers[spec.owner, marker.node][1], None)
     return draft.plan()
 
 
@@ -132,7 +132,7 @@ def drop(spec: NameSpec, observed: Iterable[RecordSet]) -> NamePlan:
     records = [
         item for item in answered if item.identifier.startswith(own) or (alone and item == view.simple(item.type))
     ]
-    records += [record for (owner, _), (_, record) in sorted(view.marks.markers.items()) if owner == spec.owner]
+    records += [record for (owner, _), (_, record) in sorted(view.all_markers.items()) if owner == spec.owner]
     records += [view.owner[1]] if view.owner else []
     return NamePlan(tuple(change for item in records for change in swapped(item, None)))
 
@@ -177,20 +177,20 @@ class NameView:
         self.spec = spec
         self.records = tuple(item for item in found if item.name == normalised(spec.name))
         self.beside = tuple(item for item in found if item.name == normalised(marker_name(spec.name)))
-        self.marks = marks_of(self.beside)
+        self.all_markers, self.owners = markers_of(self.beside), owners_of(self.beside)
 
     @property
     def owner(self) -> tuple[NameOwner, RecordSet] | None:
         """What this owner has said of the name."""
-        return self.marks.owners.get(self.spec.owner)
+        return self.owners.get(self.spec.owner)
 
     def marker(self, node: str) -> tuple[Marker, RecordSet] | None:
         """Return what a node of this owner says of itself."""
-        return self.marks.markers.get((self.spec.owner, node))
+        return self.all_markers.get((self.spec.owner, node))
 
     def markers(self) -> list[Marker]:
         """Return the markers of this owner, by node."""
-        return [self.marks.markers[key][0] for key in sorted(self.marks.markers) if key[0] == self.spec.owner]
+        return [self.all_markers[key][0] for key in sorted(self.all_markers) if key[0] == self.spec.owner]
 
     def own(self, kind: str, node: str) -> RecordSet | None:
         """Return the record set of a type that a node has of its own."""
@@ -231,7 +231,7 @@ class NameView:
     def without_adoptable(self) -> "NameView":
         """Return what even adoption leaves alone."""
         left = NameView(self.spec, [*(item for item in self.records if not self.adoptable(item)), *self.beside])
-        left.marks = Marks(left.marks.markers, {})
+        left.owners = {}
         return left
 
 
@@ -260,7 +260,7 @@ def _in_the_way(view: NameView, kind: str) -> Problem | None:
         if item.policy is spec.policy and (item.policy is not Policy.SIMPLE or view.owner):
             continue
         if item.policy is Policy.SIMPLE:
-            owners = ", ".join(sorted(view.marks.owners.keys() - {spec.owner}))
+            owners = ", ".join(sorted(view.owners.keys() - {spec.owner}))
             whose = f"that {owners} keeps" if owners and spec.policy is Policy.SIMPLE else "that pyconfd did not write"
             message = f"a simple {kind} record ({', '.join(item.values)}) is there {whose}"
             return Problem(name, message, f"to take it over, run: {_adopt_command(name)}")
@@ -345,7 +345,7 @@ def _take_adopted(draft: _Draft) -> None:
             continue
         for kind in ADDRESS_TYPES:
             draft.changes += swapped(view.own(kind, marker.node), None)
-        draft.changes += swapped(view.marks.markers[view.spec.owner, marker.node][1], None)
+        draft.changes += swapped(view.all_markers[view.spec.owner, marker.node][1], None)
         draft.takes = True
 
 
@@ -395,7 +395,7 @@ def _adopted_markers(view: NameView) -> list[RecordChange]:
     """Mark the addresses that no node has: only multivalue, where each is a record set of its own."""
     spec = view.spec
     if spec.mode is not Mode.MULTIVALUE:
-        stale = [view.marks.markers[spec.owner, item.node][1] for item in view.markers() if item.adopted]
+        stale = [view.all_markers[spec.owner, item.node][1] for item in view.markers() if item.adopted]
         return [change for item in stale for change in swapped(item, None)]
     orphans = [value for kind in ADDRESS_TYPES for value, node in sorted(view.values(kind).items()) if not node]
     markers = (Marker(spec.owner, adopted_node(value), (value,)) for value in orphans)
@@ -404,8 +404,8 @@ def _adopted_markers(view: NameView) -> list[RecordChange]:
 
 def _other_owners(view: NameView) -> list[RecordChange]:
     """Take out what other owners say of the name whose one record set is taken over."""
-    others = {owner for owner, (said, _) in view.marks.owners.items() if said.mode is not Mode.MULTIVALUE}
+    others = {owner for owner, (said, _) in view.owners.items() if said.mode is not Mode.MULTIVALUE}
     others.discard(view.spec.owner)
-    records = [view.marks.owners[owner][1] for owner in sorted(others)]
-    records += [record for (owner, _), (_, record) in sorted(view.marks.markers.items()) if owner in others]
+    records = [view.owners[owner][1] for owner in sorted(others)]
+    records += [record for (owner, _), (_, record) in sorted(view.all_markers.items()) if owner in others]
     return [change for item in records for change in swapped(item, None)]

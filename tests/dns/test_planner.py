@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.dns.ownership import Mode, marker_name, marks_of
+from pyconfd.dns.ownership import Mode, marker_name, markers_of, owners_of
 from pyconfd.dns.planner import DnsNode, NamePlan, NameSpec, Wish, adopt, doubt, drop, forget, plan
 from pyconfd.dns.records import Policy, RecordSet, RefusedBatchError, record_set
 from tests.dns.stage import NAME, SPEC, ZONE, beside, carry_out, foreign, node, turn, zone_with
@@ -118,7 +118,7 @@ def test_a_new_address_takes_the_place_of_the_former_one_in_one_batch(spec: Name
     turn(provider, spec, node(0), PUBLISH)
     turn(provider, spec, DnsNode("n0", "192.0.2.77"), PUBLISH)
     assert provider.answer(NAME, "A") == ("192.0.2.77",)
-    assert marks_of(read(provider)).markers["prod", "n0"][0].sequence == 2
+    assert markers_of(read(provider))["prod", "n0"][0].sequence == 2
 
 
 def test_the_name_follows_who_holds_the_floating_address_and_nobody_withdraws() -> None:
@@ -127,7 +127,7 @@ def test_the_name_follows_who_holds_the_floating_address_and_nobody_withdraws() 
     assert turn(provider, VIP, node(0), WITHDRAW) == NamePlan()
     turn(provider, VIP, node(1), PUBLISH)
     assert provider.answer(NAME, "A") == ("192.0.2.2",)
-    assert [key[1] for key in marks_of(read(provider)).markers] == ["n1"]
+    assert [key[1] for key in markers_of(read(provider))] == ["n1"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_adoption_keeps_every_address_until_its_node_takes_it_or_it_is_forgotten
     if spec.mode is Mode.MULTIVALUE:
         carry_out(provider, forget(spec, "adopted:198.51.100.7", read(provider)))
         assert provider.answer(NAME, "A") == ("192.0.2.1", "192.0.2.2")
-        assert len(marks_of(read(provider)).markers) == 2
+        assert len(markers_of(read(provider))) == 2
 
 
 @pytest.mark.parametrize("spec", [WEIGHTED, SHARED])
@@ -204,7 +204,7 @@ def test_adoption_takes_a_shared_record_from_another_owner() -> None:
     assert found.problem
     assert "that other keeps" in found.problem.message
     carry_out(provider, adopt(SHARED, read(provider)))
-    assert list(marks_of(read(provider)).owners) == ["prod"]
+    assert list(owners_of(read(provider))) == ["prod"]
     assert provider.answer(NAME, "A") == ("192.0.2.1",)
 
 
@@ -235,7 +235,7 @@ def test_a_marker_that_somebody_copied_under_another_identifier_is_not_believed(
     provider = zone_with()
     turn(provider, SPEC, node(0), PUBLISH)
     (marker,) = [item for item in read(provider) if "node=n0" in item.values[0]]
-    assert marks_of([replace(marker, identifier="by-hand")]).markers == {}
+    assert markers_of([replace(marker, identifier="by-hand")]) == {}
 
 
 def test_a_node_in_doubt_does_not_count_as_one_that_answers_and_wipes_the_doubt_out_itself() -> None:
@@ -245,7 +245,7 @@ def test_a_node_in_doubt_does_not_count_as_one_that_answers_and_wipes_the_doubt_
     carry_out(provider, doubt(SPEC, "n1", "n0", read(provider)))
     assert turn(provider, SPEC, node(0), WITHDRAW).in_step
     assert turn(provider, SPEC, node(1), PUBLISH).changes
-    assert marks_of(read(provider)).markers["prod", "n1"][0].doubt == ""
+    assert markers_of(read(provider))["prod", "n1"][0].doubt == ""
     assert turn(provider, SPEC, node(0), WITHDRAW).changes
 
 
@@ -279,7 +279,7 @@ def test_the_longest_names_fit_into_what_route_53_takes() -> None:
     for who in (longest, other):
         assert turn(provider, spec, who, PUBLISH).changes
     carry_out(provider, doubt(spec, longest.name, other.name, read(provider)))
-    assert marks_of(read(provider)).markers[spec.owner, longest.name][0].doubt == other.name
+    assert markers_of(read(provider))[spec.owner, longest.name][0].doubt == other.name
     assert turn(provider, spec, longest, PUBLISH).changes
     assert turn(provider, spec, longest, PUBLISH) == NamePlan()
 
