@@ -1,4 +1,4 @@
-"""Turns settings into what presets obey, and gathers what they judge by; part of the composition root."""
+"""Turn settings into the options of presets, and gather the facts about this machine; part of the composition root."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ PASSWORD_VARIABLE = "STATISTICS_PASSWORD"  # noqa: S105 - the name of a variable
 
 
 def base_options(settings: Settings) -> PresetOptions:
-    """Return what the settings alone say to the presets; the secrets among it are never said from now on."""
+    """Return what the settings alone give the presets; from now on the secrets among it are redacted everywhere."""
     hide(secrets_of(settings, os.environ))
     kube2lb, kubefigurator = settings.kube2lb, settings.kubefigurator
     return PresetOptions(
@@ -113,7 +113,7 @@ def _hosts_options(settings: Settings) -> HostsOptions:
 
 
 class HostReader:
-    """Gathers the facts about this machine that presets judge by."""
+    """Gathers the facts about this machine that presets use."""
 
     def __init__(self, settings: Settings) -> None:
         self._certificates: CertificateFiles | None = None

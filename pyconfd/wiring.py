@@ -1,4 +1,4 @@
-"""Turns settings into the parts that the daemon and the commands are made of; part of the composition root."""
+"""Turn settings into the parts that the daemon and the commands are made of; part of the composition root."""
 
 import atexit
 import socket
@@ -99,7 +99,7 @@ def workers(settings: Settings, found: tuple[Target, ...]) -> Targets:
 
 
 def balancer(settings: Settings, found: tuple[Target, ...]) -> Balancer | NoBalancer:
-    """Return haproxy, or what stands in its place."""
+    """Return haproxy, or its substitute where only targets are served."""
     if serves_haproxy(settings):
         return Balancer(settings.haproxy, settings.apply, settings.state_dir, keep_for_s=settings.history.keep_for_s)
     return NoBalancer(settings.state_dir, found)
@@ -266,14 +266,14 @@ def preset_options(settings: Settings, compiled: Renderer) -> PresetOptions:
     """
     options = base_options(settings)
     try:
-        text = for_nothing(settings, compiled).text
+        text = render_empty_cluster(settings, compiled).text
     except PyconfdError:
         return options  # fragments that need objects bind nothing by themselves; the bind check remains
     bound = {listener: f"{bind.proxy} of the fragments" for bind in binds(text) for listener in bind.listeners()}
     return replace(options, reserved=Listeners({**options.reserved.owners, **bound}))
 
 
-def for_nothing(settings: Settings, compiled: Renderer) -> Rendering:
+def render_empty_cluster(settings: Settings, compiled: Renderer) -> Rendering:
     """Render for a cluster that holds nothing; raises RejectedInput."""
     empty = registry.translate(Snapshot(), settings.presets.use, base_options(settings))
     return compiled.render(empty, curdate="").rendering
@@ -281,11 +281,11 @@ def for_nothing(settings: Settings, compiled: Renderer) -> Rendering:
 
 def option_note(settings: Settings, found: FragmentSet) -> str:
     """Return which listeners of the fragments lack an option that reloads need, or ""; raises PyconfdError."""
-    return idle_close_note(for_nothing(settings, renderer(settings, found)).text) if found.fragments else ""
+    return idle_close_note(render_empty_cluster(settings, renderer(settings, found)).text) if found.fragments else ""
 
 
 def preset_notes(settings: Settings) -> tuple[str, ...]:
-    """Return what is worth knowing about the chosen presets together: which plain names several of them give."""
+    """Return notes on the chosen presets: plain names that several of them define, templates that are switched off."""
     notes = registry.clashes(settings.presets.use)
     if _is_switched_off(settings):
         return (*notes, f"the template of the cluster is not rendered while {registry.SWITCH} is false")

@@ -69,7 +69,7 @@ def _try(settings: Settings, balancer: Balancer, copy: Fragment) -> None:
     """Check the fragments together with the copy, for a cluster without objects; raises RejectedInput."""
     fragments = wiring.fragments(settings)
     together = FragmentSet((copy, *fragments.fragments), fragments.includable)
-    rendering = wiring.for_nothing(settings, wiring.renderer(settings, together))
+    rendering = wiring.render_empty_cluster(settings, wiring.renderer(settings, together))
     wanted = binds_of(rendering.text)
     # HAProxy's check takes two proxies on one address; what is bound by the running haproxy is no problem.
     problems = binds.judge(wanted, wanted, HostFacts(), place_of=rendering.place_of)

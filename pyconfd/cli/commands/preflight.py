@@ -119,7 +119,7 @@ def look(settings: Settings, now: float) -> Iterator[Finding]:
         yield from haproxy.program(settings.haproxy)
         yield from haproxy.directories(settings.haproxy, unit, own)
         yield from haproxy.process(settings.haproxy, unit, _installed(settings))
-        rendering = yield from _for_nothing(settings, unit)
+        rendering = yield from _for_empty_cluster(settings, unit)
     else:
         yield from (haproxy.writable(name, path) for name, path in own)
     answers = list(_cluster(settings, now))
@@ -187,12 +187,12 @@ def _installed(settings: Settings) -> str:
         return ""  # there is none yet, or it may not be read: then the sockets of the settings are asked
 
 
-def _for_nothing(settings: Settings, unit: systemd.UnitFacts) -> Generator[Finding, None, Rendering | None]:
+def _for_empty_cluster(settings: Settings, unit: systemd.UnitFacts) -> Generator[Finding, None, Rendering | None]:
     """Render for a cluster without objects, and let HAProxy check that; return the rendering."""
     what, directory = "an empty cluster", settings.templates.dir
     try:
         found = wiring.fragments(settings)
-        rendering = wiring.for_nothing(settings, wiring.renderer(settings, found))
+        rendering = wiring.render_empty_cluster(settings, wiring.renderer(settings, found))
     except PyconfdError as error:
         yield from findings_of(Level.FAILURE, "fragments", error.problems)
         return None
