@@ -167,6 +167,16 @@ def test_ipv6_address_is_known_in_any_spelling(*, terminating: bool, kind: HoldK
     assert (cluster.kind, len(cluster.addresses()["s0"])) == (kind, 0 if terminating else 6)
 
 
+def test_address_that_two_pods_share_stays_served() -> None:
+    cluster = Cluster(2, 8)
+    pods = cluster.pods.services["s1"]
+    pods["twin"] = Pod(pods["s1-0"].address, ready=False)
+    for number in range(1, 8):
+        del pods[f"s1-{number}"]
+    cluster.look()
+    assert (cluster.kind, cluster.counts) == (SHARE, "2 8")
+
+
 def test_service_under_another_domain_is_not_lost() -> None:
     cluster = Cluster(10, 1)
     cluster.pods.domains = {"s0": "new-s0", "s1": "new-s1"}
