@@ -12,9 +12,8 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FileKind
-from pyconfd.presets.claiming import ClaimOptions, Rule
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.places import network
+from pyconfd.presets.policy import ClaimOptions, Rule, network
 from pyconfd.presets.reading import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.settings import BackendTarget, Settings
 from pyconfd.settings.inputs import secret_values

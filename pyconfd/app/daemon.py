@@ -14,11 +14,11 @@ from pyconfd.app.service import ServiceContext, removal_rules, serve, with_dns
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.memory import Seen
+from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.pause import Pause
-from pyconfd.daemon.pinning import Pinning, Surroundings
-from pyconfd.daemon.ports import NoRenderings, RestoringBalancer, RolloutPort, Source, World
+from pyconfd.daemon.pinning import Pinning, PinSurroundings
+from pyconfd.daemon.ports import ClusterSource, NoRenderings, RestoringBalancer, RolloutPort, World
 from pyconfd.daemon.protection import hold_file
-from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.history.pins import BasisStore, PinFile
@@ -63,7 +63,7 @@ def _daemon(own: Settings, around: ServiceContext) -> Daemon:
 def cluster_loop(
     settings: Settings,
     around: ServiceContext,
-    source: Source,
+    source: ClusterSource,
     balancer: RestoringBalancer,
     targets: Targets,
     *,
@@ -117,7 +117,7 @@ def loop_in(world: World, settings: Settings) -> Daemon:
 def cluster_world(
     settings: Settings,
     around: ServiceContext,
-    source: Source,
+    source: ClusterSource,
     balancer: RestoringBalancer,
     targets: Targets,
     *,
@@ -133,7 +133,7 @@ def cluster_world(
             log.warning("fragments.order_differs", note=note)
         if note := wiring.option_note(settings, found):
             log.warning("fragments.option_missing", note=note)
-    tenants = Tenants(settings.state_dir, settings.claims.reserve_s)
+    name_register = NameRegisterFile(settings.state_dir, settings.claims.reserve_s)
     return World(
         source=source,
         balancer=balancer,
@@ -147,7 +147,7 @@ def cluster_world(
         allowed_holds=lambda: around.holds.allowed() | adopted(settings.state_dir),
         forget_holds=around.holds.forget,
         publish=around.status_file.update,
-        other_problems=lambda: (*around.problems(), *targets.problems(), *tenants.problems()),
+        other_problems=lambda: (*around.problems(), *targets.problems(), *name_register.problems()),
         targets=targets,
         base_options=base_options(settings),
         renderings=templates or NoRenderings(),
@@ -155,7 +155,7 @@ def cluster_world(
         certificates=InstalledCertificates(settings.state_dir),
         paused=Pause(settings.state_dir).read,
         changes=ChangeLog(settings.runtime_dir),
-        tenants=tenants,
+        name_register=name_register,
     )
 
 
@@ -178,7 +178,7 @@ def pinning(
     """Return what chooses the fragments; ``own`` are the settings of the files, ``in_force`` those of this run."""
     bases = BasisStore(own.state_dir)
     bases.clean()
-    around = Surroundings(
+    around = PinSurroundings(
         read=read,
         pin=PinFile(own.state_dir).read,
         bases=bases,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pyconfd import wiring
+from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
-from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.history.pins import BasisStore
 from pyconfd.model.context import Census, Context, Refusal
@@ -18,7 +18,7 @@ from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets.origins import Origin, everything, ref_of
+from pyconfd.presets.origins import ObjectOrigin, everything, ref_of
 from pyconfd.settings import Settings
 from pyconfd.status.document import read_report
 
@@ -85,7 +85,9 @@ def dry_run(
             left_out=left_out,
             monotonic=time.monotonic,
             # As the daemon would have it: names are kept for the namespaces of former owners.
-            remembered=Tenants("" if snapshot_files else settings.state_dir, settings.claims.reserve_s).at(now),
+            remembered=NameRegisterFile("" if snapshot_files else settings.state_dir, settings.claims.reserve_s).at(
+                now
+            ),
         ),
         stand_in,
     )
@@ -127,7 +129,7 @@ def _are_new(settings: Settings, found: FragmentSet, serving: _Running) -> bool:
         return False
 
 
-def _in_quarantine(settings: Settings, snapshot: Snapshot) -> Mapping[Origin, Problem]:
+def _in_quarantine(settings: Settings, snapshot: Snapshot) -> Mapping[ObjectOrigin, Problem]:
     """Return what the daemon leaves out now."""
     report = read_report(settings)
     now = report.status.quarantine.now if report.running and report.status is not None else ()

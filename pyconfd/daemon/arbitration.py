@@ -7,9 +7,9 @@ from functools import partial
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.rendering import Rendering
+from pyconfd.model.reservation import NEVER, NameRegister, Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
-from pyconfd.model.tenure import NEVER, Owner, Tenancy
-from pyconfd.presets import registry, tenures
+from pyconfd.presets import conflicts, registry
 from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Rendered
@@ -57,13 +57,13 @@ def settle(
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class FormerNames:
     """Who had which name, as of ``now`` (seconds since the epoch); what has no owner is kept ``keep_s``.
 
     ``held_back`` are objects that are there and left out: what was theirs is kept on.
     """
 
-    tenancy: Tenancy = field(default_factory=Tenancy)
+    register: NameRegister = field(default_factory=NameRegister)
     now: float = 0.0
     keep_s: float = 0.0
     held_back: frozenset[Key] = frozenset()
@@ -74,24 +74,28 @@ def translator(
     presets: Sequence[str],
     options: PresetOptions,
     memo: Memo | None = None,
-    remembered: Remembered = Remembered(),
+    remembered: FormerNames = FormerNames(),
 ) -> Callable[[Mapping[Listener, str]], Context]:
     """Return what reads a Snapshot without the claims that are ``contested``.
 
-    No name goes to another namespace while it is kept for that of its former owner. Its ``tenancy`` is what to
+    No name goes to another namespace while it is kept for that of its former owner. Its ``register`` is what to
     remember then.
     """
     now, keep_s = remembered.now, remembered.keep_s
     asked = snapshot, presets, options, remembered
-    former = tenures.standing(remembered.tenancy, now, keep_s, remembered.held_back)
+    former = conflicts.standing(remembered.register, now, keep_s, remembered.held_back)
 
-    def read(taken: Mapping[Listener, str], known: Tenancy) -> Context:
-        asked = replace(options, contested=taken, tenures=known.tenures) if taken or known.tenures else options
+    def read(taken: Mapping[Listener, str], known: NameRegister) -> Context:
+        asked = (
+            replace(options, contested=taken, reservations=known.reservations)
+            if taken or known.reservations
+            else options
+        )
         return registry.translate(snapshot, presets, asked, memo)
 
-    def after(context: Context) -> Tenancy:
+    def after(context: Context) -> NameRegister:
         is_released = partial(_is_released, snapshot, context)
-        return tenures.succeeded(former, context.owners, is_released=is_released, now=now, keep_s=keep_s)
+        return conflicts.succeeded(former, context.owners, is_released=is_released, now=now, keep_s=keep_s)
 
     def translate(taken: Mapping[Listener, str]) -> Context:
         # Removal protection asks first, and the reconciliation asks the same again.
@@ -105,11 +109,11 @@ def translator(
 
     def settled(taken: Mapping[Listener, str]) -> Context:
         context = read(taken, former)
-        tenancy = after(context)
-        if tenures.contradicted(tenancy, context.owners):
-            context = read(taken, tenancy)
-            tenancy = after(context)
-        return replace(context, tenancy=tenancy)
+        register = after(context)
+        if conflicts.contradicted(register, context.owners):
+            context = read(taken, register)
+            register = after(context)
+        return replace(context, register=register)
 
     return translate
 

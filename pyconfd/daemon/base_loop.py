@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from pyconfd.daemon.ports import Changes, Clock, Notifier, RestoringBalancer
+from pyconfd.daemon.ports import Changes, Clocks, Notifier, RestoringBalancer
 from pyconfd.daemon.queue import WorkQueue
 from pyconfd.daemon.reconcile import Attempt
 from pyconfd.daemon.reporting import Reporter
@@ -110,7 +110,7 @@ class LoopWorld(Protocol):
     @property
     def notifier(self) -> Notifier: ...  # noqa: D102
     @property
-    def clock(self) -> Clock: ...  # noqa: D102
+    def clock(self) -> Clocks: ...  # noqa: D102
     @property
     def changes(self) -> Changes: ...  # noqa: D102
     @property

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pyconfd.daemon.ports import Changes, Clock, NoChanges, Notifier, RestoringBalancer
+from pyconfd.daemon.ports import Changes, Clocks, NoChanges, Notifier, RestoringBalancer
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import Census
 from pyconfd.model.rendering import Rendering
@@ -27,7 +27,7 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPublication:
     """One reading of etcd: a publication, or why there is none (both None: etcd holds nothing)."""
 
     publication: Publication | None = None
@@ -41,7 +41,7 @@ class PublicationSource(Protocol):
         """Begin to read; call ``notify`` from any thread when something else was found."""
         ...
 
-    def found(self) -> Found | None:
+    def found(self) -> FoundPublication | None:
         """Return what was found, None until something was read."""
         ...
 
@@ -81,7 +81,7 @@ class ConsumerWorld:
     source: PublicationSource
     balancer: RestoringBalancer
     notifier: Notifier
-    clock: Clock
+    clock: Clocks
     taken: Taken
     count: Callable[[str], Census]
     allowed_holds: Callable[[], frozenset[str]]

@@ -8,7 +8,7 @@ import structlog
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.admission.whole_change import WholeChange
 from pyconfd.daemon.base_loop import Loop, Task
-from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
+from pyconfd.daemon.consumer_ports import ConsumerWorld, FoundPublication, Publication
 from pyconfd.daemon.reconcile import Attempt, serve
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.model.context import Census
@@ -24,7 +24,7 @@ _LOOKS_AGAIN = frozenset({Phase.SERVING, Phase.REJECTED, Phase.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
-class _Decided:
+class _Decision:
     """``rendering`` is what was made of the publication; ``repeated`` where an earlier outcome stands."""
 
     outcome: Outcome
@@ -78,7 +78,7 @@ class Consumer(Loop):
             self._queue.succeeded(Task.RETRY)
             self._report.nothing_pending()
             return
-        if found == Found() and not self._world.taken.load()[0]:
+        if found == FoundPublication() and not self._world.taken.load()[0]:
             # Nothing was ever published: that is no failure, and what ran before pyconfd consumed goes on.
             self._queue.succeeded(Task.RETRY)
             self._decide_alone(now, "nothing is published yet", _nothing(0))
@@ -99,35 +99,35 @@ class Consumer(Loop):
                 self._world.forget_holds()
         self._conclude(done.outcome, now)
 
-    def _decide(self, found: Found, standing: Attempt | None, *, may_reload: bool) -> _Decided:
+    def _decide(self, found: FoundPublication, standing: Attempt | None, *, may_reload: bool) -> _Decision:
         """Return what becomes of what was found; ``standing`` is a failure that it is too early to repeat."""
         if found.error is not None:
-            return _Decided(Rejected(Step(found.error.step or Step.CHECK), found.error.problems))
+            return _Decision(Rejected(Step(found.error.step or Step.CHECK), found.error.problems))
         publication = found.publication
         number, digest = self._world.taken.load()
         if publication is None:
-            return _Decided(Rejected(Step.CHECK, (_nothing(number),)))
+            return _Decision(Rejected(Step.CHECK, (_nothing(number),)))
         held = _judge_order(publication, number, digest, self._world.allowed_holds())
         if held is not None:
-            return _Decided(held)
+            return _Decision(held)
         try:
             rendering = publication.make()
         except RejectedInput as error:
             self._made = str(error)
-            return _Decided(Rejected(Step(error.step or Step.CHECK), error.problems))
+            return _Decision(Rejected(Step(error.step or Step.CHECK), error.problems))
         self._made = rendering.digest
         if standing and (
             (standing.rendering is not None and standing.rendering.same_as(rendering))
             or _is_disruptive(standing.outcome)
         ):
-            return _Decided(standing.outcome, rendering, repeated=True)
+            return _Decision(standing.outcome, rendering, repeated=True)
         census = self._world.count(rendering.text)
         outcome: Outcome | None = self._judge_loss(rendering, census)
         if outcome is None:
             outcome = self._apply(rendering, census, publication, may_reload=may_reload)
         if isinstance(outcome, Applied | Unchanged):
             self._remember(publication)
-        return _Decided(outcome, rendering, census.claimed)
+        return _Decision(outcome, rendering, census.claimed)
 
     def _judge_loss(self, rendering: Rendering, census: Census) -> Held | None:
         serving = self._world.balancer.last_good()
@@ -172,7 +172,7 @@ class Consumer(Loop):
         except TransientError as error:
             log.warning("memory.not_written", problem=str(error))
 
-    def _schedule(self, done: _Decided) -> None:
+    def _schedule(self, done: _Decision) -> None:
         """Decide when what failed is tried again, if nothing new comes before."""
         outcome = done.outcome
         if not isinstance(outcome, Rejected | Failed):

@@ -86,7 +86,7 @@ class Daemon(Loop):
         self._world.source.stop()
         self._world.targets.stop()
         self._world.renderings.stop()
-        self._world.tenants.flush()
+        self._world.name_register.flush()
 
     def _look_around(self, now: float) -> None:
         """Find what changed without telling: fragments, an operator's permission, the file, the process."""
@@ -108,9 +108,9 @@ class Daemon(Loop):
         hold_id = self._report.status.hold_id
         if (hold_id and hold_id in self._world.allowed_holds()) or self._protected.is_due(now):
             self._note_change(now, at_once=True)
-        if self._decided and self._world.tenants.is_due(self._world.clock.now()):
+        if self._decided and self._world.name_register.is_due(self._world.clock.now()):
             self._note_change(now, at_once=True)  # a reservation has ended: somebody else may have the name now
-        self._world.tenants.flush()
+        self._world.name_register.flush()
         if self._decided:
             self._rollout.look(now)
 
@@ -119,7 +119,7 @@ class Daemon(Loop):
         if snapshot is None or fragments.newest is None:
             self._await()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
-                known, options = self._world.tenants.at(self._world.clock.now()), self._world.base_options
+                known, options = self._world.name_register.at(self._world.clock.now()), self._world.base_options
                 context = translator(snapshot, self._settings.presets, options, self._memo, known)({})
                 self._world.targets.offer(context, guarded=True)
             if fragments.newest is None and fragments.problems:
@@ -163,7 +163,7 @@ class Daemon(Loop):
     ) -> tuple[Reconciled, float]:
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
-        remembered = self._world.tenants.at(now)
+        remembered = self._world.name_register.at(now)
         snapshot = self._protected.protect(snapshot, self._settings.presets, compiled.options, remembered)
         proven = self._fragments.is_proven(compiled)
         if not self._queue.is_waiting(Task.RETRY_TEMPLATES):
@@ -195,8 +195,8 @@ class Daemon(Loop):
     def _finish(self, done: Reconciled, duration_s: float, compiled: Compiled, now: float) -> None:
         outcome = done.outcome
         self._protected.concluded(outcome)
-        self._world.tenants.keep(done.context.tenancy)
-        self._world.tenants.flush()
+        self._world.name_register.keep(done.context.register)
+        self._world.name_register.flush()
         self._conclude_quarantine(done)
         refused = tuple(sorted({*done.context.refused, *self._world.source.refusals()}))
         endpoints = done.context.census.claimed

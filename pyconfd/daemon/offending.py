@@ -17,7 +17,7 @@ from pyconfd.model.context import Context
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets.origins import Filter, Origin, Origins, everything
+from pyconfd.presets.origins import Filter, ObjectOrigin, ObjectOrigins, everything
 from pyconfd.render.cluster_text import Fallback
 from pyconfd.render.engine import Renderer
 
@@ -49,15 +49,15 @@ class Offence(NamedTuple):
 class SearchResult:
     """The offending objects: without them the rest is accepted. Or none, and ``why``."""
 
-    offending: Mapping[Origin, Offence] = field(default_factory=lambda: MappingProxyType({}))
+    offending: Mapping[ObjectOrigin, Offence] = field(default_factory=lambda: MappingProxyType({}))
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SearchTrial:
     """What became of a Snapshot without what is ``left_out``; no problems: it is accepted."""
 
-    left_out: frozenset[Origin]
+    left_out: frozenset[ObjectOrigin]
     snapshot: Snapshot
     context: Context
     rendering: Rendering | None = None
@@ -70,7 +70,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Trials:
+class SearchTrials:
     """Renders one Snapshot without some of its objects, and has HAProxy check it; nothing is applied.
 
     Templates of the cluster keep their last good texts. ``services`` is the ConfigMap whose entries are services, None
@@ -87,7 +87,7 @@ class Trials:
     progress: Callable[[], None]
     services: Key | None = None
 
-    def without(self, left_out: frozenset[Origin], snapshots: Filter) -> Trial:
+    def without(self, left_out: frozenset[ObjectOrigin], snapshots: Filter) -> SearchTrial:
         """Return what becomes of the rest; raises TransientError where HAProxy cannot be run."""
         self.progress()
         snapshot = snapshots.without(self.snapshot, left_out)
@@ -97,8 +97,8 @@ class Trials:
             rendering = self.renderer.render(context, curdate=self.curdate, fallback=self.fallback).rendering
             self.check(rendering)
         except RejectedInput as error:
-            return Trial(left_out, snapshot, context, rendering, error.problems)
-        return Trial(left_out, snapshot, context, rendering)
+            return SearchTrial(left_out, snapshot, context, rendering, error.problems)
+        return SearchTrial(left_out, snapshot, context, rendering)
 
 
 class _ExhaustedError(Exception):
@@ -108,18 +108,18 @@ class _ExhaustedError(Exception):
 class Search:
     """One search for the objects behind ``problems`` of ``rendering`` (None: it could not be rendered)."""
 
-    def __init__(self, trials: Trials) -> None:
+    def __init__(self, trials: SearchTrials) -> None:
         self._trials = trials
         self._snapshots = Filter()
         self._checks = 0
         self._began = trials.monotonic()
 
     def run(
-        self, problems: Sequence[Problem], rendering: Rendering | None, suspects: Collection[Origin]
+        self, problems: Sequence[Problem], rendering: Rendering | None, suspects: Collection[ObjectOrigin]
     ) -> SearchResult:
         """Return who is offending; ``suspects`` are likelier than others."""
         snapshot = self._trials.snapshot
-        first = Trial(frozenset(), snapshot, self._trials.translate(snapshot), rendering, tuple(problems))
+        first = SearchTrial(frozenset(), snapshot, self._trials.translate(snapshot), rendering, tuple(problems))
         try:
             found = self._by_clues(first) or self._by_bisection(first, frozenset(suspects))
         except _ExhaustedError:
@@ -132,18 +132,18 @@ class Search:
         log.info("quarantine.searched", offending=len(found), checks=self._checks)
         return SearchResult(found)
 
-    def _try(self, left_out: frozenset[Origin]) -> Trial:
+    def _try(self, left_out: frozenset[ObjectOrigin]) -> SearchTrial:
         if self._checks >= MOST_CHECKS or self._trials.monotonic() - self._began > LONGEST_S:
             raise _ExhaustedError
         self._checks += 1
         return self._trials.without(left_out, self._snapshots)
 
-    def _by_clues(self, trial: Trial) -> dict[Origin, Offence] | None:
+    def _by_clues(self, trial: SearchTrial) -> dict[ObjectOrigin, Offence] | None:
         """Leave out the objects to which problems lead, round by round; None where they lead nowhere."""
-        found: dict[Origin, Offence] = {}
+        found: dict[ObjectOrigin, Offence] = {}
         ambiguous = False
         for number in range(_ROUNDS):
-            new = dict[Origin, Offence]()
+            new = dict[ObjectOrigin, Offence]()
             for problem in trial.problems:
                 candidates = self._candidates(problem, trial) - found.keys()
                 ambiguous = ambiguous or len(candidates) > 1
@@ -158,9 +158,9 @@ class Search:
                 return self._needed(found) if ambiguous or number else found
         return None
 
-    def _candidates(self, problem: Problem, trial: Trial) -> frozenset[Origin]:
+    def _candidates(self, problem: Problem, trial: SearchTrial) -> frozenset[ObjectOrigin]:
         """Return the objects of the first clue that leads to any."""
-        origins = Origins(trial.snapshot, trial.context, self._trials.services)
+        origins = ObjectOrigins(trial.snapshot, trial.context, self._trials.services)
         for value in problem.clues.values:
             if found := origins.of(value):
                 return found
@@ -175,7 +175,7 @@ class Search:
                 return frozenset(mentioned[:_MENTIONED])
         return frozenset()
 
-    def _by_bisection(self, trial: Trial, suspects: frozenset[Origin]) -> dict[Origin, Offence] | str:
+    def _by_bisection(self, trial: SearchTrial, suspects: frozenset[ObjectOrigin]) -> dict[ObjectOrigin, Offence] | str:
         everybody = everything(self._trials.snapshot, self._trials.services)
         for group in filter(None, (everybody & suspects, everybody)):
             rest = self._try(group)
@@ -185,11 +185,13 @@ class Search:
         fault = trial.problems[0]
         return f"it is rejected without any object too: the fault is in a fragment ({fault.place}: {fault.message})"
 
-    def _needed(self, found: Mapping[Origin, Offence]) -> dict[Origin, Offence]:
+    def _needed(self, found: Mapping[ObjectOrigin, Offence]) -> dict[ObjectOrigin, Offence]:
         """Return those of ``found`` that cannot be put back; without all of them the rest is accepted."""
         return self._bad_of(sorted(found), frozenset(found), known=True)
 
-    def _bad_of(self, part: Sequence[Origin], left_out: frozenset[Origin], *, known: bool) -> dict[Origin, Offence]:
+    def _bad_of(
+        self, part: Sequence[ObjectOrigin], left_out: frozenset[ObjectOrigin], *, known: bool
+    ) -> dict[ObjectOrigin, Offence]:
         """Return those of ``part`` that cannot be put back; ``known`` says that some cannot."""
         if not part:
             return {}

@@ -33,7 +33,7 @@ class Bases(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PinSurroundings:
     """What is chosen from.
 
     ``read`` gives the fragments on disk; ``on_disk`` and ``in_force`` are the settings of the files, and those that
@@ -54,7 +54,7 @@ class Surroundings:
 class Pinning:
     """The choice; :meth:`status` may be called from any thread."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: PinSurroundings) -> None:
         self._around = around
         self._pin: Pin | None = None
         self._basis: Basis | None = None

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from pyconfd.admission.removal_protection import SavedHold
 from pyconfd.daemon.installed_certificates import ForgetfulCertificates, KnownCertificates
-from pyconfd.daemon.reconcile import Balancer
-from pyconfd.daemon.tenants import Tenants
+from pyconfd.daemon.name_register import NameRegisterFile
+from pyconfd.daemon.reconcile import BalancerPort
 from pyconfd.errors import Problem
 from pyconfd.model.changes import Change
 from pyconfd.model.context import Context, Refusal
@@ -23,7 +23,7 @@ from pyconfd.render.engine import Renderer
 from pyconfd.system.state_file import StateFile
 
 
-class Source(Protocol):
+class ClusterSource(Protocol):
     """Reads a cluster."""
 
     def start(self, notify: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ class Source(Protocol):
         ...
 
 
-class RestoringBalancer(Balancer, Protocol):
+class RestoringBalancer(BalancerPort, Protocol):
     """A balancer that can serve the last good generation where nothing else can be had."""
 
     def restore_last_good(self, now: float) -> Outcome | None:
@@ -103,7 +103,7 @@ class Notifier(Protocol):
         ...
 
 
-class Targets(Protocol):
+class TargetBalancers(Protocol):
     """Load balancers beside the main one; each applies what it is offered in its own time."""
 
     def start(self, on_change: Callable[[], None]) -> None:
@@ -185,7 +185,7 @@ class NoChanges:
         return True
 
 
-class Clock(Protocol):
+class Clocks(Protocol):
     """Both clocks, in seconds."""
 
     def now(self) -> float:
@@ -224,10 +224,10 @@ class World:
     whether the newest were refused. ``object_events`` counts what was told in the cluster.
     """
 
-    source: Source
+    source: ClusterSource
     balancer: RestoringBalancer
     notifier: Notifier
-    clock: Clock
+    clock: Clocks
     read_fragments: Callable[[], FragmentSet]
     make_renderer: Callable[[FragmentSet], Renderer]
     preset_options: Callable[[Renderer], PresetOptions]
@@ -235,7 +235,7 @@ class World:
     forget_holds: Callable[[], None]
     publish: Callable[[Status], object]
     other_problems: Callable[[], tuple[Problem, ...]] = tuple
-    targets: Targets = field(default_factory=NoTargets)
+    targets: TargetBalancers = field(default_factory=NoTargets)
     paused: Callable[[float], Paused | None] = lambda _: None
     changes: Changes = field(default_factory=NoChanges)
     base_options: PresetOptions = field(default_factory=PresetOptions)
@@ -246,5 +246,5 @@ class World:
     served_before: Callable[[FragmentSet], bool] = lambda _: False
     pinned: Callable[[FragmentSet | None, bool], PinStatus | None] = lambda _, __: None
     rollout: RolloutPort = field(default_factory=RolloutPort)
-    tenants: Tenants = field(default_factory=Tenants)
+    name_register: NameRegisterFile = field(default_factory=NameRegisterFile)
     object_events: Callable[[], EventCounts] = EventCounts

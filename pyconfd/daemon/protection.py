@@ -9,7 +9,7 @@ import structlog
 
 from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules, SavedHold
 from pyconfd.admission.whole_change import WholeChange
-from pyconfd.daemon.arbitration import Remembered, translator
+from pyconfd.daemon.arbitration import FormerNames, translator
 from pyconfd.model.context import Context
 from pyconfd.model.hold import Hold, HoldEvent, HoldStep
 from pyconfd.model.kubernetes import WholeObject
@@ -75,7 +75,7 @@ class ProtectedSnapshots:
         )
 
     def protect(
-        self, snapshot: Snapshot, presets: tuple[str, ...], options: PresetOptions, remembered: Remembered
+        self, snapshot: Snapshot, presets: tuple[str, ...], options: PresetOptions, remembered: FormerNames
     ) -> Snapshot:
         """Return the Snapshot to serve: itself, or with the objects that are held as they were.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from pyconfd.daemon.ports import Source
+from pyconfd.daemon.ports import ClusterSource
 from pyconfd.model.context import Refusal
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import ApiServerState, SourceHealth
@@ -33,7 +33,7 @@ class Candidate(Protocol):
 class PublishingSource:
     """A source of Snapshots that also wakes the loop when this producer takes over or is replaced."""
 
-    def __init__(self, cluster: Source, candidate: Candidate) -> None:
+    def __init__(self, cluster: ClusterSource, candidate: Candidate) -> None:
         self._cluster = cluster
         self._candidate = candidate
 

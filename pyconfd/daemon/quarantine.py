@@ -25,7 +25,7 @@ from pyconfd.model.outcome import Applied, Outcome, Unchanged
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import Quarantined, QuarantineStatus
 from pyconfd.presets.endpoints import owner_of
-from pyconfd.presets.origins import Filter, Origin, exists, ref_of, version_of
+from pyconfd.presets.origins import Filter, ObjectOrigin, exists, ref_of, version_of
 from pyconfd.system.backoff import Backoff
 
 log = structlog.get_logger(__name__)
@@ -46,9 +46,9 @@ class LeftOut:
     """
 
     snapshot: Snapshot
-    problems: Mapping[Origin, Problem] = field(default_factory=lambda: MappingProxyType({}))
+    problems: Mapping[ObjectOrigin, Problem] = field(default_factory=lambda: MappingProxyType({}))
     may_search: bool = True
-    retried: frozenset[Origin] = frozenset()
+    retried: frozenset[ObjectOrigin] = frozenset()
     good: Snapshot | None = None
     filter: Filter = field(default_factory=Filter)
 
@@ -56,12 +56,12 @@ class LeftOut:
         """Return what is not left out; the very same Snapshot where nothing is."""
         return self.filter.without(self.snapshot, self.problems.keys())
 
-    def with_more(self, found: Mapping[Origin, Offence]) -> "LeftOut":
+    def with_more(self, found: Mapping[ObjectOrigin, Offence]) -> "LeftOut":
         """Return the same with more that is left out."""
         more = {origin: offence.problem for origin, offence in found.items()}
         return replace(self, problems={**self.problems, **more})
 
-    def suspects(self) -> Collection[Origin]:
+    def suspects(self) -> Collection[ObjectOrigin]:
         """Return the objects that are tried again, or changed since all was accepted."""
         changed = changed_origins(self.good, self.rest()) if self.good is not None else ()
         return {*self.retried, *changed}
@@ -103,7 +103,7 @@ class Quarantine:
 
     def __init__(self, *, retry_min_s: float, retry_max_s: float) -> None:
         self._retry_min_s, self._retry_max_s = retry_min_s, retry_max_s * PATIENCE
-        self._cases: dict[Origin, _Case] = {}
+        self._cases: dict[ObjectOrigin, _Case] = {}
         self._filter = Filter()
         self._good: Snapshot | None = None
         self._no_search_until = 0.0
@@ -177,7 +177,7 @@ class Quarantine:
             self._good = snapshot
         return self._status(snapshot)
 
-    def _take(self, origin: Origin, offence: Offence, snapshot: Snapshot, *, now: float, wall: float) -> None:
+    def _take(self, origin: ObjectOrigin, offence: Offence, snapshot: Snapshot, *, now: float, wall: float) -> None:
         # The clues would keep alive what templates had at hand.
         offence = Offence(replace(offence.problem, clues=NO_CLUES), offence.step)
         case = self._cases.get(origin)
@@ -197,7 +197,7 @@ class Quarantine:
         case.version = version_of(snapshot, origin)
         case.wait(now)
 
-    def _release(self, origin: Origin, snapshot: Snapshot, why: str) -> None:
+    def _release(self, origin: ObjectOrigin, snapshot: Snapshot, why: str) -> None:
         del self._cases[origin]
         log.info("object.released", object=str(ref_of(snapshot, origin)), entry=origin.entry, why=why)
 
@@ -220,25 +220,25 @@ def told(problem: Problem) -> str:
     return " ".join(f"{where}{problem.message}".split())
 
 
-def changed_origins(old: Snapshot, new: Snapshot) -> Iterator[Origin]:
+def changed_origins(old: Snapshot, new: Snapshot) -> Iterator[ObjectOrigin]:
     """Return what differs between two Snapshots, the owners of slices for these."""
     for resource in (Resource.SERVICES, Resource.ENDPOINTS):
         for key in differing(getattr(old, resource.field), getattr(new, resource.field)):
-            yield Origin(Resource.SERVICES, key)
+            yield ObjectOrigin(Resource.SERVICES, key)
     for key in differing(old.endpointslices, new.endpointslices):
         for slices in (old.endpointslices, new.endpointslices):
             owner = owner_of(key, slices[key]) if key in slices else None
             if owner is not None:
-                yield Origin(Resource.SERVICES, owner)
+                yield ObjectOrigin(Resource.SERVICES, owner)
     for resource in (Resource.PODS, Resource.NODES, Resource.SECRETS):
         for key in differing(getattr(old, resource.field), getattr(new, resource.field)):
-            yield Origin(resource, key)
+            yield ObjectOrigin(resource, key)
     for key in differing(old.config_maps, new.config_maps):
         was, now = ((maps[key].data or {}) if key in maps else {} for maps in (old.config_maps, new.config_maps))
         differ = (name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
-        yield from (Origin(Resource.CONFIGMAPS, key, name) for name in differ)
+        yield from (ObjectOrigin(Resource.CONFIGMAPS, key, name) for name in differ)
 
 
-def _refusal(snapshot: Snapshot, origin: Origin, problem: Problem) -> Refusal:
+def _refusal(snapshot: Snapshot, origin: ObjectOrigin, problem: Problem) -> Refusal:
     detail = f"quarantined: {told(problem)}; left out until it changes, so that everything else goes on"
     return Refusal(ref_of(snapshot, origin), origin.entry, "", RefusalReason.QUARANTINED, detail)

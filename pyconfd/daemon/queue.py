@@ -13,7 +13,7 @@ DISRUPTIVE_FACTOR = 16
 
 
 @dataclass(slots=True)
-class _Entry:
+class _WaitingKey:
     """``first_at`` is when the key was added, ``due_at`` when it is due."""
 
     first_at: float
@@ -26,13 +26,13 @@ class WorkQueue:
     def __init__(self, *, retry_min_s: float, retry_max_s: float) -> None:
         self._retry_min_s = retry_min_s
         self._retry_max_s = retry_max_s
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _WaitingKey] = {}
         self._backoffs: dict[tuple[str, bool], Backoff] = {}
         self._not_before: dict[str, float] = {}
 
     def add(self, key: str, at: float) -> None:
         """Have ``key`` due at ``at``, or earlier where it is waiting for an earlier time."""
-        entry = self._entries.setdefault(key, _Entry(at, at))
+        entry = self._entries.setdefault(key, _WaitingKey(at, at))
         entry.due_at = min(entry.due_at, at)
 
     def debounce(self, key: str, now: float, *, quiet_s: float, cap_s: float) -> None:
@@ -42,7 +42,7 @@ class WorkQueue:
         """
         entry = self._entries.get(key)
         if entry is None:
-            self._entries[key] = _Entry(now, min(now + quiet_s, now + cap_s))
+            self._entries[key] = _WaitingKey(now, min(now + quiet_s, now + cap_s))
         elif entry.due_at > now:  # what is due already stays due
             entry.due_at = min(now + quiet_s, entry.first_at + cap_s)
 
@@ -51,7 +51,7 @@ class WorkQueue:
         delay_s = self._backoff(key, disruptive=False).delay_s()
         if disruptive:
             delay_s = max(delay_s, self._backoff(key, disruptive=True).delay_s())
-        self._entries[key] = _Entry(now, now + delay_s)
+        self._entries[key] = _WaitingKey(now, now + delay_s)
 
     def succeeded(self, key: str) -> None:
         """Remove ``key``, and begin with its first pause again: it went well, or its cause changed."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pyconfd.daemon import arbitration
-from pyconfd.daemon.arbitration import Remembered
-from pyconfd.daemon.offending import Search, SearchResult, Trials
+from pyconfd.daemon.arbitration import FormerNames
+from pyconfd.daemon.offending import Search, SearchResult, SearchTrials
 from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.errors import (
     AdoptionNeeded,
@@ -62,7 +62,7 @@ SOME_DATE = "2000-01-01 00:00:00.000000"
 """Stands in for the date in comparisons while nothing serves: a failure is known again by its rendering."""
 
 
-class Balancer(Protocol):
+class BalancerPort(Protocol):
     """The load balancer: what it runs, and how to change that."""
 
     def last_good(self) -> Stored | None:
@@ -146,7 +146,7 @@ class Inputs:
     rejected_templates: RejectedTemplates = field(default_factory=dict)
     monotonic: Callable[[], float] = lambda: 0.0
     progress: Callable[[], None] = lambda: None
-    remembered: Remembered = field(default_factory=Remembered)
+    remembered: FormerNames = field(default_factory=FormerNames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Reconciled:
         return tuple(problem for each in self.cluster_texts for problem in each.explained())
 
 
-def reconcile(inputs: Inputs, balancer: Balancer) -> Reconciled:
+def reconcile(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
     """Bring the balancer to what the Snapshot and the fragments ask for, or say why that cannot be.
 
     What is rejected is tried without what is behind it: a template of the cluster, or offending objects.
@@ -219,11 +219,13 @@ _SEARCHED = frozenset({Step.RENDER, Step.CHECK})
 """The steps whose rejections can be an object's fault."""
 
 
-def _search(inputs: Inputs, left_out: LeftOut, done: Reconciled, outcome: Rejected, balancer: Balancer) -> SearchResult:
+def _search(
+    inputs: Inputs, left_out: LeftOut, done: Reconciled, outcome: Rejected, balancer: BalancerPort
+) -> SearchResult:
     """Look for the objects behind a rejection."""
     running = balancer.last_good()
     own = inputs.options.configmap
-    trials = Trials(
+    trials = SearchTrials(
         snapshot=left_out.rest(),
         translate=lambda snapshot: _translator(inputs, snapshot)({}),
         renderer=inputs.renderer,
@@ -255,7 +257,7 @@ def _translator(inputs: Inputs, snapshot: Snapshot) -> Callable[[Mapping[Listene
     return arbitration.translator(snapshot, inputs.presets, inputs.options, inputs.memo, remembered)
 
 
-def _attempt(inputs: Inputs, balancer: Balancer) -> Reconciled:
+def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
     """Do it once, without looking for what is behind a rejection."""
     left_out = inputs.left_out or LeftOut(inputs.snapshot)
     read = _translator(inputs, left_out.rest())
@@ -350,7 +352,7 @@ class _Done:
 def serve(
     rendering: Rendering,
     serving: Generation | None,
-    balancer: Balancer,
+    balancer: BalancerPort,
     *,
     curdate: str,
     census: Census,
@@ -380,7 +382,7 @@ def serve(
         return _failed(error)
 
 
-def _go_live_in_part(rendering: Rendering, balancer: Balancer, now: float) -> None:
+def _go_live_in_part(rendering: Rendering, balancer: BalancerPort, now: float) -> None:
     """Do what needs no reload after one that failed: no event may come for hours, nor the reload that brings it."""
     with suppress(PyconfdError):  # what failed before is told, and the next attempt tells what is wrong then
         if isinstance(plan := balancer.plan(rendering), Reload):

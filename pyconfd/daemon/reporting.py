@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import structlog
 
-from pyconfd.daemon.ports import Changes, Clock, Notifier
+from pyconfd.daemon.ports import Changes, Clocks, Notifier
 from pyconfd.errors import Problem, first_line
 from pyconfd.model.changes import Action, Change, change_of, change_of_hold
 from pyconfd.model.context import Context, Refusal, RefusalReason
@@ -46,7 +46,7 @@ class Reporter:
     """``status`` is replaced as a whole whenever something is told, so any thread may read it."""
 
     def __init__(
-        self, clock: Clock, notifier: Notifier, changes: Changes, applied: Stored | None, *, version: str, pid: int
+        self, clock: Clocks, notifier: Notifier, changes: Changes, applied: Stored | None, *, version: str, pid: int
     ) -> None:
         self._clock = clock
         self._notifier = notifier

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pyconfd.explain.evidence import Evidence
 from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import Key
-from pyconfd.presets import domain_claims, hosts, kubefigurator_claims, values
+from pyconfd.presets import domains, hosts, kubefigurator_claims, values
 
-_ANNOTATIONS = ("domain", "proto", f"{domain_claims.PREFIX}domain", f"{domain_claims.PREFIX}proto")
+_ANNOTATIONS = ("domain", "proto", f"{domains.PREFIX}domain", f"{domains.PREFIX}proto")
 
 
 def hints_for(key: Key, evidence: Evidence) -> tuple[str, ...]:
@@ -24,9 +24,9 @@ def _never(key: Key, evidence: Evidence) -> Iterator[str]:
         return
     protocols = {port.protocol or "TCP" for port in service.spec.ports or ()}
     if service.spec.type == "ExternalName":
-        yield domain_claims.EXTERNAL_NAME
+        yield domains.EXTERNAL_NAME
     elif protocols and "TCP" not in protocols:
-        yield domain_claims.NO_TCP
+        yield domains.NO_TCP
 
 
 def slips(key: Key, evidence: Evidence) -> Iterator[str]:

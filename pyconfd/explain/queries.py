@@ -35,7 +35,7 @@ from pyconfd.model.explanation import (
 )
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
-from pyconfd.presets import tenures, values
+from pyconfd.presets import conflicts, values
 from pyconfd.presets.asks import Ask
 from pyconfd.status.redaction import HIDDEN, redacted
 
@@ -380,10 +380,10 @@ def _unknown(query: str, evidence: Evidence) -> Unknown:
 def _kept_for_others(query: str, evidence: Evidence) -> Iterator[str]:
     """Say of a name that nobody asks for whose it was."""
     wanted = query.lower().removeprefix("domain ")
-    for preset, mine in evidence.context.tenancy.tenures.items():
-        for name, tenure in mine.items():
-            if name.name == wanted and tenure.until:
-                yield f"nobody asks for it at present (preset {preset}); {tenures.kept(tenure)}"
+    for preset, mine in evidence.context.register.reservations.items():
+        for name, reservation in mine.items():
+            if name.name == wanted and reservation.until:
+                yield f"nobody asks for it at present (preset {preset}); {conflicts.kept(reservation)}"
 
 
 _FINDERS: Mapping[str, _Finder] = MappingProxyType(

@@ -9,7 +9,7 @@ from typing import Any
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import OutputFile
-from pyconfd.model.tenure import Owners, Tenancy
+from pyconfd.model.reservation import NameRegister, Owners
 
 
 class RefusalReason(StrEnum):
@@ -100,7 +100,7 @@ class Context:
     rendered after the fragments, in order. ``files`` were declared by presets. ``dns_names`` are the names that should
     point at this balancer, sorted; None where no object is there that could say so. ``claimed`` is what each preset
     serves; ``everything`` counts all services of the cluster, for fragments that need no preset. ``owners`` says, by
-    preset, who was given which name; ``tenancy`` is what to remember of that for the next translation.
+    preset, who was given which name; ``register`` is what to remember of that for the next translation.
     """
 
     names: Mapping[str, Any]
@@ -113,4 +113,4 @@ class Context:
     claimed: tuple[Claimed, ...] = ()
     everything: Claimed | None = None
     owners: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}))
-    tenancy: Tenancy = field(default_factory=Tenancy)
+    register: NameRegister = field(default_factory=NameRegister)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pyconfd.model.tenure import Name, Owner, Owners
+from pyconfd.model.reservation import Name, Owner, Owners
 
 
 @dataclass(frozen=True, slots=True)

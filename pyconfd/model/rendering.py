@@ -11,7 +11,7 @@ from operator import ne
 from types import MappingProxyType
 from typing import Any
 
-from pyconfd.model.tenure import Owners
+from pyconfd.model.reservation import Owners
 
 FRAGMENT_SUFFIXES = (".conf", ".tmpl")
 INCLUDABLE_SUFFIXES = (*FRAGMENT_SUFFIXES, ".cfg", ".inc", ".j2", ".jinja", ".jinja2")

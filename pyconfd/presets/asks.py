@@ -14,8 +14,8 @@ from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets import domain_claims, hosts, kube2lb, kubefigurator_claims, values
-from pyconfd.presets.kube2lb_arbitration import EXTERNAL_DOMAINS
+from pyconfd.presets import domains, hosts, kube2lb, kubefigurator_claims, values
+from pyconfd.presets.kube2lb_claims import EXTERNAL_DOMAINS
 from pyconfd.presets.pods import is_ready
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.presets.views import EndpointView, ServiceView
@@ -130,7 +130,7 @@ def _domains(world: _World) -> Iterator[Ask]:
         entries[Key(entry["namespace"], entry["name"])].append((domain, entry))
     for kind, found in (("Service", world.snapshot.services), ("Endpoints", world.snapshot.endpoints)):
         for key in sorted(found):
-            annotations = domain_claims.asked_by(found[key].metadata, kind)
+            annotations = domains.asked_by(found[key].metadata, kind)
             if not (annotations["domain"] or annotations["proto"]):
                 continue
             wanted = _canonical(annotations["domain"])
@@ -159,7 +159,7 @@ def _domains(world: _World) -> Iterator[Ask]:
 
 
 def _unreachable(entry: Mapping[str, Any]) -> str:
-    routed = entry["proto"] in domain_claims.ROUTED_BY_NAME or entry["listen_port"] is not None
+    routed = entry["proto"] in domains.ROUTED_BY_NAME or entry["listen_port"] is not None
     return "" if routed else "it was given no port to listen on"
 
 

@@ -11,10 +11,9 @@ from pyconfd.model.layered import Layered, differing, flat, with_values
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
-from pyconfd.presets.changes import same_members, updated
-from pyconfd.presets.claiming import ANYTHING, ClaimOptions
+from pyconfd.presets.conflicts import same_members, updated
 from pyconfd.presets.endpoints import join, owner_of, slices_of_endpoints
-from pyconfd.presets.places import Places
+from pyconfd.presets.policy import ANYTHING, AllowedAddresses, ClaimOptions
 from pyconfd.presets.views import CertificateView, ClusterView, NodeView, PortView, ServiceView
 
 EXCLUDE_NODE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -51,7 +50,7 @@ class Translated:
     by_key: Mapping[Key, ServiceView]
     refused: tuple[Refusal, ...]
     ready: int
-    places: Places
+    places: AllowedAddresses
     seen: Snapshot = field(repr=False, compare=False)
     slices: Mapping[Key, _Slices] = field(repr=False, compare=False)
     parts: Mapping[Key, _Part] = field(repr=False, compare=False)
@@ -60,7 +59,9 @@ class Translated:
 
 
 def _of_nothing(cluster: str) -> Translated:
-    return Translated(ClusterView(cluster, (), (), ()), {}, (), 0, Places(), Snapshot(cluster), {}, {}, {}, {})
+    return Translated(
+        ClusterView(cluster, (), (), ()), {}, (), 0, AllowedAddresses(), Snapshot(cluster), {}, {}, {}, {}
+    )
 
 
 def translate(snapshot: Snapshot, former: Translated | None = None, claims: ClaimOptions = ANYTHING) -> Translated:
@@ -151,7 +152,9 @@ def _key_of_item(item: tuple[Key, EndpointSlice]) -> Key:
     return item[0]
 
 
-def _part(snapshot: Snapshot, key: Key, of_service: _Slices, places: Places, former: Translated) -> _Part | None:
+def _part(
+    snapshot: Snapshot, key: Key, of_service: _Slices, places: AllowedAddresses, former: Translated
+) -> _Part | None:
     """Read one service; None where there is no such object."""
     service, endpoints = snapshot.services.get(key), snapshot.endpoints.get(key)
     if service is None and endpoints is None:
@@ -192,7 +195,7 @@ class _NodePart(msgspec.Struct, frozen=True, gc=False):
     refused: tuple[Refusal, ...]
 
 
-def _node_part(key: Key, snapshot: Snapshot, places: Places) -> _NodePart | None:
+def _node_part(key: Key, snapshot: Snapshot, places: AllowedAddresses) -> _NodePart | None:
     node = snapshot.nodes.get(key)
     if node is None:
         return None

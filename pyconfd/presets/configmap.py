@@ -4,21 +4,358 @@ Source: the README of muchlearning/kubernetes-haproxy, and what its program does
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ConfigMap, ObjectRef, Pod
+from pyconfd.model.layered import differing
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
+from pyconfd.presets import pods as pods_of_services
 from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
-from pyconfd.presets.claiming import ClaimOptions
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.configmap_pods import Wanted, addresses_of
-from pyconfd.presets.configmap_values import Service, UnfitError, service_of
-from pyconfd.presets.reading import ConfigmapOptions, PresetOptions, Reading
+from pyconfd.presets.conflicts import same_members
+from pyconfd.presets.policy import ANYWHERE, AllowedAddresses, ClaimOptions
+from pyconfd.presets.reading import ConfigmapOptions, PresetOptions, PresetReading
+
+Refuse = Callable[[str, str, RefusalReason, str], None]
+"""Takes the field, its value, the reason and what is wrong."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", re.ASCII)
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?", re.ASCII)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_DEEPEST = 24
+
+
+class UnfitError(ValueError):
+    """A field cannot be used, and without it the service would not be what was meant."""
+
+    def __init__(self, field: str, value: object, detail: str) -> None:
+        self.field = field
+        self.value = value if isinstance(value, str) else ""
+        self.detail = detail
+        super().__init__(detail)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigmapService:
+    """``fields`` is the whole entry; a template may print each text in it. ``path`` is "" where it has none."""
+
+    name: str
+    namespace: str
+    selector: dict[str, str]
+    hostnames: tuple[str, ...]
+    path: str
+    fields: dict[str, Any]
+
+
+def service_of(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> ConfigmapService:
+    """Read one entry. What can be left out is refused and left out.
+
+    An entry that was read before is not read again: what is given must not be changed.
+
+    Raises:
+        UnfitError: the entry is no JSON object with a namespace and a selector, or a field is unfit.
+    """
+    service, refused = _remembered(name, text, ignored)
+    for each in refused:
+        refuse(*each)
+    if isinstance(service, UnfitError):
+        # A new one: the old one would collect tracebacks.
+        raise UnfitError(service.field, service.value, service.detail)
+    return service
+
+
+@lru_cache(maxsize=32_768)
+def _remembered(
+    name: str, text: str, ignored: frozenset[str]
+) -> tuple[ConfigmapService | UnfitError, tuple[tuple[str, str, RefusalReason, str], ...]]:
+    refused: list[tuple[str, str, RefusalReason, str]] = []
+
+    def refuse(field: str, value: str, reason: RefusalReason, detail: str) -> None:
+        refused.append((field, value, reason, detail))
+
+    try:
+        return _read(name, text, ignored, refuse), tuple(refused)
+    except UnfitError as error:
+        return UnfitError(error.field, error.value, error.detail), tuple(refused)
+
+
+def _read(name: str, text: str, ignored: frozenset[str], refuse: Refuse) -> ConfigmapService:
+    if not _NAME.fullmatch(name) or name in values.CONDITION_WORDS:
+        raise UnfitError("", name, "not a name for a backend: expected letters, digits, '.', '_' and '-'")
+    try:
+        given = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise UnfitError("", text, f"not JSON: {values.shown(str(error))}") from None
+    if not isinstance(given, dict):
+        raise UnfitError("", text, "not a JSON object")
+    namespace, selector = given.get("namespace"), given.get("selector")
+    if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace) or namespace in values.CONDITION_WORDS:
+        raise UnfitError("namespace", namespace, "the name of a namespace is required")
+    if not isinstance(selector, dict) or not all(_is_label(*item) for item in selector.items()):
+        raise UnfitError("selector", "", "an object of labels and their values is required")
+    fields: dict[str, Any] = {"namespace": namespace, "selector": dict(sorted(selector.items()))}
+    for key, value in sorted(given.items()):
+        if key in fields or key in {"name", "pods"} or key in ignored:
+            continue
+        if not values.is_word(key):
+            raise UnfitError(values.shown(key), key, "the name of the field is no plain word")
+        read = _KNOWN.get(key)
+        kept = read(value, refuse) if read else _data(key, value, ignored, 0)
+        if kept is not None:
+            fields[key] = kept
+    hostnames = fields.get("hostnames", [])
+    path = fields.get("path", "")
+    return ConfigmapService(name, namespace, fields["selector"], tuple(hostnames), str(path), fields)
+
+
+def _is_label(key: str, value: object) -> bool:
+    if key in values.CONDITION_WORDS or value in values.CONDITION_WORDS:
+        return False
+    return bool(_LABEL.fullmatch(key)) and isinstance(value, str) and bool(_LABEL_VALUE.fullmatch(value))
+
+
+def _hostnames(value: object, refuse: Refuse) -> list[str]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list):
+        raise UnfitError("hostnames", "", "expected a list of host names")
+    kept: list[str] = []
+    for item in items:
+        try:
+            kept.append(_host_name(item))
+        except ValueError as error:
+            refuse("hostnames", str(item), RefusalReason.INVALID_VALUE, f"{error}; this host name is left out")
+    if items and not kept:
+        raise UnfitError("hostnames", "", "none of its host names can be used")
+    return list(dict.fromkeys(kept))
+
+
+def _host_name(item: object) -> str:
+    if not isinstance(item, str):
+        raise ValueError("not a text")  # noqa: TRY004 - it is the value that is wrong
+    if item.startswith("^"):
+        return values.pattern(item)
+    return values.host_name(item)
+
+
+def _path(value: object, refuse: Refuse) -> Any:
+    del refuse
+    if value in ("", None):
+        return None
+    items = value if isinstance(value, list) else [value]
+    for item in items:
+        try:
+            if not isinstance(item, str) or item[:1] not in {"/", "^"}:
+                raise UnfitError("path", item, "a path begins with / or, as a regular expression, with ^")
+            values.pattern(item)
+        except ValueError as error:
+            raise UnfitError("path", item, str(error)) from None
+    return value
+
+
+def _ports(value: object, refuse: Refuse) -> list[int]:
+    del refuse
+    items = value if isinstance(value, list) else [value]
+    kept: list[int] = []
+    for item in items:
+        try:
+            if isinstance(item, bool) or not isinstance(item, int | str):
+                raise UnfitError("ports", "", "expected numbers from 1 to 65535")
+            kept.append(values.port_number(str(item)))
+        except ValueError as error:
+            raise UnfitError("ports", str(item), str(error)) from None
+    return kept
+
+
+def _ssl(value: object, refuse: Refuse) -> bool | str | None:
+    del refuse
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    if isinstance(value, str) and values.is_word(value):
+        return value
+    raise UnfitError("ssl", value, "expected true or false")
+
+
+def _mode(value: object, refuse: Refuse) -> str:
+    del refuse
+    if isinstance(value, str) and value.lower() in {"http", "tcp"}:
+        return value.lower()
+    raise UnfitError("mode", value, "expected http or tcp")
+
+
+_KNOWN: dict[str, Callable[[object, Refuse], Any]] = {
+    "hostnames": _hostnames,
+    "path": _path,
+    "ports": _ports,
+    "ssl": _ssl,
+    "mode": _mode,
+}
+
+
+def _data(field: str, value: Any, ignored: frozenset[str], depth: int) -> Any:
+    """Return any other value if each text in it is a plain word."""
+    if depth > _DEEPEST:
+        raise UnfitError(field, "", "it is nested too deeply")
+    if isinstance(value, str):
+        if values.is_word(value):
+            return value
+        advice = "templates print it as it is, so it has to be one plain word; configmap.ignored_fields leaves it out"
+        raise UnfitError(field, value, f"not a plain word: {advice}")
+    if isinstance(value, list):
+        return [_data(field, item, ignored, depth + 1) for item in value]
+    if isinstance(value, dict):
+        kept = {}
+        for key, item in sorted(value.items()):
+            if key in ignored:
+                continue
+            if not values.is_word(key):
+                raise UnfitError(f"{field}.{values.shown(key)}", key, "the name of the field is no plain word")
+            kept[key] = _data(f"{field}.{key}", item, ignored, depth + 1)
+        return kept
+    return value
+
+
+FEW = 16
+"""For how many services it is cheaper to look at every pod than to make an index of the pods."""
+
+_Label = tuple[str, str, str]
+"""Namespace, label and value; the last two are "" for a service that takes all pods of its namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEntry:
+    """One service with its ready pods in order of their names; ``entry`` is what templates get."""
+
+    service: ConfigmapService
+    hostnames: list[str]
+    pods: tuple[Pod, ...]
+    entry: dict[str, Any] = field(repr=False)
+
+
+def addresses_of(served: ServedEntry) -> list[str]:
+    """Return the addresses of the pods."""
+    return [pod.status.pod_ip or "" for pod in served.pods]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedServices:
+    """The services by name, sorted; ``by_label`` has each under one label of its selector. It never changes.
+
+    ``wrong`` has the pods that are where none may be (``places``).
+    """
+
+    served: Mapping[str, ServedEntry]
+    by_label: Mapping[_Label, Collection[str]] = field(default_factory=dict)
+    places: AllowedAddresses = ANYWHERE
+    wrong: Mapping[Key, Pod] = field(default_factory=dict)
+
+    def with_services(
+        self, asked: Mapping[str, tuple[ConfigmapService, list[str]]], pods: Mapping[Key, Pod]
+    ) -> "WantedServices":
+        """Return these services; who selects as before keeps the pods, so that :meth:`with_pods` goes first."""
+        anew = [service for name, (service, _) in asked.items() if not self._selects_alike(name, service)]
+        found = dict(_found(anew, pods, self.places))
+        served = {}
+        by_label: defaultdict[_Label, list[str]] = defaultdict(list)
+        for name, (service, hostnames) in asked.items():
+            by_label[_label_of(service)].append(name)
+            former = self.served.get(name)
+            if former is not None and former.service is service and former.hostnames == hostnames:
+                served[name] = former
+            else:
+                mine = found[name] if name in found or former is None else former.pods
+                served[name] = _served(service, hostnames, mine)
+        return replace(self, served=served, by_label=by_label)
+
+    def with_pods(self, old: Mapping[Key, Pod], new: Mapping[Key, Pod]) -> "WantedServices":
+        """Return the services after the pods changed."""
+        touched: dict[str, set[Key]] = {}
+        wrong = dict(self.wrong)
+        for key in differing(old, new):
+            wrong.pop(key, None)
+            if key in new and self.places.wrong(pods_of_services.address_of(new[key])):
+                wrong[key] = new[key]
+            for pod in (old.get(key), new.get(key)):
+                for name in self._candidates(pod) if pod is not None else ():
+                    touched.setdefault(name, set()).add(key)
+        served = dict(self.served)
+        for name, keys in touched.items():
+            former = served[name]
+            kept = [pod for pod in former.pods if _key(pod) not in keys]
+            come = [new[key] for key in keys if key in new and _is_of(former.service, key, new[key], self.places)]
+            found = same_members(former.pods, tuple(sorted(kept + come, key=_key)))
+            if found is not former.pods:
+                served[name] = _served(former.service, former.hostnames, found)
+        return replace(self, served=served, wrong=wrong)
+
+    def refused(self, cluster: str) -> Iterator[Refusal]:
+        """Return the pods that services select and that are where none may be."""
+        for _, pod in sorted(self.wrong.items()):
+            services = (self.served[name].service for name in self._candidates(pod))
+            if any(each.selector.items() <= (pod.metadata.labels or {}).items() for each in services):
+                address = pods_of_services.address_of(pod)
+                yield pods_of_services.wrong_address(pod, self.places.wrong(address), cluster)
+
+    def _selects_alike(self, name: str, service: ConfigmapService) -> bool:
+        former = self.served.get(name)
+        if former is None:
+            return False
+        return (former.service.namespace, former.service.selector) == (service.namespace, service.selector)
+
+    def _candidates(self, pod: Pod) -> Iterator[str]:
+        namespace = pod.metadata.namespace
+        yield from self.by_label.get((namespace, "", ""), ())
+        for label, value in (pod.metadata.labels or {}).items():
+            yield from self.by_label.get((namespace, label, value), ())
+
+
+def _label_of(service: ConfigmapService) -> _Label:
+    label, value = next(iter(service.selector.items()), ("", ""))
+    return service.namespace, label, value
+
+
+def _key(pod: Pod) -> Key:
+    return Key(pod.metadata.namespace, pod.metadata.name)
+
+
+def _is_of(service: ConfigmapService, key: Key, pod: Pod, places: AllowedAddresses) -> bool:
+    if key.namespace != service.namespace or not service.selector.items() <= (pod.metadata.labels or {}).items():
+        return False
+    return values.is_object_name(key.name) and pods_of_services.may_serve(pod, places)
+
+
+def _found(
+    services: Collection[ConfigmapService], pods: Mapping[Key, Pod], places: AllowedAddresses
+) -> Iterator[tuple[str, tuple[Pod, ...]]]:
+    """Return the pods of each of these services."""
+    if len(services) > FEW:
+        index = pods_of_services.PodIndex(pods, places)
+        for service in services:
+            yield service.name, tuple(index.ready(service.namespace, service.selector))
+        return
+    for service in services:
+        mine = [pod for key, pod in pods.items() if _is_of(service, key, pod, places)]
+        yield service.name, tuple(sorted(mine, key=_key))
+
+
+def _served(service: ConfigmapService, hostnames: list[str], pods: tuple[Pod, ...]) -> ServedEntry:
+    whole = {pod.metadata.name: pods_of_services.whole(pod) for pod in pods}
+    entry = {**service.fields, "name": service.name, "pods": whole}
+    if "hostnames" in entry:
+        entry["hostnames"] = hostnames
+    return ServedEntry(service, hostnames, pods, entry)
+
 
 NAMES = frozenset({"services", "certificates", "ssldir", "stats", "env"})
 KNOWN_PASSWORD = "IAmAnIdiotForNotChangingTheDefaultPassword"  # noqa: S105 - kubernetes-haproxy printed it in its README
@@ -40,7 +377,7 @@ def named(options: PresetOptions) -> tuple[Named, ...]:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ConfigmapReader:
     snapshot: Snapshot
     options: ConfigmapOptions
     rules: ClaimOptions
@@ -59,24 +396,26 @@ class _Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Memo:
+class _ConfigmapMemo:
     """What a reading was made of, and its services; ``refused`` is what was refused in their ConfigMap."""
 
     basis: tuple[object, ...]
     record: ConfigMap | None
     pods: Mapping[Key, Pod]
-    wanted: Wanted
+    wanted: WantedServices
     refused: tuple[Refusal, ...]
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
+def read(
+    snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetReading | None = None
+) -> PresetReading:
     """Return ``services``, ``certificates``, ``ssldir``, ``stats``, ``env``, the certificates' files, the template."""
     own = options.configmap
-    reader = _Reader(snapshot, own, options.claims, [])
+    reader = _ConfigmapReader(snapshot, own, options.claims, [])
     known = former.memo if former else None
     basis = (snapshot.cluster, own, options.claims, cluster.places)
-    if not isinstance(known, _Memo) or known.basis != basis:
-        known = _Memo(basis, None, {}, Wanted({}, places=cluster.places), ())
+    if not isinstance(known, _ConfigmapMemo) or known.basis != basis:
+        known = _ConfigmapMemo(basis, None, {}, WantedServices({}, places=cluster.places), ())
     memo = _updated(known, reader)
     reader.refused.extend(memo.refused)
     reader.refused.extend(memo.wanted.refused(snapshot.cluster))
@@ -95,7 +434,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     if former and refused == former.refused:
         refused = former.refused
     claimed = sum([len(served.pods) for served in memo.wanted.served.values()])
-    return Reading(
+    return PresetReading(
         names,
         refused,
         claimed,
@@ -107,7 +446,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     )
 
 
-def _updated(memo: _Memo, reader: _Reader) -> _Memo:
+def _updated(memo: _ConfigmapMemo, reader: _ConfigmapReader) -> _ConfigmapMemo:
     """Return the services: all of them read anew where the ConfigMap changed, else those whose pods did."""
     snapshot, own = reader.snapshot, reader.options
     record = snapshot.config_maps.get(Key(own.namespace, own.services))
@@ -116,10 +455,12 @@ def _updated(memo: _Memo, reader: _Reader) -> _Memo:
     inner = replace(reader, refused=[])
     asked = _services(inner)
     wanted = memo.wanted.with_pods(memo.pods, snapshot.pods).with_services(asked, snapshot.pods)
-    return _Memo(memo.basis, record, snapshot.pods, wanted, tuple(inner.refused))
+    return _ConfigmapMemo(memo.basis, record, snapshot.pods, wanted, tuple(inner.refused))
 
 
-def _template(reader: _Reader, names: Mapping[str, Any], required: Mapping[str, str]) -> Iterator[ClusterTemplate]:
+def _template(
+    reader: _ConfigmapReader, names: Mapping[str, Any], required: Mapping[str, str]
+) -> Iterator[ClusterTemplate]:
     own = reader.options
     if own.template_key in (data := reader.data(own.config)):
         ref = ObjectRef("ConfigMap", own.namespace, own.config, reader.snapshot.cluster)
@@ -130,7 +471,7 @@ def _template(reader: _Reader, names: Mapping[str, Any], required: Mapping[str, 
     reader.refuse(("ConfigMap", own.config), own.template_key, "", RefusalReason.INCOMPLETE, detail)
 
 
-def _services(reader: _Reader) -> dict[str, tuple[Service, list[str]]]:
+def _services(reader: _ConfigmapReader) -> dict[str, tuple[ConfigmapService, list[str]]]:
     """Return the services that can be served with the host names that they got, sorted by name."""
     own = reader.options
     if Key(own.namespace, own.services) not in reader.snapshot.config_maps:
@@ -151,7 +492,7 @@ def _services(reader: _Reader) -> dict[str, tuple[Service, list[str]]]:
     return result
 
 
-def _refusing(reader: _Reader, name: str) -> Callable[[str, str, RefusalReason, str], None]:
+def _refusing(reader: _ConfigmapReader, name: str) -> Callable[[str, str, RefusalReason, str], None]:
     def refuse(field: str, value: str, reason: RefusalReason, detail: str) -> None:
         place = f"{name} {field}".strip()
         reader.refuse(("ConfigMap", reader.options.services), place, value, reason, detail)
@@ -159,7 +500,7 @@ def _refusing(reader: _Reader, name: str) -> Callable[[str, str, RefusalReason, 
     return refuse
 
 
-def _check_mode(service: Service, rules: ClaimOptions) -> None:
+def _check_mode(service: ConfigmapService, rules: ClaimOptions) -> None:
     mode = service.fields.get("mode", "http")
     if wrong := rules.protocol(service.namespace, mode):
         raise UnfitError("mode", mode, wrong)
@@ -172,7 +513,7 @@ def _claim_name(name: str, owners: dict[str, str]) -> None:
 
 
 def _claimed(
-    service: Service,
+    service: ConfigmapService,
     claims: dict[tuple[str, str, str], str],
     rules: ClaimOptions,
     refuse: Callable[[str, str, RefusalReason, str], None],
@@ -200,7 +541,7 @@ def _claimed(
     return kept
 
 
-def _certificates(reader: _Reader) -> Iterator[OutputFile]:
+def _certificates(reader: _ConfigmapReader) -> Iterator[OutputFile]:
     own = reader.options
     chains = reader.data(own.certificates)
     secret = reader.snapshot.secrets.get(Key(own.namespace, own.keys))

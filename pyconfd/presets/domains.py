@@ -3,31 +3,264 @@
 Read from Endpoints objects (python-confd's way) and from Services, there also as ``pyconfd.io/domain``,
 ``pyconfd.io/proto``, ``pyconfd.io/port`` (which port of the service, by name or number) and ``pyconfd.io/listen-port``
 (which port to bind for a protocol that is not routed by name).
+
+Read in this order: :func:`asked` parses what one object claims, :func:`read` updates the claims of the changed objects,
+``_decide`` gives each name to the oldest claim, ``_entries`` makes what templates see.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.given import GivenDict, GivenList
+from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
 from pyconfd.model.layered import Layered, copied, differing, with_values
 from pyconfd.model.listener import Listener
+from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.tenure import NO_OWNERS, Owner, Owners
-from pyconfd.presets import targets
-from pyconfd.presets.claiming import ClaimOptions, in_ranges
-from pyconfd.presets.claims import Claims
+from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.domain_claims import DomainClaim, Former, asked, port_name, refusal
-from pyconfd.presets.reading import PresetOptions, Reading
-from pyconfd.presets.tenures import Seats
-from pyconfd.presets.views import EndpointView, NodeView, ServiceView
+from pyconfd.presets.conflicts import Claims, ParsedClaims, ReservedNames
+from pyconfd.presets.endpoints import targets_of_port
+from pyconfd.presets.policy import ClaimOptions, in_ranges
+from pyconfd.presets.reading import PresetOptions, PresetReading
+from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
+
+_T = TypeVar("_T")
+
+PREFIX = "pyconfd.io/"
+
+ROUTED_BY_NAME = frozenset({"http", "https"})
+"""Protocols whose connections name the domain they want, so that many domains share one port."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Decided:
+class DomainClaim:
+    """One object that asks for one domain; ``claimed_name`` and ``owner`` are both for those who come after it.
+
+    ``first_port`` is the number of its port in the first subset of Endpoints, 0 where that is not known.
+    """
+
+    ref: ObjectRef
+    created: str
+    claimed_name: Name
+    owner: Owner
+    domain: str
+    proto: str
+    port: PortView
+    listen_port: int | None
+    service: Service | None
+    view: ServiceView
+    first_port: int = 0
+
+    @property
+    def rank(self) -> tuple[str, str, str, str]:
+        """The older object wins; the name decides between twins."""
+        return self.created, self.ref.namespace, self.ref.name, self.ref.kind
+
+    @property
+    def bound(self) -> int | None:
+        """The port to bind, None for a protocol that is routed by name."""
+        return None if self.proto in ROUTED_BY_NAME else self.listen_port or self.port.port
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """All that it asks for and that may be kept for somebody else."""
+        bound = self.bound
+        return (self.claimed_name,) if bound is None else (self.claimed_name, port_name(bound))
+
+    @property
+    def asks(self) -> tuple[Any, ...]:
+        """All that decides who gets what; what stands behind it does not."""
+        port = self.port
+        return self.rank, self.domain, self.proto, self.listen_port, port.name, port.port, port.node_port
+
+
+EXTERNAL_NAME = "a Service of type ExternalName is an alias in DNS: it has no endpoints to send traffic to"
+NO_TCP = "the Service has no TCP port, and HAProxy balances only TCP"
+
+
+class _RefusedClaim(Exception):  # noqa: N818 - it carries a Refusal out of a parser
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(refusal.detail)
+
+
+def port_name(port: int) -> Name:
+    """Return what stands for a port among the names that are kept."""
+    return Name(f"port {port}", "")
+
+
+class Former(NamedTuple):
+    """What a former reading was made of, and what it found."""
+
+    snapshot: Snapshot
+    by_key: Mapping[Key, ServiceView]
+    claims: Mapping[Key, ParsedClaims[DomainClaim]]
+
+
+def asked(
+    key: Key, snapshot: Snapshot, cluster: Translated, rules: ClaimOptions, former: Former
+) -> ParsedClaims[DomainClaim] | None:
+    """Return what the objects of one name ask for; None for nothing."""
+    view = cluster.by_key.get(key)
+    if view is None:
+        return None
+    service, endpoints = snapshot.services.get(key), snapshot.endpoints.get(key)
+    if former.snapshot.services.get(key) is service and former.snapshot.endpoints.get(key) is endpoints:
+        again = _with_view(former.claims.get(key), former.by_key.get(key), view)
+        if again is not None:
+            return again
+    claims: list[DomainClaim] = []
+    refused: list[Refusal] = []
+    sources: list[tuple[str, ObjectMeta, Mapping[str, str], Endpoints | None]] = []
+    if service is not None:
+        sources.append(("Service", service.metadata, asked_by(service.metadata, "Service"), None))
+    if endpoints is not None:
+        sources.append(("Endpoints", endpoints.metadata, asked_by(endpoints.metadata, "Endpoints"), endpoints))
+    for kind, meta, annotations, subsets in sources:
+        if not (annotations["domain"] or annotations["proto"]):
+            continue
+        ref = ObjectRef(kind, key.namespace, key.name, snapshot.cluster)
+        try:
+            claim = _claim(ref, annotations, meta.creation_timestamp, service=service, endpoints=subsets, view=view)
+            claims.append(_allowed(claim, rules))
+        except _RefusedClaim as error:
+            refused.append(error.refusal)
+    return ParsedClaims(tuple(claims), tuple(refused)) if claims or refused else None
+
+
+def _with_view(
+    asked: ParsedClaims[DomainClaim] | None, former: ServiceView | None, view: ServiceView
+) -> ParsedClaims[DomainClaim] | None:
+    """Return what the same objects ask for with other endpoints behind them; None where the ports are others too."""
+    if asked is None or former is None or list(map(_numbers, former.ports)) != list(map(_numbers, view.ports)):
+        return None
+    return ParsedClaims(
+        tuple(
+            DomainClaim(
+                claim.ref, claim.created, claim.claimed_name, claim.owner, claim.domain, claim.proto,
+                view.ports[former.ports.index(claim.port)], claim.listen_port, claim.service, view,
+                claim.first_port,
+            )
+            for claim in asked.claims
+        ),
+        asked.refused,
+    )  # fmt: skip
+
+
+def _numbers(port: PortView) -> tuple[str, int, str, int, int]:
+    return port.name, port.port, port.protocol, port.node_port, port.target_port
+
+
+def asked_by(meta: ObjectMeta, kind: str) -> Mapping[str, str]:
+    """Return the annotations of a Service under their short names, the prefixed one wins; of Endpoints the plain ones.
+
+    What is missing is "".
+    """
+    given = meta.annotations or {}
+    if kind == "Endpoints":
+        return {name: given.get(name, "") for name in ("domain", "proto", "port", "listen-port")}
+    return {name: given.get(PREFIX + name, given.get(name, "")) for name in ("domain", "proto")} | {
+        name: given.get(PREFIX + name, "") for name in ("port", "listen-port")
+    }
+
+
+def _claim(
+    ref: ObjectRef,
+    annotations: Mapping[str, str],
+    created: str | None,
+    *,
+    service: Service | None,
+    endpoints: Endpoints | None,
+    view: ServiceView,
+) -> DomainClaim:
+    domain, proto = annotations.get("domain", ""), annotations.get("proto", "")
+    if not domain or not proto:
+        missing = "proto" if domain else "domain"
+        detail = f"annotation {missing} is missing: an object is served when it has both domain and proto"
+        raise _RefusedClaim(refusal(ref, f"annotation {missing}", "", RefusalReason.INCOMPLETE, detail))
+    if service is not None and service.spec.type == "ExternalName" and endpoints is None:
+        raise _RefusedClaim(refusal(ref, "spec.type", "ExternalName", RefusalReason.INVALID_VALUE, EXTERNAL_NAME))
+    listen, wanted = annotations.get("listen-port", ""), _parsed(ref, "domain", domain, values.host_name)
+    port = _chosen_port(ref, annotations.get("port", ""), view, endpoints)
+    return DomainClaim(
+        ref=ref,
+        created=created or NEVER,
+        claimed_name=Name("", wanted),
+        owner=Owner(ref.kind, ref.namespace, ref.name, created or NEVER),
+        domain=wanted,
+        proto=_parsed(ref, "proto", proto, values.protocol),
+        port=port,
+        listen_port=_parsed(ref, "listen-port", listen, values.port_number) if listen else None,
+        service=service,
+        view=view,
+        first_port=_first_number(port, endpoints),
+    )
+
+
+def _first_number(port: PortView, endpoints: Endpoints | None) -> int:
+    for subset in (endpoints.subsets or ())[:1] if endpoints else ():
+        for item in subset.ports or ():
+            if (item.name or "", item.protocol or "TCP") == (port.name, port.protocol):
+                return item.port or 0
+    return 0
+
+
+def _allowed(claim: DomainClaim, rules: ClaimOptions) -> DomainClaim:
+    """Return a claim that its namespace may make; what it asks of ports is judged where they are given away."""
+    namespace = claim.ref.namespace
+    for name, value, wrong in (
+        ("domain", claim.domain, rules.domain(namespace, claim.domain)),
+        ("proto", claim.proto, rules.protocol(namespace, claim.proto)),
+    ):
+        if wrong:
+            raise _RefusedClaim(refusal(claim.ref, f"annotation {name}", value, RefusalReason.NOT_ALLOWED, wrong))
+    return claim
+
+
+def _parsed(ref: ObjectRef, name: str, value: str, parse: Callable[[str], _T]) -> _T:
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise _RefusedClaim(
+            refusal(ref, f"annotation {name}", value, RefusalReason.INVALID_VALUE, str(error))
+        ) from None
+
+
+def _chosen_port(ref: ObjectRef, wanted: str, view: ServiceView, endpoints: Endpoints | None) -> PortView:
+    """Return the port that is asked for; else, as python-confd did, the first of the first subset; else the first."""
+    candidates = [port for port in view.ports if port.protocol == "TCP"]
+    if wanted:
+        for port in candidates:
+            if wanted in {port.name, str(port.port), str(port.target_port)}:
+                return port
+        names = ", ".join(f"{port.name or '(unnamed)'} {port.port}" for port in candidates) or "none"
+        detail = f"the service has no such TCP port; it has: {names}"
+        raise _RefusedClaim(refusal(ref, "annotation port", wanted, RefusalReason.NO_SUCH_PORT, detail))
+    for subset in (endpoints.subsets or ())[:1] if endpoints else ():
+        for item in (subset.ports or ())[:1]:
+            found = next((port for port in candidates if port.name == (item.name or "")), None)
+            if found:
+                return found
+    if not candidates and view.ports:
+        protocols = ", ".join(sorted({port.protocol for port in view.ports}))
+        raise _RefusedClaim(refusal(ref, "spec.ports", protocols, RefusalReason.INVALID_VALUE, NO_TCP))
+    if not candidates:
+        detail = "there is no port to send traffic to: it has no addresses yet"
+        raise _RefusedClaim(refusal(ref, "spec.ports", "", RefusalReason.INCOMPLETE, detail))
+    return candidates[0]
+
+
+def refusal(ref: ObjectRef, field: str, value: str, reason: RefusalReason, detail: str) -> Refusal:
+    """Refuse one field of an object; the value is shown shortened and escaped."""
+    return Refusal(ref, field, values.shown(value), reason, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class _DecidedDomains:
     """Who has which domain, with the port to bind for it; ``listeners`` were given away, ``owners`` says to whom."""
 
     served: Mapping[str, tuple[DomainClaim, int | None]]
@@ -37,7 +270,7 @@ class _Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class _Memo:
+class _DomainsMemo:
     """What a reading was made of, and its parts; it never changes."""
 
     snapshot: Snapshot
@@ -45,7 +278,7 @@ class _Memo:
     nodes: tuple[NodeView, ...]
     options: PresetOptions
     claims: Claims[DomainClaim]
-    decided: _Decided
+    decided: _DecidedDomains
     entries: Mapping[str, dict[str, Any]]
     refused: tuple[Refusal, ...] = ()
     claimed: int = 0
@@ -61,13 +294,17 @@ class _Memo:
         return self.options.node_ports, self.options.node_address_types
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
+def read(
+    snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetReading | None = None
+) -> PresetReading:
     """Return ``domains``: a dict from domain to its entry, sorted by domain."""
     memo = former.memo if former else None
-    if not isinstance(memo, _Memo) or memo.basis != (snapshot.cluster, options.claims):
+    if not isinstance(memo, _DomainsMemo) or memo.basis != (snapshot.cluster, options.claims):
         former = None
-        nothing = _Decided({}, (), {})
-        memo = _Memo(Snapshot(snapshot.cluster), {}, (), PresetOptions(claims=options.claims), Claims({}), nothing, {})
+        nothing = _DecidedDomains({}, (), {})
+        memo = _DomainsMemo(
+            Snapshot(snapshot.cluster), {}, (), PresetOptions(claims=options.claims), Claims({}), nothing, {}
+        )
     changed = {
         *differing(memo.by_key, cluster.by_key),
         *differing(memo.snapshot.services, snapshot.services),
@@ -90,8 +327,8 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     for domain in differing(memo.entries, entries):
         claimed += len(_addresses_of(entries[domain])) if domain in entries else 0
         claimed -= len(_addresses_of(memo.entries[domain])) if domain in memo.entries else 0
-    kept = _Memo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused, claimed)
-    return Reading(
+    kept = _DomainsMemo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused, claimed)
+    return PresetReading(
         names,
         refused,
         claimed,
@@ -107,7 +344,7 @@ def _addresses_of(entry: Mapping[str, Any]) -> list[str]:
     return [endpoint.address for endpoint in entry["endpoints"] if endpoint.state == "ready"]
 
 
-def _with_claims(decided: _Decided, replaced: Iterable[tuple[DomainClaim, DomainClaim]]) -> _Decided:
+def _with_claims(decided: _DecidedDomains, replaced: Iterable[tuple[DomainClaim, DomainClaim]]) -> _DecidedDomains:
     """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
     anew: dict[str, tuple[DomainClaim, int | None]] = {}
     for old, new in replaced:
@@ -118,40 +355,42 @@ def _with_claims(decided: _Decided, replaced: Iterable[tuple[DomainClaim, Domain
     if not anew:
         return decided
     # Not dataclasses.replace(): each change of an endpoint comes through here.
-    return _Decided(with_values(decided.served, anew), decided.refused, decided.listeners, decided.owners)
+    return _DecidedDomains(with_values(decided.served, anew), decided.refused, decided.listeners, decided.owners)
 
 
-def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _Decided:
+def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _DecidedDomains:
     """Assign each domain to the first of the claims, which come by rank, unless another namespace has reserved it."""
     refused: list[Refusal] = []
     ports: dict[int, DomainClaim] = {}
     served: dict[str, tuple[DomainClaim, int | None]] = {}
-    seats = Seats(options.tenures_of("domains"), lambda: ((n, c.ref.namespace, c.ref) for c in claims for n in c.names))
+    reserved_names = ReservedNames(
+        options.reservations_of("domains"), lambda: ((n, c.ref.namespace, c.ref) for c in claims for n in c.names)
+    )
     for claim in claims:
         if claim.domain in served:
             owner, _ = served[claim.domain]
             if (owner.ref.namespace, owner.ref.name) != (claim.ref.namespace, claim.ref.name):
                 refused.append(_taken(claim, owner))
             continue
-        if kept := seats.barred(claim.seat, claim.ref.namespace, claim.created):
+        if kept := reserved_names.barred(claim.claimed_name, claim.ref.namespace, claim.created):
             reason = RefusalReason.NAME_RESERVED
             refused.append(refusal(claim.ref, "annotation domain", claim.domain, reason, kept))
             continue
         if options.node_ports and not claim.port.node_port:
             detail = "traffic goes to node ports (presets.backend_target) but this port has none: use type NodePort"
             refused.append(refusal(claim.ref, "spec.ports", claim.port.name, RefusalReason.NO_NODE_PORT, detail))
-        served[claim.domain] = claim, _listen_port(claim, ports, seats, options, refused)
-    return _Decided(
+        served[claim.domain] = claim, _listen_port(claim, ports, reserved_names, options, refused)
+    return _DecidedDomains(
         Layered(dict(sorted(served.items(), key=itemgetter(0)))),
         tuple(refused),
         {Listener.at(options.listen_address, port): claim.owner for port, claim in ports.items()},
-        {claim.seat: claim.owner for claim, _ in served.values()}
+        {claim.claimed_name: claim.owner for claim, _ in served.values()}
         | {port_name(port): claim.owner for port, claim in ports.items()},
     )
 
 
 def _entries(
-    decided: _Decided, memo: _Memo, nodes: tuple[NodeView, ...], options: PresetOptions
+    decided: _DecidedDomains, memo: _DomainsMemo, nodes: tuple[NodeView, ...], options: PresetOptions
 ) -> Mapping[str, dict[str, Any]]:
     """Return the entry of each domain, the former one where nothing about it changed."""
     kind = (options.node_ports, options.node_address_types)
@@ -166,8 +405,8 @@ def _entries(
         claim, listen_port = decided.served[domain]
         before = former.get(domain)
         if before is None or before[0] is not claim or before[1] != listen_port:
-            endpoints = targets.of_port(claim.port, claim.service, nodes, options)
-            made[domain] = _entry(claim, endpoints, listen_port)
+            targets = targets_of_port(claim.port, claim.service, nodes, options)
+            made[domain] = _entry(claim, targets, listen_port)
     if not made and not gone:
         return memo.entries
     if gone or not former.keys() >= made.keys():
@@ -199,7 +438,11 @@ def _entry(claim: DomainClaim, endpoints: tuple[EndpointView, ...], listen_port:
 
 
 def _listen_port(
-    claim: DomainClaim, taken: dict[int, DomainClaim], seats: Seats, options: PresetOptions, refused: list[Refusal]
+    claim: DomainClaim,
+    taken: dict[int, DomainClaim],
+    reserved_names: ReservedNames,
+    options: PresetOptions,
+    refused: list[Refusal],
 ) -> int | None:
     """Return the port to bind for a protocol that is not routed by name, or None where it must not be bound."""
     port = claim.bound
@@ -214,7 +457,7 @@ def _listen_port(
         detail = f"{holder}; choose another with pyconfd.io/listen-port"
     elif port in taken:
         detail = f"{taken[port].ref} ({taken[port].domain}) listens there; choose another with pyconfd.io/listen-port"
-    elif kept := seats.barred(port_name(port), claim.ref.namespace, claim.created):
+    elif kept := reserved_names.barred(port_name(port), claim.ref.namespace, claim.created):
         reason, detail = RefusalReason.NAME_RESERVED, kept
     if detail:
         refused.append(refusal(claim.ref, "annotation listen-port", str(port), reason, detail))

@@ -1,8 +1,10 @@
-"""Joins a Service with its EndpointSlices: which address answers for which port, in which state."""
+"""Where traffic for a port goes: to endpoints, joined from slices, or to a node port on each eligible node."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
+
+import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import (
@@ -20,8 +22,9 @@ from pyconfd.model.kubernetes import (
 )
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.places import Places
-from pyconfd.presets.views import EndpointView, PortView
+from pyconfd.presets.policy import AllowedAddresses
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.views import EndpointView, NodeView, PortView
 
 _PROTOCOLS = frozenset({"TCP", "UDP", "SCTP"})
 """Source: core/v1 ``Protocol``."""
@@ -81,7 +84,12 @@ class Join:
 
 
 def join(
-    service: Service | None, slices: list[EndpointSlice], *, cluster: str, places: Places, kind: str = "EndpointSlice"
+    service: Service | None,
+    slices: list[EndpointSlice],
+    *,
+    cluster: str,
+    places: AllowedAddresses,
+    kind: str = "EndpointSlice",
 ) -> Join:
     """Return every port of the service with its endpoints, without those at ``places`` where none may be.
 
@@ -144,7 +152,9 @@ def _service_port(port: EndpointPort) -> ServicePort:
     return ServicePort(name=port.name, port=port.port or 0, target_port=port.port, protocol=port.protocol)
 
 
-def _endpoint_views(item: EndpointSlice, ref: ObjectRef, places: Places, refused: list[Refusal]) -> list[EndpointView]:
+def _endpoint_views(
+    item: EndpointSlice, ref: ObjectRef, places: AllowedAddresses, refused: list[Refusal]
+) -> list[EndpointView]:
     views = []
     for endpoint in item.endpoints or ():
         text = endpoint.addresses[0] if endpoint.addresses else ""
@@ -237,3 +247,76 @@ def in_one_family(endpoints: tuple[EndpointView, ...], families: tuple[str, ...]
     with_ready = {endpoint.family for endpoint in endpoints if endpoint.state == "ready"}
     chosen = next((family for family in order if family in with_ready), order[0])
     return tuple(endpoint for endpoint in endpoints if endpoint.family == chosen)
+
+
+def targets_of_port(
+    port: PortView, service: Service | None, nodes: tuple[NodeView, ...], options: PresetOptions
+) -> tuple[EndpointView, ...]:
+    """Return the endpoints to put into the backend, without those that are down.
+
+    With ``options.node_ports``: one for each eligible node; under ``externalTrafficPolicy: Local`` only for those that
+    run an endpoint. Empty where the port has no node port.
+    """
+    if not options.node_ports:
+        return pod_targets(port, service)
+    if not 0 < port.node_port < 65536:
+        return ()
+    found = targets_on_nodes(port, service, node_targets(nodes, options.node_address_types, families_of(service)))
+    return tuple(msgspec.structs.replace(target, port=port.node_port) for target in found)
+
+
+def pod_targets(port: PortView, service: Service | None) -> tuple[EndpointView, ...]:
+    """Return the pods that answer for a port, in one address family."""
+    return tuple(e for e in in_one_family(port.endpoints, families_of(service)) if e.state != "down")
+
+
+def families_of(service: Service | None) -> tuple[str, ...]:
+    """Return the address families of a Service as it lists them, () where it does not."""
+    return (service.spec.ip_families if service else None) or ()
+
+
+def node_targets(
+    nodes: Iterable[NodeView], kinds: tuple[str, ...], wanted: tuple[str, ...] = ()
+) -> tuple[EndpointView, ...]:
+    """Return each eligible node as an endpoint without a port, at its first address of the first kind that it has.
+
+    ``wanted`` are the families of the Service ("IPv4", "IPv6"): its node port answers on these only.
+    """
+    allowed = {family.lower() for family in wanted} or {"ipv4", "ipv6"}
+    found = []
+    for node in nodes:
+        target = _address(node, kinds, allowed) if node.eligible else None
+        if target is not None:
+            found.append(target)
+    return tuple(found)
+
+
+def _address(node: NodeView, kinds: tuple[str, ...], allowed: set[str]) -> EndpointView | None:
+    for wanted in kinds:
+        for kind, text in node.addresses:
+            parsed = values.address(text) if kind == wanted else None
+            if parsed is None:
+                continue
+            family = "ipv4" if parsed.version == 4 else "ipv6"
+            if family in allowed:
+                return EndpointView(str(parsed), 0, "ready", family, "", node.name, node.zone)
+    return None
+
+
+def targets_on_nodes(
+    port: PortView, service: Service | None, nodes: tuple[EndpointView, ...]
+) -> tuple[EndpointView, ...]:
+    """Return those of ``nodes`` (from :func:`node_targets`) that answer on the node port of ``port``, without a port.
+
+    Under ``externalTrafficPolicy: Local`` these are the nodes with a ready endpoint; one whose endpoints only end what
+    they began is draining.
+    """
+    if service is None or service.spec.external_traffic_policy != "Local":
+        return nodes
+    ready = {endpoint.node for endpoint in port.endpoints if endpoint.state == "ready"}
+    draining = {endpoint.node for endpoint in port.endpoints if endpoint.state == "draining"} - ready
+    return tuple(
+        node if node.node in ready else msgspec.structs.replace(node, state="draining")
+        for node in nodes
+        if node.node in ready or node.node in draining
+    )

@@ -12,15 +12,14 @@ from operator import itemgetter
 from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Pod
 from pyconfd.model.layered import differing
+from pyconfd.model.reservation import NEVER, NO_RESERVATIONS, Name, Owner, Reservations
 from pyconfd.model.snapshot import KIND_OF, Key, Named, Snapshot
-from pyconfd.model.tenure import NEVER, NO_TENURES, Name, Owner, Tenures
 from pyconfd.presets import values
-from pyconfd.presets.claiming import ClaimOptions
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.places import Places
+from pyconfd.presets.conflicts import ReservedNames
 from pyconfd.presets.pods import address_of, is_ready, wrong_address
-from pyconfd.presets.reading import HostsOptions, PresetOptions, Reading
-from pyconfd.presets.tenures import Seats
+from pyconfd.presets.policy import AllowedAddresses, ClaimOptions
+from pyconfd.presets.reading import HostsOptions, PresetOptions, PresetReading
 
 MASTER = "kontrol.unity3d.com/master"
 CONFIG = "haproxy.unity3d.com/config"
@@ -31,7 +30,7 @@ _RESOURCE_OF = {kind: resource for resource, kind in KIND_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class _Balancer:
+class _OwnBalancer:
     """The object that carries the balancer's annotations; ``labels`` are those of its pods."""
 
     ref: ObjectRef
@@ -48,7 +47,7 @@ def named(options: PresetOptions) -> tuple[Named, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Memo:
+class _HostsMemo:
     """What a reading was made of, and its parts: the pods of each app, and what was refused for a pod or an app."""
 
     basis: tuple[object, ...]
@@ -58,10 +57,12 @@ class _Memo:
     refused_pods: Mapping[Key, Refusal]
     refused_apps: Mapping[str, tuple[Refusal, ...]]
     owners: Mapping[Name, Owner]
-    tenures: Tenures
+    reservations: Reservations
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
+def read(
+    snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetReading | None = None
+) -> PresetReading:
     """Return ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
     own, places = options.hosts, cluster.places
     refused: list[Refusal] = []
@@ -69,9 +70,9 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     own_app = _own_app(balancer, own)
     known = former.memo if former else None
     basis = (snapshot.cluster, own, own_app, places)
-    if not isinstance(known, _Memo) or known.basis != basis:
-        known = _Memo(basis, {}, {}, {}, {}, {}, {}, NO_TENURES)
-    memo = _updated(known, snapshot, _Reader(own, own_app, places, options.tenures_of("hosts")))
+    if not isinstance(known, _HostsMemo) or known.basis != basis:
+        known = _HostsMemo(basis, {}, {}, {}, {}, {}, {}, NO_RESERVATIONS)
+    memo = _updated(known, snapshot, _HostsReader(own, own_app, places, options.reservations_of("hosts")))
     refused.extend(memo.refused_pods.values())
     refused.extend(refusal for of_app in memo.refused_apps.values() for refusal in of_app)
     claimed = sum(map(len, memo.hosts.values()))
@@ -91,7 +92,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
     told = tuple(sorted(refused))
     if former and told == former.refused:
         told = former.refused
-    return Reading(
+    return PresetReading(
         names,
         told,
         claimed,
@@ -109,11 +110,11 @@ def app_of_balancers(snapshot: Snapshot, options: HostsOptions) -> str:
     return _own_app(_balancer(snapshot, options, []), options)
 
 
-def _own_app(balancer: _Balancer | None, options: HostsOptions) -> str:
+def _own_app(balancer: _OwnBalancer | None, options: HostsOptions) -> str:
     return options.own_app or (balancer.labels.get(APP, "") if balancer else "")
 
 
-def _balancer(snapshot: Snapshot, options: HostsOptions, refused: list[Refusal]) -> _Balancer | None:
+def _balancer(snapshot: Snapshot, options: HostsOptions, refused: list[Refusal]) -> _OwnBalancer | None:
     if options.config is None:
         return None
     ref = options.config._replace(cluster=snapshot.cluster)
@@ -121,35 +122,35 @@ def _balancer(snapshot: Snapshot, options: HostsOptions, refused: list[Refusal])
     if ref.kind == "Deployment" and (deployment := snapshot.deployments.get(key)):
         template = deployment.spec.template.metadata
         annotations = (deployment.metadata.annotations or {}) | (template.annotations or {})
-        return _Balancer(ref, annotations, template.labels or {})
+        return _OwnBalancer(ref, annotations, template.labels or {})
     if ref.kind == "Pod" and (pod := snapshot.pods.get(key)):
-        return _Balancer(ref, pod.metadata.annotations or {}, pod.metadata.labels or {})
+        return _OwnBalancer(ref, pod.metadata.annotations or {}, pod.metadata.labels or {})
     if ref.kind == "Service" and (service := snapshot.services.get(key)):
-        return _Balancer(ref, service.metadata.annotations or {}, service.metadata.labels or {})
+        return _OwnBalancer(ref, service.metadata.annotations or {}, service.metadata.labels or {})
     detail = "hosts.config names it, and it does not exist"
     refused.append(Refusal(ref, "", "", RefusalReason.INCOMPLETE, detail))
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _HostsReader:
     """What pods are read with."""
 
     options: HostsOptions
     own_app: str
-    places: Places
-    tenures: Tenures
+    places: AllowedAddresses
+    reservations: Reservations
 
 
-def _updated(memo: _Memo, snapshot: Snapshot, reader: _Reader) -> _Memo:
+def _updated(memo: _HostsMemo, snapshot: Snapshot, reader: _HostsReader) -> _HostsMemo:
     """Return what the pods amount to, read anew only for apps of which a pod came, changed or went."""
     refused_pods = dict(memo.refused_pods)
     touched = _touched(memo, snapshot, reader, refused_pods)
-    for name in differing(memo.tenures, reader.tenures):
+    for name in differing(memo.reservations, reader.reservations):
         if name.name in memo.members:
             touched.setdefault(name.name, dict(memo.members[name.name]))
     if not touched:
-        return replace(memo, pods=snapshot.pods, refused_pods=refused_pods, tenures=reader.tenures)
+        return replace(memo, pods=snapshot.pods, refused_pods=refused_pods, reservations=reader.reservations)
     members = {**memo.members, **touched}
     hosts, refused_apps, owners = dict(memo.hosts), dict(memo.refused_apps), dict(memo.owners)
     for app, found in touched.items():
@@ -174,11 +175,13 @@ def _updated(memo: _Memo, snapshot: Snapshot, reader: _Reader) -> _Memo:
     elif all(hosts[app] is memo.hosts[app] for app in touched if app in hosts):
         hosts = memo.hosts
     kept_owners = memo.owners if owners == memo.owners else owners
-    return _Memo(memo.basis, snapshot.pods, members, hosts, refused_pods, refused_apps, kept_owners, reader.tenures)
+    return _HostsMemo(
+        memo.basis, snapshot.pods, members, hosts, refused_pods, refused_apps, kept_owners, reader.reservations
+    )
 
 
 def _touched(
-    memo: _Memo, snapshot: Snapshot, reader: _Reader, refused: dict[Key, Refusal]
+    memo: _HostsMemo, snapshot: Snapshot, reader: _HostsReader, refused: dict[Key, Refusal]
 ) -> dict[str, dict[Key, Pod]]:
     """Return the pods of each app of which a pod came, changed or went; ``refused`` is brought up to date."""
     options = reader.options
@@ -230,28 +233,28 @@ def _oldest(pods: Iterable[Pod]) -> str:
 
 
 def _owned(
-    app: str, by_namespace: Mapping[str, list[Pod]], cluster: str, reader: _Reader, refused: list[Refusal]
+    app: str, by_namespace: Mapping[str, list[Pod]], cluster: str, reader: _HostsReader, refused: list[Refusal]
 ) -> list[Pod]:
     """Return the pods of one namespace: that of the balancer, else that with the oldest pod; others may not join in.
 
     A rolling update makes all pods of an app younger, so the namespace that had the app keeps its seniority.
     """
     home = reader.options.config.namespace if reader.options.config else ""
-    tenure = reader.tenures.get(Name("", app))
+    reservation = reader.reservations.get(Name("", app))
 
     def rank(namespace: str) -> tuple[bool, str, bool, str]:
         since = _oldest(by_namespace[namespace])
-        if tenure is None or tenure.namespace != namespace:
+        if reservation is None or reservation.namespace != namespace:
             return namespace != home, since, True, namespace
-        return namespace != home, min(since, tenure.since), False, namespace
+        return namespace != home, min(since, reservation.since), False, namespace
 
     ranked = sorted(by_namespace, key=rank)
-    mine = {} if tenure is None else {Name("", app): tenure}
-    seats = Seats(mine, lambda: ((Name("", app), namespace, namespace) for namespace in ranked))
+    mine = {} if reservation is None else {Name("", app): reservation}
+    reserved_names = ReservedNames(mine, lambda: ((Name("", app), namespace, namespace) for namespace in ranked))
     first = ranked[0]
     reason, turned_away = RefusalReason.NAME_TAKEN, ranked[1:]
     detail = f"the app {app} belongs to the namespace {values.shown(first)}; name it differently"
-    kept = seats.barred(Name("", app), first, _oldest(by_namespace[first])) if first != home else ""
+    kept = reserved_names.barred(Name("", app), first, _oldest(by_namespace[first])) if first != home else ""
     if kept:
         reason, turned_away, detail = RefusalReason.NAME_RESERVED, ranked, kept
     for namespace in turned_away:
@@ -261,7 +264,7 @@ def _owned(
     return [] if kept else by_namespace[first]
 
 
-def _addresses(pods: list[Pod], places: Places, cluster: str, refused: list[Refusal]) -> list[str]:
+def _addresses(pods: list[Pod], places: AllowedAddresses, cluster: str, refused: list[Refusal]) -> list[str]:
     found = set()
     for pod in pods:
         if not is_ready(pod):
@@ -274,7 +277,7 @@ def _addresses(pods: list[Pod], places: Places, cluster: str, refused: list[Refu
 
 
 def _dns_names(
-    balancer: _Balancer, rules: ClaimOptions, suffixes: tuple[str, ...], refused: list[Refusal]
+    balancer: _OwnBalancer, rules: ClaimOptions, suffixes: tuple[str, ...], refused: list[Refusal]
 ) -> tuple[str, ...]:
     names = set()
     for item in balancer.annotations.get(ROUTE53, "").split(","):

@@ -18,17 +18,27 @@ from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.layered import Layered, differing, with_values
 from pyconfd.model.listener import Listener
+from pyconfd.model.reservation import NEVER
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.tenure import NEVER
-from pyconfd.presets import targets, values
-from pyconfd.presets.changes import kept_members
-from pyconfd.presets.claiming import in_ranges
-from pyconfd.presets.claims import Asked, Claims
+from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.kube2lb_arbitration import EXTERNAL_DOMAINS, Claim, Decided, decide, refusal, with_claims
+from pyconfd.presets.conflicts import Claims, ParsedClaims, kept_members
+from pyconfd.presets.endpoints import targets_of_port
+from pyconfd.presets.kube2lb_claims import (
+    EXTERNAL_DOMAINS,
+    DecidedPorts,
+    Kube2lbClaim,
+    Kube2lbEndpoint,
+    Kube2lbNode,
+    Kube2lbPort,
+    Kube2lbService,
+    decide,
+    refusal,
+    with_claims,
+)
 from pyconfd.presets.kube2lb_names import ServerName, external_domains
-from pyconfd.presets.kube2lb_views import Kube2lbEndpoint, Kube2lbNode, Kube2lbPort, Kube2lbService
-from pyconfd.presets.reading import PresetOptions, Reading
+from pyconfd.presets.policy import in_ranges
+from pyconfd.presets.reading import PresetOptions, PresetReading
 from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
 
 PORT_MODE = "kube2lb/port-mode"
@@ -44,7 +54,7 @@ NAMES = FUNCTIONS | {"services", "ports", "by_port", "nodes", "domain"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Basis:
+class _Kube2lbBasis:
     """All beside the service itself that a claim is read with."""
 
     cluster: str
@@ -54,29 +64,31 @@ class _Basis:
 
 
 @dataclass(frozen=True, slots=True)
-class _Memo:
+class _Kube2lbMemo:
     """What a reading was made of, and its parts."""
 
-    basis: _Basis
+    basis: _Kube2lbBasis
     services: Mapping[Key, Service]
     by_key: Mapping[Key, ServiceView]
-    claims: Claims[Claim]
-    decided: Decided | None
+    claims: Claims[Kube2lbClaim]
+    decided: DecidedPorts | None
     serves: Mapping[str, Kube2lbService] = field(default_factory=dict)
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
+def read(
+    snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetReading | None = None
+) -> PresetReading:
     """Return the names of :data:`NAMES`; services in order of age, ports by address and number."""
     host = snapshot.host
     facts = (host.addresses, host.ephemeral_ports, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
-    basis = _Basis(snapshot.cluster, options.without_tenures(), facts, cluster.view.nodes)
+    basis = _Kube2lbBasis(snapshot.cluster, options.without_reservations(), facts, cluster.view.nodes)
     memo = former.memo if former else None
-    if not isinstance(memo, _Memo) or not _reads_alike(memo.basis, basis):
-        memo = _Memo(basis, {}, {}, Claims({}), None)
+    if not isinstance(memo, _Kube2lbMemo) or not _reads_alike(memo.basis, basis):
+        memo = _Kube2lbMemo(basis, {}, {}, Claims({}), None)
     changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
     claims = memo.claims.updated(changed, lambda key: _asked(key, snapshot, cluster, options, memo.claims.of(key)))
     known = memo.decided
-    if known and claims.places is memo.claims.places and known.tenures == options.tenures_of("kube2lb"):
+    if known and claims.places is memo.claims.places and known.reservations == options.reservations_of("kube2lb"):
         decided = with_claims(known, claims.replaced(memo.claims, changed))
     else:
         decided = decide(list(claims.in_order()), options)
@@ -100,9 +112,9 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
         "ToUpper": to_upper,
     }
     serves = _serves(memo, claims, decided, changed)
-    kept = _Memo(basis, snapshot.services, cluster.by_key, claims, decided, serves)
+    kept = _Kube2lbMemo(basis, snapshot.services, cluster.by_key, claims, decided, serves)
     claimed = sum([len(entry.endpoints) for entry in decided.services])
-    return Reading(
+    return PresetReading(
         given,
         refused,
         claimed,
@@ -115,7 +127,7 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
 
 
 def _serves(
-    memo: _Memo, claims: Claims[Claim], decided: Decided, changed: Collection[Key]
+    memo: _Kube2lbMemo, claims: Claims[Kube2lbClaim], decided: DecidedPorts, changed: Collection[Key]
 ) -> Mapping[str, Kube2lbService]:
     """Return the ports that are served by their names; where everybody asks for the same, those that changed anew."""
     if memo.decided is None or claims.places is not memo.claims.places:
@@ -136,7 +148,7 @@ def _addresses_of(entry: Kube2lbService) -> list[str]:
     return [endpoint.address for endpoint in entry.endpoints]
 
 
-def _reads_alike(old: _Basis, new: _Basis) -> bool:
+def _reads_alike(old: _Kube2lbBasis, new: _Kube2lbBasis) -> bool:
     same_nodes = old.nodes is new.nodes or not new.options.node_ports
     return same_nodes and (old.cluster, old.options, old.host) == (new.cluster, new.options, new.host)
 
@@ -173,8 +185,8 @@ def add(*numbers: int) -> int:
 
 
 def _asked(
-    key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: tuple[Claim, ...]
-) -> Asked[Claim] | None:
+    key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: tuple[Kube2lbClaim, ...]
+) -> ParsedClaims[Kube2lbClaim] | None:
     """Return what a service asks for; None for nothing."""
     view, service = cluster.by_key.get(key), snapshot.services.get(key)
     if view is None or service is None or service.spec.type not in KINDS:
@@ -182,10 +194,10 @@ def _asked(
     refused: list[Refusal] = []
     claim = _claim(service, view, snapshot, cluster, options=options, refused=refused)
     if claim is None:
-        return Asked((), tuple(refused))
+        return ParsedClaims((), tuple(refused))
     if former:
         claim = replace(claim, entries=kept_members(former[0].entries, claim.entries))
-    return Asked((claim,), tuple(refused))
+    return ParsedClaims((claim,), tuple(refused))
 
 
 def _claim(
@@ -196,7 +208,7 @@ def _claim(
     *,
     options: PresetOptions,
     refused: list[Refusal],
-) -> Claim | None:
+) -> Kube2lbClaim | None:
     ref = ObjectRef("Service", view.namespace, view.name, snapshot.cluster)
     if not any(port.endpoints for port in view.ports):
         detail = "nothing stands behind this service: it is left out until it has endpoints"
@@ -210,10 +222,10 @@ def _claim(
     notes = _annotations(service, view, ref, refused)
     ports = tuple(_ports(view, address, notes, ref, refused=refused, options=options))
     entries = tuple(
-        _entry(port, listen, notes, ref, targets.of_port(port, service, cluster.view.nodes, options))
+        _entry(port, listen, notes, ref, targets_of_port(port, service, cluster.view.nodes, options))
         for port, listen in ports
     )
-    return Claim(ref, service.metadata.creation_timestamp or NEVER, entries)
+    return Kube2lbClaim(ref, service.metadata.creation_timestamp or NEVER, entries)
 
 
 def _listen_address(

@@ -16,18 +16,15 @@ import msgspec
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.layered import Layered, differing, with_values
-from pyconfd.model.listener import ANY_IPV6
-from pyconfd.model.listener import Listener as BoundListener
+from pyconfd.model.listener import ANY_IPV6, Listener
+from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Owner, Owners, Tenures
-from pyconfd.presets import targets, values
-from pyconfd.presets.changes import kept_members
-from pyconfd.presets.claims import Claims
+from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.kubefigurator_claims import ANY, Claim, Slot, asked, certified_name
-from pyconfd.presets.reading import PresetOptions, Reading
-from pyconfd.presets.sockets import Sockets
-from pyconfd.presets.tenures import Seats
+from pyconfd.presets.conflicts import Claims, ReservedNames, Sockets, kept_members
+from pyconfd.presets.endpoints import families_of, node_targets, pod_targets, targets_on_nodes
+from pyconfd.presets.kubefigurator_claims import ANY, ListenerClaim, Slot, asked, certified_name
+from pyconfd.presets.reading import PresetOptions, PresetReading
 from pyconfd.presets.views import EndpointView, NodeView, ServiceView
 
 _NAMES_IN_A_LINE = 240
@@ -51,7 +48,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     wildcard: bool = False
 
 
-class Listener(msgspec.Struct, frozen=True, gc=False):
+class KubefiguratorListener(msgspec.Struct, frozen=True, gc=False):
     """One address and port.
 
     ``address`` is ``*`` or an IP address; ``mode`` is "http" (then there are ``routes``) or "tcp" (then there is a
@@ -100,9 +97,9 @@ class Backend(msgspec.Struct, frozen=True, gc=False):
 class _Taken:
     """A listener while it is given away: its first claimant decides mode and TLS; then who has which host name."""
 
-    first: Claim
-    owners: dict[str, Claim] = field(default_factory=dict)
-    served: dict[str, Claim] = field(default_factory=dict)
+    first: ListenerClaim
+    owners: dict[str, ListenerClaim] = field(default_factory=dict)
+    served: dict[str, ListenerClaim] = field(default_factory=dict)
 
     def can_share(self, other: "_Taken") -> bool:
         """Return whether the names of both can be served on one listener."""
@@ -111,7 +108,7 @@ class _Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class _Basis:
+class _KubefiguratorBasis:
     """All beside a service itself that its claims are read with."""
 
     cluster: str
@@ -120,15 +117,15 @@ class _Basis:
 
 
 @dataclass(frozen=True, slots=True)
-class _Decided:
+class _DecidedListeners:
     """Who has which listener: the claims that are served, in order of their backends' names."""
 
-    listeners: tuple[Listener, ...] = ()
-    served: tuple[Claim, ...] = ()
-    bound: Mapping[BoundListener, Owner] = field(default_factory=lambda: MappingProxyType({}))
+    listeners: tuple[KubefiguratorListener, ...] = ()
+    served: tuple[ListenerClaim, ...] = ()
+    bound: Mapping[Listener, Owner] = field(default_factory=lambda: MappingProxyType({}))
     refused: tuple[Refusal, ...] = ()
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
-    tenures: Tenures = field(default_factory=lambda: NO_TENURES)
+    reservations: Reservations = field(default_factory=lambda: NO_RESERVATIONS)
 
 
 class _Counted(NamedTuple):
@@ -137,43 +134,45 @@ class _Counted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Memo:
+class _KubefiguratorMemo:
     """What a reading was made of, and its parts."""
 
-    basis: _Basis
+    basis: _KubefiguratorBasis
     certificates: Mapping[str, str] | None
     services: Mapping[Key, Service]
     by_key: Mapping[Key, ServiceView]
     nodes: tuple[NodeView, ...]
-    claims: Claims[Claim]
-    decided: _Decided | None = None
+    claims: Claims[ListenerClaim]
+    decided: _DecidedListeners | None = None
     backends: Sequence[_Counted] = ()
     serves: Mapping[str, Backend] = field(default_factory=dict)
 
 
-def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None) -> Reading:
+def read(
+    snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetReading | None = None
+) -> PresetReading:
     """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
     host, nodes = snapshot.host, cluster.view.nodes
     facts = (host.known, host.addresses, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
-    basis = _Basis(snapshot.cluster, options.without_tenures(), facts)
+    basis = _KubefiguratorBasis(snapshot.cluster, options.without_reservations(), facts)
     memo = former.memo if former else None
-    if not isinstance(memo, _Memo) or memo.basis != basis:
-        memo = _Memo(basis, None, {}, {}, nodes, Claims({}))
+    if not isinstance(memo, _KubefiguratorMemo) or memo.basis != basis:
+        memo = _KubefiguratorMemo(basis, None, {}, {}, nodes, Claims({}))
     changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
     claims = memo.claims.updated(changed, lambda key: asked(key, snapshot, cluster, options))
     same_files = memo.certificates == host.certificates
-    known, tenures = memo.decided, options.tenures_of("kubefigurator")
-    if known and same_files and claims.places is memo.claims.places and known.tenures == tenures:
+    known, reservations = memo.decided, options.reservations_of("kubefigurator")
+    if known and same_files and claims.places is memo.claims.places and known.reservations == reservations:
         decided = _with_claims(known, claims.replaced(memo.claims, changed))
     else:
-        decided = _decide(list(claims.in_order()), host.certificates, options, known or _Decided())
+        decided = _decide(list(claims.in_order()), host.certificates, options, known or _DecidedListeners())
     backends = _backends(decided, memo, nodes, options)
     if former and memo.decided and decided.refused is memo.decided.refused and claims.refused is memo.claims.refused:
         refused = former.refused
     else:
         refused = tuple(sorted((*claims.refused, *decided.refused)))
     serves = _serves(memo, backends)
-    return Reading(
+    return PresetReading(
         {"listeners": list(decided.listeners), "backends": [backend for backend, _ in backends]},
         refused,
         sum([ready for _, ready in backends]),
@@ -181,13 +180,13 @@ def read(snapshot: Snapshot, cluster: Translated, options: PresetOptions, former
         serves=serves,
         addresses_of=_addresses_of,
         owners=decided.owners,
-        memo=_Memo(
+        memo=_KubefiguratorMemo(
             basis, host.certificates, snapshot.services, cluster.by_key, nodes, claims, decided, backends, serves
         ),
     )
 
 
-def _serves(memo: _Memo, backends: Sequence[_Counted]) -> Mapping[str, Backend]:
+def _serves(memo: _KubefiguratorMemo, backends: Sequence[_Counted]) -> Mapping[str, Backend]:
     """Return the backends by their names; where the same are served, those that changed anew."""
     if backends is memo.backends:
         return memo.serves
@@ -204,22 +203,27 @@ def _addresses_of(backend: Backend) -> list[str]:
 
 
 def _decide(
-    claims: Sequence[Claim], certificates: Mapping[str, str] | None, options: PresetOptions, former: _Decided
-) -> _Decided:
+    claims: Sequence[ListenerClaim],
+    certificates: Mapping[str, str] | None,
+    options: PresetOptions,
+    former: _DecidedListeners,
+) -> _DecidedListeners:
     """Assign each listener, and each host name on it, to the first of the claims, which come in order of their rank.
 
-    What somebody else has tenure of is left out. A claim on all addresses counts on each of them.
+    What somebody else has reservation of is left out. A claim on all addresses counts on each of them.
     """
     refused: list[Refusal] = []
     taken: dict[Slot, _Taken] = {}
-    sockets: Sockets[Claim] = Sockets()
-    tenures = options.tenures_of("kubefigurator")
-    seats = Seats(tenures, lambda: ((name, c.ref.namespace, c.who) for c in claims for name in c.names))
-    first_of_host: dict[str, Claim] = {}
+    sockets: Sockets[ListenerClaim] = Sockets()
+    reservations = options.reservations_of("kubefigurator")
+    reserved_names = ReservedNames(
+        reservations, lambda: ((name, c.ref.namespace, c.who) for c in claims for name in c.names)
+    )
+    first_of_host: dict[str, ListenerClaim] = {}
     for claim in claims:
         if claim.hostname:
             first_of_host.setdefault(claim.hostname, claim)
-        wrong = _kept(claim, seats) or _conflict(claim, sockets) or _foreign_certificate(claim, first_of_host)
+        wrong = _kept(claim, reserved_names) or _conflict(claim, sockets) or _foreign_certificate(claim, first_of_host)
         if wrong is not None:
             refused.append(wrong)
             continue
@@ -235,30 +239,32 @@ def _decide(
         else:
             listener.served[claim.hostname] = claim
     served = [claim for _, listener in sorted(taken.items()) for claim in listener.served.values()]
-    return _Decided(
+    return _DecidedListeners(
         kept_members(former.listeners, _listeners(taken)),
         tuple(sorted(served, key=_backend_name)),
         {slot.listener: listener.first.owner for slot, listener in taken.items()},
         tuple(refused),
         {claim.names[1]: claim.owner for listener in taken.values() for claim in listener.owners.values()},
-        tenures,
+        reservations,
     )
 
 
-def _kept(claim: Claim, seats: Seats) -> Refusal | None:
+def _kept(claim: ListenerClaim, reserved_names: ReservedNames) -> Refusal | None:
     """Refuse what is kept for another namespace: the host name, the whole listener, or a part of it."""
     namespace, (whole, name) = claim.ref.namespace, claim.names
     reason = RefusalReason.NAME_RESERVED
-    kept = seats.barred(whole, namespace, claim.created)
+    kept = reserved_names.barred(whole, namespace, claim.created)
     if not kept and claim.mode == "tcp":
-        kept = seats.barred_from_place(whole.place, namespace)
+        kept = reserved_names.barred_from_place(whole.place, namespace)
     if kept:
         return claim.refusal("listen-port", str(claim.slot.port), reason, kept)
-    kept = seats.barred(name, namespace, claim.created)
+    kept = reserved_names.barred(name, namespace, claim.created)
     return claim.refusal("hostname", claim.hostname, reason, kept) if kept else None
 
 
-def _with_claims(decided: _Decided, replaced: Iterable[tuple[Claim, Claim]]) -> _Decided:
+def _with_claims(
+    decided: _DecidedListeners, replaced: Iterable[tuple[ListenerClaim, ListenerClaim]]
+) -> _DecidedListeners:
     """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
     renewed = {id(old): new for old, new in replaced}
     if not renewed:
@@ -266,7 +272,7 @@ def _with_claims(decided: _Decided, replaced: Iterable[tuple[Claim, Claim]]) -> 
     return replace(decided, served=tuple([renewed.get(id(claim), claim) for claim in decided.served]))
 
 
-def _conflict(claim: Claim, sockets: Sockets[Claim]) -> Refusal | None:
+def _conflict(claim: ListenerClaim, sockets: Sockets[ListenerClaim]) -> Refusal | None:
     first = sockets.first(claim.slot.listener)
     if first is None:
         return _name_taken(claim, sockets)
@@ -283,7 +289,7 @@ def _conflict(claim: Claim, sockets: Sockets[Claim]) -> Refusal | None:
     return _name_taken(claim, sockets)
 
 
-def _foreign_certificate(claim: Claim, first_of_host: Mapping[str, Claim]) -> Refusal | None:
+def _foreign_certificate(claim: ListenerClaim, first_of_host: Mapping[str, ListenerClaim]) -> Refusal | None:
     """Refuse the certificate of a host that is an older claim's of another namespace, on whatever listener."""
     owner = first_of_host.get(certified_name(claim.certificate)) if claim.certificate else None
     if owner is None or owner.ref.namespace == claim.ref.namespace:
@@ -292,7 +298,7 @@ def _foreign_certificate(claim: Claim, first_of_host: Mapping[str, Claim]) -> Re
     return claim.refusal("ssl-certificate", claim.certificate, RefusalReason.NAME_TAKEN, detail)
 
 
-def _name_taken(claim: Claim, sockets: Sockets[Claim]) -> Refusal | None:
+def _name_taken(claim: ListenerClaim, sockets: Sockets[ListenerClaim]) -> Refusal | None:
     owner = sockets.owner(claim.slot.listener, claim.hostname) if claim.mode == "http" else None
     if owner is None:
         return None
@@ -300,7 +306,7 @@ def _name_taken(claim: Claim, sockets: Sockets[Claim]) -> Refusal | None:
     return claim.refusal("hostname", claim.hostname, RefusalReason.NAME_TAKEN, detail)
 
 
-def _unusable(claim: Claim, certificates: Mapping[str, str] | None, options: PresetOptions) -> Refusal | None:
+def _unusable(claim: ListenerClaim, certificates: Mapping[str, str] | None, options: PresetOptions) -> Refusal | None:
     """Return why a claim cannot be served for want of a file; None where it can, or where nothing is known."""
     if certificates is None:
         return None
@@ -318,7 +324,7 @@ def _unusable(claim: Claim, certificates: Mapping[str, str] | None, options: Pre
     return None
 
 
-def _listeners(taken: Mapping[Slot, _Taken]) -> Iterator[Listener]:
+def _listeners(taken: Mapping[Slot, _Taken]) -> Iterator[KubefiguratorListener]:
     """Return what is to be bound. The names of a listener on all addresses are served on each of them."""
     for slot, own in sorted(taken.items()):
         wider = (Slot(ANY, slot.port), Slot(ANY_IPV6, slot.port))
@@ -329,13 +335,13 @@ def _listeners(taken: Mapping[Slot, _Taken]) -> Iterator[Listener]:
             yield _listener(slot, own, shared)
 
 
-def _listener(slot: Slot, own: _Taken, shared: Iterable[_Taken]) -> Listener:
+def _listener(slot: Slot, own: _Taken, shared: Iterable[_Taken]) -> KubefiguratorListener:
     claims = [claim for each in (own, *shared) for claim in each.served.values()]
     routes = [_route(claim.hostname, claim) for claim in claims] if own.first.mode == "http" else []
     # Whole names first, then wildcards, the longest (the most special) first.
     routes.sort(key=lambda route: (route.wildcard, -len(route.hostname) * route.wildcard, route.hostname))
     certificates = tuple(_certificates(claims))
-    return Listener(
+    return KubefiguratorListener(
         name=f"k8s-service_{'all' if slot.address == ANY else slot.address}_{slot.port}_listen",
         address=slot.address,
         port=slot.port,
@@ -347,7 +353,7 @@ def _listener(slot: Slot, own: _Taken, shared: Iterable[_Taken]) -> Listener:
     )
 
 
-def _certificates(claims: Iterable[Claim]) -> Iterator[Certificate]:
+def _certificates(claims: Iterable[ListenerClaim]) -> Iterator[Certificate]:
     """Return each certificate with the names of the claims that it belongs to, and no others that it may be good for.
 
     The names of a file that has many stand on several lines, as a line has at most 2048 words and 64 KiB. Each line
@@ -367,18 +373,18 @@ def _certificates(claims: Iterable[Claim]) -> Iterator[Certificate]:
             yield Certificate(f"{folder}{'/' * number}{file}", tuple(found[at : at + _NAMES_IN_A_LINE]) or ("!*",))
 
 
-def _route(hostname: str, claim: Claim) -> Route:
+def _route(hostname: str, claim: ListenerClaim) -> Route:
     if hostname.startswith("*."):
         return Route(hostname[1:], _backend_name(claim), wildcard=True)
     return Route(f"[{hostname}]" if values.address(hostname) and ":" in hostname else hostname, _backend_name(claim))
 
 
-def _backend_name(claim: Claim) -> str:
+def _backend_name(claim: ListenerClaim) -> str:
     return f"k8s-service_{claim.ref.namespace}_{claim.ref.name}_{claim.port_name}_backend"
 
 
 def _backends(
-    decided: _Decided, memo: _Memo, nodes: tuple[NodeView, ...], options: PresetOptions
+    decided: _DecidedListeners, memo: _KubefiguratorMemo, nodes: tuple[NodeView, ...], options: PresetOptions
 ) -> Sequence[_Counted]:
     """Return the backend of each claim, the former one where nothing about it changed."""
     former: dict[int, _Counted] = {}
@@ -388,7 +394,7 @@ def _backends(
         former = {id(claim): backend for claim, backend in zip(memo.decided.served, memo.backends, strict=True)}
     addresses = _Addresses(nodes, options)
 
-    def made(number: int, claim: Claim) -> _Counted:
+    def made(number: int, claim: ListenerClaim) -> _Counted:
         backend = _backend(claim, addresses, options)
         if number < len(memo.backends) and memo.backends[number].backend == backend:
             return memo.backends[number]
@@ -407,16 +413,16 @@ class _Addresses:
 
     def of(self, families: tuple[str, ...]) -> tuple[EndpointView, ...]:
         if families not in self._by_family:
-            self._by_family[families] = targets.addresses(self._nodes, self._kinds, families)
+            self._by_family[families] = node_targets(self._nodes, self._kinds, families)
         return self._by_family[families]
 
 
-def _backend(claim: Claim, addresses: _Addresses, options: PresetOptions) -> Backend:
+def _backend(claim: ListenerClaim, addresses: _Addresses, options: PresetOptions) -> Backend:
     own = options.kubefigurator
     if own.node_ports:
-        behind = targets.on_nodes(claim.port, claim.service, addresses.of(targets.families(claim.service)))
+        behind = targets_on_nodes(claim.port, claim.service, addresses.of(families_of(claim.service)))
     else:
-        behind = targets.pods(claim.port, claim.service)
+        behind = pod_targets(claim.port, claim.service)
     return Backend(
         name=_backend_name(claim),
         namespace=claim.ref.namespace,

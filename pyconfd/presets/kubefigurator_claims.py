@@ -10,12 +10,12 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service, ServicePort
 from pyconfd.model.listener import Listener
+from pyconfd.model.reservation import NEVER, Name, Owner
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.tenure import NEVER, Name, Owner
 from pyconfd.presets import values
-from pyconfd.presets.claiming import in_ranges
-from pyconfd.presets.claims import Asked
 from pyconfd.presets.cluster import Translated
+from pyconfd.presets.conflicts import ParsedClaims
+from pyconfd.presets.policy import in_ranges
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
 from pyconfd.presets.views import PortView
 
@@ -67,7 +67,7 @@ class Slot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ListenerClaim:
     """What one port of one Service asks for; ``certificate`` is the path of a file, "" for no TLS."""
 
     ref: ObjectRef
@@ -114,7 +114,7 @@ class Claim:
         return Refusal(self.ref, field_of(self.port_name, option), values.shown(value), reason, detail)
 
 
-class _Refused(Exception):  # noqa: N818 - it carries a Refusal out of a parser
+class _RefusedListener(Exception):  # noqa: N818 - it carries a Refusal out of a parser
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
         super().__init__(refusal.detail)
@@ -125,7 +125,9 @@ def field_of(port_name: str, option: str) -> str:
     return f"annotation {PREFIX}{port_name}.{option}"
 
 
-def asked(key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOptions) -> Asked[Claim] | None:
+def asked(
+    key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOptions
+) -> ParsedClaims[ListenerClaim] | None:
     """Return the claims of an enabled Service's node ports, and what cannot be read; None for nothing."""
     view, service = cluster.by_key.get(key), snapshot.services.get(key)
     if view is None or service is None or (service.metadata.labels or {}).get(LABEL) != "yes":
@@ -141,10 +143,10 @@ def asked(key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOpti
     claims = []
     for port, port_view in pairs:
         try:
-            claims.append(_Reader(ref, service, port, port_view, snapshot.host, options).claim())
-        except _Refused as error:
+            claims.append(_AnnotationReader(ref, service, port, port_view, snapshot.host, options).claim())
+        except _RefusedListener as error:
             refused.append(error.refusal)
-    return Asked(tuple(claims), tuple(refused))
+    return ParsedClaims(tuple(claims), tuple(refused))
 
 
 def _strays(ref: ObjectRef, annotations: Mapping[str, str], ports: set[str]) -> Iterator[Refusal]:
@@ -167,7 +169,7 @@ def _strays(ref: ObjectRef, annotations: Mapping[str, str], ports: set[str]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _AnnotationReader:
     """Reads the options of one port."""
 
     ref: ObjectRef
@@ -177,7 +179,7 @@ class _Reader:
     host: HostFacts
     options: PresetOptions
 
-    def claim(self) -> Claim:
+    def claim(self) -> ListenerClaim:
         name = self.raw.name or ""
         for what, text in (("metadata.namespace", self.ref.namespace), ("metadata.name", self.ref.name)):
             if not _LABEL.fullmatch(text) or text in values.CONDITION_WORDS:
@@ -197,7 +199,7 @@ class _Reader:
         if hostname and (wrong := self.options.claims.domain(self.ref.namespace, hostname)):
             raise self._refused(field_of(name, "hostname"), hostname, wrong, RefusalReason.NOT_ALLOWED)
         certificate = self._certificate(spelled) if frontend_tls else ""
-        return Claim(
+        return ListenerClaim(
             ref=self.ref,
             created=self.service.metadata.creation_timestamp or NEVER,
             service=self.service,
@@ -228,8 +230,8 @@ class _Reader:
 
     def _refused(
         self, field: str, value: str, detail: str, reason: RefusalReason = RefusalReason.INVALID_VALUE
-    ) -> _Refused:
-        return _Refused(Refusal(self.ref, field, values.shown(value), reason, detail))
+    ) -> _RefusedListener:
+        return _RefusedListener(Refusal(self.ref, field, values.shown(value), reason, detail))
 
     def _hostname(self, mode: str) -> tuple[str, str]:
         """Return the host name as routes compare it, and as it is spelled: certificates are called by that."""

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets.reading import PresetOptions, Reading
+from pyconfd.presets.reading import PresetOptions, PresetReading
 
 if TYPE_CHECKING:
     from pyconfd.presets.cluster import Translated
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptReading:
     name: str
     snapshot: Snapshot
     options: PresetOptions
-    reading: Reading
+    reading: PresetReading
 
 
 class Memo:
@@ -30,7 +30,7 @@ class Memo:
 
     def __init__(self) -> None:
         self._snapshot: Snapshot | None = None
-        self._kept: list[_Kept] = []
+        self._kept: list[_KeptReading] = []
         self._refused: tuple[tuple[tuple[Refusal, ...], ...], tuple[Refusal, ...]] = ((), ())
         self._whole: tuple[tuple[str, ...], PresetOptions, Context] | None = None
         self._settled: tuple[tuple[object, ...], Context] | None = None
@@ -60,13 +60,13 @@ class Memo:
             self._kept = [kept for kept in self._kept if kept.snapshot is self._snapshot]
             self._snapshot, self._whole, self._settled = snapshot, None, None
 
-    def former(self, name: str, options: PresetOptions) -> tuple[Reading | None, bool]:
+    def former(self, name: str, options: PresetOptions) -> tuple[PresetReading | None, bool]:
         """Return the reading to build on, and whether it is of this very Snapshot with these options.
 
         One Snapshot may be read with several options (a port is contested, fragments are being tried): each has its
         own successor.
         """
-        found: Reading | None = None
+        found: PresetReading | None = None
         for kept in reversed(self._kept):
             if kept.name != name:
                 continue
@@ -75,10 +75,10 @@ class Memo:
             found = found or kept.reading
         return found, False
 
-    def keep(self, name: str, snapshot: Snapshot, options: PresetOptions, reading: Reading) -> None:
+    def keep(self, name: str, snapshot: Snapshot, options: PresetOptions, reading: PresetReading) -> None:
         """Keep a reading for the next translation with these options."""
         self._kept = [kept for kept in self._kept if kept.name != name or kept.options != options]
-        self._kept.append(_Kept(name, snapshot, options, reading))
+        self._kept.append(_KeptReading(name, snapshot, options, reading))
 
     def sorted_refusals(self, parts: tuple[tuple[Refusal, ...], ...]) -> tuple[Refusal, ...]:
         """Return all refusals once, in order; the same tuple as before where all parts are."""

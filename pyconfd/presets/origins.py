@@ -13,11 +13,11 @@ from pyconfd.model.layered import Layered, flat, with_values
 from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
 from pyconfd.presets.hosts import APP
-from pyconfd.presets.kube2lb_views import Kube2lbNode, Kube2lbPort
+from pyconfd.presets.kube2lb_claims import Kube2lbNode, Kube2lbPort
 from pyconfd.presets.views import CertificateView, NodeView
 
 
-class Origin(NamedTuple):
+class ObjectOrigin(NamedTuple):
     """One thing that can be left out of a Snapshot: an object, or one ``entry`` of a ConfigMap.
 
     A Service (``resource`` is always services) stands for the Endpoints of its name too.
@@ -28,7 +28,7 @@ class Origin(NamedTuple):
     entry: str = ""
 
 
-def owners_among(snapshot: Snapshot, origins: Collection[Origin]) -> frozenset[Key]:
+def owners_among(snapshot: Snapshot, origins: Collection[ObjectOrigin]) -> frozenset[Key]:
     """Return the owners of names that are left out with ``origins``, as claims call them: pods have an app."""
     found = set()
     for resource, key, _ in origins:
@@ -51,7 +51,7 @@ class Filter:
     def __init__(self) -> None:
         self._known: dict[object, _Filtered] = {}
 
-    def without(self, snapshot: Snapshot, origins: Collection[Origin]) -> Snapshot:
+    def without(self, snapshot: Snapshot, origins: Collection[ObjectOrigin]) -> Snapshot:
         """Return ``snapshot`` without ``origins``; the very same where there are none."""
         if not origins:
             self._known.clear()
@@ -101,7 +101,7 @@ class Filter:
         return result
 
 
-def version_of(snapshot: Snapshot, origin: Origin) -> tuple[object, ...]:
+def version_of(snapshot: Snapshot, origin: ObjectOrigin) -> tuple[object, ...]:
     """Return all that an origin is made of, but for the slices of a Service; equal as long as it did not change."""
     record = getattr(snapshot, origin.resource.field).get(origin.key)
     if origin.entry:
@@ -111,12 +111,12 @@ def version_of(snapshot: Snapshot, origin: Origin) -> tuple[object, ...]:
     return (record,)
 
 
-def exists(snapshot: Snapshot, origin: Origin) -> bool:
+def exists(snapshot: Snapshot, origin: ObjectOrigin) -> bool:
     """Return whether there is such an object."""
     return any(part is not None for part in version_of(snapshot, origin))
 
 
-def ref_of(snapshot: Snapshot, origin: Origin) -> ObjectRef:
+def ref_of(snapshot: Snapshot, origin: ObjectOrigin) -> ObjectRef:
     """Name the object."""
     kind = KIND_OF[origin.resource]
     if origin.resource is Resource.SERVICES and origin.key not in snapshot.services:
@@ -124,18 +124,18 @@ def ref_of(snapshot: Snapshot, origin: Origin) -> ObjectRef:
     return ObjectRef(kind, *origin.key, snapshot.cluster)
 
 
-def everything(snapshot: Snapshot, services: Key | None) -> frozenset[Origin]:
+def everything(snapshot: Snapshot, services: Key | None) -> frozenset[ObjectOrigin]:
     """Return all origins of a Snapshot; ``services`` is the ConfigMap whose entries are services, if one is read."""
-    found = {Origin(Resource.SERVICES, key) for key in (*flat(snapshot.services), *flat(snapshot.endpoints))}
+    found = {ObjectOrigin(Resource.SERVICES, key) for key in (*flat(snapshot.services), *flat(snapshot.endpoints))}
     for resource in (Resource.PODS, Resource.NODES, Resource.SECRETS):
-        found |= {Origin(resource, key) for key in flat(getattr(snapshot, resource.field))}
+        found |= {ObjectOrigin(resource, key) for key in flat(getattr(snapshot, resource.field))}
     record = snapshot.config_maps.get(services) if services is not None else None
     if services is not None and record is not None:
-        found |= {Origin(Resource.CONFIGMAPS, services, name) for name in record.data or {}}
+        found |= {ObjectOrigin(Resource.CONFIGMAPS, services, name) for name in record.data or {}}
     return frozenset(found)
 
 
-class Origins:
+class ObjectOrigins:
     """Finds the origins of values of one Context; ``services`` as in :func:`everything`."""
 
     def __init__(self, snapshot: Snapshot, context: Context, services: Key | None) -> None:
@@ -144,19 +144,19 @@ class Origins:
         self._services = services
         self._backends: dict[str, Any] | None = None
 
-    def of(self, value: Any) -> frozenset[Origin]:
+    def of(self, value: Any) -> frozenset[ObjectOrigin]:
         """Return what ``value`` was made of, an element of a loop or a variable in it; empty where nothing tells."""
         return frozenset(self._of(value))
 
-    def of_element(self, value: Any) -> frozenset[Origin]:
+    def of_element(self, value: Any) -> frozenset[ObjectOrigin]:
         """Return the same of an element, which may be made of several values."""
         if isinstance(value, tuple | list):
-            return frozenset[Origin]().union(*(self.of_element(each) for each in value))
+            return frozenset[ObjectOrigin]().union(*(self.of_element(each) for each in value))
         return self.of(value)
 
-    def mentioned(self, text: str) -> list[Origin]:
+    def mentioned(self, text: str) -> list[ObjectOrigin]:
         """Return those whose names, domains or apps stand in ``text`` as words, the longest mention first."""
-        found: dict[Origin, int] = {}
+        found: dict[ObjectOrigin, int] = {}
         for origin in everything(self._snapshot, self._services):
             name = origin.entry or origin.key.name
             if _is_word_of(name, text):
@@ -168,12 +168,12 @@ class Origins:
                     found |= {origin: max(len(name), found.get(origin, 0)) for origin in self._named(name)}
         return sorted(found, key=lambda origin: (-found[origin], origin))
 
-    def _of(self, value: Any) -> Iterator[Origin]:
+    def _of(self, value: Any) -> Iterator[ObjectOrigin]:
         match value:
             case NodeView() | Kube2lbNode():
-                yield from self._if_there(Origin(Resource.NODES, Key("", value.name)))
+                yield from self._if_there(ObjectOrigin(Resource.NODES, Key("", value.name)))
             case CertificateView():
-                yield from self._if_there(Origin(Resource.SECRETS, Key(value.namespace, value.name)))
+                yield from self._if_there(ObjectOrigin(Resource.SECRETS, Key(value.namespace, value.name)))
             case Kube2lbPort():
                 for each in self._given(PresetName.KUBE2LB, "services"):
                     if each.port == value:
@@ -183,23 +183,25 @@ class Origins:
             case _:
                 yield from self._described(value)
 
-    def _described(self, value: Any) -> Iterator[Origin]:
+    def _described(self, value: Any) -> Iterator[ObjectOrigin]:
         """Go by the fields: nearly everything that stands for an object has its namespace and name."""
         metadata = value.get("metadata") if isinstance(value, Mapping) else None
         if isinstance(metadata, Mapping):
-            yield from self._if_there(Origin(Resource.PODS, Key(_text(metadata, "namespace"), _text(metadata, "name"))))
+            yield from self._if_there(
+                ObjectOrigin(Resource.PODS, Key(_text(metadata, "namespace"), _text(metadata, "name")))
+            )
             return
         name = _text(value, "service") or _text(value, "name")
         if self._services is not None and isinstance(value, Mapping) and "pods" in value:
-            yield from self._if_there(Origin(Resource.CONFIGMAPS, self._services, name))
+            yield from self._if_there(ObjectOrigin(Resource.CONFIGMAPS, self._services, name))
         elif namespace := _text(value, "namespace"):
-            yield from self._if_there(Origin(Resource.SERVICES, Key(namespace, name)))
+            yield from self._if_there(ObjectOrigin(Resource.SERVICES, Key(namespace, name)))
         for backend in (_text(value, "backend"), _text(value, "default_backend")):
             yield from self._backend(backend)
         for route in getattr(value, "routes", ()):
             yield from self._backend(_text(route, "backend"))
 
-    def _named(self, text: str) -> Iterator[Origin]:
+    def _named(self, text: str) -> Iterator[ObjectOrigin]:
         """Go by what templates use as keys: domains, apps and names of backends."""
         domains, hosts = self._names.get(PresetName.DOMAINS), self._names.get(PresetName.HOSTS)
         if isinstance(domains, Mapping) and text in domains:
@@ -207,22 +209,22 @@ class Origins:
         if isinstance(hosts, Mapping) and text in hosts:
             for key, pod in flat(self._snapshot.pods).items():
                 if (pod.metadata.labels or {}).get(APP) == text:
-                    yield Origin(Resource.PODS, key)
+                    yield ObjectOrigin(Resource.PODS, key)
         yield from self._backend(text)
 
-    def _backend(self, name: str) -> Iterator[Origin]:
+    def _backend(self, name: str) -> Iterator[ObjectOrigin]:
         if self._backends is None:
             self._backends = {each.name: each for each in self._given(PresetName.KUBEFIGURATOR, "backends")}
         if name in self._backends:
             backend = self._backends[name]
-            yield from self._if_there(Origin(Resource.SERVICES, Key(backend.namespace, backend.service)))
+            yield from self._if_there(ObjectOrigin(Resource.SERVICES, Key(backend.namespace, backend.service)))
 
     def _given(self, preset: PresetName, name: str) -> Collection[Any]:
         names = self._names.get(preset)
         found: Collection[Any] = names.get(name, ()) if isinstance(names, Mapping) else ()
         return found
 
-    def _if_there(self, origin: Origin) -> Iterator[Origin]:
+    def _if_there(self, origin: ObjectOrigin) -> Iterator[ObjectOrigin]:
         if exists(self._snapshot, origin):
             yield origin
 

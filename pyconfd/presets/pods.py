@@ -10,7 +10,7 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Pod
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
-from pyconfd.presets.places import Places
+from pyconfd.presets.policy import AllowedAddresses
 
 
 def is_ready(pod: Pod) -> bool:
@@ -38,7 +38,7 @@ def address_of(pod: Pod) -> str:
     return found[0] if found else ""
 
 
-def may_serve(pod: Pod, places: Places) -> bool:
+def may_serve(pod: Pod, places: AllowedAddresses) -> bool:
     """Return whether a pod is ready, and where pods may be."""
     return is_ready(pod) and not places.wrong(address_of(pod))
 
@@ -87,7 +87,7 @@ def _kept(value: Any) -> Any:
 class PodIndex:
     """Pods by namespace and label, so that many services find theirs among many pods."""
 
-    def __init__(self, pods: Mapping[Key, Pod], places: Places) -> None:
+    def __init__(self, pods: Mapping[Key, Pod], places: AllowedAddresses) -> None:
         self._ready: defaultdict[str, list[Pod]] = defaultdict(list)
         self._labelled: defaultdict[tuple[str, str, str], list[Pod]] = defaultdict(list)
         for key in sorted(pods):

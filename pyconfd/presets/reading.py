@@ -3,17 +3,19 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyconfd.model.context import ClusterTemplate, Refusal
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import OutputFile
+from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.tenure import NO_OWNERS, NO_TENURES, Owner, Owners, Tenures
-from pyconfd.presets.claiming import ANYTHING, ClaimOptions, PortRanges
-from pyconfd.presets.cluster import Translated
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
+from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
+
+if TYPE_CHECKING:
+    from pyconfd.presets.cluster import Translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ class PresetOptions:
     pyconfd's own status page: whatever overlaps one of these cannot be had. ``contested``: claims of an earlier
     translation that could not be bound, or are an older claim's of another preset, and who listens there.
     ``kubefigurator`` and ``kube2lb`` are for the presets of those names. ``claims`` says who may claim what;
-    ``tenures`` are names that stay with a namespace, by preset. ``cluster_templates``: render what the cluster supplies
-    as configuration.
+    ``reservations`` are names that stay with a namespace, by preset. ``cluster_templates``: render what the cluster
+    supplies as configuration.
     """
 
     node_ports: bool = False
@@ -94,16 +96,16 @@ class PresetOptions:
     configmap: ConfigmapOptions = ConfigmapOptions()
     hosts: HostsOptions = HostsOptions()
     claims: ClaimOptions = ANYTHING
-    tenures: Mapping[str, Tenures] = field(default_factory=lambda: MappingProxyType({}))
+    reservations: Mapping[str, Reservations] = field(default_factory=lambda: MappingProxyType({}))
     cluster_templates: bool = False
 
-    def without_tenures(self) -> "PresetOptions":
-        """Return all but the tenures: they decide who gets a name, and not what is asked for."""
-        return replace(self, tenures={}) if self.tenures else self
+    def without_reservations(self) -> "PresetOptions":
+        """Return all but the reservations: they decide who gets a name, and not what is asked for."""
+        return replace(self, reservations={}) if self.reservations else self
 
-    def tenures_of(self, preset: str) -> Tenures:
+    def reservations_of(self, preset: str) -> Reservations:
         """Return the names of a preset that stay with a namespace."""
-        return self.tenures.get(preset, NO_TENURES)
+        return self.reservations.get(preset, NO_RESERVATIONS)
 
     def holder(self, wanted: Listener) -> str:
         """Return who has ``wanted``, and where, so that no object can be given it; "" where it is free."""
@@ -114,7 +116,7 @@ class PresetOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PresetReading:
     """The names for templates, what was refused, and the number of ready endpoints behind what was claimed.
 
     ``listeners`` are what templates will bind for these names, over TCP, each with the object of its oldest claim:
@@ -142,8 +144,8 @@ class Preset(Protocol):
     """Reads one predecessor's annotations from a Snapshot; pure, never raises."""
 
     def __call__(
-        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: Reading | None = None
-    ) -> Reading:
+        self, snapshot: Snapshot, cluster: "Translated", options: PresetOptions, former: PresetReading | None = None
+    ) -> PresetReading:
         """Return the reading: the same one with or without ``former``, an earlier one of the same preset.
 
         What did not change since then is not made again: it is the very object of ``former``.

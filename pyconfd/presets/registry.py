@@ -13,10 +13,10 @@ from pyconfd.model.snapshot import Named, Resource, Snapshot
 from pyconfd.presets import cluster, configmap, domains, hosts, kube2lb, kubefigurator
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.memo import Memo
-from pyconfd.presets.reading import Preset, PresetOptions, Reading
+from pyconfd.presets.reading import Preset, PresetOptions, PresetReading
 
 if TYPE_CHECKING:
-    from pyconfd.model.tenure import Owner
+    from pyconfd.model.reservation import Owner
 
 SWITCH = "cluster_templates.allow_configuration_from_cluster"
 """The setting without which no template of the cluster is rendered."""
@@ -28,7 +28,7 @@ def _nothing_named(options: PresetOptions) -> tuple[Named, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PresetEntry:
     """A preset, the names it gives to templates, and the resources it needs; nothing else is read from the cluster.
 
     ``named`` gives the single objects that it needs beside them.
@@ -42,13 +42,13 @@ class Entry:
 
 _CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
 
-PRESETS: Mapping[str, Entry] = MappingProxyType(
+PRESETS: Mapping[str, PresetEntry] = MappingProxyType(
     {
-        PresetName.DOMAINS: Entry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW),
-        PresetName.KUBEFIGURATOR: Entry(kubefigurator.read, frozenset({"listeners", "backends"}), _CLUSTER_VIEW),
-        PresetName.KUBE2LB: Entry(kube2lb.read, kube2lb.NAMES, _CLUSTER_VIEW),
-        PresetName.CONFIGMAP: Entry(configmap.read, configmap.NAMES, frozenset({Resource.PODS}), configmap.named),
-        PresetName.HOSTS: Entry(hosts.read, frozenset({"hosts"}), frozenset({Resource.PODS}), hosts.named),
+        PresetName.DOMAINS: PresetEntry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW),
+        PresetName.KUBEFIGURATOR: PresetEntry(kubefigurator.read, frozenset({"listeners", "backends"}), _CLUSTER_VIEW),
+        PresetName.KUBE2LB: PresetEntry(kube2lb.read, kube2lb.NAMES, _CLUSTER_VIEW),
+        PresetName.CONFIGMAP: PresetEntry(configmap.read, configmap.NAMES, frozenset({Resource.PODS}), configmap.named),
+        PresetName.HOSTS: PresetEntry(hosts.read, frozenset({"hosts"}), frozenset({Resource.PODS}), hosts.named),
     }
 )
 
@@ -64,7 +64,7 @@ def named_of(names: Sequence[str], options: PresetOptions) -> frozenset[Named]:
     return frozenset(each for name in names for each in PRESETS[name].named(options))
 
 
-def clashes(names: Sequence[str], presets: Mapping[str, Entry] = PRESETS) -> tuple[str, ...]:
+def clashes(names: Sequence[str], presets: Mapping[str, PresetEntry] = PRESETS) -> tuple[str, ...]:
     """Return which plain names several presets give, who has each, and how the other's is reached."""
     notes = []
     owners: dict[str, str] = {}
@@ -121,14 +121,14 @@ def _switched_off(template: ClusterTemplate) -> Refusal:
     return Refusal(template.ref, template.field, "", RefusalReason.NOT_ALLOWED, detail)
 
 
-def _dns_names(readings: Sequence[Reading]) -> tuple[str, ...] | None:
+def _dns_names(readings: Sequence[PresetReading]) -> tuple[str, ...] | None:
     told = [reading.dns_names for reading in readings if reading.dns_names is not None]
     return tuple(sorted({name for names in told for name in names})) if told else None
 
 
 def _readings(
     snapshot: Snapshot, names: Sequence[str], translated: Translated, options: PresetOptions, memo: Memo
-) -> list[Reading]:
+) -> list[PresetReading]:
     """Return the reading of each preset, without the listeners that an older claim of another preset has."""
     readings = [_read(name, snapshot, translated, options, memo) for name in names]
     lost: list[dict[Listener, str]] = [{} for _ in names]
@@ -142,7 +142,7 @@ def _readings(
     return readings
 
 
-def _lost_to_others(names: Sequence[str], readings: Sequence[Reading]) -> list[dict[Listener, str]]:
+def _lost_to_others(names: Sequence[str], readings: Sequence[PresetReading]) -> list[dict[Listener, str]]:
     """Return for each preset the listeners that it gave away though an older claim of another one covers them."""
     lost: list[dict[Listener, str]] = [{} for _ in names]
     claimed = [
@@ -170,7 +170,7 @@ def _takes(older: Listener, listener: Listener) -> bool:
     return older.covers(listener) or (not (older.address and listener.address) and older.overlaps(listener))
 
 
-def _read(name: str, snapshot: Snapshot, translated: Translated, options: PresetOptions, memo: Memo) -> Reading:
+def _read(name: str, snapshot: Snapshot, translated: Translated, options: PresetOptions, memo: Memo) -> PresetReading:
     former, is_current = memo.former(name, options)
     if former is not None and is_current:
         return former

@@ -102,7 +102,7 @@ class _Turn(NamedTuple):
 
 
 @dataclass(slots=True)
-class Loop:
+class RenderedLoop:
     """One loop of the last rendering. ``turns`` are in the order of the elements, ``shown`` those with a text."""
 
     elements: Any
@@ -115,7 +115,7 @@ class Loop:
     """Which of ``shown`` differ from the former rendering, by place; None where there are more or fewer of them."""
 
     @classmethod
-    def of(cls, elements: Any, outer: tuple[Any, ...], turns: dict[Hashable, _Turn]) -> "Loop":
+    def of(cls, elements: Any, outer: tuple[Any, ...], turns: dict[Hashable, _Turn]) -> "RenderedLoop":
         """Return a loop that is put together from its turns."""
         made = cls(elements, outer, turns)
         for key, turn in turns.items():
@@ -125,7 +125,7 @@ class Loop:
         made.recorded = tuple(turn.entries for turn in turns.values() if turn.entries)
         return made
 
-    def with_turns(self, elements: Any, fresh: Mapping[Hashable, _Turn]) -> "Loop":
+    def with_turns(self, elements: Any, fresh: Mapping[Hashable, _Turn]) -> "RenderedLoop":
         """Return the loop after some of its elements were rendered again."""
         turns = {**self.turns, **fresh}
         former = (self.turns[key] for key in fresh)
@@ -134,7 +134,7 @@ class Loop:
             for old, new in zip(former, fresh.values(), strict=True)
         )
         if not same_form:
-            return Loop.of(elements, self.outer, turns)
+            return RenderedLoop.of(elements, self.outer, turns)
         replaced = {self.places[key]: turn.text for key, turn in fresh.items() if turn.text}
         replaced = {place: text for place, text in replaced.items() if self.shown[place] != text}
         shown = self.shown
@@ -142,7 +142,7 @@ class Loop:
             shown = shown.copy()
             for place, text in replaced.items():
                 shown[place] = text
-        return Loop(elements, self.outer, turns, shown, self.places, self.recorded, replaced)
+        return RenderedLoop(elements, self.outer, turns, shown, self.places, self.recorded, replaced)
 
     def element(self, place: int) -> tuple[Hashable, Any]:
         """Return key and value of the element that gave the text at ``place``."""
@@ -153,12 +153,14 @@ class Loop:
 class EachLoops:
     """The loops of one fragment in one rendering; ``former`` are those of its last one, by place and turn."""
 
-    def __init__(self, former: Mapping[tuple[str, int], Loop], entries: Entries, refused: re.Pattern[str]) -> None:
+    def __init__(
+        self, former: Mapping[tuple[str, int], RenderedLoop], entries: Entries, refused: re.Pattern[str]
+    ) -> None:
         self._former = former
         self._entries = entries
         self._refused = refused
-        self._in_order: list[Loop] = []
-        self.loops: dict[tuple[str, int], Loop] = {}
+        self._in_order: list[RenderedLoop] = []
+        self.loops: dict[tuple[str, int], RenderedLoop] = {}
         self.suspect = False
         """Whether some text has a character that no configuration may have."""
 
@@ -188,9 +190,9 @@ class EachLoops:
                 # Keys that are equal may print differently: 1 and True.
                 same = one is not None and one.item is item and type(one.key) is type(key)
                 turns[key] = one if one is not None and same else turn(key, item, key, item)
-            loop = Loop.of(elements, outer, turns)
+            loop = RenderedLoop.of(elements, outer, turns)
         else:
-            loop = Loop.of(elements, outer, dict(self._of_sequence(elements, width, former, turn)))
+            loop = RenderedLoop.of(elements, outer, dict(self._of_sequence(elements, width, former, turn)))
         self.loops[place, number] = loop
         self._in_order.append(loop)
         self._entries.add_loop(loop.recorded)
@@ -198,7 +200,7 @@ class EachLoops:
 
     @staticmethod
     def _of_sequence(
-        elements: Any, width: int, former: Loop | None, turn: Callable[..., _Turn]
+        elements: Any, width: int, former: RenderedLoop | None, turn: Callable[..., _Turn]
     ) -> Iterator[tuple[Hashable, _Turn]]:
         """Elements of a sequence have no keys: one that is the very object of a former rendering is known again."""
         known = {id(one.item): one for one in former.turns.values()} if former else {}
@@ -214,12 +216,12 @@ class EachLoops:
                 )
             yield place, turn(place, item, *values)
 
-    def parts(self, text: str) -> list[str | Loop] | None:
+    def parts(self, text: str) -> list[str | RenderedLoop] | None:
         """Split a fragment's text into what stands between its loops, and these; None where a mark is forged."""
         between = _MARK.split(text)
         if between[1::2] != [str(number) for number in range(len(self._in_order))] or any(map(_has_nul, between)):
             return None
-        parts: list[str | Loop] = [between[0]]
+        parts: list[str | RenderedLoop] = [between[0]]
         for loop, after in zip(self._in_order, between[2::2], strict=True):
             parts += [loop, after]
         return parts

@@ -14,7 +14,7 @@ from pyconfd.model.given import GivenDict
 from pyconfd.model.layered import Copied
 from pyconfd.model.rendering import Fragment, Piece
 from pyconfd.render.declared import Declarations
-from pyconfd.render.each import DECLARING, EACH, EachLoops, Loop
+from pyconfd.render.each import DECLARING, EACH, EachLoops, RenderedLoop
 from pyconfd.render.entries import Recorded
 
 TEMPLATE_FAULTS = (
@@ -65,8 +65,8 @@ class RenderedFragment:
     """
 
     piece: Piece
-    parts: tuple[str | Loop, ...] = ()
-    loops: Mapping[tuple[str, int], Loop] = field(default_factory=dict)
+    parts: tuple[str | RenderedLoop, ...] = ()
+    loops: Mapping[tuple[str, int], RenderedLoop] = field(default_factory=dict)
     read: tuple[Any, ...] | None = None
     recorded: tuple[Recorded, ...] = ()
     suspect: bool = False
@@ -137,13 +137,13 @@ def _names_read(tree: nodes.Template) -> tuple[str, ...] | None:
     return tuple(sorted({name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"} - DECLARING - {EACH}))
 
 
-def _piece(name: str, parts: list[str | Loop], former: RenderedFragment | None) -> Piece:
+def _piece(name: str, parts: list[str | RenderedLoop], former: RenderedFragment | None) -> Piece:
     """Put the blocks of a fragment together; where only some of them changed, the piece knows which."""
     if former is not None and (piece := _replaced(parts, former)) is not None:
         return piece
     blocks: list[str] = []
     for part in parts:
-        blocks += part.shown if isinstance(part, Loop) else [part] if part else []
+        blocks += part.shown if isinstance(part, RenderedLoop) else [part] if part else []
     # A piece ends with exactly one newline, or is empty.
     while blocks and not blocks[-1].rstrip("\n"):
         blocks.pop()
@@ -153,7 +153,7 @@ def _piece(name: str, parts: list[str | Loop], former: RenderedFragment | None) 
     return Piece(name, *blocks)
 
 
-def _replaced(parts: list[str | Loop], former: RenderedFragment) -> Piece | None:
+def _replaced(parts: list[str | RenderedLoop], former: RenderedFragment) -> Piece | None:
     """Return the former piece with other blocks in some places; None where more than that changed."""
     replaced: dict[int, str] = {}
     start = 0

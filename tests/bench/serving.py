@@ -25,7 +25,7 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import SourceHealth, Status
-from pyconfd.presets.claiming import ClaimOptions
+from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings

@@ -12,8 +12,8 @@ from typing import Any
 from pyconfd import wiring
 from pyconfd.app.daemon import pinned_settings, pinning, rollout_port
 from pyconfd.daemon.loop import Daemon, LoopSettings
+from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.ports import World
-from pyconfd.daemon.tenants import Tenants
 from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.unit import UnitFacts
@@ -69,7 +69,7 @@ class Run:
             former_fragments=chosen.former,
             pinned=lambda serving, refused: chosen.status(serving, refused=refused),
             rollout=rollout_port(settings, self.balancer, self.parts),
-            tenants=Tenants(settings.state_dir, settings.claims.reserve_s),
+            name_register=NameRegisterFile(settings.state_dir, settings.claims.reserve_s),
         )
         loop = LoopSettings(settings.apply, settings.presets.use, "0", 1, history=settings.history)
         self.daemon = Daemon(world, loop)

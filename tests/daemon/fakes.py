@@ -8,9 +8,9 @@ import msgspec
 
 from pyconfd.admission.removal_protection import RemovalRules, SavedHold
 from pyconfd.daemon.loop import Daemon, LoopSettings
+from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.ports import NoChanges, NoRenderings, Renderings, RolloutPort, World
 from pyconfd.daemon.protection import decoded, encoded
-from pyconfd.daemon.tenants import Tenants
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.text import binds, digest_in, mark
@@ -318,7 +318,7 @@ class Bed:
             other_problems=lambda: self.others,
             paused=lambda _: self.paused,
             hold_file=self.memory,
-            tenants=Tenants("", self.reserve_s),
+            name_register=NameRegisterFile("", self.reserve_s),
             renderings=self.renderings,
             changes=self.changes,
             rollout=RolloutPort(lambda: self.sample, lambda: self.marked.append(self.clock.elapsed)),

@@ -8,7 +8,7 @@ import structlog.testing
 
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.base_loop import EXIT_BUG, run_until_stopped
-from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
+from pyconfd.daemon.consumer_ports import ConsumerWorld, FoundPublication, Publication
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.errors import ApplyError, Problem, RejectedInput
 from pyconfd.haproxy.config.text import census_of
@@ -21,7 +21,7 @@ from tests.daemon.fakes import DEAD, DISRUPTIVE, FAILING, TAKEN, FakeBalancer, F
 
 @dataclass
 class FakePublications:
-    current: Found | None = None
+    current: FoundPublication | None = None
     stopped: bool = False
     notify: Callable[[], None] = lambda: None
     bug: Exception | None = None
@@ -29,7 +29,7 @@ class FakePublications:
     def start(self, notify: Callable[[], None]) -> None:
         self.notify = notify
 
-    def found(self) -> Found | None:
+    def found(self) -> FoundPublication | None:
         if self.bug:
             raise self.bug
         return self.current
@@ -98,7 +98,7 @@ class ConsumerBed:
         text = "backend b\n" + "".join(f"    server {server} {server}:80\n" for server in servers)
         rendering = Rendering((Piece("01.conf", f"# {number}\n{text}"),))
         publication = Publication(number, rendering.digest, "today", local=False, make=lambda: rendering)
-        self.source.current = Found(publication)
+        self.source.current = FoundPublication(publication)
         self.source.notify()
 
     def run_for(self, seconds: float) -> None:

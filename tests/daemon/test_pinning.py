@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pyconfd.daemon.pinning import Pinning, Surroundings
+from pyconfd.daemon.pinning import Pinning, PinSurroundings
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.basis import Basis
 from pyconfd.model.pin import Pin
@@ -33,7 +33,7 @@ class Desk:
 
     def started(self) -> Pinning:
         in_force = self.kept[self.pin.basis].settings if self.pin else self.settings
-        around = Surroundings(
+        around = PinSurroundings(
             self._read,
             lambda: self.pin,
             self,

@@ -9,8 +9,8 @@ from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.outcome import Applied, Failed, Generation, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Reload, ReloadReason
+from pyconfd.model.reservation import Name, Owner
 from pyconfd.model.status import SourceHealth, Status
-from pyconfd.model.tenure import Name, Owner
 from tests.daemon.fakes import FakeClock, FakeNotifier
 
 GENERATION = Generation(7, "ab" * 32, 1000.0)

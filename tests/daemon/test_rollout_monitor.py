@@ -6,7 +6,7 @@ import pytest
 
 from pyconfd.model.traffic import Counts, Sample
 from tests.daemon.fakes import DEAD, TEMPLATE, Bed, cluster, serving
-from tests.daemon.test_two_clocks import NAMED, live_bed
+from tests.daemon.test_runtime_and_reload import NAMED, live_bed
 
 GOOD, BAD = Counts(100, 0, 2, 2), Counts(100, 60, 2, 2)
 

@@ -25,9 +25,9 @@ from pyconfd.errors import ApplyError
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
 from pyconfd.presets import registry
-from pyconfd.presets.claiming import ClaimOptions
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.places import network as network_of
+from pyconfd.presets.policy import ClaimOptions
+from pyconfd.presets.policy import network as network_of
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import RenderOptions
 from pyconfd.settings import TargetSettings

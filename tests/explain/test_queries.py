@@ -15,8 +15,8 @@ from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.explanation import Ambiguous, Explanation, LineOrigin, Objects, Refusals, Servers, Standing, Unknown
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import Rendering
+from pyconfd.model.reservation import Name, NameRegister, Reservation
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.tenure import Name, Tenancy, Tenure
 from tests.explain.test_fates import annotated, slice_of
 from tests.explain.world import evidence_of
 
@@ -212,9 +212,11 @@ def test_unknown_names_say_where_it_was_looked_and_what_is_close() -> None:
 
 
 def test_a_name_that_is_kept_for_a_gone_owner_says_for_whom() -> None:
-    tenancy = Tenancy(tenures={"domains": {Name("http", "gone.example.com"): Tenure("demo", "2026-01-01", 600.0)}})
+    register = NameRegister(
+        reservations={"domains": {Name("http", "gone.example.com"): Reservation("demo", "2026-01-01", 600.0)}}
+    )
     evidence = world()
-    evidence = replace(evidence, context=replace(evidence.context, tenancy=tenancy))
+    evidence = replace(evidence, context=replace(evidence.context, register=register))
     for query in ("gone.example.com", "domain GONE.example.com"):
         text = render(explain(query, evidence))
         assert "this was the namespace demo's" in text, text

@@ -18,9 +18,8 @@ from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
 from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
 from pyconfd.presets import registry
-from pyconfd.presets.claiming import ClaimOptions, Rule
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.places import network
+from pyconfd.presets.policy import ClaimOptions, Rule, network
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.render.order import natural_order

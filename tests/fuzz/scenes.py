@@ -17,8 +17,8 @@ from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.claiming import ClaimOptions, Rule
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
+from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pyconfd.model.layered import Copied, Layered, copied, differing, with_values
 from pyconfd.model.snapshot import Key
-from pyconfd.presets.changes import updated
+from pyconfd.presets.conflicts import updated
 
 KEYS = [Key("ns", f"name-{number}") for number in range(8)]
 

@@ -9,7 +9,7 @@ from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import EndpointPort, ObjectMeta, Service, ServicePort, ServiceSpec
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb_views import Kube2lbService
+from pyconfd.presets.kube2lb_claims import Kube2lbService
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.presets.objects import Named, endpoint, slice_, snapshot

@@ -12,7 +12,7 @@ from pyconfd.model.kubernetes import (
     ServicePort,
 )
 from pyconfd.presets import registry
-from pyconfd.presets.kubefigurator import Backend, Listener
+from pyconfd.presets.kubefigurator import Backend, KubefiguratorListener
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
 from tests.presets.objects import Named, node, service, snapshot
 
@@ -51,7 +51,7 @@ def read(*objects: Named, host: HostFacts = HOST, options: PresetOptions | None 
     return registry.translate(seen, ("kubefigurator",), replace(options or PresetOptions(), kubefigurator=mine))
 
 
-def listeners(context: Context) -> dict[str, Listener]:
+def listeners(context: Context) -> dict[str, KubefiguratorListener]:
     return {listener.name: listener for listener in context.names["listeners"]}
 
 

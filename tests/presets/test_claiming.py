@@ -10,9 +10,8 @@ from pyconfd.model.context import RefusalReason
 from pyconfd.model.host import HostFacts
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.claiming import ClaimOptions, Rule
 from pyconfd.presets.memo import Memo
-from pyconfd.presets.places import Places, network
+from pyconfd.presets.policy import AllowedAddresses, ClaimOptions, Rule, network
 from pyconfd.presets.reading import HostsOptions, PresetOptions
 from tests.presets.objects import endpoint, endpoints, node, read, service, slice_, snapshot, subset
 from tests.presets.pods import config_map, pod
@@ -129,7 +128,7 @@ BAD = [
     "2002:7f00:1::",
 ]
 GOOD = ["10.0.0.1", "100.64.0.1", "172.16.0.1", "1.27.0.1", "192.0.2.11", "2001:db8::11", "fd00::1", "::ffff:10.0.0.1"]
-OWN = Places(frozenset({"192.0.2.10", "2001:db8::10"}))
+OWN = AllowedAddresses(frozenset({"192.0.2.10", "2001:db8::10"}))
 
 
 @pytest.mark.parametrize("address", BAD)
@@ -145,7 +144,7 @@ def test_pods_may_be_anywhere_else(address: str) -> None:
 
 
 def test_a_network_that_is_allowed_counts_in_disguise_too() -> None:
-    places = Places(allowed=(network("127.0.0.0/8"),))
+    places = AllowedAddresses(allowed=(network("127.0.0.0/8"),))
     assert not places.wrong("127.0.0.1")
     assert not places.wrong("::ffff:127.0.0.1")
     assert places.wrong("::ffff:169.254.169.254")

@@ -5,7 +5,7 @@ import pytest
 
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import Service
-from pyconfd.presets.claiming import ClaimOptions, Rule
+from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.reading import PresetOptions
 from tests.presets import kubefigurator
 

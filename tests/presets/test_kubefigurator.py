@@ -12,7 +12,7 @@ from pyconfd.model.kubernetes import (
     ServicePort,
 )
 from pyconfd.presets import registry
-from pyconfd.presets.kubefigurator import Certificate, Listener
+from pyconfd.presets.kubefigurator import Certificate, KubefiguratorListener
 from pyconfd.presets.reading import PresetOptions
 from tests.presets.kubefigurator import backends, holding, labelled, listeners, only, read, refused, tcp, web
 from tests.presets.objects import Named, endpoint, endpoints, node, slice_, snapshot
@@ -23,7 +23,7 @@ class TestDefaults:
         context = read(labelled("shop", web("web")))
 
         assert context.names["listeners"] == [
-            Listener(
+            KubefiguratorListener(
                 "k8s-service_all_443_listen",
                 "*",
                 443,

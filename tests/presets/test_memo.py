@@ -15,13 +15,13 @@ from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import EndpointPort, ObjectMeta, ObjectRef, Secret, Service, ServicePort, ServiceSpec
 from pyconfd.model.listener import Listener
 from pyconfd.model.preset import PresetName
+from pyconfd.model.reservation import Name, Reservation
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.tenure import Name, Tenure
 from pyconfd.presets import registry
-from pyconfd.presets.claiming import ClaimOptions, Rule
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
 from pyconfd.presets.memo import Memo
+from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.reading import HostsOptions, KubefiguratorOptions, PresetOptions
 from tests.presets import objects
 from tests.presets.objects import endpoint, endpoints, node, service, slice_, subset
@@ -126,23 +126,26 @@ DATA: Mapping[str, st.SearchStrategy[dict[str, str]]] = {
 FACTS = st.sampled_from(
     [HostFacts(), HostFacts(frozenset({"127.0.0.1"})), HostFacts(frozenset({"127.0.0.1"}), certificates={})]
 )
-TENURE = Tenure("shop", "2026-01-01T12:00:00Z", 0.0)
+RESERVATION = Reservation("shop", "2026-01-01T12:00:00Z", 0.0)
 OWN = PresetOptions(
     kube2lb=Kube2lbOptions(server_name_templates=("{{ .Service.Name }}.example.com",)),
     hosts=HostsOptions(master="lb", selector={"app": "b"}, config=ObjectRef("Service", "demo", "a")),
 )
 RULES = ClaimOptions((Rule(("demo",), ("a.example.com",), ("http",)), Rule(("*",))), (), frozenset({"10.0.0.2"}))
 KEPT = {
-    "domains": {Name("", "a.example.com"): Tenure("shop", "2025-12-31T00:00:00Z", 99.0), Name("port 5432", ""): TENURE},
-    "kubefigurator": {Name("*:443", "a.example.com"): TENURE, Name("*:80", ""): TENURE},
-    "kube2lb": {Name("0.0.0.0:80/tcp", "a.example.com"): TENURE, Name("0.0.0.0:5432/tcp", ""): TENURE},
-    "hosts": {Name("", "a"): TENURE, Name("", "b"): TENURE._replace(namespace="demo")},
+    "domains": {
+        Name("", "a.example.com"): Reservation("shop", "2025-12-31T00:00:00Z", 99.0),
+        Name("port 5432", ""): RESERVATION,
+    },
+    "kubefigurator": {Name("*:443", "a.example.com"): RESERVATION, Name("*:80", ""): RESERVATION},
+    "kube2lb": {Name("0.0.0.0:80/tcp", "a.example.com"): RESERVATION, Name("0.0.0.0:5432/tcp", ""): RESERVATION},
+    "hosts": {Name("", "a"): RESERVATION, Name("", "b"): RESERVATION._replace(namespace="demo")},
 }
 OPTIONS = st.sampled_from(
     [
         replace(OWN, claims=RULES),
-        replace(OWN, tenures=KEPT),
-        replace(OWN, claims=RULES, tenures={name: KEPT[name] for name in ("hosts", "kube2lb")}),
+        replace(OWN, reservations=KEPT),
+        replace(OWN, claims=RULES, reservations={name: KEPT[name] for name in ("hosts", "kube2lb")}),
         OWN,
         OWN,
         replace(OWN, node_ports=True, kubefigurator=KubefiguratorOptions(node_ports=False)),
@@ -201,7 +204,7 @@ def test_a_name_that_new_rules_forbid_is_gone_at_once() -> None:
 
 
 def test_another_endpoint_of_who_waits_for_a_kept_name_changes_nothing() -> None:
-    memo, kept = Memo(), replace(OWN, tenures=KEPT)
+    memo, kept = Memo(), replace(OWN, reservations=KEPT)
     waiting = service("a", {"domain": "a.example.com", "proto": "http"})
     for address in ("10.0.0.1", "10.0.0.2"):
         found = registry.translate(objects.snapshot(waiting, slice_("a", endpoint(address))), ("domains",), kept, memo)

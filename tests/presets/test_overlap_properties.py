@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyconfd.model.context import Context
 from pyconfd.model.listener import Listener
 from pyconfd.presets import registry
+from pyconfd.presets.conflicts import covering
 from pyconfd.presets.reading import PresetOptions
-from pyconfd.presets.sockets import covering
 from tests.presets.objects import Named, snapshot
 from tests.presets.test_overlaps import exposed, labelled
 

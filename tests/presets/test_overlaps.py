@@ -8,10 +8,9 @@ from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.listener import Listener
-from pyconfd.model.tenure import Name, Tenure, Tenures
+from pyconfd.model.reservation import Name, Reservation, Reservations
 from pyconfd.presets import registry
-from pyconfd.presets.claiming import ClaimOptions, Rule
-from pyconfd.presets.places import network
+from pyconfd.presets.policy import ClaimOptions, Rule, network
 from pyconfd.presets.reading import PresetOptions
 from tests.presets import kube2lb, kubefigurator
 from tests.presets.objects import Named, snapshot
@@ -204,8 +203,8 @@ class TestReservations:
     """The object of an older namespace is gone for a moment."""
 
     def kept(self, name: Name) -> PresetOptions:
-        tenures: Tenures = {name: Tenure("elsewhere", OLD, 1.0, "shop")}
-        return PresetOptions(tenures={"kubefigurator": tenures, "kube2lb": tenures})
+        reservations: Reservations = {name: Reservation("elsewhere", OLD, 1.0, "shop")}
+        return PresetOptions(reservations={"kubefigurator": reservations, "kube2lb": reservations})
 
     @pytest.mark.parametrize(
         ("place", "address", "free"),

@@ -16,9 +16,9 @@ from pyconfd import fragments, wiring
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.app.daemon import pinning, rollout_port
 from pyconfd.daemon.loop import Daemon, LoopSettings
+from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.protection import hold_file
-from pyconfd.daemon.tenants import Tenants
 from pyconfd.haproxy.process import adoption
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.file_writer import FileWriter
@@ -243,7 +243,7 @@ class Place:
             served_before=chosen.served,
             hold_file=hold_file(own.state_dir),
             rollout=rollout_port(own, self.balancer, self.parts),
-            tenants=Tenants(own.state_dir, own.claims.reserve_s),
+            name_register=NameRegisterFile(own.state_dir, own.claims.reserve_s),
         )
         rules = RemovalRules(window_s=LONG_S, persist_s=LONG_S)
         self.daemon = Daemon(world, LoopSettings(own.apply, own.presets.use, "0", 1, rules, own.history))

@@ -17,7 +17,7 @@ from pyconfd.app.service import ServiceContext, removal_rules, serve, warn, with
 from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_notes, print_text
-from pyconfd.daemon.consumer_ports import ConsumerWorld, Found, Publication
+from pyconfd.daemon.consumer_ports import ConsumerWorld, FoundPublication, Publication
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.pause import Pause
@@ -220,13 +220,13 @@ class EtcdPublications(PublishedSource):
         self._certificates = CertificateFiles()
         self._lacking: dict[str, str] = {}
 
-    def found(self) -> Found | None:
+    def found(self) -> FoundPublication | None:
         """Return what was read, None until something was."""
         reading = self.reading()
         if not reading.read:
             return None
         published = reading.published
-        return Found(self._publication(published) if published else None, reading.error)
+        return FoundPublication(self._publication(published) if published else None, reading.error)
 
     def health(self) -> SourceHealth:
         """Return how etcd does, and what is left out here."""

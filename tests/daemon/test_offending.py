@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyconfd.daemon.offending import MOST_CHECKS, Search, Trials
+from pyconfd.daemon.offending import MOST_CHECKS, Search, SearchTrials
 from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
 from pyconfd.errors import Clues, Problem, RejectedInput
@@ -21,7 +21,7 @@ from pyconfd.model.outcome import Applied, Rejected, Step
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.origins import Origin
+from pyconfd.presets.origins import ObjectOrigin
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.cluster_text import Fallback
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -124,8 +124,8 @@ def run(
 TRANSLATE = partial(registry.translate, names=("domains",), options=PresetOptions())
 
 
-def trials(found: Snapshot, renderer: Renderer, check: Callable[[Rendering], None]) -> Trials:
-    return Trials(
+def trials(found: Snapshot, renderer: Renderer, check: Callable[[Rendering], None]) -> SearchTrials:
+    return SearchTrials(
         snapshot=found,
         translate=TRANSLATE,
         renderer=renderer,
@@ -141,8 +141,8 @@ def served(balancer: FakeBalancer) -> set[str]:
     return set(re.findall(r"^backend be-(\S+)", (balancer.disk.conf or "").lower(), re.MULTILINE))
 
 
-def service(name: str) -> Origin:
-    return Origin(Resource.SERVICES, Key("demo", name))
+def service(name: str) -> ObjectOrigin:
+    return ObjectOrigin(Resource.SERVICES, Key("demo", name))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,4 +1,4 @@
-"""Who gets which port and which name in preset ``kube2lb``, where several services ask for one."""
+"""What preset ``kube2lb`` gives to templates, and who of several Services gets a port or a name."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,21 +6,114 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
-from pyconfd.model.tenure import Name, Owner, Owners, Tenures
+from pyconfd.model.reservation import Name, Owner, Owners, Reservations
 from pyconfd.presets import values
-from pyconfd.presets.claiming import ClaimOptions
+from pyconfd.presets.conflicts import ReservedNames, Sockets
 from pyconfd.presets.kube2lb_names import NameTemplate, ServerName, name_template
-from pyconfd.presets.kube2lb_views import Kube2lbPort, Kube2lbService
+from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.reading import PresetOptions
-from pyconfd.presets.sockets import Sockets
-from pyconfd.presets.tenures import Seats
+
+
+class Kube2lbPort(msgspec.Struct, frozen=True, gc=False):
+    """Where to listen: ``ip`` as text without brackets, ``mode`` "http" or "tcp", ``protocol`` "tcp", "udp", "sctp".
+
+    It prints as a label: the address in hexadecimal digits, port, protocol and mode, such as ``0a000001_80_tcp_http``.
+    """
+
+    ip: str
+    port: int
+    mode: str
+    protocol: str
+
+    def __str__(self) -> str:
+        return f"{ip_address(self.ip).packed.hex()}_{self.port}_{self.protocol}_{self.mode}"
+
+    @property
+    def bind(self) -> str:
+        """Address and port, an IPv6 address in brackets."""
+        return _hostport(self.ip, self.port)
+
+
+class Kube2lbEndpoint(msgspec.Struct, frozen=True, gc=False):
+    """One address to send traffic to; ``name`` is that of the pod (or node), else the address.
+
+    It prints as ``ip:port``. ``state`` is "ready" or "draining"; ``pod``, ``node`` and ``zone`` are "" where unknown.
+    """
+
+    name: str
+    ip: str
+    port: int
+    state: str = "ready"
+    pod: str = ""
+    node: str = ""
+    zone: str = ""
+
+    def __str__(self) -> str:
+        return _hostport(self.ip, self.port)
+
+    @property
+    def address(self) -> str:
+        """The address, under the name that the filters know."""
+        return self.ip
+
+    @property
+    def family(self) -> str:
+        """Return "ipv4" or "ipv6"."""
+        return "ipv6" if ":" in self.ip else "ipv4"
+
+
+class Kube2lbService(msgspec.Struct, frozen=True, gc=False):
+    """One port of one service.
+
+    ``endpoints`` are the ready ones, ``draining`` those that end what they have begun; ``external`` are the names of
+    the annotation, regular expressions with their ``~``; ``timeout`` is in milliseconds, 0 where none is set;
+    ``node_port`` is 0 where there is none. It prints as a label: name, namespace, port, protocol and mode.
+    """
+
+    name: str
+    namespace: str
+    port: Kube2lbPort
+    endpoints: tuple[Kube2lbEndpoint, ...]
+    draining: tuple[Kube2lbEndpoint, ...]
+    node_port: int
+    external: tuple[str, ...]
+    timeout: int
+
+    def __str__(self) -> str:
+        port = self.port
+        return f"{self.name}_{self.namespace}_{port.port}_{port.protocol}_{port.mode}"
+
+
+class Kube2lbNode(str):
+    """The name of a node that may get traffic, with its ``address`` ("" where it has none of the wanted type)."""
+
+    __slots__ = ("address", "zone")
+    address: str
+    zone: str
+
+    def __new__(cls, name: str, address: str, zone: str) -> Self:
+        """Return the name with what is known of the node."""
+        node = super().__new__(cls, name)
+        node.address = address
+        node.zone = zone
+        return node
+
+    @property
+    def name(self) -> str:
+        """The name alone."""
+        return str(self)
+
+
+def _hostport(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
 
 EXTERNAL_DOMAINS = "kube2lb/external-domains"
 
@@ -28,7 +121,7 @@ _EntryKey = tuple[str, str, Kube2lbPort]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Kube2lbClaim:
     """One service with all of its ports that can be served."""
 
     ref: ObjectRef
@@ -52,43 +145,43 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecidedPorts:
     """Who serves what: the claims with the ports that they got, and the names given out to them."""
 
-    names: "Names"
+    names: "Kube2lbServerNames"
     services: list[Kube2lbService]
     by_port: list[tuple[Kube2lbPort, list[Kube2lbService]]]
     refused: tuple[Refusal, ...]
     owners: Owners
-    tenures: Tenures
+    reservations: Reservations
     bound: Mapping[Listener, Owner]
 
 
-def decide(claims: list[Claim], options: PresetOptions) -> Decided:
-    """Assign ports and names to the claims, which come in order of their rank, unless others have tenure."""
+def decide(claims: list[Kube2lbClaim], options: PresetOptions) -> DecidedPorts:
+    """Assign ports and names to the claims, which come in order of their rank, unless others have reservation."""
     refused: list[Refusal] = []
-    own, tenures = options.kube2lb, options.tenures_of("kube2lb")
+    own, reservations = options.kube2lb, options.reservations_of("kube2lb")
     templates = tuple(name_template(text) for text in own.server_name_templates)
-    seats = Seats(tenures, lambda: _wanted(claims, templates, own.domain))
+    reserved_names = ReservedNames(reservations, lambda: _wanted(claims, templates, own.domain))
     owners: dict[Name, Owner] = {}
-    claims = _without_port_conflicts(claims, seats, owners, refused)
-    names = Names([_asking(claim) for claim in claims], templates, seats, options.claims)
+    claims = _without_port_conflicts(claims, reserved_names, owners, refused)
+    names = Kube2lbServerNames([_asking(claim) for claim in claims], templates, reserved_names, options.claims)
     refused.extend(names.refusals(own.domain))
     owners |= names.owners(own.domain)
     # In order of age, so that what is tried one after the other (regular expressions) goes to the older one.
     services = [entry for claim in claims for entry in claim.entries]
-    return Decided(
+    return DecidedPorts(
         names,
         services,
         _by_port(services),
         tuple(refused),
         owners,
-        tenures,
+        reservations,
         _bound(claims),
     )
 
 
-def _bound(claims: list[Claim]) -> dict[Listener, Owner]:
+def _bound(claims: list[Kube2lbClaim]) -> dict[Listener, Owner]:
     """Return what is listened on over TCP, each with its oldest claim."""
     bound: dict[Listener, Owner] = {}
     for claim in claims:
@@ -127,7 +220,7 @@ def _listener(port: Kube2lbPort) -> Listener:
 
 
 def _wanted(
-    claims: list[Claim], templates: tuple[NameTemplate, ...], domain: str
+    claims: list[Kube2lbClaim], templates: tuple[NameTemplate, ...], domain: str
 ) -> Iterator[tuple[Name, str, ObjectRef]]:
     """Return all that the claims ask for and that may be kept for somebody else."""
     for claim in claims:
@@ -145,13 +238,13 @@ def _place(port: Kube2lbPort) -> str:
     return f"{port.bind}/{port.protocol}"
 
 
-def _asking(claim: Claim) -> Claim:
+def _asking(claim: Kube2lbClaim) -> Kube2lbClaim:
     """Return a claim without what stands behind it, which soon is out of date."""
     entries = (msgspec.structs.replace(entry, endpoints=(), draining=()) for entry in claim.entries)
-    return Claim(claim.ref, claim.created, tuple(entries))
+    return Kube2lbClaim(claim.ref, claim.created, tuple(entries))
 
 
-def with_claims(decided: Decided, replaced: Iterable[tuple[Claim, Claim]]) -> Decided:
+def with_claims(decided: DecidedPorts, replaced: Iterable[tuple[Kube2lbClaim, Kube2lbClaim]]) -> DecidedPorts:
     """Return what was decided for claims that still ask for the same, though other endpoints may stand behind them."""
     renewed: dict[int, Kube2lbService] = {}
     for old, new in replaced:
@@ -168,22 +261,22 @@ def with_claims(decided: Decided, replaced: Iterable[tuple[Claim, Claim]]) -> De
 
 
 def _without_port_conflicts(
-    claims: list[Claim], seats: Seats, owned_names: dict[Name, Owner], refused: list[Refusal]
-) -> list[Claim]:
+    claims: list[Kube2lbClaim], reserved_names: ReservedNames, owned_names: dict[Name, Owner], refused: list[Refusal]
+) -> list[Kube2lbClaim]:
     """Leave out what asks for a taken socket; only ports of mode http over TCP can be shared, by host names.
 
     A port on all addresses is taken on each of them. Whoever has a socket alone is put into ``owned_names``.
     """
-    sockets: Sockets[tuple[Claim, Kube2lbPort]] = Sockets()
+    sockets: Sockets[tuple[Kube2lbClaim, Kube2lbPort]] = Sockets()
     kept = []
     for claim in claims:
         entries = []
         for entry in claim.entries:
             port, place = entry.port, _place(entry.port)
             shared = _is_shared(port)
-            reserved = seats.barred(Name(place, ""), claim.ref.namespace, claim.created)
+            reserved = reserved_names.barred(Name(place, ""), claim.ref.namespace, claim.created)
             if not reserved and not shared:
-                reserved = seats.barred_from_place(place, claim.ref.namespace)
+                reserved = reserved_names.barred_from_place(place, claim.ref.namespace)
             if reserved:
                 reason = RefusalReason.NAME_RESERVED
                 refused.append(refusal(claim.ref, "spec.ports", str(port.port), reason, reserved))
@@ -199,22 +292,22 @@ def _without_port_conflicts(
             why = "in another mode" if owned.mode != port.mode else f"in mode {port.mode}, which cannot be shared"
             detail = f"{owner.ref} listens on {owned.bind}/{port.protocol} already (the older one keeps it), {why}"
             refused.append(refusal(claim.ref, "spec.ports", str(port.port), RefusalReason.PORT_TAKEN, detail))
-        kept.append(Claim(claim.ref, claim.created, tuple(entries)))
+        kept.append(Kube2lbClaim(claim.ref, claim.created, tuple(entries)))
     return kept
 
 
 @dataclass(frozen=True)
-class Names:
+class Kube2lbServerNames:
     """The server names of all services; a name that several want on one socket belongs to the oldest of them.
 
     Names that come from the templates are given out before those of annotations, so that no annotation takes the
-    name that another service has by itself. ``seats`` keep names for those who had them, ``rules`` say who may have
-    them at all.
+    name that another service has by itself. ``reserved_names`` keep names for those who had them, ``rules`` say who
+    may have them at all.
     """
 
-    claims: list[Claim]
+    claims: list[Kube2lbClaim]
     templates: tuple[NameTemplate, ...]
-    seats: Seats
+    reserved_names: ReservedNames
     rules: ClaimOptions
     _by_domain: dict[str, dict[_EntryKey, list[ServerName]]] = field(default_factory=dict)
     _refused: dict[str, list[Refusal]] = field(default_factory=dict)
@@ -247,18 +340,18 @@ class Names:
         return self._by_domain[domain]
 
     def _given_out(self, domain: str) -> tuple[dict[_EntryKey, list[ServerName]], list[Refusal], dict[Name, Owner]]:
-        owners: Sockets[Claim] = Sockets()
-        seats: dict[Name, Owner] = {}
+        owners: Sockets[Kube2lbClaim] = Sockets()
+        reserved_names: dict[Name, Owner] = {}
         names: dict[_EntryKey, list[ServerName]] = defaultdict(list)
         refused: list[Refusal] = []
 
-        def give(claim: Claim, entry: Kube2lbService, where: str, wanted: Iterable[ServerName]) -> None:
+        def give(claim: Kube2lbClaim, entry: Kube2lbService, where: str, wanted: Iterable[ServerName]) -> None:
             for name in wanted:
                 lost = self._lost(claim, entry.port, name, owners)
                 if lost is not None:
                     refused.append(refusal(claim.ref, where, name, *lost))
                     continue
-                seats.setdefault(Name(_place(entry.port), str(name)), claim.owner)
+                reserved_names.setdefault(Name(_place(entry.port), str(name)), claim.owner)
                 if name not in names[_key(entry)]:
                     names[_key(entry)].append(name)
 
@@ -268,16 +361,16 @@ class Names:
         for claim in self.claims:
             for entry in claim.entries:
                 give(claim, entry, f"annotation {EXTERNAL_DOMAINS}", map(ServerName, entry.external))
-        return names, refused, seats
+        return names, refused, reserved_names
 
     def _lost(
-        self, claim: Claim, port: Kube2lbPort, name: ServerName, owners: Sockets[Claim]
+        self, claim: Kube2lbClaim, port: Kube2lbPort, name: ServerName, owners: Sockets[Kube2lbClaim]
     ) -> tuple[RefusalReason, str] | None:
         """Return a name to a claim in ``owners``, or say why it cannot have it."""
-        namespace, seat, listener = claim.ref.namespace, Name(_place(port), str(name)), _listener(port)
+        namespace, claimed_name, listener = claim.ref.namespace, Name(_place(port), str(name)), _listener(port)
         if wrong := self.rules.domain(namespace, name):
             return RefusalReason.NOT_ALLOWED, wrong
-        if kept := self.seats.barred(seat, namespace, claim.created):
+        if kept := self.reserved_names.barred(claimed_name, namespace, claim.created):
             return RefusalReason.NAME_RESERVED, kept
         owner = owners.owner(listener, name, port.protocol) if port.mode == "http" else claim
         if owner is None:
@@ -288,7 +381,7 @@ class Names:
         return RefusalReason.NAME_TAKEN, detail
 
     def _from_templates(
-        self, claim: Claim, entry: Kube2lbService, domain: str, refused: list[Refusal]
+        self, claim: Kube2lbClaim, entry: Kube2lbService, domain: str, refused: list[Refusal]
     ) -> Iterator[ServerName]:
         for template in self.templates:
             try:

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.daemon.arbitration import Remembered, translator
-from pyconfd.daemon.tenants import Tenants
+from pyconfd.daemon.arbitration import FormerNames, translator
+from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import ObjectMeta, Pod, Service, ServicePort, ServiceSpec
+from pyconfd.model.reservation import Name, NameRegister, Reservation
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.model.tenure import Name, Tenancy, Tenure
-from pyconfd.presets import tenures
+from pyconfd.presets import conflicts
 from pyconfd.presets.memo import Memo
-from pyconfd.presets.origins import Origin, owners_among
+from pyconfd.presets.origins import ObjectOrigin, owners_among
 from pyconfd.presets.reading import HostsOptions, KubefiguratorOptions, PresetOptions
 from tests.presets.objects import endpoint, slice_
 from tests.presets.pods import pod
@@ -113,19 +113,19 @@ class World:
 
     preset: str
     keep_s: float = KEEP_S
-    tenancy: Tenancy = field(default_factory=Tenancy)
+    register: NameRegister = field(default_factory=NameRegister)
     memo: Memo = field(default_factory=Memo)
     context: Context = field(default_factory=lambda: Context({}))
 
     def owner(self, now: float, *objects: list[Service | Pod], held_back: frozenset[Key] = frozenset()) -> str:
         """Give the namespace that has the name."""
         seen = snapshot([each for some in objects for each in some])
-        remembered = Remembered(self.tenancy, now, self.keep_s, held_back)
+        remembered = FormerNames(self.register, now, self.keep_s, held_back)
         self.context = translator(seen, (self.preset,), OPTIONS, self.memo, remembered)({})
         fresh = translator(seen, (self.preset,), OPTIONS, None, remembered)({})
         assert OWNER[self.preset](fresh) == OWNER[self.preset](self.context), "a memo changes nothing"
         assert fresh.refused == self.context.refused
-        self.tenancy = self.context.tenancy
+        self.register = self.context.register
         return OWNER[self.preset](self.context)
 
     def reasons(self) -> set[tuple[str, RefusalReason]]:
@@ -153,10 +153,10 @@ def test_whoever_waits_gets_it_when_the_time_is_over_without_an_event(preset: st
     world.owner(0, claimant("prod", 1), waits)
     assert world.owner(10, waits) == ""
     assert world.owner(9 + KEEP_S, waits) == ""
-    assert not world.tenancy.is_due(9 + KEEP_S)
-    assert world.tenancy.is_due(10 + KEEP_S)
+    assert not world.register.is_due(9 + KEEP_S)
+    assert world.register.is_due(10 + KEEP_S)
     assert world.owner(10 + KEEP_S, waits) == "stranger"
-    assert not world.tenancy.is_due(10 + KEEP_S), "or the loop would never rest"
+    assert not world.register.is_due(10 + KEEP_S), "or the loop would never rest"
     assert world.owner(20 + KEEP_S, claimant("prod", 25), waits) == "stranger", "it came back too late"
 
 
@@ -185,29 +185,29 @@ def test_an_object_in_quarantine_keeps_no_name_of_another_one(preset: str) -> No
 def test_a_pod_in_quarantine_keeps_the_name_of_its_app() -> None:
     (_, mine), key = claimant("prod", 1), Key("prod", "shop-1")
     there = snapshot([mine])
-    found = {Origin(Resource.PODS, key), Origin(Resource.SERVICES, Key("prod", "x"))}
+    found = {ObjectOrigin(Resource.PODS, key), ObjectOrigin(Resource.SERVICES, Key("prod", "x"))}
     assert owners_among(there, found) == {Key("prod", "shop"), Key("prod", "x")}
     assert owners_among(Snapshot(), found) == {key, Key("prod", "x")}
 
 
 def test_what_an_older_pyconfd_noted_is_kept_for_its_namespace(tmp_path: Path) -> None:
     row = ["domains", "http", NAME, "prod", created(1), 50.0]
-    (tmp_path / "owners.json").write_text(json.dumps({"tenures": [row]}))
-    remembered = Tenants(str(tmp_path), KEEP_S).at(10.0)
-    assert remembered.tenancy.tenures == {"domains": {Name("http", NAME): Tenure("prod", created(1), 50.0)}}
-    kept = tenures.standing(remembered.tenancy, 60.0, KEEP_S, {Key("prod", "anything")})
-    assert kept.tenures["domains"][Name("http", NAME)].until == 60.0 + KEEP_S
-    assert not tenures.standing(remembered.tenancy, 60.0, KEEP_S, {Key("else", "anything")}).tenures["domains"]
+    (tmp_path / "owners.json").write_text(json.dumps({"reservations": [row]}))
+    remembered = NameRegisterFile(str(tmp_path), KEEP_S).at(10.0)
+    assert remembered.register.reservations == {"domains": {Name("http", NAME): Reservation("prod", created(1), 50.0)}}
+    kept = conflicts.standing(remembered.register, 60.0, KEEP_S, {Key("prod", "anything")})
+    assert kept.reservations["domains"][Name("http", NAME)].until == 60.0 + KEEP_S
+    assert not conflicts.standing(remembered.register, 60.0, KEEP_S, {Key("else", "anything")}).reservations["domains"]
 
 
 def test_what_a_newer_pyconfd_noted_beside_what_this_one_knows_is_ignored(tmp_path: Path) -> None:
     owner, kept = ["domains", "", NAME, "Service", "prod", "shop", created(1)], ["domains", "", NAME, "prod", "", 50.0]
-    (tmp_path / "owners.json").write_text(json.dumps({"owners": [owner], "tenures": [kept]}))
-    known = Tenants(str(tmp_path), KEEP_S).at(10.0).tenancy
+    (tmp_path / "owners.json").write_text(json.dumps({"owners": [owner], "reservations": [kept]}))
+    known = NameRegisterFile(str(tmp_path), KEEP_S).at(10.0).register
     assert known.owners
-    more = {"owners": [[*owner, "more"]], "tenures": [[*kept, "shop", "more"]], "more": [1]}
+    more = {"owners": [[*owner, "more"]], "reservations": [[*kept, "shop", "more"]], "more": [1]}
     (tmp_path / "owners.json").write_text(json.dumps(more))
-    assert Tenants(str(tmp_path), KEEP_S).at(10.0).tenancy.owners == known.owners
+    assert NameRegisterFile(str(tmp_path), KEEP_S).at(10.0).register.owners == known.owners
 
 
 @presets
@@ -296,41 +296,41 @@ def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
     names = tuple(OWNER)
 
     def read(what: Snapshot, now: float) -> Context:
-        tenants = Tenants(str(tmp_path), KEEP_S)
-        context = translator(what, names, OPTIONS, None, tenants.at(now))({})
-        tenants.keep(context.tenancy)
-        tenants.flush()
+        name_register = NameRegisterFile(str(tmp_path), KEEP_S)
+        context = translator(what, names, OPTIONS, None, name_register.at(now))({})
+        name_register.keep(context.register)
+        name_register.flush()
         return context
 
     first = read(seen, 0)
-    assert read(seen, 1).tenancy == first.tenancy
+    assert read(seen, 1).register == first.register
     assert read(gone, 2).names["domains"] == {}, "deleted while nobody looked"
     late = read(gone, 1 + KEEP_S)
     assert late.names["domains"] == {}
     assert {each.ref.namespace for each in late.refused if each.reason is RefusalReason.NAME_RESERVED} == {"stranger"}
     assert of_domains(read(gone, 3 + KEEP_S)) == "stranger"
-    assert Tenants(str(tmp_path), KEEP_S).at(0).tenancy.owners.keys() == {"domains", "kube2lb", "hosts"}
+    assert NameRegisterFile(str(tmp_path), KEEP_S).at(0).register.owners.keys() == {"domains", "kube2lb", "hosts"}
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"owners": [[1]]}', b"\xff"])
 def test_a_damaged_file_is_said_and_stops_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "owners.json").write_bytes(content)
-    tenants = Tenants(str(tmp_path), KEEP_S)
-    assert tenants.at(0).tenancy == Tenancy()
-    tenants.keep(Tenancy({"domains": {}}))
-    tenants.flush()
-    assert tenants.problems() == ()
+    name_register = NameRegisterFile(str(tmp_path), KEEP_S)
+    assert name_register.at(0).register == NameRegister()
+    name_register.keep(NameRegister({"domains": {}}))
+    name_register.flush()
+    assert name_register.problems() == ()
 
 
 def test_what_cannot_be_written_is_a_problem_that_passes(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file in the way")
-    tenants = Tenants(str(tmp_path / "state"), KEEP_S)
-    tenants.keep(Tenancy({"domains": {}}))
-    tenants.flush()
-    assert "across a restart" in str(tenants.problems())
+    name_register = NameRegisterFile(str(tmp_path / "state"), KEEP_S)
+    name_register.keep(NameRegister({"domains": {}}))
+    name_register.flush()
+    assert "across a restart" in str(name_register.problems())
     (tmp_path / "state").unlink()
-    tenants.flush()
-    assert tenants.problems() == ()
+    name_register.flush()
+    assert name_register.problems() == ()
 
 
 EVENTS = st.lists(

@@ -12,9 +12,9 @@ from pyconfd.model.kubernetes import EndpointPort, ServicePort
 from pyconfd.model.outcome import Applied
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets.hosts import MASTER
-from pyconfd.presets.origins import Origin
+from pyconfd.presets.origins import ObjectOrigin
 from pyconfd.presets.reading import HostsOptions, PresetOptions
-from tests.daemon.test_isolation import Judging, run, service
+from tests.daemon.test_offending import Judging, run, service
 from tests.presets import kubefigurator, objects, pods
 
 pytestmark = pytest.mark.haproxy
@@ -124,8 +124,8 @@ backend be-{{ app }}
 {% endfor %}
 """
 
-CONFIGMAP = Origin(Resource.CONFIGMAPS, Key("lb", "services"), "bad")
-PODS = {Origin(Resource.PODS, Key("demo", f"bad-{n}")) for n in (1, 2)}
+CONFIGMAP = ObjectOrigin(Resource.CONFIGMAPS, Key("lb", "services"), "bad")
+PODS = {ObjectOrigin(Resource.PODS, Key("demo", f"bad-{n}")) for n in (1, 2)}
 HOSTS = PresetOptions(hosts=HostsOptions(master="me"))
 
 
@@ -144,7 +144,7 @@ HOSTS = PresetOptions(hosts=HostsOptions(master="me"))
     ],
 )
 def test_just_the_bad_object_is_left_out(
-    tmp_path: Path, preset: str, found: Snapshot, template: str, options: PresetOptions, culprits: set[Origin]
+    tmp_path: Path, preset: str, found: Snapshot, template: str, options: PresetOptions, culprits: set[ObjectOrigin]
 ) -> None:
     balancer = Judging(tmp_path)
     done = run(balancer, found, template, presets=(preset,), options=options)

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from pyconfd.daemon.arbitration import Remembered
+from pyconfd.daemon.arbitration import FormerNames
 from pyconfd.errors import Problem
-from pyconfd.model.tenure import Name, Owner, Tenancy, Tenure
+from pyconfd.model.reservation import Name, NameRegister, Owner, Reservation
 from pyconfd.system.state_file import StateFile
 
 FILE_NAME = "owners.json"
@@ -37,8 +37,8 @@ class OwnerRow(msgspec.Struct, array_like=True, frozen=True):
         return Owner(self.kind, self.namespace, self.object, self.since)
 
 
-class _Kept(msgspec.Struct, array_like=True):
-    """A row of preset, place, name, and the fields of Tenure; the last one came later than the others."""
+class _ReservationRow(msgspec.Struct, array_like=True):
+    """A row of preset, place, name, and the fields of Reservation; the last one came later than the others."""
 
     preset: str
     place: str
@@ -49,71 +49,73 @@ class _Kept(msgspec.Struct, array_like=True):
     owner: str = ""
 
 
-class _Document(msgspec.Struct):
+class _NamesDocument(msgspec.Struct):
     owners: list[OwnerRow] = []
-    tenures: list[_Kept] = []
+    reservations: list[_ReservationRow] = []
 
 
-class Tenants:
+class NameRegisterFile:
     """What the loop remembers; ``keep_s`` is how long a name stays with the namespace of an owner that is gone."""
 
     def __init__(self, state_dir: str = "", keep_s: float = 0.0) -> None:
-        self._file = StateFile(Path(state_dir, FILE_NAME), _Document, effect=_EFFECT) if state_dir else None
+        self._file = StateFile(Path(state_dir, FILE_NAME), _NamesDocument, effect=_EFFECT) if state_dir else None
         self._keep_s = keep_s
-        self._tenancy = _tenancy_of(self._file.load() if self._file else None)
-        self._written = self._tenancy
+        self._register = _register_of(self._file.load() if self._file else None)
+        self._written = self._register
 
-    def at(self, now: float) -> Remembered:
+    def at(self, now: float) -> FormerNames:
         """Return what is remembered at ``now``, in seconds since the epoch."""
-        return Remembered(self._tenancy, now, self._keep_s)
+        return FormerNames(self._register, now, self._keep_s)
 
-    def keep(self, tenancy: Tenancy) -> None:
+    def keep(self, register: NameRegister) -> None:
         """Remember this; :meth:`flush` writes it."""
-        if not _same(tenancy, self._tenancy):
-            self._tenancy = tenancy
+        if not _same(register, self._register):
+            self._register = register
 
     def is_due(self, now: float) -> bool:
         """Return whether a reservation has ended."""
-        return self._tenancy.is_due(now)
+        return self._register.is_due(now)
 
     def flush(self) -> None:
         """Write what changed since the last time."""
-        if self._file is None or _same(self._written, self._tenancy):
+        if self._file is None or _same(self._written, self._register):
             return
-        if self._file.save(_document(self._tenancy)):
-            self._written = self._tenancy
+        if self._file.save(_document(self._register)):
+            self._written = self._register
 
     def problems(self) -> tuple[Problem, ...]:
         """Return why the last writing failed."""
         return () if self._file is None or self._file.problem is None else (self._file.problem,)
 
 
-def _same(old: Tenancy, new: Tenancy) -> bool:
+def _same(old: NameRegister, new: NameRegister) -> bool:
     def alike(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
         return before.keys() == after.keys() and all(before[key] is after[key] for key in before)
 
-    return alike(old.owners, new.owners) and alike(old.tenures, new.tenures)
+    return alike(old.owners, new.owners) and alike(old.reservations, new.reservations)
 
 
-def _document(tenancy: Tenancy) -> _Document:
-    return _Document(
-        [OwnerRow(preset, *name, *owner) for preset, mine in tenancy.owners.items() for name, owner in mine.items()],
+def _document(register: NameRegister) -> _NamesDocument:
+    return _NamesDocument(
+        [OwnerRow(preset, *name, *owner) for preset, mine in register.owners.items() for name, owner in mine.items()],
         [
-            _Kept(preset, *name, tenure.namespace, tenure.since, tenure.until, tenure.owner)
-            for preset, mine in tenancy.tenures.items()
-            for name, tenure in mine.items()
+            _ReservationRow(
+                preset, *name, reservation.namespace, reservation.since, reservation.until, reservation.owner
+            )
+            for preset, mine in register.reservations.items()
+            for name, reservation in mine.items()
         ],
     )
 
 
-def _tenancy_of(document: _Document | None) -> Tenancy:
+def _register_of(document: _NamesDocument | None) -> NameRegister:
     if document is None:
-        return Tenancy()
-    return Tenancy(
+        return NameRegister()
+    return NameRegister(
         _by_preset((row.preset, row.holds, row.owner) for row in document.owners),
         _by_preset(
-            (row.preset, Name(row.place, row.name), Tenure(row.namespace, row.since, row.until, row.owner))
-            for row in document.tenures
+            (row.preset, Name(row.place, row.name), Reservation(row.namespace, row.since, row.until, row.owner))
+            for row in document.reservations
         ),
     )
 

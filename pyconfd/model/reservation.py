@@ -52,7 +52,7 @@ class Owner(NamedTuple):
     since: str
 
 
-class Tenure(NamedTuple):
+class Reservation(NamedTuple):
     """A namespace has a name from ``since`` on, whatever object of it asks.
 
     ``until`` (seconds since the epoch) is how long it is kept where no object of it asks; 0 where one does. ``owner``
@@ -66,18 +66,18 @@ class Tenure(NamedTuple):
 
 
 Owners = Mapping[Name, Owner]
-Tenures = Mapping[Name, Tenure]
+Reservations = Mapping[Name, Reservation]
 NO_OWNERS: Owners = MappingProxyType({})
-NO_TENURES: Tenures = MappingProxyType({})
+NO_RESERVATIONS: Reservations = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Tenancy:
+class NameRegister:
     """What is remembered from one translation to the next, by preset: who had which name, and what is kept for whom."""
 
     owners: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}))
-    tenures: Mapping[str, Tenures] = field(default_factory=lambda: MappingProxyType({}))
+    reservations: Mapping[str, Reservations] = field(default_factory=lambda: MappingProxyType({}))
 
     def is_due(self, now: float) -> bool:
         """Return whether the time of a name that was kept is over, so that somebody else may have it."""
-        return any(0 < tenure.until <= now for mine in self.tenures.values() for tenure in mine.values())
+        return any(0 < reservation.until <= now for mine in self.reservations.values() for reservation in mine.values())

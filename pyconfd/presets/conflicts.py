@@ -1,0 +1,320 @@
+"""Conflicts: the claims in order of age, who listens where, and names that are reserved for a namespace."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from operator import is_
+from typing import Any, Generic, Protocol, TypeVar
+
+from pyconfd.model.context import Refusal
+from pyconfd.model.layered import Layered, differing, flat, with_values
+from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
+from pyconfd.model.reservation import (
+    NO_OWNERS,
+    NO_RESERVATIONS,
+    Name,
+    NameRegister,
+    Owner,
+    Owners,
+    Reservation,
+    Reservations,
+    covers,
+    ground,
+)
+from pyconfd.model.snapshot import Key
+
+_T = TypeVar("_T")
+
+
+def updated(former: Mapping[Key, _T], changed: Collection[Key], make: Callable[[Key], _T | None]) -> Mapping[Key, _T]:
+    """Return ``former`` with the entries of ``changed`` made anew, sorted by key; None leaves an entry out.
+
+    An entry that comes out equal stays the object that it was; where all do, ``former`` is given.
+    """
+    if not changed:
+        return former
+    replaced: dict[Key, _T] = {}
+    added: dict[Key, _T] = {}
+    gone: list[Key] = []
+    # In order, so that records are read as they lie in memory.
+    for key in sorted(changed):
+        old, made = former.get(key), make(key)
+        if made is None:
+            if old is not None:
+                gone.append(key)
+        elif old is None:
+            added[key] = made
+        elif made != old:
+            replaced[key] = made
+    if not added and not gone:
+        return with_values(former, replaced)
+    result = {**flat(former), **replaced, **added}
+    for key in gone:
+        del result[key]
+    return Layered({key: result[key] for key in sorted(result)} if added and former else result)
+
+
+def same_members(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
+    """Return ``old`` where it has the very members of ``new``, so that it is known again by its identity."""
+    return old if len(old) == len(new) and all(map(is_, old, new)) else new
+
+
+def kept_members(old: Sequence[_T], new: Iterable[_T]) -> tuple[_T, ...]:
+    """Return ``new`` with the members of ``old`` where there is an equal one at the same place."""
+    return tuple(old[number] if number < len(old) and old[number] == each else each for number, each in enumerate(new))
+
+
+class _RankedClaim(Protocol):
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Who comes first gets what several ask for."""
+        ...
+
+    @property
+    def asks(self) -> object:
+        """All of a claim that decides who gets what, its rank included; not what stands behind it."""
+        ...
+
+
+_C = TypeVar("_C", bound=_RankedClaim)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedClaims(Generic[_C]):
+    """What the objects of one key ask for, and what of it cannot be."""
+
+    claims: tuple[_C, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+_NOTHING: ParsedClaims[Any] = ParsedClaims()
+
+
+@dataclass(frozen=True, slots=True)
+class Claims(Generic[_C]):
+    """All claims. ``places`` has, in order of rank, where each is: its key, and its number among that key's claims.
+
+    ``places`` and ``refused`` are the former objects as long as everybody asks for the same, or is refused the same.
+    """
+
+    by_key: Mapping[Key, ParsedClaims[_C]]
+    places: Sequence[tuple[tuple[Any, ...], Key, int]] = ()
+    refused: tuple[Refusal, ...] = ()
+
+    def of(self, key: Key) -> tuple[_C, ...]:
+        """Return the claims of one key."""
+        return self.by_key.get(key, _NOTHING).claims
+
+    def in_order(self) -> Iterator[_C]:
+        """Return all claims, the first in rank first."""
+        return (self.by_key[key].claims[number] for _, key, number in self.places)
+
+    def updated(self, changed: Collection[Key], make: Callable[[Key], ParsedClaims[_C] | None]) -> "Claims[_C]":
+        """Return the claims after those of ``changed`` were read anew."""
+        if not changed:
+            return self
+        now = Claims(updated(self.by_key, changed, make), self.places, self.refused)
+        places, refused = self.places, self.refused
+        if any(now._asks(key) != self._asks(key) for key in changed):
+            places = now._ranked(changed)
+        if any(now.by_key.get(key, _NOTHING).refused != self.by_key.get(key, _NOTHING).refused for key in changed):
+            refused = tuple(refusal for asked in now.by_key.values() for refusal in asked.refused)
+        return Claims(now.by_key, places, refused)
+
+    def replaced(self, former: "Claims[_C]", changed: Iterable[Key]) -> Iterator[tuple[_C, _C]]:
+        """Return each claim of ``changed`` that is another object than in ``former`` though it asks for the same."""
+        for key in changed:
+            for old, new in zip(former.of(key), self.of(key), strict=True):
+                if old is not new:
+                    yield old, new
+
+    def _asks(self, key: Key) -> list[object]:
+        return [claim.asks for claim in self.of(key)]
+
+    def _ranked(self, changed: Collection[Key]) -> list[tuple[tuple[Any, ...], Key, int]]:
+        anew = frozenset(changed)
+        places = [place for place in self.places if place[1] not in anew]
+        places += [(claim.rank, key, number) for key in anew for number, claim in enumerate(self.of(key))]
+        # Nearly sorted already, so that this costs little more than to read it.
+        places.sort()
+        return places
+
+
+_Port = tuple[int, str]
+
+
+@lru_cache(maxsize=4096)
+def covering(listener: Listener) -> tuple[Listener, ...]:
+    """Return the listener, and those on all addresses that get its connections where it is not bound."""
+    wider = (ANY_IPV6,) if ":" in listener.address else (ANY_IPV4, ANY_IPV6)
+    return (listener, *(Listener(each, listener.port) for each in wider if each != listener.address))
+
+
+def overlap(one: Listener, other: Listener) -> bool:
+    """Return whether one of two listeners covers the other."""
+    return one.covers(other) or other.covers(one)
+
+
+class Sockets(Generic[_T]):
+    """The claims that were accepted so far, which come in order of their rank."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[Listener, str], tuple[int, _T]] = {}
+        self._names: defaultdict[tuple[_Port, str], list[tuple[Listener, _T]]] = defaultdict(list)
+
+    def first(self, listener: Listener, protocol: str = "tcp") -> _T | None:
+        """Return the oldest claim that gets the connections of ``listener``; None where nobody does."""
+        places = ((each, protocol) for each in covering(listener))
+        found = [self._first[place] for place in places if place in self._first]
+        return min(found, key=lambda item: item[0])[1] if found else None
+
+    def take(self, listener: Listener, claim: _T, protocol: str = "tcp") -> None:
+        """Note a claim; the first one on a listener decides who else may join it."""
+        self._first.setdefault((listener, protocol), (len(self._first), claim))
+
+    def owner(self, listener: Listener, name: str, protocol: str = "tcp") -> _T | None:
+        """Return who has ``name`` on a listener that overlaps this one."""
+        known = self._names.get(((listener.port, protocol), name), ())
+        return next((claim for place, claim in known if overlap(place, listener)), None)
+
+    def name(self, listener: Listener, name: str, claim: _T, protocol: str = "tcp") -> None:
+        """Note who has a name."""
+        self._names[(listener.port, protocol), name].append((listener, claim))
+
+
+IsReleased = Callable[[Owner], bool]
+"""Says whether an object that had a name still exists, and gave it up."""
+
+
+class ReservedNames:
+    """Whom reservations keep from a name; ``asked`` are all claims, first in rank first: the name, namespace, and who.
+
+    What is kept on all addresses is kept on each of them.
+    """
+
+    def __init__(self, reservations: Reservations, asked: Callable[[], Iterable[tuple[Name, str, object]]]) -> None:
+        self._heirs: dict[Name, object] = {}
+        self._by_name: defaultdict[tuple[object, str], list[tuple[Name, Reservation]]] = defaultdict(list)
+        self._kept_at: defaultdict[object, list[tuple[str, Reservation]]] = defaultdict(list)
+        if reservations:
+            for name, namespace, who in asked():
+                if name in reservations and reservations[name].namespace == namespace:
+                    self._heirs.setdefault(name, who)
+            for name, reservation in reservations.items():
+                self._by_name[ground(name.place), name.name].append((name, reservation))
+                if reservation.until:
+                    self._kept_at[ground(name.place)].append((name.place, reservation))
+
+    def barred(self, name: Name, namespace: str, created: str) -> str:
+        """Return who keeps a claim from ``name``, or ""; what ends the sentence ``this name ...`` follows."""
+        for known, reservation in self._by_name.get((ground(name.place), name.name), ()):
+            # A part of what is asked for may be another's where all of a listener is meant ("").
+            same = covers(known.place, name.place) or (bool(name.name) and covers(name.place, known.place))
+            if not same or reservation.namespace == namespace:
+                continue
+            heir = self._heirs.get(known)
+            if heir is None:
+                if reservation.until:
+                    return kept(reservation)
+            elif created >= reservation.since:
+                since = f"its namespace has it since {reservation.since}"
+                return f"{heir} has this already ({since}, before this object)"
+        return ""
+
+    def barred_from_place(self, place: str, namespace: str) -> str:
+        """Say for whom something at ``place`` is kept, so that nobody else may have all of it, or ""."""
+        at_port = self._kept_at.get(ground(place), ())
+        others = (each for where, each in at_port if each.namespace != namespace and covers(where, place))
+        return next(map(kept, others), "")
+
+
+def kept(reservation: Reservation) -> str:
+    """Say for whom a name without an owner is kept, and until when."""
+    until = datetime.fromtimestamp(int(reservation.until), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (
+        f"this was the namespace {reservation.namespace}'s, whose object is gone and may come back: it is kept for it"
+        f" until {until} (setting claims.reserve_s), and is free after that, without a change of anything"
+    )
+
+
+def standing(former: NameRegister, now: float, keep_s: float, held_back: Collection[Key] = ()) -> NameRegister:
+    """Return what is remembered at ``now``, without what was kept long enough; a clock that was set back is no reason.
+
+    What objects had that are ``held_back`` begins anew.
+    """
+    if not former.reservations:
+        return former
+    reservations: dict[str, Reservations] = {}
+    for preset, mine in former.reservations.items():
+        mine_still = {
+            name: reservation._replace(until=now + keep_s)
+            if _begins_anew(reservation, now + keep_s, held_back)
+            else reservation
+            for name, reservation in mine.items()
+            if not 0 < reservation.until <= now or _is_held_back(reservation, held_back)
+        }
+        reservations[preset] = mine if mine_still == mine else mine_still
+    unchanged = all(reservations[preset] is mine for preset, mine in former.reservations.items())
+    return former if unchanged else NameRegister(former.owners, reservations)
+
+
+def _begins_anew(reservation: Reservation, until: float, held_back: Collection[Key]) -> bool:
+    return reservation.until > until or (reservation.until > 0 and _is_held_back(reservation, held_back))
+
+
+def _is_held_back(reservation: Reservation, held_back: Collection[Key]) -> bool:
+    if reservation.owner:
+        return Key(reservation.namespace, reservation.owner) in held_back
+    return any(key.namespace == reservation.namespace for key in held_back)  # noted by an older pyconfd
+
+
+def succeeded(
+    former: NameRegister, owners: Mapping[str, Owners], *, is_released: IsReleased, now: float, keep_s: float
+) -> NameRegister:
+    """Return what to remember once ``owners`` have the names, where ``former`` was remembered before."""
+    same = former.owners.keys() == owners.keys() and all(former.owners[each] is mine for each, mine in owners.items())
+    if same and not former.reservations:
+        return former
+    reservations = {}
+    for preset in sorted({*former.owners, *former.reservations, *owners}):
+        before, after = former.owners.get(preset, NO_OWNERS), owners.get(preset, NO_OWNERS)
+        mine = former.reservations.get(preset, NO_RESERVATIONS)
+        changed = [name for name in differing(before, after) if before.get(name) != after.get(name)]
+        found = dict(mine)
+        for name in changed:
+            reservation = _succeeded(before.get(name), after.get(name), mine.get(name), is_released, now + keep_s)
+            if reservation is not None and (keep_s > 0 or not reservation.until):
+                found[name] = reservation
+            else:
+                found.pop(name, None)
+        reservations[preset] = mine if found == mine else found
+    return NameRegister(owners, {preset: mine for preset, mine in reservations.items() if mine})
+
+
+def _succeeded(
+    old: Owner | None, new: Owner | None, known: Reservation | None, is_released: IsReleased, until: float
+) -> Reservation | None:
+    """Return the reservation of one name after its owner changed, came or went."""
+    if old is not None:
+        since = known.since if known is not None and known.namespace == old.namespace else old.since
+        known = Reservation(old.namespace, min(since, old.since), until, old.name)
+    if known is None:
+        return None
+    if new is not None and new.namespace == known.namespace:
+        return known._replace(until=0.0, owner="") if new.since > known.since else None
+    if old is None:
+        # What was kept stays so until somebody else has it, who could only get it when it was kept no more.
+        return known if new is None else None
+    return None if is_released(old) else known
+
+
+def contradicted(register: NameRegister, owners: Mapping[str, Owners]) -> bool:
+    """Return whether somebody was given a name that is another namespace's."""
+    return bool(register.reservations) and any(
+        name in owners.get(preset, NO_OWNERS) and owners[preset][name].namespace != reservation.namespace
+        for preset, mine in register.reservations.items()
+        for name, reservation in mine.items()
+        if reservation.until
+    )
