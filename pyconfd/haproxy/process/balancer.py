@@ -375,7 +375,7 @@ class Balancer:
         """Make ``rendering`` serve by a reload; ``now`` is seconds since the epoch.
 
         Raises:
-            RejectedInput: the check or the judgement of its binds turned it away; nothing was changed.
+            RejectedInput: the check or the judgement of its binds rejected it; nothing was changed.
             ApplyError: it could not be made to serve; the former files are back, the former text serves.
             AdoptionNeeded: it would end what HAProxy serves by a configuration that pyconfd did not write.
         """

@@ -120,7 +120,7 @@ class Transaction:
         Return whether a socket showed that the worker runs that very text.
 
         Raises:
-            RejectedInput: the check or the judgement of its binds turned it away; nothing was changed.
+            RejectedInput: the check or the judgement of its binds rejected it; nothing was changed.
             ApplyError: it could not be made to serve; the former files are back, the former text serves.
         """
         try:
@@ -137,6 +137,7 @@ class Transaction:
         self._judge_binds(rendering, before, known)
         declared_before = self._store.declared_paths()
         prepared = self._prepared(rendering, generation)
+        # Before their contents are read: what somebody writes in between has another identity.
         identities = self.layout.identities(rendering)
         changed = self.layout.changed_files(rendering)
         installation = Installation(changed)
@@ -163,7 +164,7 @@ class Transaction:
         """Install and record what the process was changed to; nobody reloads.
 
         Raises:
-            RejectedInput: the check turned the text away; the installed one stays.
+            RejectedInput: the check rejected the text; the installed one stays.
             ApplyError: it could not be written; the installed one stays.
         """
         with _as_apply_error(Step.CHECK):
