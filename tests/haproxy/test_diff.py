@@ -1,14 +1,16 @@
 from hashlib import sha256
+from itertools import pairwise
 from types import MappingProxyType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.haproxy.config.diff import MAX_DETAILS, differences, plan
+from pyconfd.haproxy.config.changes import Abilities
+from pyconfd.haproxy.config.diff import MAX_DETAILS, Comparison, differences, plan
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running, RunningState, UnknownProcess
-from pyconfd.model.plan import Noop, Reload, ReloadReason, RuntimeUpdate
+from pyconfd.model.plan import ChangeMapEntries, Command, Noop, Reload, ReloadReason, ReplaceMap, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
 BASE = """global
@@ -113,6 +115,25 @@ def test_maps_and_certificates() -> None:
         (ReloadReason.CERTIFICATES_CHANGED, ReloadReason.MAPS_CHANGED),
         ("certificate /c removed", "certificate /d added", "map /m changed"),
     )
+
+
+def test_how_a_map_is_read_is_asked_again_after_a_section_changed() -> None:
+    """Entries of a map that is read by expressions have an order, and are replaced all at once."""
+    text = BASE.replace("default_backend be_x", "use_backend %[path,map_str(/m)]")
+    ordered = text.replace("map_str", "map_reg")
+
+    def made(written: str, entries: str) -> Rendering:
+        head, front = written.split("frontend")
+        pieces = (Piece("01.tmpl", head), Piece("02.tmpl", f"frontend{front}"))
+        return Rendering(pieces, (OutputFile(FileKind.MAP, "/m", entries),))
+
+    states = [made(text, "a b\n"), made(text, "a c\n"), made(ordered, "a c\n"), made(ordered, "a d\n")]
+    comparison, found = Comparison(), list[Command]()
+    for old, new in pairwise(states):
+        changes = comparison.compare(old, new, Abilities(runtime=True))
+        assert changes is not None
+        found += changes.commands
+    assert found == [ChangeMapEntries("/m", (("a", "c"),)), ReplaceMap("/m", (("a", "d"),))]
 
 
 def test_the_first_configuration() -> None:

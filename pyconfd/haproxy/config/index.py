@@ -77,6 +77,7 @@ class Index:
     defaults: Mapping[str, Inherited]
     whole: bool
     _used_maps: dict[str, frozenset[str]] = field(default_factory=dict)
+    _certificates: tuple[tuple[tuple[str, ...], list[str]], ...] | None = None
 
     @property
     def text(self) -> str:
@@ -88,7 +89,12 @@ class Index:
         return section_of(self.texts[key]) if key in self.texts else None
 
     def replace(self, changes: Mapping[SectionKey, str]) -> None:
-        """Take on other texts for sections that are there already."""
+        """Replace the texts of sections that are there already."""
+        texts = [text for key, new in changes.items() for text in (self.texts[key], new)]
+        for path in [path for path in self._used_maps if any(path in text for text in texts)]:
+            del self._used_maps[path]
+        if any("crt" in text for text in texts):
+            self._certificates = None
         self.texts.update(changes)
 
     def map_converters(self, path: str) -> frozenset[str]:
@@ -113,8 +119,13 @@ class Index:
             sources[0] for line, sources in self._certificate_sources() if sources and "strict-sni" not in line
         )
 
-    def _certificate_sources(self) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    def _certificate_sources(self) -> tuple[tuple[tuple[str, ...], list[str]], ...]:
         """Return the words of each bind line that has certificates, and those that name them, in order."""
+        if self._certificates is None:
+            self._certificates = tuple(self._search_certificates())
+        return self._certificates
+
+    def _search_certificates(self) -> Iterator[tuple[tuple[str, ...], list[str]]]:
         for section in map(section_of, self._mentioning("crt")):
             for line in section.lines if section is not None else ():
                 if line.words[0] == "bind" and not line.conditional:
