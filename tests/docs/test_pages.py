@@ -14,7 +14,7 @@ EVENTS = ("quarantine", "object", "rollout", "drift", "campaign", "publication",
 """The nouns of log events that pages name."""
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 NOT_OURS = re.compile(
-    r"\b(?:anew|whoever|whomever|reservations?|level with|what serves|what served|goes live|went live|go live"
+    r"\b(?:anew|whoever|whomever|tenures?|level with|what serves|what served|goes live|went live|go live"
     r"|probation|proving|culprits?|census|the guard|guard's|turned away|verdict)\b",
     re.IGNORECASE,
 )
