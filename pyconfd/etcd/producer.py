@@ -63,7 +63,7 @@ class EtcdBalancer(TakesAll):
         self._memory = memory
         self._keep = keep
         self._floor, _ = memory.load()
-        self._progress: Callable[[], None] = _nobody
+        self._progress: Callable[[], None] | None = None
         self._own: tuple[str, Rendering] | None = None
 
     def check(self, rendering: Rendering) -> None:
@@ -200,7 +200,8 @@ class EtcdBalancer(TakesAll):
         chunks = [self._keys.chunk(packed.pointer.stored.sha256, index) for index in range(len(packed.chunks))]
         for key, chunk in zip(chunks, packed.chunks, strict=True):
             self._client.put(key, chunk)
-            self._progress()
+            if self._progress is not None:
+                self._progress()
         compare = [
             at_revision(self._keys.pointer, found.value.mod_revision if found.value else 0),
             created_at(self._keys.campaign, fence),
@@ -257,10 +258,6 @@ class EtcdBalancer(TakesAll):
             self._memory.save(pointer.number, pointer.sha256)
         except TransientError as error:
             log.warning("memory.not_written", problem=str(error))
-
-
-def _nobody() -> None:
-    """Stand in before :meth:`EtcdBalancer.report_progress`."""
 
 
 def _not_leading(leadership: Leadership) -> Problem:

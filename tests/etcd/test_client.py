@@ -269,7 +269,7 @@ def test_a_full_etcd_is_explained(tmp_path: Path) -> None:
         ("[1]", EtcdFailure.REFUSED),
     ],
 )  # fmt: skip
-def test_what_etcd_says(body: str, kind: EtcdFailure) -> None:
+def test_errors_of_etcd(body: str, kind: EtcdFailure) -> None:
     assert error_of_answer("http://a:1", body).kind is kind
 
 

@@ -29,7 +29,7 @@ def break_chunk(etcd: EtcdProcess, maker: Maker, index: int, damage: str) -> Non
 
 
 @pytest.mark.parametrize("damage", ["is gone", "was changed"])
-def test_a_damaged_chunk_is_published_anew(maker: Maker, etcd: EtcdProcess, damage: str) -> None:
+def test_a_damaged_chunk_is_published_again(maker: Maker, etcd: EtcdProcess, damage: str) -> None:
     maker.publish("a\n")
     assert not maker.campaign.run_round().damage
     break_chunk(etcd, maker, 0, damage)

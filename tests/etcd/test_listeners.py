@@ -64,7 +64,7 @@ def test_lines_of_a_list_go_and_with_the_last_one_the_bind() -> None:
     assert lacking == ["/ssl/missing.pem"]
 
 
-def test_a_file_that_was_good_has_time_to_be_written_anew(tmp_path: Path) -> None:
+def test_a_file_that_was_good_may_be_rewritten(tmp_path: Path) -> None:
     pair = CertificateAuthority(tmp_path / "pki").server("one", ["a.example.com"])
     path, now = tmp_path / "a.pem", itertools.count(0, 4)
     judge = CertificateFiles(clock=lambda: next(now), grace_s=10)

@@ -57,9 +57,7 @@ def config_map(stage: Stage, name: str, **data: str) -> None:
     stage.cluster.put("configmaps", {"metadata": {"name": name, "namespace": "lb"}, "data": data})
 
 
-def test_a_template_from_the_cluster_reaches_a_balancer_and_nobody_needs_a_fragment(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_a_template_from_the_cluster_needs_no_fragment(stage: Stage, tmp_path: Path) -> None:
     template = TEMPLATE.replace("@PORT@", str(stage.http))
     for namespace in ("demo", "lb"):
         stage.cluster.add_namespace(namespace)

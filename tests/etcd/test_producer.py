@@ -167,7 +167,7 @@ def test_only_the_leader_writes_and_the_next_takes_over(makers: Makers) -> None:
     assert first.publish("c\n") is None
 
 
-def test_a_lease_that_nobody_renews_ends(makers: Makers) -> None:
+def test_a_lease_without_renewal_ends(makers: Makers) -> None:
     first, second = makers.make("first", lease_s=2.0), makers.make("second")
     first.campaign.run_round()
     assert first.campaign.leadership.leads
@@ -316,7 +316,7 @@ def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) ->
     assert after.number == 7
 
 
-def test_a_pointer_that_somebody_broke_is_written_anew(makers: Makers, etcd: EtcdProcess) -> None:
+def test_a_broken_pointer_is_published_again(makers: Makers, etcd: EtcdProcess) -> None:
     maker = makers.make("one")
     maker.campaign.run_round()
     maker.publish("a\n")

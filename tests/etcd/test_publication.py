@@ -105,7 +105,7 @@ def test_strange_bytes_are_no_pointer(content: bytes) -> None:
         {"stored": {"sha256": "0" * 64, "bytes": 1, "chunks": []}},
     ],
 )
-def test_a_pointer_that_somebody_wrote_by_hand_is_refused(change: dict[str, object]) -> None:
+def test_a_pointer_written_by_hand_is_rejected(change: dict[str, object]) -> None:
     content, chunks = pointer_of(Rendering((Piece("a", "x\n"),), (OutputFile(FileKind.MAP, "/f/maps/m", "a b\n"),)))
     document = {**json.loads(content), **change}
     del document["check"]

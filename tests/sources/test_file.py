@@ -122,7 +122,7 @@ def test_bad_objects_are_refused_by_name_and_the_others_stay(tmp_path: Path) -> 
         ("\x00", "neither YAML nor JSON"),
     ],
 )
-def test_what_is_no_snapshot_says_so(text: str, message: str, tmp_path: Path) -> None:
+def test_what_is_no_snapshot_is_an_error(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=message) as caught:
         read_snapshot(saved(tmp_path, text))
     assert "kubectl get" in str(caught.value)

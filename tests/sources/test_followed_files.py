@@ -42,7 +42,7 @@ def followed(path: Path) -> Iterator[Counted]:
     found.source.stop()
 
 
-def test_an_edit_is_told_and_read(path: Path, followed: Counted) -> None:
+def test_an_edit_is_an_event(path: Path, followed: Counted) -> None:
     before = followed.source.snapshot()
     assert before is followed.source.snapshot()
     path.write_text(SERVICE.replace("NAME", "two"))
@@ -77,7 +77,7 @@ def test_a_file_that_is_replaced_is_followed(path: Path, followed: Counted) -> N
     assert Key("demo", "two") in followed.source.snapshot().services
 
 
-def test_what_cannot_be_read_changes_nothing_and_is_told_as_a_problem(path: Path, followed: Counted) -> None:
+def test_an_unreadable_file_changes_nothing_and_is_a_problem(path: Path, followed: Counted) -> None:
     path.write_text("kind: [")
     wait_until(followed.source.problems, "the problem is told")
     assert followed.names() == ["one"]

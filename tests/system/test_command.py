@@ -72,6 +72,6 @@ def test_another_identity() -> None:
     assert "0(root)" not in result.output
 
 
-def test_what_nobody_waits_for_runs_at_a_lower_priority() -> None:
+def test_background_work_runs_at_a_lower_priority() -> None:
     wait = "import os, time\nwhile os.getpriority(os.PRIO_PROCESS, 0) < 10: time.sleep(0.001)\n"
     assert run([sys.executable, "-c", wait], timeout_s=60.0, niceness=10).ok

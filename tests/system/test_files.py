@@ -30,7 +30,7 @@ def test_a_new_file_has_the_mode_it_was_given(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-def test_an_existing_file_keeps_its_mode_and_nobody_sees_half_of_it(tmp_path: Path) -> None:
+def test_an_existing_file_keeps_its_mode_and_is_replaced_whole(tmp_path: Path) -> None:
     target = tmp_path / "a"
     target.write_bytes(b"old")
     target.chmod(0o604)

@@ -114,7 +114,7 @@ def test_a_socket_that_is_gone_stops_nothing_and_a_new_one_is_found(tmp_path: Pa
     notifier.close()
 
 
-def test_what_was_not_delivered_goes_with_the_next_message_as_far_as_it_still_holds(tmp_path: Path) -> None:
+def test_undelivered_fields_go_with_the_next_message(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     notifier = SystemdNotifier({"NOTIFY_SOCKET": address})
     notifier.ready("waiting")

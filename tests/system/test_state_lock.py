@@ -7,7 +7,7 @@ from pyconfd.errors import TransientError
 from pyconfd.system.state_file import StateLock
 
 
-def test_a_lock_whose_directory_was_removed_is_taken_anew(tmp_path: Path) -> None:
+def test_a_lock_whose_directory_was_removed_is_taken_again(tmp_path: Path) -> None:
     state = tmp_path / "state"
     lock = StateLock(str(state))
     lock.acquire()

@@ -32,7 +32,7 @@ def test_a_command_runs_in_a_shell(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "a:b\n"
 
 
-def test_a_command_that_fails_says_what_it_said() -> None:
+def test_a_failed_command_reports_its_output() -> None:
     with pytest.raises(TransientError, match="no such thing"):
         tell("command:echo no such thing >&2; exit 3")
 

@@ -15,7 +15,7 @@ def apply(one: Target, what: Context | None = None, *, guarded: bool = False) ->
     return outcome
 
 
-def test_a_file_is_made_and_its_balancer_told(tmp_path: Path) -> None:
+def test_a_file_is_written_and_its_balancer_notified(tmp_path: Path) -> None:
     one = target(tmp_path)
     apply(one)
 
@@ -62,7 +62,7 @@ def test_what_the_check_refuses_is_never_installed(tmp_path: Path) -> None:
     assert told(tmp_path) == 1
 
 
-def test_a_balancer_that_cannot_be_told_gets_its_former_file_back_and_is_told_again(tmp_path: Path) -> None:
+def test_a_failed_notification_restores_the_former_file(tmp_path: Path) -> None:
     command = f"command:test ! -e {tmp_path}/down && echo told >> {tmp_path}/web.log"
     one = target(tmp_path, notify=command)
     apply(one)
@@ -122,7 +122,7 @@ def test_the_date_alone_is_no_change(tmp_path: Path) -> None:
     assert (tmp_path / "web.conf").read_text() == "wednesday two\n"
 
 
-def test_what_somebody_edits_is_put_right(tmp_path: Path) -> None:
+def test_an_edit_of_the_output_is_repaired(tmp_path: Path) -> None:
     one = target(tmp_path)
     apply(one)
     (tmp_path / "web.conf").write_text("by hand\n")
@@ -133,7 +133,7 @@ def test_what_somebody_edits_is_put_right(tmp_path: Path) -> None:
     assert told(tmp_path) == 2
 
 
-def test_losing_every_endpoint_is_held_where_nobody_else_judged(tmp_path: Path) -> None:
+def test_losing_every_endpoint_is_held_where_guarded(tmp_path: Path) -> None:
     one = target(tmp_path)
     apply(one)
     held = one.apply(context("none", ready=0), curdate="", now=2.0, guarded=True)

@@ -42,7 +42,7 @@ def credentials(settings: KubernetesSettings, tmp_path: Path, **environ: str) ->
 # --- where they come from ---------------------------------------------------------------------------------------------
 
 
-def test_nothing_given_says_what_to_set(tmp_path: Path) -> None:
+def test_no_settings_name_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"kubernetes\.api_servers = .*kubernetes\.kubeconfig"):
         credentials(KubernetesSettings(), tmp_path)
 
@@ -92,7 +92,7 @@ def test_a_file_that_is_no_kubeconfig(text: str, tmp_path: Path) -> None:
         credentials(KubernetesSettings(kubeconfig=str(tmp_path / "config")), tmp_path)
 
 
-def test_servers_of_the_settings_win_over_the_kubeconfig_and_keep_its_credentials(tmp_path: Path) -> None:
+def test_servers_of_the_settings_win_over_the_kubeconfig(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", "https://a", {"token": "abc"}, **{"tls-server-name": "a.test"})
     made = credentials(KubernetesSettings(kubeconfig=path, api_servers=("https://b", "https://c")), tmp_path)
     assert made.urls == ("https://b", "https://c")

@@ -194,7 +194,7 @@ def test_objects_without_a_name_are_refused() -> None:
     assert len(page.refusals) == 2
 
 
-def test_annotations_that_nobody_reads_are_dropped() -> None:
+def test_unused_annotations_are_dropped() -> None:
     noisy = service("a")
     noisy["metadata"]["annotations"] = {  # type: ignore[index]
         "kubectl.kubernetes.io/last-applied-configuration": "{}",
@@ -300,7 +300,7 @@ def test_a_list_brings_deletions() -> None:
     assert len(kept) == 2
 
 
-def test_an_object_that_becomes_unreadable_is_left_out_until_it_is_mended() -> None:
+def test_an_unreadable_object_is_left_out_until_mended() -> None:
     cache = Cache()
     cache.replace([record("a")], ())
     line = json.dumps({"type": "MODIFIED", "object": service("a", ports=1)}).encode()

@@ -71,7 +71,7 @@ def culprit(name: str = "web", detail: str = "it is wrong", **more: Any) -> Refu
     return RefusedObject(Refusal(ref, more.get("field", "annotation proto"), "sm tp", reason, detail), "u-1")
 
 
-def test_an_event_names_the_object_and_says_why() -> None:
+def test_an_event_names_object_and_reason() -> None:
     namespace, event = event_of(culprit(), NOW, instance="lb1", every_s=HOUR)
     assert namespace == "shop"
     assert event["involvedObject"] == {
@@ -121,7 +121,7 @@ def test_the_name_is_the_same_within_an_hour_and_for_one_balancer_and_cause_only
 
 
 @given(st.lists(st.tuples(st.floats(0, 2000), st.integers(0, 3)), max_size=60))
-def test_each_cause_is_told_at_most_once_an_hour(steps: list[tuple[float, int]]) -> None:
+def test_each_cause_is_reported_once_an_hour(steps: list[tuple[float, int]]) -> None:
     told, now, at = ReportedCauses(HOUR), NOW, dict[int, list[float]]()
     for pause, number in steps:
         now += pause
@@ -132,7 +132,7 @@ def test_each_cause_is_told_at_most_once_an_hour(steps: list[tuple[float, int]])
         assert all(later - earlier >= HOUR for earlier, later in pairwise(times))
 
 
-def test_a_flood_is_told_in_parts_and_names_that_are_none_never() -> None:
+def test_a_flood_is_reported_in_parts_without_invalid_names() -> None:
     told = ReportedCauses(HOUR)
     many = [culprit(f"web-{number}") for number in range(MOST_AT_ONCE + 5)] + [culprit("../x"), culprit("A b")]
     first = told.due(many, NOW)
@@ -178,7 +178,7 @@ def test_what_is_refused_is_written_once_and_again_after_an_hour(clock: FakeCloc
         stop(made, clock)
 
 
-def test_a_pyconfd_that_begins_anew_within_the_hour_repeats_nothing() -> None:
+def test_a_restart_within_the_hour_repeats_nothing() -> None:
     with ApiServer() as server:
         for _ in range(2):
             clock = FakeClock()
@@ -188,7 +188,7 @@ def test_a_pyconfd_that_begins_anew_within_the_hour_repeats_nothing() -> None:
         assert written(server.cluster) == ["web"]
 
 
-def test_without_the_right_it_is_said_what_is_missing_and_it_goes_on_when_it_is_there(clock: FakeClock) -> None:
+def test_a_missing_right_to_create_events_is_reported_and_heals(clock: FakeClock) -> None:
     with ApiServer() as server:
         server.rules = Rules(manifest([], (), events=False))
         made = writer(server, clock, lambda: [culprit()])

@@ -43,7 +43,7 @@ def test_what_is_read(resources: list[Resource], named: list[Named], expected: l
     assert [str(read) for read in found if read.essential] == essential
 
 
-def test_secrets_are_not_read_without_namespaces_and_then_only_those_with_certificates() -> None:
+def test_only_tls_secrets_of_named_namespaces_are_read() -> None:
     assert reads(KubernetesSettings(), [SECRETS], []) == ()
     (read,) = reads(KubernetesSettings(secret_namespaces=("web",)), [SECRETS], [])
     assert (read.path, dict(read.params)) == (
@@ -189,7 +189,7 @@ def test_events_may_be_created_only_where_that_is_asked_for() -> None:
     assert "create events" in text
 
 
-def test_the_head_writes_no_secret_for_everybody_and_needs_no_kubectl_on_the_balancer() -> None:
+def test_the_head_needs_no_kubectl_on_the_balancer() -> None:
     head = manifest([Resource.SERVICES]).partition("\n---")[0]
     assert "install -m 0640 -g pyconfd token /etc/pyconfd/token" in head
     assert not [line for line in head.splitlines() if "kubectl" in line and "/etc/" in line]

@@ -127,9 +127,7 @@ def test_events_without_news_do_not_wake_anybody(cluster: Cluster, server: ApiSe
         ended(source)
 
 
-def test_one_object_that_cannot_be_read_is_refused_and_the_others_go_on(
-    cluster: Cluster, server: ApiServer, start: Start
-) -> None:
+def test_one_unreadable_object_stops_no_other(cluster: Cluster, server: ApiServer, start: Start) -> None:
     resource = "endpointslices"
     cluster.put(resource, {"metadata": {"name": "bad", "namespace": "demo"}, "endpoints": "all of them"})
     source = start(server.url)
@@ -146,9 +144,7 @@ def test_one_object_that_cannot_be_read_is_refused_and_the_others_go_on(
     eventually(lambda: source.refusals() == ())
 
 
-def test_expired_while_watching_lists_again_and_forgets_what_is_gone(
-    cluster: Cluster, server: ApiServer, start: Start
-) -> None:
+def test_410_while_watching_lists_again_and_deletes(cluster: Cluster, server: ApiServer, start: Start) -> None:
     source = start(server.url, resources=[Resource.SERVICES])
     synced(source)
     server.wait_for_watches("services")
@@ -173,9 +169,7 @@ def test_410_while_paging_lists_without_a_limit(cluster: Cluster, server: ApiSer
     assert len(source.snapshot().services) == 6  # type: ignore[union-attr]
 
 
-def test_half_a_line_is_dropped_and_the_watch_goes_on_after_the_last_whole_one(
-    cluster: Cluster, server: ApiServer, start: Start
-) -> None:
+def test_half_a_line_is_dropped_and_the_watch_continues(cluster: Cluster, server: ApiServer, start: Start) -> None:
     source = start(server.url, resources=[Resource.SERVICES])
     synced(source)
     server.wait_for_watches("services")
@@ -278,7 +272,7 @@ def test_relist_brings_what_the_watch_has_not(cluster: Cluster, server: ApiServe
     eventually(lambda: addresses(source.snapshot()) == {"10.0.0.9"})
 
 
-def test_relisted_says_when_every_list_that_was_asked_for_has_come(server: ApiServer, start: Start) -> None:
+def test_relisted_waits_for_every_list(server: ApiServer, start: Start) -> None:
     source = start(server.url)
     synced(source)
     assert source.relisted()

@@ -132,7 +132,7 @@ def test_a_watch_gives_whole_lines_only(connect: Connect) -> None:
         assert [line for lines in arrivals for line in lines] == [b'{"a":1}', b'{"b":2}']
 
 
-def test_silence_is_told_from_the_end(connect: Connect) -> None:
+def test_silence_is_not_the_end_of_a_watch(connect: Connect) -> None:
     heard: list[bytes] = []
     for limit_s in (0.2, 2.0, 20.0):  # on a busy machine what is said may take longer than that
         connection = connect(JSON_HEAD + b"\r\n{}\n", stay=True, read_timeout_s=limit_s)
@@ -178,7 +178,7 @@ def test_a_probe_takes_any_answer_of_a_server_that_is_well(status: str, connect:
 
 
 @pytest.mark.parametrize("status", ["500 Oops", "503 Shutting down"])
-def test_a_probe_fails_where_the_server_says_it_is_not_ready(status: str, connect: Connect) -> None:
+def test_a_probe_fails_where_the_server_is_not_ready(status: str, connect: Connect) -> None:
     with pytest.raises(ApiError):
         connect(answer(status)).probe()
 
