@@ -61,10 +61,16 @@ def test_each_state_is_entered_and_left(live: Live) -> None:
     assert state() is BalancerState.DOWN
 
 
-def test_a_look_reads_and_parses_nothing_that_pyconfd_wrote(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_look_reads_and_parses_nothing_that_pyconfd_wrote(
+    live: Live, monkeypatch: pytest.MonkeyPatch, *, restart: bool
+) -> None:
     live.begin(1, 2)
     live.change(2, 3)
     live.follow()
+    if restart:
+        live.balancer = live.bench.balancer()
+        live.balancer.startup()
     assert live.balancer.look() == Noop(verified=True)
 
     def refuse(*_: object) -> None:

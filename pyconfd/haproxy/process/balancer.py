@@ -326,6 +326,7 @@ class Balancer:
         """Enter the state that ``observed`` shows; return whether files and process are as applied."""
         in_sync = last is not None and diff.is_in_sync(last.rendering, observed)
         if in_sync:
+            self._transaction.confirm()
             self._enter(BalancerState.AHEAD if self._file.pending else BalancerState.IN_SYNC)
         else:
             down = isinstance(observed.running, NotRunning)

@@ -56,17 +56,27 @@ class Transaction:
         self._read: tuple[Identity, str] | None = None
         self._installed: tuple[Rendering, Mapping[str, Identity]] | None = None
         """What was installed last and by what its files are known; the one that is being written is none of them."""
+        self._read_whole: tuple[Rendering, Mapping[str, Identity]] | None = None
+        """The same of files whose contents were read."""
 
     def observe(self, known: Known) -> Observation:
         """Look at what is installed and what runs."""
-        text = self._installed_text()
-        running = self._process.observe(_possible_texts(text, known.applied))
         untouched = self._untouched()
         written = known.written or known.applied
         if untouched is not None and written is not None and not untouched.same_as(written):
             untouched = None
+        self._read_whole = None
+        if written is not None and untouched is None:
+            # Before the contents are read: what somebody writes in between has another identity.
+            self._read_whole = written, self.layout.identities(written)
+        text = self._installed_text()
+        running = self._process.observe(_possible_texts(text, known.applied))
         digests = self.layout.file_digests(written.files if written is not None and untouched is None else ())
         return Observation(text, running, digests, known.written, known.changed, untouched)
+
+    def confirm(self) -> None:
+        """Note that the files are what they should be, as :meth:`observe` read them: the next look need not."""
+        self._installed = self._read_whole or self._installed
 
     def _untouched(self) -> Rendering | None:
         """Return what was installed last, if nobody has written its files since."""
