@@ -4,9 +4,9 @@
 
     PyconfdError
     ├── ConfigurationError   exit 78; every problem at once, each with its place and a remedy
-    ├── TransientError       the world may heal: keep what serves, try again later
+    ├── TransientError       it may pass: keep the running configuration, retry later
     ├── RejectedInput        keep the last good configuration until the input changes
-    ├── AdoptionNeeded       change nothing until an operator says what becomes of what serves
+    ├── AdoptionNeeded       change nothing until an operator decides about the running configuration
     └── ApplyError           put the former configuration back, then try again with back-off
 
 Anything else is a bug: a traceback, exit 70, and systemd starts the process again. A library's own

@@ -100,7 +100,7 @@ class RemovalProtection:
         self._events: list[HoldEvent] = []
         self.hold: Hold | None = None
         self.is_saved = True
-        """Whether what :meth:`saved` returns was saved; whoever saves it says so."""
+        """Whether what :meth:`saved` returns was saved; the one that saves it says so."""
 
     def start(self, snapshot: Snapshot, context: Context) -> None:
         """Take a first Snapshot for what is to be."""

@@ -21,8 +21,8 @@ class Compiled:
 class LiveFragments:
     """Reads the template directory whenever asked and compiles it when its contents changed.
 
-    ``newest`` is the newest that compiled (None until one did), ``proven`` the newest that came to serve;
-    ``problems`` say why the directory as it is now cannot be used (empty where it can). ``former`` gives what served
+    ``newest`` is the newest that compiled (None until one did), ``proven`` the newest that was applied;
+    ``problems`` say why the directory as it is now cannot be used (empty where it can). ``former`` gives what ran
     before a restart, as far as it is known: it is proven, and what else the directory holds has yet to be.
     ``served_before`` says of any whether a generation that is kept was made of them.
     """
@@ -72,11 +72,11 @@ class LiveFragments:
 
     @property
     def serving(self) -> FragmentSet | None:
-        """Return the fragments that serve, None where none came to serve yet or newer ones have not."""
+        """Return the applied fragments, None where none were applied yet or newer ones were not."""
         return self.proven.source if self._served and self.proven is not None and self.proven is self.newest else None
 
     def is_proven(self, compiled: Compiled) -> bool:
-        """Return whether these have served once, now or before; True as well as long as none came to serve yet.
+        """Return whether these were applied once, now or before; True as well as long as none were applied yet.
 
         Those have nobody to blame but objects: a rollback, its end and an edit that is taken back bring back who was
         left out as well.
@@ -84,11 +84,11 @@ class LiveFragments:
         return self.proven is None or compiled is self.proven or self._served_before(compiled.source)
 
     def prove(self, compiled: Compiled) -> None:
-        """Note that these came to serve."""
+        """Note that these were applied."""
         self.proven, self._served = compiled, True
 
     def _recall(self) -> bool:
-        """Take what served before a restart for proven, once."""
+        """Take what ran before a restart for proven, once."""
         former, self._former = self._former, None
         source = former() if former is not None else None
         if source is None:

@@ -78,7 +78,7 @@ def _limits(longest_s: float, most_bytes: int) -> Iterator[None]:
             tries -= 1
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _LOOK_S)
         elif why:
-            signal.setitimer(signal.ITIMER_REAL, 0)  # once: whoever tells of it is not to be interrupted
+            signal.setitimer(signal.ITIMER_REAL, 0)  # once: what reports it must not be interrupted
             raise _LimitError(why, _REMEDY)
 
     former = signal.signal(signal.SIGALRM, look)

@@ -1,4 +1,4 @@
-"""Remembers what the last reconciliation saw and made, and since when things are so, for whoever asks why.
+"""Remembers what the last reconciliation saw and made, and since when things are so, for explanations.
 
 Only references are kept, and each value is replaced as a whole, so that any thread may read them at any time.
 """
@@ -22,8 +22,9 @@ _Cause = tuple[ObjectRef, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One reconciliation. ``desired`` is what it rendered, None where it could not, ``serving`` what serves since.
+    """One reconciliation.
 
+    ``desired`` is what it rendered, None where it could not; ``serving`` the running configuration since.
     ``unheld`` is what it would have been without what is held, None where that is nothing.
     """
 

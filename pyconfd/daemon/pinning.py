@@ -141,4 +141,4 @@ class Pinning:
     def _see_that_these_are_in_force(self, settings: Kept, whose: str) -> None:
         if settings != self._around.in_force:
             self._around.begin_anew()
-            raise TransientError(Problem("pin", f"the settings {whose} are taken: pyconfd begins anew with them"))
+            raise TransientError(Problem("pin", f"the settings {whose} are taken: pyconfd starts again with them"))

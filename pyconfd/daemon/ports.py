@@ -111,7 +111,7 @@ class TargetBalancers(Protocol):
         ...
 
     def offer(self, context: Context, *, guarded: bool) -> None:
-        """Have every target apply this; ``guarded`` where nobody has judged yet whether it lost too much."""
+        """Have every target apply this; ``guarded``: removal protection has not judged it yet."""
         ...
 
     def states(self) -> tuple[TargetState, ...]:
@@ -163,7 +163,7 @@ class NoRenderings:
 
 
 class Changes(Protocol):
-    """Tells people each change as it goes live."""
+    """Records each change for people to read."""
 
     def record(self, change: Change) -> None:
         """Remember a change."""

@@ -100,7 +100,7 @@ class BalancerPort(Protocol):
 
 
 Judge = Callable[[Stored, Context, Callable[[], str]], Held | None]
-"""Holds a whole change, judging by what served before, what is asked for, and what gives the rendering's digest."""
+"""Holds a whole change, by the running configuration, what is asked for, and what gives the rendering's digest."""
 
 
 def let_through(before: Stored, context: Context, digest: Callable[[], str]) -> Held | None:
@@ -360,7 +360,7 @@ def serve(
     may_reload: bool = True,
     partly: bool = False,
 ) -> Outcome:
-    """Apply what differs; an error means that what served before serves still. See Inputs for what may be done."""
+    """Apply what differs; on an error the running configuration is unchanged. See Inputs for what may be done."""
     try:
         plan = balancer.plan(rendering)
         if serving and isinstance(plan, Noop):

@@ -8,7 +8,7 @@ from pyconfd.daemon.base_loop import Mailbox
 
 
 class Signals:
-    """SIGTERM and SIGINT end the loop, SIGHUP has it begin anew; taken for as long as the ``with`` lasts.
+    """SIGTERM and SIGINT end the loop, SIGHUP has it start again; taken for as long as the ``with`` lasts.
 
     One set of handlers for all instances: a signal that comes between two of them is not lost, and kills nobody. Once
     a signal has ended it all, another one of the terminal's changes nothing any more about how the process ends.

@@ -14,18 +14,18 @@ class TakesAll(ABC):
 
     @abstractmethod
     def last_good(self) -> Stored | None:
-        """Return what serves."""
+        """Return the last applied generation."""
 
     @abstractmethod
     def plan(self, rendering: Rendering) -> Plan:
-        """Compare a rendering with what serves."""
+        """Compare a rendering with the running configuration."""
 
     def check(self, rendering: Rendering) -> None:
-        """Find nothing: whoever takes it judges it."""
+        """Find nothing: the consumer validates it."""
         del rendering
 
     def goes_live(self) -> bool:
-        """Say that no change goes live by itself."""
+        """Return False: there are no runtime updates."""
         return False
 
     def standing(self, *, may_repair: bool = True) -> Standing:
@@ -38,7 +38,7 @@ class TakesAll(ABC):
         return False
 
     def look(self) -> Plan:
-        """Compare what serves with what should."""
+        """Compare the running configuration with the desired one."""
         last = self.last_good()
         return Noop() if last is None else self.plan(last.rendering)
 

@@ -32,7 +32,7 @@ SUMMARY_GROUPS = 4
 """Backends, maps and certificates that a summary names; of the rest it gives the number."""
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper bounds of the histogram: what goes live takes about a millisecond, a reload up to seconds."""
+"""Upper bounds of the histogram: a runtime update takes about a millisecond, a reload up to seconds."""
 
 
 class Action(StrEnum):
@@ -55,8 +55,9 @@ class Action(StrEnum):
 class Change:
     """One change, or why there was none.
 
-    ``at`` is seconds since the epoch, ``generation`` what serves after it (0 for nothing), ``duration_s`` from when it
-    was noticed until it served. ``summary`` says what went live, ``details`` what the reload is about, or the problem.
+    ``at`` is seconds since the epoch, ``generation`` the running one after it (0 for none), ``duration_s`` from when
+    it was noticed until it was applied. ``summary`` says what was updated at run time, ``details`` what the reload is
+    about, or the problem.
     """
 
     at: float
@@ -202,9 +203,9 @@ class Times:
 class ApplyingStatus:
     """How changes are applied, since the start, and what former changes have left behind.
 
-    ``plans_by_action`` has a count for each :class:`Action` that occurred, ``times_by_action`` those of what went live
-    and of reloads. ``oldest_worker_since`` is seconds since the epoch, 0.0 without old workers; ``file_behind_since``
-    is 0.0 where the file is level with the process.
+    ``plans_by_action`` has a count for each :class:`Action` that occurred, ``times_by_action`` those of runtime
+    updates and of reloads. ``oldest_worker_since`` is seconds since the epoch, 0.0 without old workers;
+    ``file_behind_since`` is 0.0 where the file is in sync with the process.
     """
 
     plans_by_action: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

@@ -40,7 +40,7 @@ class RefusalReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Refusal:
-    """One object, or one field of it, that was turned away; everything else went on.
+    """One object, or one field of it, that was rejected; everything else went on.
 
     ``value`` is the offending value, shortened and escaped; ``detail`` says in words what is wrong and what to do.
     """

@@ -136,7 +136,7 @@ def flat(mapping: Mapping[_K, _V]) -> Mapping[_K, _V]:
 
 
 class Copied(dict[_K, _V]):
-    """A dict for whoever may change it, which knows what it is a copy of."""
+    """A dict that a template may change, which knows what it is a copy of."""
 
     __slots__ = ("origin",)
 

@@ -79,7 +79,7 @@ class Applied:
 class Deferred:
     """A change waits for a reload whose time has not come; ``live`` is the part of it that serves already.
 
-    ``generation`` is what serves, None where nothing does.
+    ``generation`` is the running one, None where there is none.
     """
 
     plan: Reload
@@ -97,7 +97,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The input gave nothing usable; what served still serves. Tried again when the input changes, and slowly."""
+    """The input is invalid; the running configuration stays. Retried when the input changes, and slowly."""
 
     step: Step
     problems: tuple[Problem, ...]

@@ -144,7 +144,7 @@ class RemoveMapEntries:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceMap:
-    """Load the map at ``path`` anew, in this order: prepared as a version and committed at once."""
+    """Replace the map at ``path``, in this order: prepared as a version and committed at once."""
 
     path: str
     entries: tuple[tuple[str, str], ...]

@@ -118,7 +118,7 @@ class Snapshot:
     """One consistent view of one cluster; mappings are never changed after they were put here.
 
     ``cluster`` is the name given in the settings ("" for the only one). The order of the mappings is an accident
-    of the API: whoever reads them sorts. ``host`` are the facts of this machine that presets judge by; ``departures``
+    of the API: their readers sort. ``host`` are the facts of this machine that presets judge by; ``departures``
     go on while the Snapshot is looked at. Of what is ``denied`` nothing is known.
     """
 

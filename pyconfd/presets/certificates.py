@@ -78,7 +78,7 @@ def _too_short(public: CertificatePublicKeyTypes) -> str:
 
 
 def _blocks(text: str, name: str, kind: str) -> list[str]:
-    # Written anew with lines as PEM has them: OpenSSL reads neither one long line nor blanks in place of lines.
+    # Written again with lines as PEM has them: OpenSSL reads neither one long line nor blanks in place of lines.
     blocks = []
     for label, body in _PEM_BLOCK.findall(text):
         if label.endswith(kind):

@@ -447,7 +447,7 @@ def read(
 
 
 def _updated(memo: _ConfigmapMemo, reader: _ConfigmapReader) -> _ConfigmapMemo:
-    """Return the services: all of them read anew where the ConfigMap changed, else those whose pods did."""
+    """Return the services: all of them read again where the ConfigMap changed, else those whose pods did."""
     snapshot, own = reader.snapshot, reader.options
     record = snapshot.config_maps.get(Key(own.namespace, own.services))
     if record is not None and record is memo.record:

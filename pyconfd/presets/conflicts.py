@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 def updated(former: Mapping[Key, _T], changed: Collection[Key], make: Callable[[Key], _T | None]) -> Mapping[Key, _T]:
-    """Return ``former`` with the entries of ``changed`` made anew, sorted by key; None leaves an entry out.
+    """Return ``former`` with the entries of ``changed`` made again, sorted by key; None leaves an entry out.
 
     An entry that comes out equal stays the object that it was; where all do, ``former`` is given.
     """
@@ -112,7 +112,7 @@ class Claims(Generic[_C]):
         return (self.by_key[key].claims[number] for _, key, number in self.places)
 
     def updated(self, changed: Collection[Key], make: Callable[[Key], ParsedClaims[_C] | None]) -> "Claims[_C]":
-        """Return the claims after those of ``changed`` were read anew."""
+        """Return the claims after those of ``changed`` were read again."""
         if not changed:
             return self
         now = Claims(updated(self.by_key, changed, make), self.places, self.refused)
@@ -242,7 +242,7 @@ def kept(reservation: Reservation) -> str:
 def standing(former: NameRegister, now: float, keep_s: float, held_back: Collection[Key] = ()) -> NameRegister:
     """Return what is remembered at ``now``, without what was kept long enough; a clock that was set back is no reason.
 
-    What objects had that are ``held_back`` begins anew.
+    The reservations of objects that are ``held_back`` start again.
     """
     if not former.reservations:
         return former

@@ -143,7 +143,7 @@ class _HostsReader:
 
 
 def _updated(memo: _HostsMemo, snapshot: Snapshot, reader: _HostsReader) -> _HostsMemo:
-    """Return what the pods amount to, read anew only for apps of which a pod came, changed or went."""
+    """Return what the pods amount to, read again only for apps of which a pod came, changed or went."""
     refused_pods = dict(memo.refused_pods)
     touched = _touched(memo, snapshot, reader, refused_pods)
     for name in differing(memo.reservations, reader.reservations):

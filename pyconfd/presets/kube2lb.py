@@ -129,7 +129,7 @@ def read(
 def _serves(
     memo: _Kube2lbMemo, claims: Claims[Kube2lbClaim], decided: DecidedPorts, changed: Collection[Key]
 ) -> Mapping[str, Kube2lbService]:
-    """Return the ports that are served by their names; where everybody asks for the same, those that changed anew."""
+    """Return the ports that are served by their names; where all ask for the same, those that changed are replaced."""
     if memo.decided is None or claims.places is not memo.claims.places:
         return Layered({name_of(entry): entry for entry in decided.services})
     entries = (entry for _, claim in claims.replaced(memo.claims, changed) for entry in claim.entries)

@@ -187,7 +187,7 @@ def read(
 
 
 def _serves(memo: _KubefiguratorMemo, backends: Sequence[_Counted]) -> Mapping[str, Backend]:
-    """Return the backends by their names; where the same are served, those that changed anew."""
+    """Return the backends by their names; where the same are served, only the changed ones are made again."""
     if backends is memo.backends:
         return memo.serves
     if len(backends) == len(memo.backends):

@@ -22,7 +22,7 @@ class _KeptReading:
 
 
 class Memo:
-    """Belongs to whoever translates again and again, in one thread; hand it to each translation.
+    """Belongs to one thread that translates again and again; it is handed to each translation.
 
     It changes nothing but the time that a translation takes, and which objects of the result are those of the former
     one. It holds what was read of the last two Snapshots at most.

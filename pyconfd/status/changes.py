@@ -1,7 +1,7 @@
 """The recent changes as lines of JSON in the runtime directory: written by the daemon, followed by a person.
 
-A file that grows and is rotated, not a part of the status: whoever follows it sees every change, however many there
-are in a second, and the daemon writes each once.
+A file that grows and is rotated, not a part of the status: a reader that follows it sees every change, however
+many there are in a second, and the daemon writes each once.
 """
 
 import contextlib

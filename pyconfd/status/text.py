@@ -136,7 +136,7 @@ def _ages(report: StatusReport, status: Status) -> Iterator[str]:
     whence = "API server" if status.source.api_servers or not status.source.etcd else "etcd"
     if age == float("inf"):
         if status.phase is not Phase.STARTING:
-            yield f"no {whence} has given the whole data yet: what serves is the last good configuration, or nothing"
+            yield f"no {whence} has given the whole data yet: the last good configuration runs, or nothing"
             # Nobody was asked then, so that nothing else says why.
             yield from (each.problem for each in status.source.credentials if each.problem)
     elif age >= STALE_AFTER_S:

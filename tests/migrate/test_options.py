@@ -305,6 +305,6 @@ def test_an_object_that_hosts_config_cannot_name_and_a_namespace_that_is_not_sai
     assert "put its annotations on a Service or Deployment" in left.message
     migration = migrate(System.ADS_INFRA_HAPROXY, [InputFile("a.yaml", text.format("Deployment"))])
     assert 'config = "deployment/default/lb"' in migration.outputs[-1].text
-    risk = "# whoever may write that template is trusted as much as whoever writes fragments (docs/security.md)"
+    risk = "# the author of that template is trusted as much as one of fragments (docs/security.md)"
     assert f"allow_configuration_from_cluster = true  {risk}\n" in migration.outputs[-1].text
     assert any("names no namespace" in each.message for each in migration.of(Effect.NOTED))

@@ -73,8 +73,9 @@ def test(
 ) -> int:
     """Test fragments.
 
-    Run the tests beside the fragments: objects in; expectations on the text, and on whether a change goes live or takes
-    a reload. Each rendering has to pass `haproxy -c`, and be the same for the same objects in another order.
+    Run the tests beside the fragments: objects in; expectations on the text, and on whether a change is a runtime
+    update or takes a reload. Each rendering has to pass `haproxy -c`, and be the same for the same objects in another
+    order.
 
     PATH is a test file (*.test.toml) or a directory of fragments; without one it is templates.dir.
     """

@@ -121,7 +121,7 @@ def _live(settings: HaproxySettings, text: str) -> Finding:
     finally:
         runtime.close()
     if abilities.runtime:
-        return Finding.ok("reload", paths[0], "most changes go live without a reload")
+        return Finding.ok("reload", paths[0], "most changes are applied without a reload")
     message = "every change takes a reload: the runtime socket cannot be used"
     return Finding(Level.WARNING, "reload", "runtime socket", message, abilities.why)
 
