@@ -35,18 +35,6 @@ def test_unchanged_text_changes_nothing_even_after_a_restart(tmp_path: Path) -> 
     assert told(tmp_path) == 1
 
 
-def test_mode_of_what_is_there_and_symbolic_links_are_kept(tmp_path: Path) -> None:
-    true = tmp_path / "true.conf"
-    true.write_text("former\n")
-    true.chmod(0o600)
-    (tmp_path / "web.conf").symlink_to(true)
-    apply(target(tmp_path))
-
-    assert (tmp_path / "web.conf").is_symlink()
-    assert true.read_text() == "word one\n"
-    assert true.stat().st_mode & 0o777 == 0o600
-
-
 def test_what_the_check_refuses_is_never_installed(tmp_path: Path) -> None:
     (tmp_path / "web.conf").write_text("former\n")
     one = target(tmp_path, check=("/bin/sh", "-c", 'echo "bad line in $0"; grep -q two "$0"'))
