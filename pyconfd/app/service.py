@@ -114,23 +114,36 @@ def serve(resolved: Resolved, build: Build) -> int:
     """Run a loop until a signal ends it; SIGHUP starts again with the settings as they are then."""
     notifier = SystemdNotifier()
     with Signals() as signals:
-        parts = _Parts(build, notifier, signals)
-        instance = _Instance(resolved, parts)
+        instance = _Instance(resolved, build, notifier, signals)
         while (code := instance.run()) == EXIT_OK:
             if signals.asks_for_new_settings():
                 notifier.reloading("reading the settings again")
                 begun = time.monotonic()
-                instance = _renewed(instance.resolved, parts)
-                verdict = SettingsVerdict(os.getpid(), begun, instance.refused)
+                former = instance.resolved
+                refused: tuple[Problem, ...] = ()
+                try:
+                    instance = _Instance(resolve_again(former), build, notifier, signals)
+                except PyconfdError as error:
+                    refused = _refused(error.problems)
+                    instance = _Instance(former, build, notifier, signals, refused)
+                verdict = SettingsVerdict(os.getpid(), begun, refused)
                 verdict_file(instance.resolved.settings).save(verdict)
             elif signals.asks_to_begin_anew():
-                instance = _Instance(instance.resolved, parts)
+                instance = _Instance(instance.resolved, build, notifier, signals)
             else:
                 break
         notifier.stopping()
         log.info("daemon.stopped", pid=os.getpid(), code=code)
         notifier.close()
     return code
+
+
+def _refused(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Log the problems of newer settings, and return them with what they mean for the running ones."""
+    for problem in problems:
+        log.error("settings.refused", place=problem.place, problem=problem.message, remedy=problem.remedy)
+    note = "the former settings are still in force"
+    return tuple(replace(problem, message=f"{problem.message}; {note}") for problem in problems)
 
 
 def warn(event: str, problems: tuple[Problem, ...]) -> None:
@@ -169,38 +182,20 @@ def verdict_file(settings: Settings) -> StateFile[SettingsVerdict]:
     return StateFile(Path(settings.runtime_dir) / VERDICT_FILE, SettingsVerdict, effect=effect)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What outlives the loops."""
-
-    build: Build
-    notifier: SystemdNotifier
-    signals: Signals
-
-
-def _renewed(former: Resolved, parts: _Parts) -> "_Instance":
-    """Start again with the settings as they are now; with the former ones where those cannot be used."""
-    try:
-        return _Instance(resolve_again(former), parts)
-    except PyconfdError as error:
-        refused = tuple(_not_in_force(problem) for problem in error.problems)
-        for problem in error.problems:
-            log.error("settings.refused", place=problem.place, problem=problem.message, remedy=problem.remedy)  # noqa: TRY400 - the message says all
-    return _Instance(former, parts, refused)
-
-
-def _not_in_force(problem: Problem) -> Problem:
-    """Return a problem of newer settings with what it means for the running ones."""
-    return replace(problem, message=f"{problem.message}; the former settings are still in force")
-
-
 class _Instance:
     """One loop with its parts. Where one cannot be had, nothing is left behind; raises what ``build`` raises."""
 
-    def __init__(self, resolved: Resolved, parts: _Parts, refused: tuple[Problem, ...] = ()) -> None:
+    def __init__(
+        self,
+        resolved: Resolved,
+        build: Build,
+        notifier: SystemdNotifier,
+        signals: Signals,
+        refused: tuple[Problem, ...] = (),
+    ) -> None:
         settings = resolved.settings
-        self.resolved, self.refused = resolved, refused
-        self._signals = parts.signals
+        self.resolved = resolved
+        self._signals = signals
         configure(settings.log.level, settings.log.format)
         config = resolved.config if resolved.config_found else "none"
         log.info("daemon.started", version=__version__, pid=os.getpid(), config=config)
@@ -210,9 +205,9 @@ class _Instance:
             holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
             page = StatusPage()
             around = ServiceContext(
-                parts.notifier, SystemClock(), holds, status_file, page, stack, parts.signals.begin_anew, refused
+                notifier, SystemClock(), holds, status_file, page, stack, signals.begin_anew, refused
             )
-            self._loop = parts.build(settings, around)
+            self._loop = build(settings, around)
             holds.prepare()
             stack.callback(page.stop)
             if settings.status.listen:
