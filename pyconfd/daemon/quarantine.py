@@ -121,6 +121,11 @@ class Quarantine:
         ``may_release``: it is a whole attempt, by which an object can be released. Fragments that were not ``proven``
         take away nobody who is served without them: nobody is searched for them.
         """
+        if not proven:
+            # Nobody is released by these, so whoever is due would be due again at once.
+            for case in self._cases.values():
+                case.earliest = max(case.earliest, now + self._retry_min_s)
+                case.due_at = max(case.due_at, case.earliest)
         may_release = may_release and proven
         retried = frozenset(
             origin

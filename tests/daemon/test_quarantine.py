@@ -1,9 +1,13 @@
 """When who is left out is tried again, in the loop: the clock is the test's."""
 
+from pyconfd.daemon.offending import Offence, SearchResult
+from pyconfd.daemon.quarantine import Quarantine
+from pyconfd.errors import Problem
 from pyconfd.model.context import RefusalReason
-from pyconfd.model.outcome import Step
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.outcome import Held, Rejected, Step
+from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.model.status import Phase
+from pyconfd.presets.origins import ObjectOrigin
 from tests.daemon.fakes import EPOCH, TEMPLATE, Bed
 from tests.presets import objects
 
@@ -152,3 +156,16 @@ def test_fragments_that_served_before_come_back_without_those_who_spoil_them() -
     assert held(made) == ["bad", "worse"]
     assert "backend good" in made.serves
     assert made.problems() == ()
+
+
+def test_unproven_fragments_leave_nobody_due() -> None:
+    quarantine, shown = Quarantine(retry_min_s=1.0, retry_max_s=10.0), world(bad="x")
+    origin = ObjectOrigin(Resource.SERVICES, Key("demo", "bad"))
+    found = SearchResult({origin: Offence(Problem("a.tmpl line 1", "division by zero"), Step.RENDER)})
+    left_out = quarantine.left_out(shown, 0.0, may_release=True, proven=True)
+    quarantine.concluded(left_out, Rejected(Step.RENDER, ()), found, now=0.0, wall=0.0)
+    quarantine.retry_all(5.0)
+    for now in (5.0, 6.0):
+        left_out = quarantine.left_out(shown, now, may_release=True, proven=False)
+        quarantine.concluded(left_out, Held("1", Problem("x", "held")), None, now=now, wall=now)
+        assert quarantine.due_at == now + 1.0
