@@ -1,7 +1,7 @@
-"""Explanations: those that the daemon gives, and how a command gets one from it or without it."""
+"""Explanations: those of the daemon, and how a command gets one from it or without it."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from urllib.parse import parse_qs, urlencode
@@ -14,16 +14,15 @@ from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.memory import Seen
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.explain.evidence import Evidence
-from pyconfd.explain.queries import explain as answer
-from pyconfd.explain.queries import explain_refused
+from pyconfd.explain.conditions import Evidence
+from pyconfd.explain.queries import explain
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.readback import ServerNow, servers_now
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.model.changes import Change
 from pyconfd.model.context import Context, RefusalReason
-from pyconfd.model.explanation import Explanation, Standing, Unknown
+from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.preset_options import base_options
@@ -38,7 +37,8 @@ from pyconfd.status.redaction import HIDDEN, public_value, redacted
 ANSWER_TIMEOUT_S = 30.0
 """The daemon reads its whole configuration and asks HAProxy for it: seconds where both are large."""
 
-_WORTH_TELLING_S = 3.0
+_LONG_WAIT_S = 3.0
+"""A change that waits for less is no news."""
 
 
 class ShownServers:
@@ -107,35 +107,56 @@ def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
     """Return what answers the queries of ``/explain`` for a daemon, in a thread of its own."""
 
     def explained(query: str) -> bytes:
-        parameters = parse_qs(query)
-        wanted = parameters.get("q", [""])[0]
-        status = daemon.status()
-        seen = daemon.memory.seen
+        name = parse_qs(query).get("q", [""])[0]
+        status, seen = daemon.status(), daemon.memory.seen
+        instance = _instance(status, daemon.memory.outcome_since)
         if seen is None:
-            nothing = Unknown(("nothing: the daemon has not read the cluster and its fragments yet",))
-            return msgspec.json.encode(Explanation(wanted, status.now, _standing(status, daemon), nothing))
-        served = wiring.serves_haproxy(settings)
-        shown = ShownServers(settings, seen.serving.text if seen.serving else "", served=served)
-        return msgspec.json.encode(_answered(wanted, _of_daemon(settings, daemon, status, seen, shown), shown))
+            looked_in = ("nothing: the daemon has not read the cluster and its fragments yet",)
+            return msgspec.json.encode(Explanation(name, status.now, instance, looked_in=looked_in))
+        newest = daemon.newest()
+        if status.live.paused and status.hold is None and newest is not None and newest is not seen.snapshot:
+            seen = _translated(seen, newest, settings)
+        haproxy = wiring.serves_haproxy(settings)
+        shown = ShownServers(settings, seen.serving.text if seen.serving else "", served=haproxy)
+        held = status.hold is not None and seen.unheld is not None
+        evidence = Evidence(
+            now=status.now,
+            snapshot=seen.snapshot,
+            context=seen.context,
+            presets=settings.presets.use,
+            options=seen.options,
+            desired=seen.desired,
+            running=seen.serving,
+            refused=seen.refused,
+            ages=daemon.memory.ages(),
+            instance=instance,
+            live=shown,
+            fragments=_fragments(settings, seen.context),
+            haproxy=haproxy,
+            secrets=_secrets(settings, seen.context),
+            changes=_changes(settings),
+            kept=kept_back(seen.context, seen.unheld) if held and seen.unheld is not None else {},
+            secret_namespaces=settings.kubernetes.secret_namespaces,
+        )
+        return msgspec.json.encode(_answered(name, evidence, shown))
 
     return explained
 
 
 def _translated(seen: Seen, newest: Snapshot, settings: Settings) -> Seen:
-    """Read what came since applying was frozen: the loop has not looked at it, and nothing was rendered for it."""
+    """Read what came since applying was paused: the loop has not looked at it, and nothing was rendered for it."""
     context = registry.translate(newest, settings.presets.use, seen.options)
     unreadable = (each for each in seen.refused if each.reason is RefusalReason.UNREADABLE)
     refused = tuple(sorted({*context.refused, *unreadable}))
     return replace(seen, snapshot=newest, context=context, desired=None, refused=refused)
 
 
-def _standing(status: Status, daemon: Daemon) -> Standing:
-    generation = status.generation
-    return Standing(
+def _instance(status: Status, since: float) -> InstanceState:
+    return InstanceState(
         phase=status.phase.value,
-        generation=generation.number if generation else 0,
-        applied_at=generation.applied_at if generation else 0.0,
-        since=daemon.memory.outcome_since,
+        generation=status.generation.number if status.generation else 0,
+        since=since,
+        paused=status.live.paused is not None,
         hold_id=status.hold_id,
         held_since=status.hold.since if status.hold else 0.0,
         problems=tuple(redacted(problem) for problem in status.problems),
@@ -144,42 +165,16 @@ def _standing(status: Status, daemon: Daemon) -> Standing:
 
 
 def _notes(status: Status) -> Iterator[str]:
+    waited = status.now - status.pending_since
     if status.live.paused:
         yield "applying is paused, so nothing that came since is applied: pyconfd resume ends that"
-    elif (
-        status.phase is Phase.SERVING and status.pending_since and status.now - status.pending_since >= _WORTH_TELLING_S
-    ):
-        waited = short_duration(status.now - status.pending_since)
-        yield f"a change waits for {waited} to be applied: reloads have their distance, former workers have to end"
+    elif status.phase is Phase.SERVING and status.pending_since and waited >= _LONG_WAIT_S:
+        why = "reloads are paced, and former workers have to end"
+        yield f"a change has been waiting for {short_duration(waited)} to be applied: {why}"
     age = sync_age_s(status, status.now)
     if age >= STALE_AFTER_S:
         how_old = f"for {short_duration(age)}" if status.source.last_sync_at else "yet"
         yield f"no API server confirmed what is known of the cluster {how_old}: see pyconfd status"
-
-
-def _of_daemon(settings: Settings, daemon: Daemon, status: Status, seen: Seen, shown: ShownServers) -> Evidence:
-    newest = daemon.newest()
-    if status.live.paused and status.hold is None and newest is not None and newest is not seen.snapshot:
-        seen = _translated(seen, newest, settings)
-    return Evidence(
-        now=status.now,
-        snapshot=seen.snapshot,
-        context=seen.context,
-        presets=settings.presets.use,
-        options=seen.options,
-        desired=seen.desired,
-        serving=seen.serving,
-        refused=seen.refused,
-        ages=daemon.memory.ages(),
-        standing=_standing(status, daemon),
-        live=shown,
-        fragments=_fragments(settings, seen.context),
-        haproxy=wiring.serves_haproxy(settings),
-        secrets=_secrets(settings, seen.context),
-        changes=_changes(settings),
-        secret_namespaces=settings.kubernetes.secret_namespaces,
-        kept=kept_back(seen.context, seen.unheld) if status.hold is not None and seen.unheld is not None else {},
-    )
 
 
 def explain_without_daemon(
@@ -191,8 +186,8 @@ def explain_without_daemon(
         RejectedInput: the fragments cannot be rendered.
         TransientError: the cluster does not answer either.
     """
-    served = wiring.serves_haproxy(settings)
-    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir) if served else None
+    haproxy = wiring.serves_haproxy(settings)
+    balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir) if haproxy else None
     here = balancer if balancer is not None and not snapshot_files else None
     try:
         judge = balancer.check if balancer is not None else lambda _: None
@@ -200,12 +195,15 @@ def explain_without_daemon(
     except TransientError as error:
         raise TransientError(*(why.problems if why else ()), *error.problems) from error
     last = here.last_good() if here is not None else None
-    serving = last.rendering if last is not None else once.rendering
-    shown = ShownServers(settings, serving.text, served=here is not None)
-    notes = [f"no daemon answers ({problem}): read from the cluster just now" for problem in _lines(why)]
+    running = last.rendering if last is not None else once.rendering
+    shown = ShownServers(settings, running.text, served=here is not None)
+    notes = [
+        f"no daemon answers ({problem.place}: {problem.message}): read from the cluster just now"
+        for problem in (why.problems if why else ())
+    ]
     if snapshot_files:
         notes.append("read from files: it is what would be served, without HAProxy")
-    elif last is None and served:
+    elif last is None and haproxy:
         notes.append("nothing was applied yet: it is what would be served")
     evidence = Evidence(
         now=time.time(),
@@ -214,12 +212,12 @@ def explain_without_daemon(
         presets=settings.presets.use,
         options=base_options(settings),
         desired=once.rendering,
-        serving=serving,
+        running=running,
         refused=once.refused,
-        standing=Standing(generation=last.generation.number if last else 0, notes=tuple(notes)),
+        instance=InstanceState(generation=last.generation.number if last else 0, notes=tuple(notes)),
         live=shown,
         fragments=_fragments(settings, once.context),
-        haproxy=served,
+        haproxy=haproxy,
         secrets=_secrets(settings, once.context),
         changes=() if snapshot_files else _changes(settings),
         secret_namespaces=settings.kubernetes.secret_namespaces,
@@ -227,20 +225,18 @@ def explain_without_daemon(
     return _answered(query, evidence, shown)
 
 
-def _lines(why: TransientError | None) -> list[str]:
-    return [f"{problem.place}: {problem.message}" for problem in why.problems] if why else []
-
-
 def _answered(query: str, evidence: Evidence, shown: ShownServers) -> Explanation:
     with closing(shown):
-        found = answer(query, evidence) if query else explain_refused(evidence)
-    standing = msgspec.structs.replace(found.standing, unasked=shown.why)
-    return msgspec.structs.replace(found, standing=standing)
+        found = explain(query, evidence)
+    if not shown.why:
+        return found
+    notes = (*found.instance.notes, f"HAProxy could not be asked: {shown.why}")
+    return msgspec.structs.replace(found, instance=msgspec.structs.replace(found.instance, notes=notes))
 
 
 def _fragments(settings: Settings, context: Context) -> Mapping[str, str]:
     texts = {template.name: template.text for template in context.templates}
-    with suppress(PyconfdError):  # without them everything but the line of the template can be told
+    with suppress(PyconfdError):  # without them all but the line of the template can be explained
         texts |= {fragment.name: fragment.text for fragment in wiring.fragments(settings).fragments}
     return texts
 
@@ -254,7 +250,7 @@ def _secrets(settings: Settings, context: Context) -> tuple[str, ...]:
     return tuple(sorted(found - {""}, key=len, reverse=True))
 
 
-def _changes(settings: Settings) -> tuple[Change, ...]:
+def _changes(settings: Settings) -> Sequence[Change]:
     with suppress(PyconfdError), ChangeReader(settings.runtime_dir) as reader:
         return reader.known()
     return ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pyconfd.daemon.reconcile import Reconciled
-from pyconfd.explain.evidence import Age
+from pyconfd.model.condition import Age
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.outcome import Outcome, Stored

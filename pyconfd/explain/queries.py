@@ -1,347 +1,355 @@
-"""Finds what a question is about, and answers it. Pure."""
+"""What a query stands for, and the answer to it. Pure."""
 
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
-from pyconfd.explain.configuration import ServerLine, canonical, host_and_port, template_lines
-from pyconfd.explain.evidence import Evidence
-from pyconfd.explain.fates import endpoint_state, object_fate, refused_value, server_state
-from pyconfd.explain.hints import hints_for
-from pyconfd.explain.secrets import fate_of_secret, why_not_read
-from pyconfd.model.explanation import (
-    Ambiguous,
-    Answer,
-    EndpointState,
-    Explanation,
-    LineOrigin,
-    NotApplied,
-    NotAsked,
-    NotReady,
-    NotRendered,
-    ObjectFate,
-    Objects,
-    Refusals,
-    Served,
-    Servers,
-    TurnedAway,
-    Unexplained,
-    Unknown,
+from pyconfd.explain.claims import ObjectClaim
+from pyconfd.explain.conditions import (
+    Evidence,
+    endpoint_report,
+    not_claimed,
+    refused_object,
+    report_of,
+    secret_report,
+    server_report,
 )
-from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.explain.configuration import ServerLine, canonical, host_and_port, template_lines
+from pyconfd.model.condition import ConditionStatus
+from pyconfd.model.context import Refusal
+from pyconfd.model.explanation import ClaimReport, EndpointReport, Explanation, LineOrigin
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets import conflicts, values
-from pyconfd.presets.asks import Ask
 from pyconfd.status.redaction import HIDDEN, redacted
 
 _PASSWORD = re.compile(r"(?i)\b(auth|password|insecure-password)(\s+)\S+")
 _WORD = re.compile(r"[\w.:-]+")
 _LINE = re.compile(r"(?:line\s+|\S*\.cfg:)(\d+)", re.IGNORECASE)
-_ORDER = (Served, NotApplied, NotReady, NotRendered, TurnedAway, NotAsked, Unexplained)
-"""Who has what is asked for comes first."""
 
 
-def explain_refused(evidence: Evidence) -> Explanation:
-    """Return everything that is refused, the newest first."""
-    told = [refused_value(each, evidence) for each in evidence.refused]
-    told.sort(key=lambda each: (-each.since, each.object, each.field))
-    return Explanation("", evidence.now, evidence.standing, Refusals(tuple(told)))
+class _Kind(NamedTuple):
+    """A kind of thing that a query may stand for.
+
+    ``find`` returns the unambiguous names of those that a query may mean, ``answer`` takes one of these.
+    """
+
+    find: Callable[[str, Evidence], Iterable[str]]
+    answer: Callable[[str, Evidence], Explanation]
 
 
 def explain(query: str, evidence: Evidence) -> Explanation:
-    """Answer ``query``.
+    """Answer ``query``; an empty one is about everything that is refused, the newest first.
 
     It is a service (``shop/web``, ``web``), a domain, a pod, an address, a backend, a server (``backend/name``) or a
     line (``line 123``, ``haproxy.cfg:123``); a kind before it (``service web``, ``secret/shop/tls``) takes only that.
     """
-    return Explanation(query, evidence.now, evidence.standing, _answer(" ".join(query.split()), evidence))
+    answer = _answer(" ".join(query.split()), evidence) if query else _refused(evidence)
+    return msgspec.structs.replace(answer, query=query)
 
 
-def _answer(query: str, evidence: Evidence) -> Answer:
+def _explanation(evidence: Evidence, subject: str = "") -> Explanation:
+    return Explanation("", evidence.now, evidence.instance, subject)
+
+
+def _answer(query: str, evidence: Evidence) -> Explanation:
     if found := _LINE.fullmatch(query):
         return _line(int(found[1]), evidence)
-    kind, query = _kind_and_name(query)
-    finders = [_FINDERS[kind]] if kind else [finder for finder in _FINDERS.values() if finder is not _secrets]
-    subjects = [subject for finder in finders for subject in finder(query, evidence)]
-    if not subjects and not kind:
-        # A Secret often has the name of the Service whose certificate it holds: that one comes first.
-        subjects = list(_secrets(query, evidence))
-    unique = {subject.name: subject for subject in subjects}
-    if len(unique) == 1:
-        return next(iter(unique.values())).answer()
-    if unique:
-        return Ambiguous(tuple(unique))
-    if kind == "secret" and "/" in query:
-        namespace, _, name = query.rpartition("/")
-        return msgspec.structs.replace(_unknown(query, evidence), kept=(why_not_read(Key(namespace, name), evidence),))
-    return _unknown(query, evidence)
+    # ``web/web-1`` may be a server, so that a kind needs a blank or two slashes after it.
+    separator = " " if " " in query else "/" if query.count("/") == 2 else None
+    kind, _, name = query.partition(separator) if separator else ("", "", query)
+    if kind.lower() not in _KINDS or not name:
+        kind, name = "", query
+    # A Secret often has the name of the Service whose certificate it holds: that one comes first.
+    for kinds in ([kind.lower()],) if kind else ([each for each in _KINDS if each != "secret"], ["secret"]):
+        subjects = dict.fromkeys((each, subject) for each in kinds for subject in _KINDS[each].find(name, evidence))
+        if len(subjects) > 1:
+            candidates = tuple(f"{each} {subject}" for each, subject in subjects)
+            return msgspec.structs.replace(_explanation(evidence), candidates=candidates)
+        for each, subject in subjects:
+            return _KINDS[each].answer(subject, evidence)
+    return _unknown(kind.lower(), name, evidence)
 
 
-def _kind_and_name(query: str) -> tuple[str, str]:
-    """Split ``service web`` and ``service/shop/web``; ``web/web-1`` may be a server, so it names no kind."""
-    separator = " " if " " in query else "/" if query.count("/") == 2 else ""
-    kind, _, rest = query.partition(separator) if separator else ("", "", query)
-    return (kind.lower(), rest) if rest and kind.lower() in _FINDERS else ("", query)
+def _refused(evidence: Evidence) -> Explanation:
+    reports = _refused_objects(evidence.refused, evidence)
+    reports.sort(key=lambda each: (-each.conditions[0].since, each.object))
+    return msgspec.structs.replace(_explanation(evidence, "everything that is refused"), claims=tuple(reports))
 
 
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    """Something that a query stands for; ``name`` is a query that stands for nothing else."""
-
-    name: str
-    answer: Callable[[], Answer]
+def _refused_objects(refused: Sequence[Refusal], evidence: Evidence) -> list[ClaimReport]:
+    """Return objects by what is refused of them, whatever they claim."""
+    refs = dict.fromkeys(each.ref for each in refused)
+    return [refused_object(ref, [each for each in refused if each.ref == ref], evidence) for ref in refs]
 
 
-_Finder = Callable[[str, Evidence], Iterator[_Subject]]
+def _reports(claims: Iterable[ObjectClaim], evidence: Evidence, host: str = "") -> tuple[ClaimReport, ...]:
+    """Return what became of claims: programmed ones first, so that the owner of a name comes before who lost it."""
+    reports = [report_of(claim, evidence, host) for claim in claims]
+    return tuple(sorted(reports, key=lambda each: each.conditions[-1].status is not ConditionStatus.TRUE))
 
 
-def _objects(query: str, evidence: Evidence) -> Iterator[_Subject]:
-    """Find services, and other objects that ask for something or are refused."""
+def _is_named(query: str, key: Key) -> bool:
     namespace, slash, name = query.rpartition("/")
-    for key in _keys(evidence):
-        if key.name == name and (not slash or key.namespace == namespace):
-            yield _Subject(f"service {key.namespace}/{key.name}", partial(_of_key, key, evidence))
+    return key.name == name and (not slash or key.namespace == namespace)
 
 
-def _secrets(query: str, evidence: Evidence) -> Iterator[_Subject]:
-    namespace, slash, name = query.rpartition("/")
-    for key in sorted(evidence.snapshot.secrets):
-        if key.name == name and (not slash or key.namespace == namespace):
-            subject = f"{key.namespace}/{key.name}"
-            yield _Subject(f"secret {subject}", partial(_of_secret, key, evidence))
+def _key_of(subject: str) -> Key:
+    namespace, _, name = subject.rpartition("/")
+    return Key(namespace, name)
 
 
-def _of_secret(key: Key, evidence: Evidence) -> Answer:
-    return Objects(f"secret {key.namespace}/{key.name}", (fate_of_secret(key, evidence),))
+def _path(key: Key) -> str:
+    return f"{key.namespace}/{key.name}"
+
+
+# Services, and other objects that claim something or are refused
 
 
 def _keys(evidence: Evidence) -> list[Key]:
-    snapshot, others_own = evidence.snapshot, {"Pod", "Secret"}
-    others = {Key(each.ref.namespace, each.ref.name) for each in evidence.asks if each.ref.kind not in others_own}
-    others |= {Key(each.ref.namespace, each.ref.name) for each in evidence.refused if each.ref.kind not in others_own}
-    return sorted({*snapshot.services, *snapshot.endpoints, *others})
+    refs = [*(each.ref for each in evidence.claims), *(each.ref for each in evidence.refused)]
+    others = {Key(ref.namespace, ref.name) for ref in refs if ref.kind not in {"Pod", "Secret"}}
+    return sorted({*evidence.snapshot.services, *evidence.snapshot.endpoints, *others})
 
 
-def _of_key(key: Key, evidence: Evidence) -> Answer:
-    subject = f"{key.namespace}/{key.name}".lstrip("/")
-    asks = [each for each in evidence.asks if (each.ref.namespace, each.ref.name) == key and each.ref.kind != "Pod"]
-    found = _fates(asks, evidence)
-    if not found:
-        found = _refused_only(key, evidence) or [_not_asked(key, evidence)]
-    return Objects(subject, tuple(found))
+def _find_objects(query: str, evidence: Evidence) -> Iterator[str]:
+    return (_path(key) for key in _keys(evidence) if _is_named(query, key))
 
 
-def _fates(asks: Iterable[Ask], evidence: Evidence, host: str = "") -> list[ObjectFate]:
-    told = [object_fate(ask, evidence, host) for ask in asks]
-    return sorted(told, key=lambda each: _ORDER.index(type(each.fate)))
+def _of_object(subject: str, evidence: Evidence) -> Explanation:
+    key = _key_of(subject)
+    claims = [each for each in evidence.claims if each.ref[1:3] == key and each.ref.kind != "Pod"]
+    reports = _reports(claims, evidence)
+    if not reports:
+        mine = [each for each in evidence.refused if each.ref[1:3] == key and each.ref.kind != "Secret"]
+        reports = tuple(_refused_objects(mine, evidence))
+    reports = reports or (not_claimed(key, evidence),)
+    return msgspec.structs.replace(_explanation(evidence, subject.lstrip("/")), claims=reports)
 
 
-def _refused_only(key: Key, evidence: Evidence) -> list[ObjectFate]:
-    """Return objects that ask for nothing that could be read, and are refused."""
-    of_object: dict[ObjectRef, list[int]] = {}
-    for number, each in enumerate(evidence.refused):
-        if (each.ref.namespace, each.ref.name) == key and each.ref.kind != "Secret":
-            of_object.setdefault(each.ref, []).append(number)
-    told = []
-    for ref, numbers in of_object.items():
-        refused = tuple(refused_value(evidence.refused[number], evidence) for number in numbers)
-        reasons = tuple(sorted({each.reason for each in refused}))
-        told.append(ObjectFate(str(ref), ref.cluster, "", "", (), TurnedAway(reasons), refused, refused[0].remedy))
-    return told
+def _find_secrets(query: str, evidence: Evidence) -> Iterator[str]:
+    return (_path(key) for key in sorted(evidence.snapshot.secrets) if _is_named(query, key))
 
 
-def _not_asked(key: Key, evidence: Evidence) -> ObjectFate:
-    kind = "Service" if key in evidence.snapshot.services else "Endpoints"
-    ref = ObjectRef(kind, key.namespace, key.name, evidence.snapshot.cluster)
-    hints = hints_for(key, evidence)
-    return ObjectFate(str(ref), ref.cluster, "", "", (), NotAsked(hints), remedy=hints[0] if hints else "")
+def _of_secret(subject: str, evidence: Evidence) -> Explanation:
+    report = secret_report(_key_of(subject), evidence)
+    return msgspec.structs.replace(_explanation(evidence, f"secret {subject}"), claims=(report,))
 
 
-def _domains(query: str, evidence: Evidence) -> Iterator[_Subject]:
-    try:
-        wanted = values.host_name(query)
-    except ValueError:
-        return
-    host, asks = wanted, _asking_for(wanted, evidence)
-    if not asks:
-        covering = {name for ask in evidence.asks for name in ask.names if _covers(name, wanted)}
-        host = max(sorted(covering), key=len, default="")
-        asks = _asking_for(host, evidence) if host else []
-    if asks:
-        yield _Subject(f"domain {wanted}", lambda: Objects(wanted, tuple(_fates(asks, evidence, host))))
+# Domains
 
 
-def _asking_for(host: str, evidence: Evidence) -> list[Ask]:
-    """Return what asks for a name, also where the name was refused."""
-    refused = [each for each in evidence.refused if each.value == host and "." in host]
-    return [
-        ask for ask in evidence.asks if host in ask.names or any(ask.concerns(each.ref, each.field) for each in refused)
-    ]
+def _claiming(wanted: str, evidence: Evidence) -> tuple[str, list[ObjectClaim]]:
+    """Return the claims for a name, else those for the longest wildcard that covers it, with the name as claimed."""
+    covering = {name for claim in evidence.claims for name in claim.names if _covers(name, wanted)}
+    for host in (wanted, *sorted(covering, key=len, reverse=True)[:1]):
+        refused = [each for each in evidence.refused if each.value == host and "." in host]
+        if claims := [
+            claim
+            for claim in evidence.claims
+            if host in claim.names or any(claim.concerns(each.ref, each.field) for each in refused)
+        ]:
+            return host, claims
+    return "", []
 
 
 def _covers(name: str, wanted: str) -> bool:
     return name.startswith("*.") and wanted.endswith(name[1:]) and wanted != name
 
 
-def _pods(query: str, evidence: Evidence) -> Iterator[_Subject]:
-    namespace, slash, name = query.rpartition("/")
-    known = {key for key in evidence.snapshot.pods if key.name == name}
-    known |= {Key(space, pod) for space, pod in _pods_of_services(evidence) if pod == name}
-    for key in sorted(known):
-        if not slash or key.namespace == namespace:
-            yield _Subject(f"pod {key.namespace}/{key.name}", partial(_of_pod, key, evidence))
+def _find_domains(query: str, evidence: Evidence) -> Iterator[str]:
+    try:
+        wanted = values.host_name(query)
+    except ValueError:
+        return
+    if _claiming(wanted, evidence)[1]:
+        yield wanted
 
 
-def _pods_of_services(evidence: Evidence) -> set[tuple[str, str]]:
+def _of_domain(subject: str, evidence: Evidence) -> Explanation:
+    host, claims = _claiming(subject, evidence)
+    return msgspec.structs.replace(_explanation(evidence, subject), claims=_reports(claims, evidence, host))
+
+
+# Pods and addresses
+
+
+def _pods_of_services(evidence: Evidence) -> Iterator[tuple[Key, Key]]:
+    """Return the pods behind all services, each with its service."""
     view = evidence.context.names.get("cluster")
-    services = view.services if view is not None else ()
-    return {(s.namespace, e.pod) for s in services for port in s.ports for e in port.endpoints if e.pod}
+    for service in view.services if view is not None else ():
+        for pod in {each.pod for port in service.ports for each in port.endpoints if each.pod}:
+            yield Key(service.namespace, pod), Key(service.namespace, service.name)
 
 
-def _of_pod(key: Key, evidence: Evidence) -> Answer:
-    def is_it(ask: Ask, pod: str) -> bool:
-        return pod == key.name and (ask.ref.namespace == key.namespace or ask.ref.kind == "ConfigMap")
-
-    return _behind(f"pod {key.namespace}/{key.name}", is_it, evidence, (key,))
+def _find_pods(query: str, evidence: Evidence) -> Iterator[str]:
+    known = {*evidence.snapshot.pods, *(pod for pod, _ in _pods_of_services(evidence))}
+    return (_path(key) for key in sorted(known) if _is_named(query, key))
 
 
-def _behind(subject: str, is_it: Callable[[Ask, str], bool], evidence: Evidence, keys: Iterable[Key] = ()) -> Answer:
-    """Answer about endpoints: their servers, and why others have none."""
-    servers: dict[ServerLine, Ask] = {}
-    unserved: list[tuple[EndpointState, str]] = []
-    asks = []
-    for ask in evidence.asks:
-        mine = [endpoint for endpoint in ask.endpoints if is_it(ask, endpoint.pod)]
+def _of_pod(subject: str, evidence: Evidence) -> Explanation:
+    """Answer about the endpoints of a pod: their servers, and why others have none."""
+    key = _key_of(subject)
+    servers: dict[ServerLine, ObjectClaim] = {}
+    without: list[EndpointReport] = []
+    claims = []
+    for claim in evidence.claims:
+        if claim.ref.namespace != key.namespace and claim.ref.kind != "ConfigMap":
+            continue
+        mine = [endpoint for endpoint in claim.endpoints if endpoint.pod == key.name]
         if not mine:
             continue
-        asks.append(ask)
-        lines = evidence.servers_of(ask)
+        claims.append(claim)
+        lines = evidence.servers_of(claim)
         for endpoint in mine:
             at = [line for line in lines if line.address == endpoint.address and endpoint.port in {0, line.port}]
-            servers |= dict.fromkeys(sorted(at, key=lambda line: line.line), ask)
+            servers |= dict.fromkeys(sorted(at, key=lambda line: line.line), claim)
             if not at:
-                unserved.append((endpoint_state(endpoint), _why_unserved(endpoint.state, ask, lines)))
-    told = tuple(server_state(line, evidence, ask) for line, ask in servers.items())
-    own = tuple(_fates(asks, evidence)) or tuple(_services_of_pods(keys, evidence))
-    return Servers(subject, told, tuple(unserved), own)
+                without.append(endpoint_report(endpoint, _why_without(endpoint.state, claim, lines)))
+    services = dict.fromkeys(service for pod, service in _pods_of_services(evidence) if pod == key)
+    return msgspec.structs.replace(
+        _explanation(evidence, f"pod {subject}"),
+        claims=_reports(claims, evidence) or tuple(not_claimed(each, evidence) for each in services),
+        servers=tuple(server_report(line, evidence, claim) for line, claim in servers.items()),
+        endpoints=tuple(without),
+    )
 
 
-def _why_unserved(state: str, ask: Ask, lines: Sequence[ServerLine]) -> str:
+def _why_without(state: str, claim: ObjectClaim, lines: Sequence[ServerLine]) -> str:
     if state == "down":
         return "it is not ready, so it gets no traffic"
-    if lines and any(each.node for each in ask.endpoints):
-        return f"{ask.ref} is served by other addresses: its nodes, or another port or address family"
-    return f"{ask.ref} is not served"
+    if lines and any(each.node for each in claim.endpoints):
+        return f"{claim.ref} is served by other addresses: its nodes, or another port or address family"
+    return f"{claim.ref} is not served"
 
 
-def _services_of_pods(keys: Iterable[Key], evidence: Evidence) -> Iterator[ObjectFate]:
-    """Return the services of pods that nobody asks to serve."""
-    view = evidence.context.names.get("cluster")
-    wanted = set(keys)
-    for service in view.services if view is not None else ():
-        pods = {Key(service.namespace, e.pod) for port in service.ports for e in port.endpoints}
-        if pods & wanted:
-            yield _not_asked(Key(service.namespace, service.name), evidence)
-
-
-def _addresses(query: str, evidence: Evidence) -> Iterator[_Subject]:
+def _place(query: str) -> tuple[str, int]:
+    """Return address and port of a query, "" where it is none; the port is 0 where any is meant."""
     host, port = host_and_port(query)
-    parsed = values.address(host) or values.address(canonical(query))
-    if parsed is None:
-        return
-    address, port = (str(parsed), port) if values.address(host) else (str(parsed), 0)
-    lines = evidence.configuration.at(address, port)
-    asks = [ask for ask in evidence.asks if any(_is_at(e.address, e.port, address, port) for e in ask.endpoints)]
-    if not lines and not asks:
-        return
-    served = {line.port for line in lines}
-    unserved = tuple(
-        (endpoint_state(e), _why_unserved(e.state, ask, evidence.servers_of(ask)))
-        for ask in asks
-        for e in ask.endpoints
-        if _is_at(e.address, e.port, address, port) and not (e.port in served or (served and not e.port))
-    )
-    name = f"{address} port {port}" if port else address
-    told = tuple(server_state(line, evidence) for line in lines)
-    yield _Subject(f"address {query}", lambda: Servers(name, told, unserved, tuple(_fates(asks, evidence))))
+    for text, number in ((host, port), (canonical(query), 0)):
+        if (parsed := values.address(text)) is not None:
+            return str(parsed), number
+    return "", 0
 
 
-def _is_at(address: str, port: int, wanted: str, wanted_port: int) -> bool:
-    return address == wanted and (not wanted_port or port in {0, wanted_port})
-
-
-def _backends(query: str, evidence: Evidence) -> Iterator[_Subject]:
-    named = evidence.configuration.sections(query)
-    if named:
-        title = next((each.title for each in named if each.keyword in {"backend", "listen"}), named[0].title)
-        yield _Subject(f"backend {query}", partial(_of_lines, title, query, "", evidence))
-
-
-def _servers(query: str, evidence: Evidence) -> Iterator[_Subject]:
-    backend, slash, name = query.rpartition("/")
-    for line in evidence.configuration.called(name):
-        if not slash or line.backend == backend:
-            full = f"server {line.backend}/{line.name}"
-            yield _Subject(full, partial(_of_lines, full, line.backend, line.name, evidence))
-
-
-def _of_lines(subject: str, backend: str, name: str, evidence: Evidence) -> Answer:
-    lines = [line for line in evidence.configuration.of_backend(backend) if name in {"", line.name}]
-    asks = {owner.ref for line in lines if (owner := evidence.owner_of(line)) is not None}
-    of_backend = [ask for ask in evidence.asks if ask.ref in asks or any(_is_of(g.section, backend) for g in ask.given)]
-    told = tuple(server_state(line, evidence) for line in lines)
-    return Servers(subject, told, (), tuple(_fates(of_backend, evidence)))
-
-
-def _is_of(section: str, backend: str) -> bool:
-    return bool(section) and (backend == section or backend.endswith(f"-{section}"))
-
-
-def _line(number: int, evidence: Evidence) -> Answer:
-    configuration = evidence.configuration
-    if not 0 < number <= len(configuration.lines) or evidence.serving is None:
-        count = len(configuration.lines) if evidence.serving is not None else 0
-        return Unknown((f"the {count} lines of the configuration that serves",))
-    text = configuration.lines[number - 1]
-    fragment, rendered_line = evidence.serving.place_of(number)
-    section = configuration.section_at(number)
-    source = evidence.fragments.get(fragment, "")
-    if fragment.endswith(".conf"):
-        came_from: tuple[tuple[int, str], ...] = ((rendered_line, text.strip()),) if text.strip() else ()
-    else:
-        came_from = template_lines(source, text)
-    lines = configuration.on_line(number)
-    asks = [owner for each in lines if (owner := evidence.owner_of(each)) is not None]
-    if not lines and section.name:
-        asks = list(dict.fromkeys(filter(None, map(evidence.owner_of, configuration.of_backend(section.name)))))
-        asks = asks or [ask for ask in evidence.asks if any(_is_of(g.section, section.name) for g in ask.given)]
-    asks = asks or _mentioned(text, evidence)
-    return LineOrigin(
-        number=number,
-        text=_without_secrets(text.strip(), evidence),
-        section=section.title,
-        fragment=fragment,
-        rendered_line=rendered_line,
-        template_lines=tuple((at, _without_secrets(line, evidence)) for at, line in came_from),
-        objects=tuple(_fates(asks, evidence)),
-        servers=tuple(server_state(each, evidence) for each in lines),
-    )
-
-
-def _mentioned(text: str, evidence: Evidence) -> list[Ask]:
-    """Return what a line outside of any backend of its own is about: it has a name, or the backend, of it."""
-    found = set(_WORD.findall(text.lower()))
+def _claims_at(address: str, port: int, evidence: Evidence) -> list[ObjectClaim]:
+    ports = {0, port}
     return [
-        ask
-        for ask in evidence.asks
-        if any(name.removeprefix("*").lower() in found for name in ask.names)
-        or any(_is_of(given.section.lower(), word) for given in ask.given for word in found)
+        claim
+        for claim in evidence.claims
+        if any(each.address == address and (not port or each.port in ports) for each in claim.endpoints)
     ]
+
+
+def _find_addresses(query: str, evidence: Evidence) -> Iterator[str]:
+    address, port = _place(query)
+    if address and (evidence.configuration.at(address, port) or _claims_at(address, port, evidence)):
+        yield query
+
+
+def _of_address(subject: str, evidence: Evidence) -> Explanation:
+    address, port = _place(subject)
+    lines, claims = evidence.configuration.at(address, port), _claims_at(address, port, evidence)
+    served = {line.port for line in lines}
+    without = [
+        endpoint_report(endpoint, _why_without(endpoint.state, claim, evidence.servers_of(claim)))
+        for claim in claims
+        for endpoint in claim.endpoints
+        if endpoint.address == address and (not port or endpoint.port in {0, port})
+        if endpoint.port not in served and not (served and not endpoint.port)
+    ]
+    return msgspec.structs.replace(
+        _explanation(evidence, f"{address} port {port}" if port else address),
+        claims=_reports(claims, evidence),
+        servers=tuple(server_report(line, evidence) for line in lines),
+        endpoints=tuple(without),
+    )
+
+
+# Backends, servers and lines of haproxy.cfg
+
+
+def _find_backends(query: str, evidence: Evidence) -> Iterator[str]:
+    return (each.name for each in evidence.configuration.sections if query and each.name == query)
+
+
+def _of_backend(subject: str, evidence: Evidence) -> Explanation:
+    named = [each for each in evidence.configuration.sections if each.name == subject]
+    title = next((each.title for each in named if each.keyword in {"backend", "listen"}), named[0].title)
+    lines = [line for line in evidence.configuration.servers if line.backend == subject]
+    return _of_lines(title, subject, lines, evidence)
+
+
+def _find_servers(query: str, evidence: Evidence) -> Iterator[str]:
+    backend, slash, name = query.rpartition("/")
+    for line in evidence.configuration.servers:
+        if line.name == name and (not slash or line.backend == backend):
+            yield f"{line.backend}/{line.name}"
+
+
+def _of_server(subject: str, evidence: Evidence) -> Explanation:
+    backend, _, name = subject.rpartition("/")
+    lines = [line for line in evidence.configuration.servers if (line.backend, line.name) == (backend, name)]
+    return _of_lines(f"server {subject}", backend, lines, evidence)
+
+
+def _of_lines(subject: str, backend: str, lines: Sequence[ServerLine], evidence: Evidence) -> Explanation:
+    owners = {owner.ref for line in lines if (owner := evidence.owner_of(line)) is not None}
+    claims = [claim for claim in evidence.claims if claim.ref in owners or _has_backend(claim, backend)]
+    return msgspec.structs.replace(
+        _explanation(evidence, subject),
+        claims=_reports(claims, evidence),
+        servers=tuple(server_report(line, evidence) for line in lines),
+    )
+
+
+def _has_backend(claim: ObjectClaim, name: str) -> bool:
+    sections = (each.section for each in claim.backends if each.section)
+    return any(name == section or name.endswith(f"-{section}") for section in sections)
+
+
+def _line(number: int, evidence: Evidence) -> Explanation:
+    configuration = evidence.configuration
+    count = len(configuration.lines) if evidence.running is not None else 0
+    if evidence.running is None or not 0 < number <= count:
+        looked_in = (f"the {count} lines of the running configuration",)
+        return msgspec.structs.replace(_explanation(evidence), looked_in=looked_in)
+    text = configuration.lines[number - 1]
+    fragment, rendered_line = evidence.running.place_of(number)
+    section = configuration.section_at(number)
+    came_from = template_lines(evidence.fragments.get(fragment, ""), text)
+    if fragment.endswith(".conf"):
+        came_from = ((rendered_line, text.strip()),) if text.strip() else ()
+    lines = [line for line in configuration.servers if line.line == number]
+    of_section = lines or [line for line in configuration.servers if section.name and line.backend == section.name]
+    claims = [owner for line in of_section if (owner := evidence.owner_of(line)) is not None]
+    if not claims and not lines and section.name:
+        claims = [claim for claim in evidence.claims if _has_backend(claim, section.name)]
+    if not claims:
+        # A line outside of any backend is about what it names: a host, or a backend.
+        words = {*_WORD.findall(text), *_WORD.findall(text.lower())}
+        claims = [
+            claim
+            for claim in evidence.claims
+            if any(name.removeprefix("*").lower() in words for name in claim.names)
+            or any(_has_backend(claim, word) for word in words)
+        ]
+    return msgspec.structs.replace(
+        _explanation(evidence, f"line {number}"),
+        claims=_reports(dict.fromkeys(claims), evidence),
+        servers=tuple(server_report(each, evidence) for each in lines),
+        line=LineOrigin(
+            number=number,
+            text=_without_secrets(text.strip(), evidence),
+            section=section.title,
+            fragment=fragment,
+            rendered_line=rendered_line,
+            template_lines=tuple((at, _without_secrets(line, evidence)) for at, line in came_from),
+        ),
+    )
 
 
 def _without_secrets(line: str, evidence: Evidence) -> str:
@@ -351,50 +359,57 @@ def _without_secrets(line: str, evidence: Evidence) -> str:
     return redacted(_PASSWORD.sub(rf"\1\2{HIDDEN}", line))
 
 
-def _unknown(query: str, evidence: Evidence) -> Unknown:
-    snapshot = evidence.snapshot
-    read = [
-        f"{len(getattr(snapshot, resource.field))} {KIND_OF[resource]} objects"
-        for resource in Resource
-        if getattr(snapshot, resource.field)
-    ]
-    names = {name for ask in evidence.asks for name in ask.names}
-    written = evidence.configuration
-    looked = (
-        *(read or ["no objects: the cluster gave none"]),
-        f"{len(names)} domains and names",
-        f"{len(written.names)} sections and {written.server_count} servers of haproxy.cfg",
-    )
+# Nothing of this name
+
+
+def _unknown(kind: str, name: str, evidence: Evidence) -> Explanation:
+    snapshot, configuration = evidence.snapshot, evidence.configuration
+    counts = ((KIND_OF[resource], len(getattr(snapshot, resource.field))) for resource in Resource)
+    objects = [f"{count} {kind_of_objects} objects" for kind_of_objects, count in counts if count]
+    keys, names = _keys(evidence), {name for claim in evidence.claims for name in claim.names}
+    sections = {each.name for each in configuration.sections if each.name}
     known = {
-        *(f"{key.namespace}/{key.name}" for key in _keys(evidence)),
-        *(key.name for key in _keys(evidence)),
+        *map(_path, keys),
+        *(key.name for key in keys),
         *names,
-        *(pod for _, pod in _pods_of_services(evidence)),
-        *evidence.configuration.names,
-        *evidence.configuration.server_names,
+        *(pod.name for pod, _ in _pods_of_services(evidence)),
+        *sections,
+        *(line.name for line in configuration.servers),
     }
-    close = difflib.get_close_matches(query, sorted(known), n=5, cutoff=0.6)
-    return Unknown(looked, tuple(close), tuple(_kept_for_others(query, evidence)))
+    return msgspec.structs.replace(
+        _explanation(evidence),
+        looked_in=(
+            *(objects or ["no objects: the cluster gave none"]),
+            f"{len(names)} domains and names",
+            f"{len(sections)} sections and {len(configuration.servers)} servers of haproxy.cfg",
+        ),
+        close=tuple(difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.6)),
+        notes=tuple(_notes(kind, name, evidence)),
+    )
 
 
-def _kept_for_others(query: str, evidence: Evidence) -> Iterator[str]:
-    """Say of a name that nobody asks for whose it was."""
-    wanted = query.lower().removeprefix("domain ")
+def _notes(kind: str, name: str, evidence: Evidence) -> Iterator[str]:
+    """Return for whom a name is reserved, and why a Secret that nobody knows of may exist all the same."""
     for preset, mine in evidence.context.register.reservations.items():
-        for name, reservation in mine.items():
-            if name.name == wanted and reservation.until:
-                yield f"nobody asks for it at present (preset {preset}); {conflicts.kept(reservation)}"
+        for reserved, reservation in mine.items():
+            if reserved.name == name.lower() and reservation.until:
+                yield f"no object claims it at present (preset {preset}); {conflicts.kept(reservation)}"
+    key = _key_of(name)
+    if kind == "secret" and key.namespace in evidence.secret_namespaces:
+        yield f"the cluster has no Secret {key.name} in namespace {key.namespace}, or pyconfd may not read it"
+    elif kind == "secret" and key.namespace:
+        yield f"Secrets of namespace {key.namespace} are not read: add it to kubernetes.secret_namespaces"
 
 
-_FINDERS: Mapping[str, _Finder] = MappingProxyType(
+_KINDS: Mapping[str, _Kind] = MappingProxyType(
     {
-        "service": _objects,
-        "domain": _domains,
-        "pod": _pods,
-        "address": _addresses,
-        "backend": _backends,
-        "server": _servers,
-        "secret": _secrets,
+        "service": _Kind(_find_objects, _of_object),
+        "domain": _Kind(_find_domains, _of_domain),
+        "pod": _Kind(_find_pods, _of_pod),
+        "address": _Kind(_find_addresses, _of_address),
+        "backend": _Kind(_find_backends, _of_backend),
+        "server": _Kind(_find_servers, _of_server),
+        "secret": _Kind(_find_secrets, _of_secret),
     }
 )
 """By the word that may stand before a query."""

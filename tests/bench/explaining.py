@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator
 
 from pyconfd import fragments
-from pyconfd.explain.evidence import Evidence
+from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.queries import explain
-from pyconfd.model.explanation import Standing
+from pyconfd.model.explanation import InstanceState
 from pyconfd.presets import registry
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -42,9 +42,9 @@ def explanations() -> Iterator[Figure]:
                 presets=("domains",),
                 options=options,
                 desired=rendering,
-                serving=rendering,
+                running=rendering,
                 refused=context.refused,
-                standing=Standing(phase="serving", generation=7),
+                instance=InstanceState(phase="serving", generation=7),
                 fragments=texts,
             )
             began = time.process_time()

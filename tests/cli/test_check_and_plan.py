@@ -490,7 +490,7 @@ def test_explain_says_it_of_files_too(raw: Settings, tmp_path: Path) -> None:
     found = files(tmp_path, good={}, bad={"lb": "nonsense"}, worse={"share": "0"})
     for name, why in (("bad", "balance only supports"), ("worse", "division by zero")):
         told = render(explain_without_daemon(raw, name, found, None))
-        assert "refused (quarantined)" in told
+        assert "Quarantined" in told
         assert why in told
     assert "raw-good" in render(explain_without_daemon(raw, "backend raw-good", found, None))
 

@@ -1,4 +1,4 @@
-"""What ``pyconfd explain`` says of a whole load balancer at work, for each fate and each kind of question."""
+"""What ``pyconfd explain`` says of a whole load balancer at work, for each stage and each kind of query."""
 
 import json
 from pathlib import Path
@@ -27,14 +27,20 @@ def answer(appliance: Appliance, *query: str, code: int = 0) -> dict[str, Any]:
 
 def asked(appliance: Appliance, *query: str) -> dict[str, Any]:
     """Give the answer whatever it is: the daemon may not have read yet what was just written."""
-    found: dict[str, Any] = json.loads(appliance.command("explain", *query, "--json").stdout)["answer"]
+    found: dict[str, Any] = json.loads(appliance.command("explain", *query, "--json").stdout)
     return found
 
 
-def fate(appliance: Appliance, *query: str) -> str:
-    """Give the fate of the first object that is meant; "" where none is known by that name."""
-    objects = asked(appliance, *query).get("objects", ())
-    return str(objects[0]["fate"]["fate"]) if objects else ""
+def reason_in(claim: dict[str, Any]) -> str:
+    """Return the reason of the first condition that is not true, else that of the last one."""
+    conditions = claim["conditions"]
+    return str(next((each for each in conditions if each["status"] != "True"), conditions[-1])["reason"])
+
+
+def reason(appliance: Appliance, *query: str) -> str:
+    """Return that of the first claim that is meant; "" where none is known by that name."""
+    claims = asked(appliance, *query)["claims"]
+    return reason_in(claims[0]) if claims else ""
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ def test_a_service_that_is_served(world: Appliance) -> None:
         assert "annotations domain shop.example.com and proto http (preset domains)" in text
         assert text.count("up for") == 2, text
         assert "02-http.tmpl rendered line" in text
-    servers = answer(world, "shop")["answer"]["objects"][0]["fate"]["servers"]
+    servers = answer(world, "shop")["claims"][0]["servers"]
     assert {server["state"] for server in servers} == {"up"}
     assert {server["pod"] for server in servers} == {"shop-1", "shop-2"}
     lines = world.haproxy.conf.read_text().splitlines()
@@ -69,7 +75,7 @@ def test_a_service_that_is_served(world: Appliance) -> None:
 
 def test_pods_addresses_backends_and_servers(world: Appliance) -> None:
     pod = world.members("shop")[0]
-    (server,) = answer(world, "shop-1")["answer"]["servers"]
+    (server,) = answer(world, "shop-1")["servers"]
     for query in (
         f"{NAMESPACE}/shop-1",
         "pod shop-1",
@@ -78,10 +84,10 @@ def test_pods_addresses_backends_and_servers(world: Appliance) -> None:
         server["name"],
         f"be-shop.example.com/{server['name']}",
     ):
-        assert answer(world, *query.split())["answer"]["servers"] == [
+        assert answer(world, *query.split())["servers"] == [
             server | {"state_s": pytest.approx(server["state_s"], abs=60)}
         ], query
-    assert len(answer(world, "be-shop.example.com")["answer"]["servers"]) == 2
+    assert len(answer(world, "be-shop.example.com")["servers"]) == 2
     text = explained(world, "shop-1")
     assert "Service demo/shop" in text
     assert "pod demo/shop-1" in text
@@ -92,8 +98,8 @@ def test_lines_of_the_configuration(world: Appliance) -> None:
     number = next(at for at, line in enumerate(lines, 1) if line.strip().startswith("server shop-1"))
     template = (world.folder / "templates" / "02-http.tmpl").read_text().splitlines()
     for query in (f"haproxy.cfg:{number}", f"line {number}", f"{world.haproxy.conf}:{number}"):
-        found = answer(world, *query.split())["answer"]
-        assert found["kind"] == "line"
+        answered = answer(world, *query.split())
+        found = answered["line"]
         assert found["text"] == lines[number - 1].strip()
         assert found["fragment"] == "02-http.tmpl"
         assert found["section"] == "backend be-shop.example.com"
@@ -101,34 +107,38 @@ def test_lines_of_the_configuration(world: Appliance) -> None:
             text for _, text in found["template_lines"]
         ]
         assert any("server {{ server.name }}" in text for _, text in found["template_lines"])
-        assert [each["object"] for each in found["objects"]] == ["Service demo/shop"]
+        assert [each["object"] for each in answered["claims"]] == ["Service demo/shop"]
     assert "02-http.tmpl:" in explained(world, "line", str(number))
-    assert "lines of the configuration" in explained(world, "line", "99999", code=1)
+    assert "lines of the running configuration" in explained(world, "line", "99999", code=1)
+
+
+def ages(appliance: Appliance) -> dict[str, float]:
+    """Return since when each object is refused."""
+    return {each["object"]: each["conditions"][0]["since"] for each in answer(appliance, "--all-refused")["claims"]}
 
 
 def test_what_is_refused_says_why_since_when_and_what_to_do(world: Appliance) -> None:
     world.serve("younger", {"domain": "shop.example.com", "proto": "http"})
     world.serve("odd", {"domain": "odd.example.com", "proto": "sm tp"})
     world.until(lambda: len(world.status().get("refused", ())) == 2, "both are refused")
-    since = {each["object"]: each["since"] for each in answer(world, "--all-refused")["answer"]["refused"]}
+    since = ages(world)
     assert set(since) == {"Service demo/younger", "Service demo/odd"}
     assert all(since.values())
     text = explained(world, "younger")
-    assert "lost its name to another" in text
+    assert "NameTaken" in text
     assert "Service demo/shop has this name already" in text
     assert "to do" in text
-    assert fate(world, "demo/odd") == "refused"
+    assert reason(world, "demo/odd") == "InvalidValue"
     # Who has the name comes first, then who wants it.
-    objects = answer(world, "shop.example.com")["answer"]["objects"]
-    assert [(each["object"], each["fate"]["fate"]) for each in objects] == [
-        ("Service demo/shop", "served"),
-        ("Service demo/younger", "refused"),
+    claims = answer(world, "shop.example.com")["claims"]
+    assert [(each["object"], reason_in(each)) for each in claims] == [
+        ("Service demo/shop", "Programmed"),
+        ("Service demo/younger", "NameTaken"),
     ]
     # What happens to others leaves its age.
     world.serve("other")
     world.until(lambda: world.ask("other").startswith("other-"), "something else happens")
-    again = {each["object"]: each["since"] for each in answer(world, "--all-refused")["answer"]["refused"]}
-    assert again == since
+    assert ages(world) == since
     listed = explained(world, "--all-refused")
     assert "Service demo/younger" in listed
     assert "Service demo/odd" in listed
@@ -149,31 +159,29 @@ def test_not_ready_not_rendered_and_not_asked_for(world: Appliance) -> None:
     world.cluster.set_endpoints(
         NAMESPACE, "sick", [EndpointSpec(sick.address, pod=sick.pod, node=sick.node, ready=False)]
     )
-    world.until(lambda: fate(world, "sick") == "not_ready", "its pod is not ready")
+    world.until(lambda: reason(world, "sick") == "NoReadyEndpoints", "its pod is not ready")
     assert "its only endpoint is not ready" in explained(world, "sick")
     assert "sick-1" in explained(world, "sick")
     assert "it is not ready" in explained(world, "pod", "sick-1")
-    assert fate(world, "idle") == "not_ready" or fate(world, "idle") == "refused"
-    world.until(lambda: fate(world, "mute") == "not_rendered", "the template leaves it out")
-    assert fate(world, "plain") == "not_asked"
+    assert reason(world, "idle") in {"NoReadyEndpoints", "Incomplete"}
+    world.until(lambda: reason(world, "mute") == "NoServer", "the template leaves it out")
+    assert reason(world, "plain") == "NotClaimed"
     assert "did you mean pyconfd.io/domain" in explained(world, "plain")
 
 
 def test_what_a_wildcard_covers(world: Appliance) -> None:
     world.serve("any", {"domain": "*.any.example.com", "proto": "http"})
-    world.until(lambda: fate(world, "any") == "served", "it is served")
-    assert [each["object"] for each in answer(world, "a.b.any.example.com")["answer"]["objects"]] == [
-        "Service demo/any"
-    ]
+    world.until(lambda: reason(world, "any") == "Programmed", "it is served")
+    assert [each["object"] for each in answer(world, "a.b.any.example.com")["claims"]] == ["Service demo/any"]
 
 
 def test_several_of_a_name_are_listed_and_an_unknown_one_gets_suggestions(world: Appliance) -> None:
     world.cluster.add_service("prod", "shop", ports=[PortSpec(name="web", port=80, target=8080)], annotations={})
-    world.until(lambda: asked(world, "shop")["kind"] == "ambiguous", "there are two")
-    found = answer(world, "shop", code=1)["answer"]["candidates"]
+    world.until(lambda: asked(world, "shop")["candidates"], "there are two")
+    found = answer(world, "shop", code=1)["candidates"]
     assert found == ["service demo/shop", "service prod/shop"]
     for candidate in found:
-        assert fate(world, *candidate.split()) in {"served", "not_asked"}
+        assert reason(world, *candidate.split()) in {"Programmed", "NotClaimed"}
     text = explained(world, "shpo", code=1)
     assert "Nothing is called 'shpo'" in text
     assert "shop" in text
@@ -187,7 +195,7 @@ def test_a_change_that_is_held_or_cannot_be_applied(world: Appliance) -> None:
     world.until(lambda: world.phase == "rejected", "the fragment is refused")
     text = explained(world, "shop")
     assert "pyconfd is rejected" in text
-    assert "goes on serving" in text
+    assert "keeps running" in text
     assert "nonsense" in text
     assert "served by" in text
     (templates / "99-broken.conf").unlink()
@@ -198,7 +206,7 @@ def test_a_change_that_is_held_or_cannot_be_applied(world: Appliance) -> None:
     world.until(lambda: world.phase == "held", "the loss is held")
     hold_id = world.status()["hold_id"]
     assert hold_id in explained(world, "shop")
-    assert answer(world, "shop")["standing"]["hold_id"] == hold_id
+    assert answer(world, "shop")["instance"]["hold_id"] == hold_id
 
 
 def test_an_object_in_quarantine(appliance: Appliance) -> None:
@@ -210,14 +218,14 @@ def test_an_object_in_quarantine(appliance: Appliance) -> None:
     appliance.serve("good")
     appliance.until(lambda: appliance.ask("good").startswith("good-"), "the others go on")
     appliance.until(lambda: appliance.command("explain", "poison").returncode == 0, "it was read")
-    appliance.until(lambda: fate(appliance, "poison") == "refused", "it is left out")
+    appliance.until(lambda: reason(appliance, "poison") == "Quarantined", "it is left out")
     text = explained(appliance, "poison.example.com")
-    assert "refused (quarantined)" in text
+    assert "Quarantined" in text
     assert "nonsense" in text
     assert "02-http.tmpl" in text
     assert "for " in text
     assert "Service demo/poison" in explained(appliance, "--all-refused")
-    assert fate(appliance, "good") == "served"
+    assert reason(appliance, "good") == "Programmed"
 
 
 def test_what_comes_while_applying_is_paused(world: Appliance) -> None:
@@ -226,14 +234,14 @@ def test_what_comes_while_applying_is_paused(world: Appliance) -> None:
     world.serve("fresh")
     world.serve("odd", {"domain": "odd.example.com", "proto": "sm tp"})
     world.until(lambda: world.command("explain", "odd").returncode == 0, "they were read")
-    assert fate(world, "fresh") == "not_applied"
-    assert fate(world, "odd") == "refused"
-    assert fate(world, "shop") == "served"
+    assert reason(world, "fresh") == "Paused"
+    assert reason(world, "odd") == "InvalidValue"
+    assert reason(world, "shop") == "Programmed"
     assert "pyconfd resume" in explained(world, "fresh")
     assert world.command("resume").returncode == 0
     world.until(lambda: world.ask("fresh") == "fresh-1", "it is applied")
     world.until(world.settled, "it is verified")
-    assert fate(world, "fresh") == "served"
+    assert reason(world, "fresh") == "Programmed"
 
 
 def test_without_a_daemon_the_cluster_is_read(world: Appliance, tmp_path: Path) -> None:

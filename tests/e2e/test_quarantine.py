@@ -236,8 +236,8 @@ def test_most_of_all_at_once_is_no_loss_and_goes_and_comes_with_a_pin(appliance:
         isolated(appliance, *names)
         assert appliance.status()["hold"] is None, "who is left out is still in the cluster"
         refused = appliance.command("explain", "--all-refused").stdout
-        assert refused.count("[quarantined]") == len(names)
-        assert "refused (quarantined)" in appliance.command("explain", "api.example.com").stdout
+        assert refused.count("Quarantined") == len(names)
+        assert "Quarantined" in appliance.command("explain", "api.example.com").stdout
         back = appliance.command("rollback", "1")
         assert back.returncode == 0, back.stdout + back.stderr
         isolated(appliance)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.explain.configuration import Configuration, ServerLine, host_and_port, template_lines
+from pyconfd.explain.configuration import RenderedConfig, ServerLine, host_and_port, template_lines
 from pyconfd.haproxy.config.text import parse
 from pyconfd.model.rendering import Piece, Rendering
 
@@ -57,7 +57,7 @@ def test_addresses_of_server_lines(written: str, told: tuple[str, int]) -> None:
 
 def test_a_comment_belongs_to_the_section_below_it() -> None:
     text = "frontend a\n    bind :80\n\n# shop/web\nbackend b\n    server s 10.0.0.1:80\n"
-    configuration = Configuration(Rendering((Piece("1.conf", text),)))
+    configuration = RenderedConfig(Rendering((Piece("1.conf", text),)))
     titles = [configuration.section_at(at).title for at in range(1, 7)]
     assert titles == ["frontend a", "frontend a", "backend b", "backend b", "backend b", "backend b"]
 
@@ -95,7 +95,7 @@ LINES = st.sampled_from(
 @given(st.lists(LINES, max_size=12).map("\n".join), st.booleans())
 def test_it_reads_what_haproxys_own_way_of_reading_gives(text: str, ends: bool) -> None:
     text += "\n" if ends else ""
-    configuration = Configuration(Rendering((Piece("1.conf", text),)))
+    configuration = RenderedConfig(Rendering((Piece("1.conf", text),)))
     sections = [each for each in parse(text) if each.keyword]
     expected = [
         ServerLine(section.name, line.words[1], *host_and_port(line.words[2]), line.number)
@@ -104,17 +104,12 @@ def test_it_reads_what_haproxys_own_way_of_reading_gives(text: str, ends: bool) 
         for line in section.lines
         if line.words[0] == "server" and len(line.words) > 2
     ]
-    assert configuration.server_count == len(expected)
-    assert [each for number in range(1, len(configuration.lines) + 1) for each in configuration.on_line(number)] == (
-        expected
-    )
+    assert configuration.servers == expected
     for server in expected:
         same = [each for each in expected if each.address == server.address]
-        assert list(configuration.at(server.address)) == same
-        assert list(configuration.at(server.address, server.port)) == [e for e in same if e.port == server.port]
-        assert server in configuration.called(server.name)
-        assert list(configuration.of_backend(server.backend)) == [e for e in expected if e.backend == server.backend]
+        assert configuration.at(server.address) == same
+        assert configuration.at(server.address, server.port) == [e for e in same if e.port == server.port]
     for section in sections:
-        told = configuration.section_at(section.number)
-        assert (told.title, told.line) == (section.title, section.number)
-        assert section.number in {each.line for each in configuration.sections(section.name)}
+        found = configuration.section_at(section.number)
+        assert (found.title, found.line) == (section.title, section.number)
+        assert found in configuration.sections

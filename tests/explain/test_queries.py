@@ -1,4 +1,4 @@
-"""Questions and their answers, without a cluster."""
+"""Queries and what they stand for, without a cluster; the words of the command's output, once."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,25 +6,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from pyconfd.explain.evidence import Age, Evidence
-from pyconfd.explain.queries import explain, explain_refused
+from pyconfd.explain.conditions import Evidence
+from pyconfd.explain.queries import explain
 from pyconfd.explain.text import render
 from pyconfd.haproxy.runtime.readback import ServerNow
 from pyconfd.model.changes import Action, Change
-from pyconfd.model.context import Context, Refusal, RefusalReason
-from pyconfd.model.explanation import Ambiguous, Explanation, LineOrigin, Objects, Refusals, Servers, Standing, Unknown
-from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.rendering import Rendering
+from pyconfd.model.condition import Age
+from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.reservation import Name, NameRegister, Reservation
 from pyconfd.model.snapshot import Key, Snapshot
-from tests.explain.test_fates import annotated, slice_of
-from tests.explain.world import evidence_of
-
-SHOP = Key("shop", "web")
+from tests.explain.test_conditions import WEB, annotated, slice_of
+from tests.explain.world import evidence_of, reasons_of
 
 
 def world(**more: Any) -> Evidence:
-    services = {SHOP: annotated(), Key("shop", "web2"): annotated("web2")}
+    """Return two Services with one pod; the younger one claims the name of the other."""
+    services = {WEB: annotated(), Key("shop", "web2"): annotated("web2")}
     slices = {Key("shop", "web-1"): slice_of(), Key("shop", "web2-1"): slice_of("web2")}
     return evidence_of(Snapshot(services=services, endpointslices=slices), **more)
 
@@ -33,96 +30,94 @@ def asked(query: str, **more: Any) -> Explanation:
     return explain(query, world(**more))
 
 
-def test_an_explanation_comes_back_as_it_was_sent() -> None:
-    for query in ("web", "a.example.com", "p", "line 1", "nothing", "10.0.0.1"):
-        told = asked(query)
-        assert msgspec.json.decode(msgspec.json.encode(told), type=Explanation) == told
-    told = explain_refused(world())
-    assert msgspec.json.decode(msgspec.json.encode(told), type=Explanation) == told
+@pytest.mark.parametrize("query", ["web", "a.example.com", "p", "line 1", "nothing", "10.0.0.1", ""])
+def test_an_explanation_survives_json(query: str) -> None:
+    found = asked(query)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Explanation) == found
 
 
 @pytest.mark.parametrize(
-    ("query", "kind"),
+    ("query", "subject"),
     [
-        ("web", Objects),
-        ("shop/web", Objects),
-        ("service web", Objects),
-        ("a.example.com", Objects),
-        ("A.EXAMPLE.COM", Objects),
-        ("domain a.example.com", Objects),
-        ("p", Servers),
-        ("pod shop/p", Servers),
-        ("10.0.0.1:8080", Servers),
-        ("be-a.example.com", Servers),
-        ("line 2", LineOrigin),
-        ("haproxy.cfg:2", LineOrigin),
-        ("/etc/haproxy/generated/haproxy.cfg:2", LineOrigin),
-        ("line 0", Unknown),
-        ("pod web", Unknown),
-        ("prod/web", Unknown),
-        ("", Unknown),
-        ("x" * 5000, Unknown),
+        ("web", "shop/web"),
+        ("shop/web", "shop/web"),
+        ("service web", "shop/web"),
+        ("service/shop/web", "shop/web"),
+        ("a.example.com", "a.example.com"),
+        ("A.EXAMPLE.COM", "a.example.com"),
+        ("domain a.example.com", "a.example.com"),
+        ("p", "pod shop/p"),
+        ("pod shop/p", "pod shop/p"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("10.0.0.1:8080", "10.0.0.1 port 8080"),
+        ("be-a.example.com", "backend be-a.example.com"),
+        ("backend be-a.example.com", "backend be-a.example.com"),
+        ("be-a.example.com/p:10.0.0.1:8080", "server be-a.example.com/p:10.0.0.1:8080"),
+        ("line 2", "line 2"),
+        ("haproxy.cfg:2", "line 2"),
+        ("/etc/haproxy/generated/haproxy.cfg:2", "line 2"),
+        ("", "everything that is refused"),
     ],
 )
-def test_each_kind_of_question(query: str, kind: type) -> None:
-    assert type(asked(query).answer) is kind, asked(query).answer
+def test_each_kind_of_query(query: str, subject: str) -> None:
+    found = asked(query)
+    assert (found.found, found.query, found.subject) == (True, query, subject)
+    assert (found.line is not None) == subject.startswith("line")
+    is_about_servers = subject.startswith(("pod", "10.", "backend", "server", "line"))
+    assert [server.object for server in found.servers] == (["Service shop/web"] if is_about_servers else [])
 
 
-def test_the_holder_of_a_name_is_told_before_those_who_lost_it() -> None:
-    answer = asked("a.example.com").answer
-    assert isinstance(answer, Objects)
-    told = [(each.object, type(each.fate).__name__) for each in answer.objects]
-    assert [fate for _, fate in told] == ["Served", "TurnedAway"]
+@pytest.mark.parametrize("query", ["line 0", "line 99", "pod web", "prod/web", " ", "x" * 5000])
+def test_nothing_of_that_name(query: str) -> None:
+    assert not asked(query).found
 
 
-def test_one_name_for_a_service_and_a_pod_is_ambiguous_and_each_candidate_is_a_question() -> None:
-    services = {SHOP: annotated(), Key("shop", "p"): annotated("p", domain="p.example.com")}
+def test_the_owner_of_a_name_comes_before_who_lost_it() -> None:
+    found = [(each.object, reasons_of(each)) for each in asked("a.example.com").claims]
+    assert found == [("Service shop/web", ["Programmed"]), ("Service shop/web2", ["NameTaken"])]
+
+
+def test_a_wildcard_answers_for_what_it_covers() -> None:
+    snapshot = Snapshot(services={WEB: annotated(domain="*.example.com")}, endpointslices={WEB: slice_of()})
+    for name, found in (("a.b.example.com", True), ("example.com", False)):
+        assert explain(name, evidence_of(snapshot)).found is found
+
+
+def test_each_candidate_of_an_ambiguous_name_has_one_answer() -> None:
+    services = {WEB: annotated(), Key("shop", "p"): annotated("p", domain="p.example.com")}
     evidence = evidence_of(Snapshot(services=services, endpointslices={Key("shop", "web-1"): slice_of()}))
-    answer = explain("p", evidence).answer
-    assert answer == Ambiguous(("service shop/p", "pod shop/p"))
-    assert [type(explain(each, evidence).answer) for each in answer.candidates] == [Objects, Servers]
+    candidates = explain("p", evidence).candidates
+    assert candidates == ("service shop/p", "pod shop/p")
+    assert all(explain(each, evidence).found for each in candidates)
 
 
-def test_what_haproxy_says_of_the_servers() -> None:
-    evidence = world()
-    (line,) = evidence.configuration.at("10.0.0.1", 8080)
+def test_the_state_of_servers_is_haproxys() -> None:
+    (line,) = world().configuration.at("10.0.0.1", 8080)
     now = ServerNow(line.backend, line.name, "10.0.0.1", 8080, 1, maint=False, drain=False, operating=0, changed_s=240)
-    for live, words in (
-        ({(line.backend, line.name): now}, "down for 4 m"),
-        ({}, "absent"),
-        (None, "not asked"),
+    for live, state, message in (
+        ({(line.backend, line.name): now}, ("down", 240), "served by 1 server, none of them up"),
+        ({}, ("absent", -1), "served by 1 server, none of them up"),
+        (None, ("", -1), "served by 1 server"),
     ):
-        text = render(asked("web", live=live))
-        assert words in text, text
-    assert "none of them up" in render(asked("web", live={(line.backend, line.name): now}))
+        (report,) = asked("web", live=live).claims
+        assert [(server.state, server.state_s) for server in report.servers] == [state]
+        assert report.conditions[-1].message == message
+        assert bool(report.remedy) == ("none" in message)
 
 
-def test_since_when_something_is_refused_and_that_it_may_be_older() -> None:
-    (refusal,) = world().refused
-    for age, words in ((Age(400.0), ", for 10 m"), (Age(400.0, at_least=True), ", for at least 10 m")):
-        assert words in render(explain("web2", world(ages={refusal: age})))
-    told = explain_refused(world(ages={refusal: Age(400.0)})).answer
-    assert isinstance(told, Refusals)
-    assert [each.since for each in told.refused] == [400.0]
-
-
-def test_kinds_of_refusal_that_nobody_knew_are_told_in_their_own_words() -> None:
-    ref = ObjectRef("Service", "shop", "web")
+def test_refusals_are_listed_newest_first_with_their_age() -> None:
     evidence = world()
-    for reason in RefusalReason:
-        refusal = Refusal(ref, "annotation domain", "a", reason, "because")
-        made = replace(evidence, context=Context({}), desired=None, serving=None, refused=(refusal,))
-        text = render(explain("web", made))
-        assert "because" in text
-        assert "refused (" in text, text
-        assert "to do" in text
-
-
-def test_an_object_that_is_refused_as_a_whole() -> None:
-    refusal = Refusal(ObjectRef("Service", "shop", "web"), "", "", RefusalReason.BAD_TEMPLATE, "because")
-    made = replace(world(), context=Context({}), desired=None, serving=None, refused=(refusal,))
-    assert "refused     the whole object [bad_template]" in render(explain("web", made))
-    assert "refused     Service shop/web as a whole [bad_template]" in render(explain_refused(made))
+    (refusal,) = evidence.refused
+    older = replace(refusal, ref=refusal.ref._replace(name="older"))
+    whole = replace(refusal, ref=refusal.ref._replace(name="whole"), field="", value="")
+    ages = {refusal: Age(400.0), older: Age(300.0), whole: Age(200.0)}
+    found = explain("", replace(evidence, refused=tuple(ages), ages=ages)).claims
+    assert [(each.object, each.conditions[0].since) for each in found] == [
+        ("Service shop/web2", 400.0),
+        ("Service shop/older", 300.0),
+        ("Service shop/whole", 200.0),
+    ]
+    assert found[2].conditions[0].message == refusal.detail
 
 
 def test_the_last_change_of_its_backends() -> None:
@@ -132,113 +127,108 @@ def test_the_last_change_of_its_backends() -> None:
         Change(900.0, 3, Action.LIVE, "be-aa.example.com +1 server; be-a.example.community -1 server"),
         Change(950.0, 4, Action.REJECTED, details=("be-a.example.com is bad",)),
     )
-    text = render(asked("web", changes=changes))
-    assert "changed     4 m ago: be-a.example.com +1 server, live" in text
+    (report,) = asked("web", changes=changes).claims
+    assert report.changed_at == 760.0
+    assert report.changed.startswith("be-a.example.com +1 server, live")
 
 
-def test_a_configuration_that_does_not_serve_is_told_first() -> None:
-    standing = Standing("held", 7, 900.0, 400.0, "3f9c", ("protection: all would go\n    -> pyconfd allow 3f9c",))
-    text = render(asked("web", standing=standing))
-    assert text.startswith("pyconfd is held, for 10 m: generation 7 goes on serving\n  protection: all would go\n")
-    assert "pyconfd allow 3f9c" in text
-
-
-def test_a_part_that_is_held_while_the_rest_serves_is_told_too() -> None:
-    problems = ("protection: 3 of 4 would go\n    -> pyconfd allow 3f9c",)
-    standing = Standing("held", 7, 900.0, 990.0, "3f9c", problems, held_since=400.0)
-    text = render(asked("web", standing=standing))
-    assert text.startswith("removals are held, for 10 m; everything else goes on\n  protection: 3 of 4 would go\n")
-    rejected = render(asked("web", standing=msgspec.structs.replace(standing, phase="rejected")))
-    assert "pyconfd is rejected, for 10 s: generation 7 goes on serving" in rejected
-    assert "removals are held, for 10 m" in rejected
-
-
-def test_servers_whose_removal_is_held_are_told_apart() -> None:
-    standing = Standing("held", 7, 900.0, 990.0, "3f9c", held_since=400.0)
-    text = render(asked("web", standing=standing, kept={("domains", "a.example.com"): frozenset({"10.0.0.1"})}))
-    assert "held: not ready in the cluster any more" in text
-    assert "of them held" in text
-    assert "if the loss is meant, pyconfd allow 3f9c lets it through" in text
-    other = render(asked("web", standing=standing, kept={("domains", "other"): frozenset({"10.0.0.1"})}))
-    assert "of them held" not in other
-    assert "allow" not in other
-
-
-def test_what_waits_for_a_reload_is_not_called_held_because_removals_are() -> None:
-    waiting = Rendering(())
-    for held_since, headline in ((0.0, "held: the change"), (400.0, "not applied: the configuration")):
-        standing = Standing("held", 7, 900.0, 990.0, "3f9c", held_since=held_since)
-        assert headline in render(asked("web", standing=standing, serving=waiting))
-
-
-def test_a_line_of_a_frontend_is_about_whom_it_names() -> None:
+def test_a_line_of_a_frontend_is_about_what_it_names() -> None:
     text = (
         "frontend a\n    bind :80\n    acl h hdr(host) -i a.example.com\n    acl other hdr(host) -i aa.example.com\n"
         "    use_backend be-a.example.com if h\n    default_backend none\n"
     )
-    objects = {}
-    for number in range(1, 7):
-        answer = asked(f"line {number}", templates={"1.conf": text}).answer
-        assert isinstance(answer, LineOrigin)
-        objects[number] = {each.object for each in answer.objects}
+    lines = {at: asked(f"line {at}", templates={"1.conf": text}) for at in range(1, 7)}
     both = {"Service shop/web", "Service shop/web2"}
-    assert objects == {1: set(), 2: set(), 3: both, 4: set(), 5: {"Service shop/web"}, 6: set()}
+    found = {at: {each.object for each in line.claims} for at, line in lines.items()}
+    assert found == {1: set(), 2: set(), 3: both, 4: set(), 5: {"Service shop/web"}, 6: set()}
+    (origin,) = filter(None, [lines[2].line])
+    assert (origin.section, origin.fragment, origin.template_lines) == ("frontend a", "1.conf", ((2, "bind :80"),))
 
 
 def test_passwords_of_the_configuration_are_not_shown() -> None:
-    templates = {
-        "1.conf": "listen stats\n    stats auth admin:topsecret\n    http-request deny if { hdr(x) hunter2 }\n"
-    }
-    more = {"templates": templates, "secrets": ("hunter2",)}
+    lines = "listen stats\n    stats auth admin:topsecret\n    http-request deny if { hdr(x) hunter2 }\n"
     for number in (2, 3):
-        told = asked(f"line {number}", **more)
-        assert "topsecret" not in repr(told)
-        assert "hunter2" not in repr(told)
-        assert "[hidden]" in render(told)
+        found = asked(f"line {number}", templates={"1.conf": lines}, secrets=("hunter2",))
+        assert "topsecret" not in repr(found)
+        assert "hunter2" not in repr(found)
+        assert "[hidden]" in render(found)
 
 
-def test_nothing_that_a_stranger_wrote_moves_the_terminal() -> None:
+def test_foreign_text_does_not_control_the_terminal() -> None:
     service = annotated(domain="\x1b[2Ja.example.com", proto="h\nttp")
-    evidence = evidence_of(Snapshot(services={SHOP: service}))
-    for told in (explain("web", evidence), explain_refused(evidence), explain("\x1b[2J", evidence)):
-        assert "\x1b" not in render(told)
+    evidence = evidence_of(Snapshot(services={WEB: service}))
+    for query in ("web", "", "\x1b[2J"):
+        assert "\x1b" not in render(explain(query, evidence))
 
 
-def test_unknown_names_say_where_it_was_looked_and_what_is_close() -> None:
-    answer = asked("a.exmaple.com").answer
-    assert isinstance(answer, Unknown)
-    assert "a.example.com" in answer.close
-    assert "2 Service objects" in answer.looked_in
+def test_unknown_names_get_suggestions() -> None:
+    found = asked("a.exmaple.com")
+    assert "a.example.com" in found.close
+    assert "2 Service objects" in found.looked_in
 
 
-def test_a_name_that_is_kept_for_a_gone_owner_says_for_whom() -> None:
+def test_a_reserved_name_says_for_whom() -> None:
     register = NameRegister(
         reservations={"domains": {Name("http", "gone.example.com"): Reservation("demo", "2026-01-01", 600.0)}}
     )
     evidence = world()
     evidence = replace(evidence, context=replace(evidence.context, register=register))
     for query in ("gone.example.com", "domain GONE.example.com"):
-        text = render(explain(query, evidence))
-        assert "this was the namespace demo's" in text, text
-        assert "until 1970-01-01T00:10:00Z" in text
-    assert "demo" not in render(explain("other.example.com", evidence))
+        (note,) = explain(query, evidence).notes
+        assert "the namespace demo's" in note
+        assert "until 1970-01-01T00:10:00Z" in note
+    assert explain("other.example.com", evidence).notes == ()
 
 
-def test_what_is_not_ready_is_told_with_the_command_to_look_with() -> None:
-    key = Key("shop", "web")
-    asking = evidence_of(Snapshot(services={key: annotated()}, endpointslices={key: slice_of(ready=False)}))
-    text = render(explain("service web", asking))
-    assert "kubectl get endpointslices -n shop -l kubernetes.io/service-name=web -o wide" in text
+def test_a_port_of_a_listener_that_has_no_object_is_the_operators_own() -> None:
+    found = asked("own", templates={"1.conf": "backend own\n    balance first\n"})
+    assert (found.found, found.claims, found.servers) == (True, (), ())
+    assert "the operator's own" in render(found)
 
 
-def test_a_slip_of_the_pen_is_told_where_half_of_what_asks_is_there() -> None:
-    service = annotated(domian="a.example.com", domain="")
-    text = render(explain("service web", evidence_of(Snapshot(services={Key("shop", "web"): service}))))
-    assert "annotation domain is missing" in text
-    assert "its annotation domian has no effect: did you mean domain?" in text
+OUTPUT = """\
+note: applying is paused, so nothing that came since is applied: pyconfd resume ends that
+pyconfd is rejected, for 10 s: generation 7 keeps running
+removals are held, for 10 m; everything else is applied
+  protection: 3 of 4 would go
+      -> pyconfd allow 3f9c
+Service shop/web: annotations domain a.example.com and proto http (preset domains), for a.example.com
+  Accepted      True
+  ResolvedRefs  True
+  Rendered      True
+  Programmed    True    served by 1 server, all of them held by removal protection
+  to do         look at the cluster; if the loss is meant, pyconfd allow 3f9c lets it through
+  server        be-a.example.com/p:10.0.0.1:8080  10.0.0.1:8080  up for 4 m, held: not ready in the cluster any more\
+  pod p  (line 2, 10-domains.tmpl rendered line 2)
+
+Service shop/web2: annotations domain a.example.com and proto http (preset domains), for a.example.com
+  Accepted      False   NameTaken, for 6 s: annotation domain a.example.com: Service shop/web has this name already\
+ (the older object keeps it); remove the annotation from one of them
+  ResolvedRefs  Unknown Blocked: Accepted is False
+  Rendered      Unknown Blocked: Accepted is False
+  Programmed    False   Blocked: Accepted is False
+  to do         give one of the two another name, or take the name away from its owner
+"""
 
 
-def test_a_port_that_no_setting_allows_is_not_blamed_on_the_rules_of_namespaces() -> None:
-    text = render(explain("service web", evidence_of(Snapshot(services={Key("shop", "web"): annotated(proto="tcp")}))))
-    assert "presets.listen_ports" in text
-    assert "the setting changed that is named above" in text
+def test_the_output_of_the_command() -> None:
+    instance = InstanceState(
+        phase="rejected",
+        generation=7,
+        since=990.0,
+        hold_id="3f9c",
+        held_since=400.0,
+        problems=("protection: 3 of 4 would go\n    -> pyconfd allow 3f9c",),
+        notes=("applying is paused, so nothing that came since is applied: pyconfd resume ends that",),
+    )
+    (refusal,) = world().refused
+    (line,) = world().configuration.at("10.0.0.1", 8080)
+    now = ServerNow(line.backend, line.name, "10.0.0.1", 8080, 1, maint=False, drain=False, changed_s=240)
+    found = asked(
+        "a.example.com",
+        instance=instance,
+        ages={refusal: Age(994.0)},
+        live={(line.backend, line.name): now},
+        kept={("domains", "a.example.com"): frozenset({"10.0.0.1"})},
+    )
+    assert render(found) == OUTPUT

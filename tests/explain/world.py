@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyconfd.explain.evidence import Age, Evidence
+from pyconfd.explain.conditions import Evidence, report_of
 from pyconfd.haproxy.runtime.readback import ServerNow
+from pyconfd.model.condition import Age
 from pyconfd.model.context import Context, Refusal
-from pyconfd.model.explanation import Standing
+from pyconfd.model.explanation import ClaimReport, InstanceState
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Snapshot
@@ -67,7 +68,7 @@ def evidence_of(
     options: PresetOptions | None = None,
     *,
     templates: Mapping[str, str] | None = None,
-    serving: Rendering | None = None,
+    running: Rendering | None = None,
     live: Mapping[tuple[str, str], ServerNow] | None = None,
     ages: Mapping[Refusal, Age] | None = None,
     **more: Any,
@@ -85,11 +86,27 @@ def evidence_of(
         presets=presets,
         options=options,
         desired=desired,
-        serving=desired if serving is None else serving,
+        running=desired if running is None else running,
         refused=context.refused,
         ages=ages or {},
-        standing=more.pop("standing", Standing(phase="serving", generation=7)),
+        instance=more.pop("instance", InstanceState(phase="serving", generation=7)),
         live=lambda backend: None if live is None else {name: now for (at, name), now in live.items() if at == backend},
         fragments=templates,
         **more,
     )
+
+
+def reports_of(evidence: Evidence) -> dict[str, ClaimReport]:
+    """Return what became of each claim, by the name of its object and the key of a ConfigMap."""
+    return {f"{claim.ref.name} {claim.item}".rstrip(): report_of(claim, evidence) for claim in evidence.claims}
+
+
+def reasons_of(report: ClaimReport) -> list[str]:
+    """Return the reasons that say something: neither those of stages on the way nor of those never reached."""
+    silent = {"Accepted", "ResolvedRefs", "Rendered", "Blocked"}
+    return [condition.reason for condition in report.conditions if condition.reason not in silent]
+
+
+def reasons(evidence: Evidence) -> dict[str, list[str]]:
+    """Return the reasons that say something, by claim."""
+    return {name: reasons_of(report) for name, report in reports_of(evidence).items()}

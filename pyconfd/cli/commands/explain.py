@@ -10,7 +10,7 @@ from pyconfd.cli.command import CommandContext, command, json_option, snapshot_o
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
 from pyconfd.explain.text import render
-from pyconfd.model.explanation import Ambiguous, Explanation, Unknown
+from pyconfd.model.explanation import Explanation
 
 
 @command(
@@ -56,4 +56,4 @@ def explain(
         print_json(msgspec.to_builtins(found))
     else:
         print_text(render(found, colour=sys.stdout.isatty()), newline=False)
-    return Exit.FAILED if isinstance(found.answer, Ambiguous | Unknown) else Exit.OK
+    return Exit.OK if found.found else Exit.FAILED

@@ -1,0 +1,451 @@
+"""What became of a claim: its conditions, its servers, and what to do. Pure."""
+
+import difflib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+
+from pyconfd.explain.claims import ClaimedBackend, ObjectClaim, claims_of
+from pyconfd.explain.configuration import RenderedConfig, ServerLine
+from pyconfd.haproxy.runtime.readback import ServerNow, condition_of
+from pyconfd.model.changes import Action, Change
+from pyconfd.model.condition import Age, Condition, ConditionStatus, ConditionType, condition_of_refusal
+from pyconfd.model.context import Context, Refusal
+from pyconfd.model.explanation import ClaimReport, EndpointReport, InstanceState, ServerReport
+from pyconfd.model.hold import command_of
+from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.preset import PresetName
+from pyconfd.model.rendering import FileKind, Rendering
+from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
+from pyconfd.presets import domains, hosts, kubefigurator_claims, values
+from pyconfd.presets.certificates import from_base64, key_body
+from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.views import EndpointView
+from pyconfd.status.changes import without_time
+from pyconfd.status.redaction import public_refusal
+
+TLS = "kubernetes.io/tls"
+_STAGES = tuple(ConditionType)
+_TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
+_APPLIED = frozenset({Action.LIVE, Action.RELOAD, Action.DEFERRED})
+_ANNOTATIONS = ("domain", "proto", f"{domains.PREFIX}domain", f"{domains.PREFIX}proto")
+_REMEDIES: Mapping[str, str] = MappingProxyType(
+    {
+        "NameTaken": "give one of the two another name, or take the name away from its owner",
+        "NameReserved": "wait until the reservation ends, or claim the name from the namespace that it is reserved for",
+        "PortTaken": "choose another port, or free this one",
+        "NotAllowed": "ask for something that is allowed, or have the setting changed that is named above",
+        "ForbiddenAddress": "send traffic to addresses of pods or nodes; the settings can allow others",
+        "NoSuchPort": "name a port that the service has",
+        "NoNodePort": "give the service the type NodePort or LoadBalancer",
+        "NoSuchService": "create the service, or remove what names it",
+        "NoSuchAddress": "choose an address that this machine has",
+        "NoCertificate": "put the certificate with its key in place; it is used as soon as it is there",
+        "Forbidden": "grant that right (pyconfd rbac prints all); it is used as soon as it is granted",
+        "Incomplete": "add what is missing",
+        "Unreadable": "look at the object with kubectl get -o yaml; it is not as the API says it should be",
+        "BadTemplate": "correct the template; it is tried again when it changes",
+        "Quarantined": "correct the object: it is tried again as soon as it changes",
+        "NoServer": "see pyconfd render: no fragment makes a server of it",
+        "NotUsed": "give it to certificate_file in a fragment, and name the file in a bind",
+        "Paused": "pyconfd resume ends the pause",
+        "Unexplained": "this is a bug: please report it, with the output of pyconfd record",
+    }
+)
+_CORRECT = "correct this field; it is read again as soon as the object changes"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What explanations are made of.
+
+    ``desired`` is what the newest Snapshot gave (None where nothing could be rendered), ``running`` the running
+    configuration. ``refused`` are all refusals, also those of objects that cannot be read. ``live`` returns the servers
+    of a backend by name as HAProxy shows them, None where it could not be asked. ``haproxy`` is False where only other
+    load balancers are served, whose configurations cannot be read here. ``kept`` are addresses that are served only
+    because their removal is held, by preset and key. ``fragments`` are texts by name, ``changes`` those of the past
+    that are still known, oldest first, ``secret_namespaces`` those whose TLS Secrets are read. ``secrets`` are texts
+    that no line may be shown with, longest first.
+    """
+
+    now: float
+    snapshot: Snapshot
+    context: Context
+    presets: Sequence[str]
+    options: PresetOptions
+    desired: Rendering | None
+    running: Rendering | None
+    refused: Sequence[Refusal]
+    ages: Mapping[Refusal, Age] = field(default_factory=lambda: MappingProxyType({}))
+    instance: InstanceState = field(default_factory=InstanceState)
+    live: Callable[[str], Mapping[str, ServerNow] | None] = lambda _: None
+    fragments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    haproxy: bool = True
+    secrets: Sequence[str] = field(default=(), repr=False)
+    changes: Sequence[Change] = ()
+    kept: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    secret_namespaces: Sequence[str] = ()
+
+    @cached_property
+    def claims(self) -> tuple[ObjectClaim, ...]:
+        """Everything that claims to be served."""
+        return claims_of(self.snapshot, self.context, self.presets, self.options)
+
+    @cached_property
+    def configuration(self) -> RenderedConfig:
+        """The running configuration; empty where there is none."""
+        return RenderedConfig(self.running or Rendering(()))
+
+    @cached_property
+    def wanted(self) -> RenderedConfig:
+        """What was rendered last."""
+        return self.configuration if self.desired is self.running else RenderedConfig(self.desired or Rendering(()))
+
+    @cached_property
+    def _by_address(self) -> Mapping[str, list[tuple[ObjectClaim, ClaimedBackend]]]:
+        found = defaultdict(list)
+        for claim in self.claims:
+            for backend in claim.backends:
+                for address in {each.address for each in backend.endpoints}:
+                    found[address].append((claim, backend))
+        return found
+
+    def _owners_of(self, line: ServerLine) -> list[tuple[ObjectClaim, ClaimedBackend]]:
+        """Return whose a server is: of those with its address the ones that its backend is named after, else all.
+
+        Two Services may select the same pods, so the address alone does not tell them apart.
+        """
+        at = [each for each in self._by_address.get(line.address, ()) if each[1].is_at(line.address, line.port)]
+        for section in _sections_in(line.backend) if len(at) > 1 else ():
+            if named := [each for each in at if each[1].section == section]:
+                return named
+        return [each for each in at if not each[1].unreachable]
+
+    def owner_of(self, line: ServerLine) -> ObjectClaim | None:
+        """Return whose a server is, as far as it is known; of several the first that claims it."""
+        return next((claim for claim, _ in self._owners_of(line)), None)
+
+    def lines_of(self, backend: ClaimedBackend, configuration: RenderedConfig) -> list[ServerLine]:
+        """Return the servers that lead to what the templates were given, none where no listener does."""
+        if backend.unreachable:
+            return []
+        places = dict.fromkeys((each.address, each.port) for each in backend.endpoints)
+        found = (line for address, port in places for line in configuration.at(address, port))
+        return [line for line in found if any(owner is backend for _, owner in self._owners_of(line))]
+
+    def servers_of(self, claim: ObjectClaim) -> list[ServerLine]:
+        """Return the servers that are taken for those of a claim, each once."""
+        lines = dict.fromkeys(line for backend in claim.backends for line in self.lines_of(backend, self.configuration))
+        return [line for line in lines if self.owner_of(line) is claim]
+
+
+@lru_cache(maxsize=4096)
+def _sections_in(backend: str) -> tuple[str, ...]:
+    """Return the parts of a backend's name that begin and end where a word does, the longest first."""
+    starts = [at for at in range(len(backend)) if not at or not backend[at - 1].isalnum()]
+    ends = [at for at in range(1, len(backend) + 1) if at == len(backend) or not backend[at].isalnum()]
+    parts = {backend[start:end] for start in starts for end in ends if start < end}
+    return tuple(sorted(parts, key=lambda part: (-len(part), part)))
+
+
+def report_of(claim: ObjectClaim, evidence: Evidence, host: str = "") -> ClaimReport:
+    """Return what became of a claim, or of the one name ``host`` that it claims."""
+    mine = [backend for backend in claim.backends if not host or host in backend.hosts]
+    lines = dict.fromkeys(line for backend in mine for line in evidence.lines_of(backend, evidence.configuration))
+    servers = tuple(server_report(line, evidence, claim) for line in lines)
+    refused = [each for each in evidence.refused if claim.concerns(each.ref, each.field)]
+    if host:
+        refused = [each for each in refused if each.value == values.shown(host)] or refused
+    found = [refusal_condition(each, evidence) for each in refused]
+    conditions = _in_order(found, _decisive(claim, mine, servers, found, evidence))
+    names = {backend.section for backend in mine if backend.section} | {server.backend for server in servers}
+    changed = _last_change(names, evidence.changes)
+    waits_for_pods = any(each.reason == "NoReadyEndpoints" for each in conditions)
+    return ClaimReport(
+        object=f"{claim.ref} {claim.item}".rstrip(),
+        conditions=conditions,
+        preset=claim.preset,
+        because=claim.because,
+        names=claim.names,
+        servers=servers,
+        endpoints=tuple(map(endpoint_report, claim.endpoints)) if waits_for_pods else (),
+        remedy=_remedy_of_servers(servers, evidence) or remedy_of(claim.ref, conditions, evidence),
+        created=_created(claim.ref, evidence),
+        changed=without_time(changed) if changed else "",
+        changed_at=changed.at if changed else 0.0,
+    )
+
+
+def _decisive(  # noqa: PLR0911 - one for each way to end
+    claim: ObjectClaim,
+    mine: Sequence[ClaimedBackend],
+    servers: Sequence[ServerReport],
+    refused: Sequence[Condition],
+    evidence: Evidence,
+) -> Condition:
+    """Return the condition that says how far a claim came: the first of these that is true."""
+    reachable = [backend for backend in mine if not backend.unreachable]
+    has_endpoints = any(backend.endpoints for backend in reachable)
+    if servers:
+        return Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", _served_by(servers))
+    if has_endpoints and not evidence.haproxy:
+        why = "its addresses are sent to the targets; pyconfd status shows their state"
+        return Condition(ConditionType.PROGRAMMED, _UNKNOWN, "ProgrammedByTargets", why)
+    if any(evidence.lines_of(backend, evidence.wanted) for backend in reachable):
+        return _not_applied(evidence.instance)
+    if refused and (not reachable or has_endpoints or claim.has_ready):
+        return min(refused, key=lambda each: _STAGES.index(each.type))
+    if has_endpoints and evidence.desired is None:
+        return _not_applied(evidence.instance)
+    if has_endpoints:
+        names = ", ".join(backend.name for backend in mine)
+        return Condition(ConditionType.RENDERED, _FALSE, "NoServer", f"the fragments make no server of {names}")
+    if mine and not reachable:
+        return Condition(ConditionType.RENDERED, _FALSE, "NoListener", mine[0].unreachable)
+    if mine or not claim.has_ready:
+        return Condition(ConditionType.RESOLVED_REFS, _FALSE, "NoReadyEndpoints", _why_not_ready(claim))
+    return Condition(ConditionType.PROGRAMMED, _UNKNOWN, "Unexplained", "not served, and nothing says why")
+
+
+def _in_order(refused: Sequence[Condition], decisive: Condition) -> tuple[Condition, ...]:
+    """Return all conditions: what was refused, what decides, and what follows from that for the other stages."""
+    found = [*refused, *(() if decisive in refused else (decisive,))]
+    result: list[Condition] = []
+    for stage in _STAGES:
+        own = [each for each in found if each.type is stage]
+        if not own and _STAGES.index(stage) < _STAGES.index(decisive.type):
+            own = [Condition(stage, _TRUE, stage.value)]
+        elif not own:
+            # What was refused before it was rendered is certainly not programmed; of the rest nothing is known.
+            status = _FALSE if stage is ConditionType.PROGRAMMED else _UNKNOWN
+            own = [Condition(stage, status, "Blocked", f"{decisive.type} is {decisive.status}")]
+        result += own
+    return tuple(result)
+
+
+def _not_applied(instance: InstanceState) -> Condition:
+    if instance.paused:
+        reason, why = "Paused", "applying is paused"
+    elif instance.hold_id and not instance.held_since:
+        reason, why = "Held", "the change that brings it is held"
+    else:
+        reason, why = "Pending", "not in the running configuration yet"
+    return Condition(ConditionType.PROGRAMMED, _FALSE, reason, why)
+
+
+def _served_by(servers: Sequence[ServerReport]) -> str:
+    """Return how many servers there are; one that drains gets nothing new, so it is counted apart."""
+    held, draining = sum(server.held for server in servers), sum(server.draining for server in servers)
+    staying = [server for server in servers if not server.draining] or servers
+    count = f"served by {len(staying)} server{'s' if len(staying) != 1 else ''}"
+    if draining == len(servers):
+        count += ", all of them draining: no ready pod is left"
+    elif draining:
+        count += f", {draining} more draining"
+    count += f", {'all' if held == len(servers) else held} of them held by removal protection" if held else ""
+    up = any(server.state in {"", "up"} for server in staying)
+    return count if up or draining == len(servers) else f"{count}, none of them up"
+
+
+def _why_not_ready(claim: ObjectClaim) -> str:
+    if not claim.endpoints:
+        return "it has no endpoints: its selector matches no running pod"
+    if claim.has_ready:
+        return "its endpoints are ready, but no node may get traffic for them (ready, schedulable, with an address)"
+    count = len(claim.endpoints)
+    return "its only endpoint is not ready" if count == 1 else f"none of its {count} endpoints is ready"
+
+
+def refusal_condition(refusal: Refusal, evidence: Evidence) -> Condition:
+    """Return the condition that a refusal sets, without secrets."""
+    age = evidence.ages.get(refusal)
+    return condition_of_refusal(public_refusal(refusal), age.since if age else 0.0)
+
+
+def refused_object(ref: ObjectRef, refused: Iterable[Refusal], evidence: Evidence) -> ClaimReport:
+    """Return what an object is refused for, the newest first."""
+    conditions = sorted((refusal_condition(each, evidence) for each in refused), key=lambda each: -each.since)
+    return ClaimReport(str(ref), tuple(conditions), remedy=remedy_of(ref, conditions, evidence))
+
+
+def not_claimed(key: Key, evidence: Evidence) -> ClaimReport:
+    """Return what would make an object claim something: first what was probably meant, then what each preset needs."""
+    ref = ObjectRef(
+        "Service" if key in evidence.snapshot.services else "Endpoints", *key, cluster=evidence.snapshot.cluster
+    )
+    hints = [*_never(key, evidence), *_slips(key, evidence), *(_needed(each, evidence) for each in evidence.presets)]
+    conditions = _in_order((), Condition(ConditionType.ACCEPTED, _FALSE, "NotClaimed", "it claims nothing"))
+    return ClaimReport(str(ref), conditions, remedy="; or ".join(hints))
+
+
+def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
+    """Return which certificate files hold a Secret, or why none does; no value of it is repeated."""
+    secret = evidence.snapshot.secrets[key]
+    ref = ObjectRef("Secret", key.namespace, key.name, evidence.snapshot.cluster)
+    bodies = []
+    for name, value in (secret.data or {}).items():
+        try:
+            bodies.append(key_body(from_base64(value, name)))
+        except ValueError:
+            continue  # another value of the Secret
+    mine = [each for each in evidence.refused if each.ref.kind == "Secret" and each.ref[1:3] == key]
+    refused = [refusal_condition(each, evidence) for each in mine]
+    own = evidence.options.configmap
+    of_configmap = PresetName.CONFIGMAP in evidence.presets and key == (own.namespace, own.keys)
+    files = _files_with(bodies, evidence.running)
+    if files:
+        decisive = Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", "in the certificate files below")
+    elif refused:
+        decisive = refused[0]
+    elif secret.type != TLS and not of_configmap:
+        only = f"fragments get Secrets of type {TLS} only"
+        decisive = Condition(ConditionType.ACCEPTED, _FALSE, "NotClaimed", only)
+    elif _files_with(bodies, evidence.desired):
+        decisive = _not_applied(evidence.instance)
+    else:
+        unused = "no fragment writes it to a certificate file"
+        decisive = Condition(ConditionType.RENDERED, _FALSE, "NotUsed", unused)
+    conditions = _in_order(refused, decisive)
+    return ClaimReport(
+        object=str(ref),
+        conditions=conditions,
+        because=f"type {secret.type or '(none)'}",
+        files=files,
+        remedy=remedy_of(ref, conditions, evidence),
+        created=secret.metadata.creation_timestamp or "",
+    )
+
+
+def _files_with(bodies: Sequence[str], rendering: Rendering | None) -> tuple[str, ...]:
+    files = rendering.files if rendering is not None else ()
+    certificates = (file for file in files if file.kind is FileKind.CERTIFICATE)
+    return tuple(file.path for file in certificates if any(body in file.content for body in bodies))
+
+
+def server_report(line: ServerLine, evidence: Evidence, claim: ObjectClaim | None = None) -> ServerReport:
+    """Return a server with what HAProxy says of it, and whose it is."""
+    claim = claim or evidence.owner_of(line)
+    behind = next((each for each in claim.endpoints if each.address == line.address), None) if claim else None
+    state, weight, seconds = "", -1, -1
+    shown = evidence.live(line.backend)
+    if shown is not None:
+        now = shown.get(line.name)
+        state = condition_of(now) if now is not None else "absent"
+        weight, seconds = (now.weight, now.changed_s) if now is not None else (-1, -1)
+    kept = (evidence.kept.get((claim.preset, each.key), ()) for each in claim.backends) if claim is not None else ()
+    return ServerReport(
+        backend=line.backend,
+        name=line.name,
+        address=line.target,
+        state=state,
+        place=evidence.configuration.place_of(line.line),
+        line=line.line,
+        weight=weight,
+        state_s=seconds,
+        object=str(claim.ref) if claim else "",
+        pod=behind.pod if behind is not None else "",
+        draining=state == "drain" or (behind is not None and behind.terminating),
+        held=any(line.address in addresses for addresses in kept),
+    )
+
+
+def endpoint_report(view: EndpointView, why: str = "") -> EndpointReport:
+    """Return an endpoint that has no server."""
+    host = f"[{view.address}]" if ":" in view.address else view.address
+    return EndpointReport(f"{host}:{view.port}" if view.port else host, view.state, view.pod, view.node, why)
+
+
+def _remedy_of_servers(servers: Sequence[ServerReport], evidence: Evidence) -> str:
+    if any(server.held for server in servers):
+        allow = f"pyconfd allow {evidence.instance.hold_id}"
+        return f"look at the cluster; if the loss is meant, {allow} lets it through"
+    if servers and not any(server.state in {"", "up", "starting"} for server in servers):
+        return "no server takes traffic: look at the pods, and at the checks in the log of HAProxy"
+    return ""
+
+
+def remedy_of(  # noqa: PLR0911 - one for each reason
+    ref: ObjectRef, conditions: Sequence[Condition], evidence: Evidence
+) -> str:
+    """Return what to do about the first condition that is not true, "" where all are."""
+    first = next((each for each in conditions if each.status is not _TRUE), None)
+    if first is None:
+        return ""
+    match first.reason:
+        case "Incomplete":
+            # What is missing is often there under a misspelled name.
+            return "; ".join((*_slips(Key(ref.namespace, ref.name), evidence), _REMEDIES["Incomplete"]))
+        case "NoReadyEndpoints" if ref.kind == "Service":
+            selected = f"-n {ref.namespace} -l kubernetes.io/service-name={ref.name}"
+            return f"look at its pods: kubectl get endpointslices {selected} -o wide, and kubectl describe pod"
+        case "NoReadyEndpoints":
+            return "look at its pods with kubectl describe pod"
+        case "Held":
+            return f"look at what is held with pyconfd status; {command_of(evidence.instance.hold_id)} lets it through"
+        case "Pending" if evidence.instance.problems:
+            return "correct what keeps the newest configuration from being applied (see above)"
+        case "Pending":
+            return "wait for the next apply; pyconfd status shows what it waits for"
+        case "NoListener" | "NotClaimed" | "ProgrammedByTargets":
+            return ""
+        case reason:
+            return _REMEDIES.get(reason, _CORRECT)
+
+
+def _last_change(names: Collection[str], changes: Sequence[Change]) -> Change | None:
+    """Return the last change of the process that mentions one of the backends."""
+    mentioned = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted(names)))})(?![\w.-])")
+    applied = (each for each in reversed(changes) if each.action in _APPLIED and names)
+    return next((e for e in applied if any(mentioned.search(text) for text in (e.summary, *e.details))), None)
+
+
+def _created(ref: ObjectRef, evidence: Evidence) -> str:
+    resource = next(each for each in Resource if RECORD_OF[each].__name__ == ref.kind)
+    found = getattr(evidence.snapshot, resource.field).get(Key(ref.namespace, ref.name))
+    return (found.metadata.creation_timestamp or "") if found is not None else ""
+
+
+def _never(key: Key, evidence: Evidence) -> Iterator[str]:
+    """Return why nothing could be served of an object as it is."""
+    service = evidence.snapshot.services.get(key)
+    protocols = {port.protocol or "TCP" for port in service.spec.ports or ()} if service is not None else set()
+    if service is not None and service.spec.type == "ExternalName":
+        yield domains.EXTERNAL_NAME
+    elif protocols and "TCP" not in protocols:
+        yield domains.NO_TCP
+
+
+def _slips(key: Key, evidence: Evidence) -> Iterator[str]:
+    """Return what of an object has no effect, though something else was probably meant by it."""
+    service = evidence.snapshot.services.get(key)
+    annotations = (service.metadata.annotations or {}) if service is not None else {}
+    labels = (service.metadata.labels or {}) if service is not None else {}
+    for name in sorted(annotations):
+        close = difflib.get_close_matches(name.lower(), _ANNOTATIONS, n=1, cutoff=0.75)
+        if PresetName.DOMAINS in evidence.presets and close and name not in _ANNOTATIONS:
+            yield f"its annotation {values.shown(name)} has no effect: did you mean {close[0]}?"
+    value = labels.get(kubefigurator_claims.LABEL)
+    if PresetName.KUBEFIGURATOR in evidence.presets and value is not None:
+        yield f"its label {kubefigurator_claims.LABEL} is {values.shown(value)!r}: only 'yes' counts"
+    if any(name in labels for name in ("domain", "proto")):
+        yield "domain and proto are labels of it: they have to be annotations"
+
+
+def _needed(preset: str, evidence: Evidence) -> str:
+    match PresetName(preset):
+        case PresetName.DOMAINS:
+            return "annotate the Service with domain and proto (preset domains)"
+        case PresetName.KUBEFIGURATOR:
+            return f"label the Service {kubefigurator_claims.LABEL}=yes (preset kubefigurator)"
+        case PresetName.KUBE2LB:
+            return "give the Service the type NodePort or LoadBalancer (preset kube2lb)"
+        case PresetName.CONFIGMAP:
+            own = evidence.options.configmap
+            return f"enter it into the ConfigMap {own.namespace}/{own.services} (preset configmap)"
+        case PresetName.HOSTS:
+            master = evidence.options.hosts.master
+            mark = f"the annotation {hosts.MASTER} with {master}" if master else "the labels of hosts.selector"
+            return f"give its pods {mark}, and the label {hosts.APP} (preset hosts)"
