@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyconfd.model.context import Claimed
-from pyconfd.model.layered import differing
+from pyconfd.model.versioned import differing
 
 Name = tuple[str, Any]
 """A preset, and what it serves under which name: a text, or the key of a service."""

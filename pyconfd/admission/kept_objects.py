@@ -8,8 +8,8 @@ import msgspec
 
 from pyconfd.model.address import canonical
 from pyconfd.model.kubernetes import SERVICE_NAME_LABEL, AnyObject, Endpoint, Endpoints, EndpointSlice, Node, Pod
-from pyconfd.model.layered import differing, flat
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.versioned import differing
 
 HOLDERS = ("endpointslices", "pods", "nodes")
 """The fields of a Snapshot whose objects are, or list, what traffic is sent to."""
@@ -99,7 +99,7 @@ class KeptObjects:
                 for address, endpoint in addresses_of(latter.get(key)):
                     if self._identities.get(address, ()) not in {(), _identity(latter[key], endpoint)}:
                         found.add(address)
-        return found - {each for node in flat(new.nodes).values() for each, _ in addresses_of(node)} if found else found
+        return found - {each for node in new.nodes.values() for each, _ in addresses_of(node)} if found else found
 
     def touch_all(self) -> None:
         """Have everything merged again."""
@@ -129,7 +129,7 @@ class KeptObjects:
             if self._given is not None and field not in renewed and getattr(self._given[0], field) is objects:
                 parts[field] = getattr(self._given[1], field)
             elif overlay:
-                parts[field] = {**flat(objects), **overlay}
+                parts[field] = {**objects, **overlay}
         self._given = (shown, replace(shown, **parts))
         return self._given[1]
 

@@ -20,10 +20,10 @@ import structlog
 from pyconfd.daemon.offending import Offence, SearchResult
 from pyconfd.errors import NO_CLUES, Problem
 from pyconfd.model.context import Context, Refusal, RefusalReason
-from pyconfd.model.layered import differing
 from pyconfd.model.outcome import Applied, Outcome, Unchanged
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import Quarantined, QuarantineStatus
+from pyconfd.model.versioned import differing
 from pyconfd.presets.endpoints import owner_of
 from pyconfd.presets.origins import Filter, ObjectOrigin, exists, ref_of, version_of
 from pyconfd.system.backoff import Backoff

@@ -7,8 +7,8 @@ import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import EndpointSlice, Node, ObjectRef, Secret, Service
-from pyconfd.model.layered import Layered, differing, flat, with_values
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
 from pyconfd.presets.conflicts import same_members, updated
@@ -112,8 +112,8 @@ def _services(former: Translated, by_key: Mapping[Key, ServiceView]) -> tuple[Se
     """Return the views in order of their keys; where only some were replaced, in their places."""
     if by_key is former.by_key:
         return former.view.services
-    replaced = by_key.changed_since(former.by_key) if isinstance(by_key, Layered) else None
-    if replaced is None or not isinstance(by_key, Layered):
+    replaced = by_key.changed_since(former.by_key) if isinstance(by_key, VersionedDict) else None
+    if replaced is None or not isinstance(by_key, VersionedDict):
         return same_members(former.view.services, tuple(by_key.values()))
     members = list(former.view.services)
     for key in replaced:
@@ -144,8 +144,8 @@ def _regrouped(
     anew = {owner: tuple(sorted(members.items(), key=_key_of_item)) for owner, members in touched.items()}
     if all(members and owner in former for owner, members in anew.items()):
         return with_values(former, anew), touched
-    groups = {**flat(former), **anew}
-    return Layered({owner: members for owner, members in groups.items() if members}), touched
+    groups = {**former, **anew}
+    return VersionedDict({owner: members for owner, members in groups.items() if members}), touched
 
 
 def _key_of_item(item: tuple[Key, EndpointSlice]) -> Key:

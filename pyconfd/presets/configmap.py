@@ -14,9 +14,9 @@ import msgspec
 
 from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ConfigMap, ObjectRef, Pod
-from pyconfd.model.layered import differing
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
+from pyconfd.model.versioned import differing
 from pyconfd.presets import pods as pods_of_services
 from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair

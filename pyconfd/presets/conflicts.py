@@ -9,7 +9,6 @@ from operator import is_
 from typing import Any, Generic, Protocol, TypeVar
 
 from pyconfd.model.context import Refusal
-from pyconfd.model.layered import Layered, differing, flat, with_values
 from pyconfd.model.listener import ANY_IPV4, ANY_IPV6, Listener
 from pyconfd.model.reservation import (
     NO_OWNERS,
@@ -24,6 +23,7 @@ from pyconfd.model.reservation import (
     ground,
 )
 from pyconfd.model.snapshot import Key
+from pyconfd.model.versioned import VersionedDict, differing, with_values
 
 _T = TypeVar("_T")
 
@@ -50,10 +50,10 @@ def updated(former: Mapping[Key, _T], changed: Collection[Key], make: Callable[[
             replaced[key] = made
     if not added and not gone:
         return with_values(former, replaced)
-    result = {**flat(former), **replaced, **added}
+    result = {**former, **replaced, **added}
     for key in gone:
         del result[key]
-    return Layered({key: result[key] for key in sorted(result)} if added and former else result)
+    return VersionedDict({key: result[key] for key in sorted(result)} if added and former else result)
 
 
 def same_members(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:

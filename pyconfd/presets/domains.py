@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.given import GivenDict, GivenList
 from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
-from pyconfd.model.layered import Layered, copied, differing, with_values
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.versioned import TemplateDict, VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import Claims, ParsedClaims, ReservedNames
@@ -322,7 +322,7 @@ def read(
     nodes = cluster.view.nodes
     entries = _entries(decided, memo, nodes, options)
     # A copy: what a template does to the whole must not reach the next translation.
-    names = former.names if former and entries is memo.entries else {"domains": copied(entries)}
+    names = former.names if former and entries is memo.entries else {"domains": TemplateDict(entries)}
     claimed = memo.claimed
     for domain in differing(memo.entries, entries):
         claimed += len(_addresses_of(entries[domain])) if domain in entries else 0
@@ -381,7 +381,7 @@ def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _DecidedDo
             refused.append(refusal(claim.ref, "spec.ports", claim.port.name, RefusalReason.NO_NODE_PORT, detail))
         served[claim.domain] = claim, _listen_port(claim, ports, reserved_names, options, refused)
     return _DecidedDomains(
-        Layered(dict(sorted(served.items(), key=itemgetter(0)))),
+        VersionedDict(dict(sorted(served.items(), key=itemgetter(0)))),
         tuple(refused),
         {Listener.at(options.listen_address, port): claim.owner for port, claim in ports.items()},
         {claim.claimed_name: claim.owner for claim, _ in served.values()}
@@ -410,7 +410,7 @@ def _entries(
     if not made and not gone:
         return memo.entries
     if gone or not former.keys() >= made.keys():
-        return Layered({domain: made.get(domain) or memo.entries[domain] for domain in decided.served})
+        return VersionedDict({domain: made.get(domain) or memo.entries[domain] for domain in decided.served})
     return with_values(memo.entries, made)
 
 

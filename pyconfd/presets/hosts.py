@@ -11,9 +11,9 @@ from operator import itemgetter
 
 from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Pod
-from pyconfd.model.layered import differing
 from pyconfd.model.reservation import NEVER, NO_RESERVATIONS, Name, Owner, Reservations
 from pyconfd.model.snapshot import KIND_OF, Key, Named, Snapshot
+from pyconfd.model.versioned import differing
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import ReservedNames

@@ -16,10 +16,10 @@ import msgspec
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service
-from pyconfd.model.layered import Layered, differing, with_values
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import Claims, ParsedClaims, kept_members
@@ -131,7 +131,7 @@ def _serves(
 ) -> Mapping[str, Kube2lbService]:
     """Return the ports that are served by their names; where all ask for the same, those that changed are replaced."""
     if memo.decided is None or claims.places is not memo.claims.places:
-        return Layered({name_of(entry): entry for entry in decided.services})
+        return VersionedDict({name_of(entry): entry for entry in decided.services})
     entries = (entry for _, claim in claims.replaced(memo.claims, changed) for entry in claim.entries)
     named = ((name_of(entry), entry) for entry in entries)
     return with_values(

@@ -15,10 +15,10 @@ import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import Service
-from pyconfd.model.layered import Layered, differing, with_values
 from pyconfd.model.listener import ANY_IPV6, Listener
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
 from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import Claims, ReservedNames, Sockets, kept_members
@@ -195,7 +195,7 @@ def _serves(memo: _KubefiguratorMemo, backends: Sequence[_Counted]) -> Mapping[s
         replaced = {backend.name: backend for backend, _ in changed}
         if replaced.keys() <= memo.serves.keys():
             return with_values(memo.serves, replaced)
-    return Layered({backend.name: backend for backend, _ in backends})
+    return VersionedDict({backend.name: backend for backend, _ in backends})
 
 
 def _addresses_of(backend: Backend) -> list[str]:

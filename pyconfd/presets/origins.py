@@ -9,9 +9,9 @@ import msgspec
 
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import ConfigMap, ObjectRef
-from pyconfd.model.layered import Layered, flat, with_values
 from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
+from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets.hosts import APP
 from pyconfd.presets.kube2lb_claims import Kube2lbNode, Kube2lbPort
 from pyconfd.presets.views import CertificateView, NodeView
@@ -72,7 +72,7 @@ class Filter:
         if entries:
             maps = changed.get("config_maps", snapshot.config_maps)
             cut = {key: self._record(key, maps[key], names) for key, names in entries.items() if key in maps}
-            changed["config_maps"] = {**flat(maps), **cut}
+            changed["config_maps"] = {**maps, **cut}
         return replace(snapshot, **changed)
 
     def _mapping(self, resource: Resource, source: Mapping[Key, Any], gone: set[Key]) -> Mapping[Key, Any]:
@@ -83,12 +83,12 @@ class Filter:
             if former.source is source:
                 known: Mapping[Key, Any] = former.result
                 return known
-            changed = source.changed_since(former.source) if isinstance(source, Layered) else None
+            changed = source.changed_since(former.source) if isinstance(source, VersionedDict) else None
             if changed is not None:
                 result = with_values(former.result, {key: source[key] for key in changed if key not in gone})
                 self._known[resource] = _Filtered(source, gone, result)
                 return result
-        result = Layered({key: value for key, value in flat(source).items() if key not in gone})
+        result = VersionedDict({key: value for key, value in source.items() if key not in gone})
         self._known[resource] = _Filtered(source, gone, result)
         return result
 
@@ -126,9 +126,9 @@ def ref_of(snapshot: Snapshot, origin: ObjectOrigin) -> ObjectRef:
 
 def everything(snapshot: Snapshot, services: Key | None) -> frozenset[ObjectOrigin]:
     """Return all origins of a Snapshot; ``services`` is the ConfigMap whose entries are services, if one is read."""
-    found = {ObjectOrigin(Resource.SERVICES, key) for key in (*flat(snapshot.services), *flat(snapshot.endpoints))}
+    found = {ObjectOrigin(Resource.SERVICES, key) for key in (*snapshot.services, *snapshot.endpoints)}
     for resource in (Resource.PODS, Resource.NODES, Resource.SECRETS):
-        found |= {ObjectOrigin(resource, key) for key in flat(getattr(snapshot, resource.field))}
+        found |= {ObjectOrigin(resource, key) for key in getattr(snapshot, resource.field)}
     record = snapshot.config_maps.get(services) if services is not None else None
     if services is not None and record is not None:
         found |= {ObjectOrigin(Resource.CONFIGMAPS, services, name) for name in record.data or {}}
@@ -207,7 +207,7 @@ class ObjectOrigins:
         if isinstance(domains, Mapping) and text in domains:
             yield from self._described(domains[text])
         if isinstance(hosts, Mapping) and text in hosts:
-            for key, pod in flat(self._snapshot.pods).items():
+            for key, pod in self._snapshot.pods.items():
                 if (pod.metadata.labels or {}).get(APP) == text:
                     yield ObjectOrigin(Resource.PODS, key)
         yield from self._backend(text)

@@ -116,7 +116,7 @@ def test_another_pin_replaces_the_first() -> None:
 def test_other_settings_begin_anew_and_nothing_is_rendered_before_that() -> None:
     desk = Desk({"presets": {"use": ["domains"]}})
     desk.pins("old", {"presets": {"use": ["kube2lb"]}})
-    with pytest.raises(TransientError, match="begins anew"):
+    with pytest.raises(TransientError, match="starts again"):
         desk.pinning.read()
     assert desk.begun_anew == 1
     status = desk.pinning.status(fragments("old"), refused=False)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyconfd.errors import RejectedInput
 from pyconfd.model.context import Context
-from pyconfd.model.layered import Layered, copied
+from pyconfd.model.versioned import TemplateDict, VersionedDict
 from tests.render.stage import rendered, renderer
 
 
@@ -101,13 +101,13 @@ def test_any_sequence_of_contexts_gives_what_new_renderers_give(given_contexts: 
 def test_mappings_that_know_what_changed_give_what_new_renderers_give(
     first: dict[str, Any], rounds: list[dict[str, Any]], fragments: tuple[str, ...]
 ) -> None:
-    by, domains, names = renderer(*fragments), Layered(first), ["x"]
+    by, domains, names = renderer(*fragments), VersionedDict(first), ["x"]
     for number, changes in enumerate([{}, *rounds]):
         domains = domains.with_values({name: each for name, each in changes.items() if name in domains})
         # Now and then nobody renders: then the next copy is of something that the last one does not know.
         if number % 3 == 2:
             continue
-        again = rendered(by, {"domains": copied(domains), "names": names})
+        again = rendered(by, {"domains": TemplateDict(domains), "names": names})
         new = rendered(renderer(*fragments), {"domains": dict(domains), "names": names})
         assert again.text == new.text
         assert again == new
@@ -171,9 +171,9 @@ def test_unchanged_elements_do_not_run(change: str) -> None:
 
 
 def test_changed_blocks_are_told_apart() -> None:
-    domains, by = Layered(many(200)), renderer("head\n" + EACH)
-    before = rendered(by, {"domains": copied(domains)}).pieces[0]
-    after = rendered(by, {"domains": copied(domains.with_values({"s050": entry(999)}))}).pieces[0]
+    domains, by = VersionedDict(many(200)), renderer("head\n" + EACH)
+    before = rendered(by, {"domains": TemplateDict(domains)}).pieces[0]
+    after = rendered(by, {"domains": TemplateDict(domains.with_values({"s050": entry(999)}))}).pieces[0]
     assert list(after.places_since(before) or ()) == [51]
 
 

@@ -5,8 +5,8 @@ from typing import assert_never
 
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import AnyObject, EndpointSlice, Node, Pod
-from pyconfd.model.layered import Layered, with_values
 from pyconfd.model.snapshot import Departures, Key
+from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.sources.kubernetes.decode import Bookmark, Deleted, Event, Unreadable, Upserted, key_of, same_content
 
 
@@ -22,7 +22,7 @@ class Cache:
         self.departures = Departures()
         self._records: dict[Key, AnyObject] = {}
         self._refusals: dict[Key | None, Refusal] = {}
-        self._view: Mapping[Key, AnyObject] = Layered({})
+        self._view: Mapping[Key, AnyObject] = VersionedDict({})
         self._replaced: dict[Key, AnyObject] | None = None
         """What was replaced since the last view; None where keys came or went too."""
         self._view_version = 0
@@ -75,7 +75,7 @@ class Cache:
         """Return an immutable view; the same one again until something changes."""
         if self._view_version != self.version:
             same_keys = self._replaced is not None
-            self._view = with_values(self._view, self._replaced or {}) if same_keys else Layered(dict(self._records))
+            self._view = with_values(self._view, self._replaced or {}) if same_keys else VersionedDict(self._records)
             self._view_version = self.version
             self._replaced = {}
         return self._view

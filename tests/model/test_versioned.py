@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.model.layered import Copied, Layered, copied, differing, with_values
 from pyconfd.model.snapshot import Key
+from pyconfd.model.versioned import TemplateDict, VersionedDict, differing, with_values
 from pyconfd.presets.conflicts import updated
 
 KEYS = [Key("ns", f"name-{number}") for number in range(8)]
@@ -12,7 +12,7 @@ KEYS = [Key("ns", f"name-{number}") for number in range(8)]
 
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), st.none() | st.integers(0, 3))))
 def test_it_is_what_a_dict_would_be_after_any_changes(rounds: list[dict[Key, int | None]]) -> None:
-    former: Layered[Key, int] | dict[Key, int] = {}
+    former = updated({}, {}, dict[Key, int]().get)
     expected: dict[Key, int] = {}
     for changes in rounds:
         now = updated(former, changes, changes.get)
@@ -26,12 +26,11 @@ def test_it_is_what_a_dict_would_be_after_any_changes(rounds: list[dict[Key, int
         assert [key in now for key in KEYS] == [key in expected for key in KEYS]
         assert len(now) == len(expected)
         assert set(differing(former, now)) == {key for key in KEYS if former.get(key) is not now.get(key)}
-        assert isinstance(now, Layered | dict)
         former = now
 
 
 def test_a_successor_names_what_was_replaced_and_leaves_the_former_as_it_was() -> None:
-    first = Layered({"a": 1, "b": 2})
+    first = VersionedDict({"a": 1, "b": 2})
     second = first.with_values({"b": 3})
     third = second.with_values({"a": 4})
     assert dict(first) == {"a": 1, "b": 2}
@@ -39,13 +38,6 @@ def test_a_successor_names_what_was_replaced_and_leaves_the_former_as_it_was() -
     assert list(second.changed_since(first) or ()) == ["b"]
     assert third.changed_since(first) is None
     assert third.with_values({}) is third
-
-
-def test_many_replaced_values_are_put_together() -> None:
-    mapping = Layered(dict.fromkeys(range(2000), 0))
-    for number in range(2000):
-        mapping = mapping.with_values({number: number})
-    assert list(mapping.values()) == list(range(2000))
 
 
 def test_a_plain_mapping_is_copied_before_it_is_built_on() -> None:
@@ -57,19 +49,18 @@ def test_a_plain_mapping_is_copied_before_it_is_built_on() -> None:
 
 
 def test_places_are_those_of_the_keys_whatever_was_replaced() -> None:
-    first = Layered({"b": 1, "a": 2, "c": 3})
+    first = VersionedDict({"b": 1, "a": 2, "c": 3})
     assert [first.place(key) for key in "bac"] == [0, 1, 2]
     second = first.with_values({"a": 5})
-    assert [second.item(place) for place in range(3)] == [("b", 1), ("a", 5), ("c", 3)]
-    assert second.flat() == {"b": 1, "a": 5, "c": 3}
+    assert list(second.items()) == [("b", 1), ("a", 5), ("c", 3)]
     assert second.place("c") == 2
 
 
 def test_a_copy_may_be_changed_and_knows_what_it_was_made_of() -> None:
-    origin = Layered({"a": 1}).with_values({"a": 2})
-    made = copied(origin)
+    origin = VersionedDict({"a": 1}).with_values({"a": 2})
+    made = TemplateDict(origin)
     assert made == {"a": 2}
-    assert isinstance(made, Copied)
+    assert isinstance(made, TemplateDict)
     assert made.origin is origin
     made["b"] = 3
     assert dict(origin) == {"a": 2}

@@ -1,0 +1,79 @@
+"""Dicts that are replaced and never changed, and that know by which keys they differ from their predecessor."""
+
+from collections.abc import Collection, Mapping
+from itertools import compress, filterfalse
+from operator import is_, is_not
+from typing import Any, TypeVar
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class VersionedDict(dict[_K, _V]):
+    """A dict that nobody changes after it was made.
+
+    Its successor is a copy, which for 10,000 keys takes 50 µs: a small part of what rendering and applying one change
+    takes. What the successor knows about the difference saves everything that is made of it from looking at each value.
+    """
+
+    __slots__ = ("_changed", "_former", "_places", "mark")
+
+    def __init__(self, values: Mapping[_K, _V]) -> None:
+        super().__init__(values)
+        self.mark = object()
+        """Stands for this dict where that itself would be kept alive."""
+        self._former: object | None = None
+        self._changed: Collection[_K] = ()
+        self._places: dict[_K, int] = {}
+
+    def with_values(self, replaced: Mapping[_K, _V]) -> "VersionedDict[_K, _V]":
+        """Return the same with other values for keys that are there; itself where there are none."""
+        if not replaced:
+            return self
+        made = VersionedDict(self)
+        made.update(replaced)
+        made._former, made._changed, made._places = self.mark, replaced.keys(), self._places
+        return made
+
+    def changed_since(self, former: Mapping[_K, _V]) -> Collection[_K] | None:
+        """Return the keys whose values were replaced; None where this was not made of ``former``."""
+        return self._changed if isinstance(former, VersionedDict) and former.mark is self._former else None
+
+    def place(self, key: _K) -> int:
+        """Return where ``key`` stands; found once for all that are made of one another."""
+        if not self._places:
+            self._places.update({each: place for place, each in enumerate(self)})
+        return self._places[key]
+
+
+class TemplateDict(dict[_K, _V]):
+    """A dict that a template may change, which knows what it is a copy of."""
+
+    __slots__ = ("origin",)
+
+    def __init__(self, origin: Mapping[_K, _V]) -> None:
+        super().__init__(origin)
+        self.origin = origin
+
+
+def with_values(former: Mapping[_K, _V], replaced: Mapping[_K, _V]) -> Mapping[_K, _V]:
+    """Return ``former`` with other values for keys that it has; itself where there are none."""
+    if not replaced:
+        return former
+    return (former if isinstance(former, VersionedDict) else VersionedDict(former)).with_values(replaced)
+
+
+def differing(old: Mapping[_K, _V], new: Mapping[_K, _V]) -> Collection[_K]:
+    """Return the keys whose value is not the same object in both, those that only one of them has included."""
+    if old is new:
+        return ()
+    if isinstance(new, VersionedDict) and (known := new.changed_since(old)) is not None:
+        return [key for key in known if old[key] is not new[key]]
+    if not (old or new):
+        return ()
+    if len(old) == len(new) and all(map(is_, old, new)):
+        # The usual case: a copy with some values replaced. Loops in C take a fraction of 1 ms for 10,000 records.
+        return list(compress(new, map(is_not, old.values(), new.values())))
+    no_value: Any = None
+    changed = list(compress(new, map(is_not, (old.get(key, no_value) for key in new), new.values())))
+    return changed + list(filterfalse(new.__contains__, old))
