@@ -1,7 +1,7 @@
 """Explanations: those of the daemon, and how a command gets one from it or without it."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from urllib.parse import parse_qs, urlencode
@@ -20,25 +20,20 @@ from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.readback import ServerNow, servers_now
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
-from pyconfd.model.changes import Change
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import Phase, Status
+from pyconfd.model.status import Status
 from pyconfd.preset_options import base_options
 from pyconfd.presets import registry
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
-from pyconfd.status.changes import ChangeReader
 from pyconfd.status.document import STALE_AFTER_S, get, sync_age_s
 from pyconfd.status.listen import parse_listen
 from pyconfd.status.redaction import HIDDEN, public_value, redacted
 
 ANSWER_TIMEOUT_S = 30.0
 """The daemon reads its whole configuration and asks HAProxy for it: seconds where both are large."""
-
-_LONG_WAIT_S = 3.0
-"""A change that waits for less is no news."""
 
 
 class ShownServers:
@@ -134,7 +129,6 @@ def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
             fragments=_fragments(settings, seen.context),
             haproxy=haproxy,
             secrets=_secrets(settings, seen.context),
-            changes=_changes(settings),
             kept=kept_back(seen.context, seen.unheld) if held and seen.unheld is not None else {},
             secret_namespaces=settings.kubernetes.secret_namespaces,
         )
@@ -152,6 +146,11 @@ def _translated(seen: Seen, newest: Snapshot, settings: Settings) -> Seen:
 
 
 def _instance(status: Status, since: float) -> InstanceState:
+    notes: tuple[str, ...] = ()
+    age = sync_age_s(status, status.now)
+    if age >= STALE_AFTER_S:
+        how_old = f"for {short_duration(age)}" if status.source.last_sync_at else "yet"
+        notes = (f"no API server confirmed what is known of the cluster {how_old}: see pyconfd status",)
     return InstanceState(
         phase=status.phase.value,
         generation=status.generation.number if status.generation else 0,
@@ -160,21 +159,8 @@ def _instance(status: Status, since: float) -> InstanceState:
         hold_id=status.hold_id,
         held_since=status.hold.since if status.hold else 0.0,
         problems=tuple(redacted(problem) for problem in status.problems),
-        notes=tuple(_notes(status)),
+        notes=notes,
     )
-
-
-def _notes(status: Status) -> Iterator[str]:
-    waited = status.now - status.pending_since
-    if status.live.paused:
-        yield "applying is paused, so nothing that came since is applied: pyconfd resume ends that"
-    elif status.phase is Phase.SERVING and status.pending_since and waited >= _LONG_WAIT_S:
-        why = "reloads are paced, and former workers have to end"
-        yield f"a change has been waiting for {short_duration(waited)} to be applied: {why}"
-    age = sync_age_s(status, status.now)
-    if age >= STALE_AFTER_S:
-        how_old = f"for {short_duration(age)}" if status.source.last_sync_at else "yet"
-        yield f"no API server confirmed what is known of the cluster {how_old}: see pyconfd status"
 
 
 def explain_without_daemon(
@@ -219,7 +205,6 @@ def explain_without_daemon(
         fragments=_fragments(settings, once.context),
         haproxy=haproxy,
         secrets=_secrets(settings, once.context),
-        changes=() if snapshot_files else _changes(settings),
         secret_namespaces=settings.kubernetes.secret_namespaces,
     )
     return _answered(query, evidence, shown)
@@ -248,9 +233,3 @@ def _secrets(settings: Settings, context: Context) -> tuple[str, ...]:
         if public_value({name: value})[name] == HIDDEN:
             found.add(str(value))
     return tuple(sorted(found - {""}, key=len, reverse=True))
-
-
-def _changes(settings: Settings) -> Sequence[Change]:
-    with suppress(PyconfdError), ChangeReader(settings.runtime_dir) as reader:
-        return reader.known()
-    return ()

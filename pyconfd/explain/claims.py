@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import ObjectRef
@@ -21,15 +21,6 @@ from pyconfd.presets.views import EndpointView, ServiceView
 
 ANY_PORT = 0
 """The port of an endpoint where the preset gives addresses only, and the templates choose the port."""
-
-
-class _Addressed(Protocol):
-    """What every kind of endpoint has that templates see."""
-
-    @property
-    def address(self) -> str: ...
-    @property
-    def port(self) -> int: ...
 
 
 class _Address(NamedTuple):
@@ -49,7 +40,7 @@ class ClaimedBackend:
     name: str
     section: str
     key: str
-    endpoints: Sequence[_Addressed] = field(repr=False)
+    endpoints: Sequence[Any] = field(repr=False)
     hosts: frozenset[str] = frozenset()
     unreachable: str = ""
 
@@ -229,8 +220,8 @@ def _configmap(read: _Read) -> Iterator[ObjectClaim]:
         pods: tuple[EndpointView, ...] = ()
         if entry is not None:
             names = tuple(entry.get("hostnames", ()))
-            given = [_canonical_address(pod.get("status", {}).get("podIP", "")) for pod in entry["pods"].values()]
-            endpoints = tuple(_Address(each) for each in given if each)
+            given = (values.canonical_address(pod["status"]["podIP"]) for pod in entry["pods"].values())
+            endpoints = tuple(_Address(found[0]) for found in given if found)
             backends = (ClaimedBackend(name, name, name, endpoints, frozenset(names)),)
             selector = entry["selector"].items()
             pods = tuple(view for labels, view in pods_of[entry["namespace"]] if selector <= labels.items())
@@ -258,11 +249,6 @@ def _hosts(read: _Read) -> Iterator[ObjectClaim]:
 def _of_pod(name: str, address: str, *, ready: bool) -> EndpointView:
     state, family = "ready" if ready else "down", "ipv6" if ":" in address else "ipv4"
     return EndpointView(address, ANY_PORT, state, family, name, ready=ready, serving=ready)
-
-
-def _canonical_address(text: str) -> str:
-    parsed = values.address(text)
-    return str(parsed) if parsed is not None else ""
 
 
 def _canonical(text: str) -> str:

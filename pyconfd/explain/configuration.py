@@ -59,7 +59,7 @@ class RenderedConfig:
         self._by_address: defaultdict[str, list[ServerLine]] = defaultdict(list)
         section = self.sections[0]
         for number, line in enumerate(self.lines, start=1):
-            found = words(line)
+            found = words(line) if line.lstrip()[:1] not in {"", "#"} else ()
             if not found:
                 continue
             if found[0] in SECTION_KEYWORDS:

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,9 +21,10 @@ from pyconfd.explain.conditions import (
 from pyconfd.explain.configuration import ServerLine, canonical, host_and_port, template_lines
 from pyconfd.model.condition import ConditionStatus
 from pyconfd.model.context import Refusal
-from pyconfd.model.explanation import ClaimReport, EndpointReport, Explanation, LineOrigin
+from pyconfd.model.explanation import ClaimReport, Explanation, LineOrigin
 from pyconfd.model.snapshot import KIND_OF, Key, Resource
 from pyconfd.presets import conflicts, values
+from pyconfd.presets.views import EndpointView
 from pyconfd.status.redaction import HIDDEN, redacted
 
 _PASSWORD = re.compile(r"(?i)\b(auth|password|insecure-password)(\s+)\S+")
@@ -51,8 +52,8 @@ def explain(query: str, evidence: Evidence) -> Explanation:
     return msgspec.structs.replace(answer, query=query)
 
 
-def _explanation(evidence: Evidence, subject: str = "") -> Explanation:
-    return Explanation("", evidence.now, evidence.instance, subject)
+def _explanation(evidence: Evidence, subject: str = "", **parts: Any) -> Explanation:
+    return Explanation("", evidence.now, evidence.instance, subject, **parts)
 
 
 def _answer(query: str, evidence: Evidence) -> Explanation:
@@ -68,7 +69,7 @@ def _answer(query: str, evidence: Evidence) -> Explanation:
         subjects = dict.fromkeys((each, subject) for each in kinds for subject in _KINDS[each].find(name, evidence))
         if len(subjects) > 1:
             candidates = tuple(f"{each} {subject}" for each, subject in subjects)
-            return msgspec.structs.replace(_explanation(evidence), candidates=candidates)
+            return _explanation(evidence, candidates=candidates)
         for each, subject in subjects:
             return _KINDS[each].answer(subject, evidence)
     return _unknown(kind.lower(), name, evidence)
@@ -77,7 +78,7 @@ def _answer(query: str, evidence: Evidence) -> Explanation:
 def _refused(evidence: Evidence) -> Explanation:
     reports = _refused_objects(evidence.refused, evidence)
     reports.sort(key=lambda each: (-each.conditions[0].since, each.object))
-    return msgspec.structs.replace(_explanation(evidence, "everything that is refused"), claims=tuple(reports))
+    return _explanation(evidence, "everything that is refused", claims=tuple(reports))
 
 
 def _refused_objects(refused: Sequence[Refusal], evidence: Evidence) -> list[ClaimReport]:
@@ -127,7 +128,7 @@ def _of_object(subject: str, evidence: Evidence) -> Explanation:
         mine = [each for each in evidence.refused if each.ref[1:3] == key and each.ref.kind != "Secret"]
         reports = tuple(_refused_objects(mine, evidence))
     reports = reports or (not_claimed(key, evidence),)
-    return msgspec.structs.replace(_explanation(evidence, subject.lstrip("/")), claims=reports)
+    return _explanation(evidence, subject.lstrip("/"), claims=reports)
 
 
 def _find_secrets(query: str, evidence: Evidence) -> Iterator[str]:
@@ -136,7 +137,7 @@ def _find_secrets(query: str, evidence: Evidence) -> Iterator[str]:
 
 def _of_secret(subject: str, evidence: Evidence) -> Explanation:
     report = secret_report(_key_of(subject), evidence)
-    return msgspec.structs.replace(_explanation(evidence, f"secret {subject}"), claims=(report,))
+    return _explanation(evidence, f"secret {subject}", claims=(report,))
 
 
 # Domains
@@ -171,7 +172,7 @@ def _find_domains(query: str, evidence: Evidence) -> Iterator[str]:
 
 def _of_domain(subject: str, evidence: Evidence) -> Explanation:
     host, claims = _claiming(subject, evidence)
-    return msgspec.structs.replace(_explanation(evidence, subject), claims=_reports(claims, evidence, host))
+    return _explanation(evidence, subject, claims=_reports(claims, evidence, host))
 
 
 # Pods and addresses
@@ -191,37 +192,50 @@ def _find_pods(query: str, evidence: Evidence) -> Iterator[str]:
 
 
 def _of_pod(subject: str, evidence: Evidence) -> Explanation:
-    """Answer about the endpoints of a pod: their servers, and why others have none."""
     key = _key_of(subject)
-    servers: dict[ServerLine, ObjectClaim] = {}
-    without: list[EndpointReport] = []
-    claims = []
-    for claim in evidence.claims:
-        if claim.ref.namespace != key.namespace and claim.ref.kind != "ConfigMap":
-            continue
-        mine = [endpoint for endpoint in claim.endpoints if endpoint.pod == key.name]
-        if not mine:
-            continue
-        claims.append(claim)
-        lines = evidence.servers_of(claim)
-        for endpoint in mine:
-            at = [line for line in lines if line.address == endpoint.address and endpoint.port in {0, line.port}]
-            servers |= dict.fromkeys(sorted(at, key=lambda line: line.line), claim)
-            if not at:
-                without.append(endpoint_report(endpoint, _why_without(endpoint.state, claim, lines)))
+    meant = [
+        (claim, endpoint)
+        for claim in evidence.claims
+        if claim.ref.namespace == key.namespace or claim.ref.kind == "ConfigMap"
+        for endpoint in claim.endpoints
+        if endpoint.pod == key.name
+    ]
+    lines = [
+        line
+        for claim, endpoint in meant
+        for line in evidence.configuration.at(endpoint.address, endpoint.port)
+        if evidence.owner_of(line) is claim
+    ]
+    if meant:
+        return _of_endpoints(f"pod {subject}", meant, lines, evidence)
     services = dict.fromkeys(service for pod, service in _pods_of_services(evidence) if pod == key)
-    return msgspec.structs.replace(
-        _explanation(evidence, f"pod {subject}"),
-        claims=_reports(claims, evidence) or tuple(not_claimed(each, evidence) for each in services),
-        servers=tuple(server_report(line, evidence, claim) for line, claim in servers.items()),
+    claims = tuple(not_claimed(each, evidence) for each in services)
+    return _explanation(evidence, f"pod {subject}", claims=claims)
+
+
+def _of_endpoints(
+    subject: str, meant: Sequence[tuple[ObjectClaim, EndpointView]], lines: Iterable[ServerLine], evidence: Evidence
+) -> Explanation:
+    """Answer about endpoints: their servers, and why others have none."""
+    servers = dict.fromkeys(lines)
+    without = [
+        endpoint_report(endpoint, _why_without(endpoint, claim, evidence))
+        for claim, endpoint in meant
+        if not any(line.address == endpoint.address and endpoint.port in {0, line.port} for line in servers)
+    ]
+    return _explanation(
+        evidence,
+        subject,
+        claims=_reports(dict.fromkeys(claim for claim, _ in meant), evidence),
+        servers=tuple(server_report(line, evidence) for line in servers),
         endpoints=tuple(without),
     )
 
 
-def _why_without(state: str, claim: ObjectClaim, lines: Sequence[ServerLine]) -> str:
-    if state == "down":
+def _why_without(endpoint: EndpointView, claim: ObjectClaim, evidence: Evidence) -> str:
+    if endpoint.state == "down":
         return "it is not ready, so it gets no traffic"
-    if lines and any(each.node for each in claim.endpoints):
+    if any(each.node for each in claim.endpoints) and evidence.servers_of(claim):
         return f"{claim.ref} is served by other addresses: its nodes, or another port or address family"
     return f"{claim.ref} is not served"
 
@@ -235,38 +249,25 @@ def _place(query: str) -> tuple[str, int]:
     return "", 0
 
 
-def _claims_at(address: str, port: int, evidence: Evidence) -> list[ObjectClaim]:
-    ports = {0, port}
+def _endpoints_at(address: str, port: int, evidence: Evidence) -> list[tuple[ObjectClaim, EndpointView]]:
     return [
-        claim
+        (claim, endpoint)
         for claim in evidence.claims
-        if any(each.address == address and (not port or each.port in ports) for each in claim.endpoints)
+        for endpoint in claim.endpoints
+        if endpoint.address == address and (not port or endpoint.port in {0, port})
     ]
 
 
 def _find_addresses(query: str, evidence: Evidence) -> Iterator[str]:
     address, port = _place(query)
-    if address and (evidence.configuration.at(address, port) or _claims_at(address, port, evidence)):
+    if address and (evidence.configuration.at(address, port) or _endpoints_at(address, port, evidence)):
         yield query
 
 
 def _of_address(subject: str, evidence: Evidence) -> Explanation:
     address, port = _place(subject)
-    lines, claims = evidence.configuration.at(address, port), _claims_at(address, port, evidence)
-    served = {line.port for line in lines}
-    without = [
-        endpoint_report(endpoint, _why_without(endpoint.state, claim, evidence.servers_of(claim)))
-        for claim in claims
-        for endpoint in claim.endpoints
-        if endpoint.address == address and (not port or endpoint.port in {0, port})
-        if endpoint.port not in served and not (served and not endpoint.port)
-    ]
-    return msgspec.structs.replace(
-        _explanation(evidence, f"{address} port {port}" if port else address),
-        claims=_reports(claims, evidence),
-        servers=tuple(server_report(line, evidence) for line in lines),
-        endpoints=tuple(without),
-    )
+    lines, meant = evidence.configuration.at(address, port), _endpoints_at(address, port, evidence)
+    return _of_endpoints(f"{address} port {port}" if port else address, meant, lines, evidence)
 
 
 # Backends, servers and lines of haproxy.cfg
@@ -299,8 +300,9 @@ def _of_server(subject: str, evidence: Evidence) -> Explanation:
 def _of_lines(subject: str, backend: str, lines: Sequence[ServerLine], evidence: Evidence) -> Explanation:
     owners = {owner.ref for line in lines if (owner := evidence.owner_of(line)) is not None}
     claims = [claim for claim in evidence.claims if claim.ref in owners or _has_backend(claim, backend)]
-    return msgspec.structs.replace(
-        _explanation(evidence, subject),
+    return _explanation(
+        evidence,
+        subject,
         claims=_reports(claims, evidence),
         servers=tuple(server_report(line, evidence) for line in lines),
     )
@@ -316,7 +318,7 @@ def _line(number: int, evidence: Evidence) -> Explanation:
     count = len(configuration.lines) if evidence.running is not None else 0
     if evidence.running is None or not 0 < number <= count:
         looked_in = (f"the {count} lines of the running configuration",)
-        return msgspec.structs.replace(_explanation(evidence), looked_in=looked_in)
+        return _explanation(evidence, looked_in=looked_in)
     text = configuration.lines[number - 1]
     fragment, rendered_line = evidence.running.place_of(number)
     section = configuration.section_at(number)
@@ -337,8 +339,9 @@ def _line(number: int, evidence: Evidence) -> Explanation:
             if any(name.removeprefix("*").lower() in words for name in claim.names)
             or any(_has_backend(claim, word) for word in words)
         ]
-    return msgspec.structs.replace(
-        _explanation(evidence, f"line {number}"),
+    return _explanation(
+        evidence,
+        f"line {number}",
         claims=_reports(dict.fromkeys(claims), evidence),
         servers=tuple(server_report(each, evidence) for each in lines),
         line=LineOrigin(
@@ -376,8 +379,8 @@ def _unknown(kind: str, name: str, evidence: Evidence) -> Explanation:
         *sections,
         *(line.name for line in configuration.servers),
     }
-    return msgspec.structs.replace(
-        _explanation(evidence),
+    return _explanation(
+        evidence,
         looked_in=(
             *(objects or ["no objects: the cluster gave none"]),
             f"{len(names)} domains and names",

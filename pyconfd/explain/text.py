@@ -57,6 +57,8 @@ def _instance(instance: InstanceState, now: float, pen: Pen) -> Iterator[str]:
         running = f"generation {generation} keeps running" if generation else "nothing is applied"
         state = f"pyconfd is {instance.phase.replace('_', ' ')}{_since(instance.since, now)}: {running}"
         yield pen(_BAD, state)
+    if instance.paused:
+        yield pen(_WARNING, "applying is paused, so nothing that came since is applied: pyconfd resume ends that")
     if instance.held_since:
         yield pen(_WARNING, f"removals are held{_since(instance.held_since, now)}; everything else is applied")
     for problem in instance.problems:
@@ -95,8 +97,6 @@ def _claim(claim: ClaimReport, now: float, pen: Pen, *, with_servers: bool) -> I
         yield _row("to do", clean(claim.remedy))
     if claim.created:
         yield _row("created", clean(claim.created))
-    if claim.changed:
-        yield _row("changed", f"{short_duration(now - claim.changed_at)} ago: {clean(claim.changed)}")
     yield from _servers(claim.servers if with_servers else (), pen)
     yield from _some([_endpoint(each) for each in claim.endpoints])
     yield from (_row("file", clean(path)) for path in claim.files)

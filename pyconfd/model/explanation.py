@@ -47,8 +47,7 @@ class ClaimReport(msgspec.Struct, frozen=True, gc=False):
 
     ``conditions`` are in the order of the stages, and several of one type where several values were refused. Traffic
     reaches it by ``servers``; a Secret is in the certificate ``files``. ``endpoints`` are shown where none can answer.
-    ``changed`` is the last change of its backends that is still known, in words. ``preset`` is "" where no preset
-    reads a claim from the object.
+    ``preset`` is "" where no preset reads a claim from the object.
     """
 
     object: str
@@ -61,8 +60,6 @@ class ClaimReport(msgspec.Struct, frozen=True, gc=False):
     files: tuple[str, ...] = ()
     remedy: str = ""
     created: str = ""
-    changed: str = ""
-    changed_at: float = 0.0
 
 
 class LineOrigin(msgspec.Struct, frozen=True, gc=False):

@@ -10,7 +10,6 @@ from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.queries import explain
 from pyconfd.explain.text import render
 from pyconfd.haproxy.runtime.readback import ServerNow
-from pyconfd.model.changes import Action, Change
 from pyconfd.model.condition import Age
 from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.reservation import Name, NameRegister, Reservation
@@ -120,18 +119,6 @@ def test_refusals_are_listed_newest_first_with_their_age() -> None:
     assert found[2].conditions[0].message == refusal.detail
 
 
-def test_the_last_change_of_its_backends() -> None:
-    changes = (
-        Change(100.0, 1, Action.RELOAD, details=("backend be-a.example.com added",), reasons=("section_added",)),
-        Change(760.0, 2, Action.LIVE, "be-a.example.com +1 server", duration_s=0.001),
-        Change(900.0, 3, Action.LIVE, "be-aa.example.com +1 server; be-a.example.community -1 server"),
-        Change(950.0, 4, Action.REJECTED, details=("be-a.example.com is bad",)),
-    )
-    (report,) = asked("web", changes=changes).claims
-    assert report.changed_at == 760.0
-    assert report.changed.startswith("be-a.example.com +1 server, live")
-
-
 def test_a_line_of_a_frontend_is_about_what_it_names() -> None:
     text = (
         "frontend a\n    bind :80\n    acl h hdr(host) -i a.example.com\n    acl other hdr(host) -i aa.example.com\n"
@@ -187,8 +174,9 @@ def test_a_port_of_a_listener_that_has_no_object_is_the_operators_own() -> None:
 
 
 OUTPUT = """\
-note: applying is paused, so nothing that came since is applied: pyconfd resume ends that
+note: no API server confirmed what is known of the cluster for 2 m: see pyconfd status
 pyconfd is rejected, for 10 s: generation 7 keeps running
+applying is paused, so nothing that came since is applied: pyconfd resume ends that
 removals are held, for 10 m; everything else is applied
   protection: 3 of 4 would go
       -> pyconfd allow 3f9c
@@ -219,7 +207,8 @@ def test_the_output_of_the_command() -> None:
         hold_id="3f9c",
         held_since=400.0,
         problems=("protection: 3 of 4 would go\n    -> pyconfd allow 3f9c",),
-        notes=("applying is paused, so nothing that came since is applied: pyconfd resume ends that",),
+        paused=True,
+        notes=("no API server confirmed what is known of the cluster for 2 m: see pyconfd status",),
     )
     (refusal,) = world().refused
     (line,) = world().configuration.at("10.0.0.1", 8080)
