@@ -20,7 +20,7 @@ from pyconfd.errors import Problem, PyconfdError
 from pyconfd.model.outcome import Applied, Failed, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.plan import Noop, Reload
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import Paused, Status
+from pyconfd.model.status import NextAttempt, Paused, Status
 from pyconfd.settings import ApplySettings
 
 log = structlog.get_logger(__name__)
@@ -209,11 +209,22 @@ class Loop(ABC):
 
     def _publish(self) -> None:
         self._report.changed = False
+        self._report.next_attempt = self._next_attempt()
         self._report.flush()
         self._report.heartbeat()
         status = self.status()
         self._report.say_status(status.source)
         self._around.publish(status)
+
+    def _next_attempt(self) -> NextAttempt | None:
+        """Return what is applied or tried again next though nothing happens; None for nothing, and while paused."""
+        tasks = (*MAY_RELOAD, Task.RUNTIME_UPDATE, Task.RESTORE)
+        dues = [(due_at, task) for task in tasks if (due_at := self._queue.due_at(task)) is not None]
+        if not dues or self._paused:
+            return None
+        due_at, task = min(dues)
+        clock = self._around.clock
+        return NextAttempt(task.value, round(clock.now() + max(0.0, due_at - clock.monotonic())))
 
     def _was_resumed(self) -> bool:
         """Look whether applying is paused; return True once when it is not any more."""

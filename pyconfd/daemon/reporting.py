@@ -19,7 +19,7 @@ from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.plan import Reload, RuntimeUpdate
 from pyconfd.model.preset import PresetName
-from pyconfd.model.status import Paused, Phase, QuarantineStatus, SourceHealth, Standing, Status
+from pyconfd.model.status import NextAttempt, Paused, Phase, QuarantineStatus, SourceHealth, Standing, Status
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +61,8 @@ class Reporter:
         """True while a template of the cluster is being rendered, and its former text is used."""
         self.in_step = False
         """True after an outcome by which the cluster's state is applied, be it with former fragments."""
+        self.next_attempt: NextAttempt | None = None
+        """What waits in the work queue of the loop."""
         self._next_heartbeat = clock.monotonic()
         self._said_line = ""
         self._events = 0
@@ -293,7 +295,13 @@ class Reporter:
         pending, status = self._pending_since or (now if undecided else 0.0), self.status
         untried = undecided or status.untried
         return replace(
-            status, now=now, source=source, events_total=self._events, pending_since=pending, untried=untried
+            status,
+            now=now,
+            source=source,
+            events_total=self._events,
+            pending_since=pending,
+            next_attempt=self.next_attempt,
+            untried=untried,
         )
 
     def heartbeat(self) -> None:

@@ -235,6 +235,14 @@ class EventCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class NextAttempt:
+    """When something is applied or tried again though nothing happens, and what; a key of the loop's work queue."""
+
+    task: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Everything there is to say, at ``now``.
 
@@ -258,6 +266,7 @@ class Status:
     generation: Generation | None = None
     verified: bool = False
     pending_since: float = 0.0
+    next_attempt: NextAttempt | None = None
     untried: bool = False
     refused: tuple[Refusal, ...] = ()
     reloads_by_reason: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

@@ -80,6 +80,9 @@ def _headline(report: StatusReport, pen: Pen) -> Iterator[str]:
         yield f"was {words}  {_generation(status, report.now)}"
         return
     yield f"{pen(_PHASE_COLOUR[status.phase], words)}  {_generation(status, report.now)}"
+    if status.next_attempt is not None:
+        due = short_duration(max(0.0, status.next_attempt.at - report.now))
+        yield f"next attempt in {due}: {clean(status.next_attempt.task)}"
     if status.phase in {Phase.WAITING, Phase.SERVING_LAST_GOOD}:
         yield from (pen(_BAD, clean(f"because of {each.place}: {each.message}")) for each in status.source.problems[:1])
     asked = (

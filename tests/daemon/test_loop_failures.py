@@ -5,6 +5,7 @@ import itertools
 import pytest
 import structlog.testing
 
+from pyconfd.daemon.base_loop import Task
 from pyconfd.errors import ApplyError, RejectedInput
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.status import Phase
@@ -47,6 +48,10 @@ def test_retries_slow_down_to_their_cap() -> None:
     assert gaps[:4] == [1, 2, 4, 8]
     assert set(gaps[4:]) == {8}
     assert bed.status.failures_by_step == {"reload": len(times)}
+    attempt = bed.status.next_attempt
+    assert attempt is not None
+    assert attempt.task == Task.RETRY
+    assert 0 <= attempt.at - bed.status.now <= 8
 
 
 def test_new_events_do_not_hurry_a_failure() -> None:

@@ -11,6 +11,7 @@ from pyconfd.model.snapshot import Resource
 from pyconfd.model.status import (
     ApiServerState,
     CredentialState,
+    NextAttempt,
     Phase,
     Quarantined,
     QuarantineStatus,
@@ -106,6 +107,11 @@ def test_a_spare_api_server_that_was_not_asked_yet_is_not_down(make_status: Call
     text = shown(make_status(source=SourceHealth(api_servers=servers)))
     assert "https://b  unknown          not asked yet" in text
     assert "down" not in text
+
+
+def test_next_attempt_says_when_and_why(make_status: Callable[..., Status]) -> None:
+    attempt = NextAttempt("retry the failed configuration", make_status().now + 12)
+    assert "next attempt in 12 s: retry the failed configuration\n" in shown(make_status(next_attempt=attempt))
 
 
 def test_a_change_that_waits_says_for_how_long(make_status: Callable[..., Status]) -> None:
