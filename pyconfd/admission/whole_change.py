@@ -9,13 +9,17 @@ from dataclasses import dataclass
 
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.errors import Problem
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.hold import PLACE
 from pyconfd.model.outcome import Held
 
 
 def total_loss(
-    before: Census | None, after: Census, *, digest: Callable[[], str], allowed: frozenset[str] = frozenset()
+    before: EndpointTotals | None,
+    after: EndpointTotals,
+    *,
+    digest: Callable[[], str],
+    allowed: frozenset[str] = frozenset(),
 ) -> Held | None:
     """Return a hold if every endpoint is gone at once, else None.
 
@@ -45,8 +49,8 @@ class WholeChange:
     def judge(
         self,
         now: float,
-        before: Census,
-        after: Census,
+        before: EndpointTotals,
+        after: EndpointTotals,
         *,
         lost: int,
         digest: Callable[[], str],
@@ -71,7 +75,7 @@ class WholeChange:
         return _held(f"{gone}; the last good configuration keeps serving {until}", digest(), allowed)
 
 
-def _is_total(before: Census, after: Census) -> bool:
+def _is_total(before: EndpointTotals, after: EndpointTotals) -> bool:
     return bool((before.claimed and not after.claimed) or (before.total and not after.total))
 
 

@@ -11,7 +11,7 @@ from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.history.pins import BasisStore
-from pyconfd.model.context import Census, Context, Refusal
+from pyconfd.model.context import Context, EndpointTotals, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Rejected, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
@@ -171,17 +171,17 @@ class _DryRunBalancer:
         return self._serving.contested(rendering) if self._binds else {}
 
     def change(
-        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, census: Census, now: float
+        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float
     ) -> Applied | Reload:
         raise NotImplementedError  # it never plans that
 
     def defer(self, plan: Reload, *, now: float) -> Deferred:
         raise NotImplementedError
 
-    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
         self.check(rendering)
         self.accepted, self.checked = rendering, True
-        return Applied(Generation(0, "", now, curdate, census=census), plan, verified=False)
+        return Applied(Generation(0, "", now, curdate, totals=totals), plan, verified=False)
 
 
 class EmptyBalancer:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from pyconfd.daemon.ports import Changes, Clocks, NoChanges, Notifier, RestoringBalancer
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.status import Paused, SourceHealth, Status
 
@@ -83,7 +83,7 @@ class ConsumerWorld:
     notifier: Notifier
     clock: Clocks
     taken: Taken
-    count: Callable[[str], Census]
+    count: Callable[[str], EndpointTotals]
     allowed_holds: Callable[[], frozenset[str]]
     forget_holds: Callable[[], None]
     publish: Callable[[Status], object]

@@ -11,7 +11,7 @@ from pyconfd.daemon.base_loop import Loop, Task
 from pyconfd.daemon.consumer_ports import ConsumerWorld, FoundPublication, Publication
 from pyconfd.daemon.reconcile import Attempt, serve
 from pyconfd.errors import Problem, RejectedInput, TransientError
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.hold import PLACE
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.rendering import Rendering
@@ -121,38 +121,40 @@ class Consumer(Loop):
             or _is_disruptive(standing.outcome)
         ):
             return _Decision(standing.outcome, rendering, repeated=True)
-        census = self._world.count(rendering.text)
-        outcome: Outcome | None = self._judge_loss(rendering, census)
+        totals = self._world.count(rendering.text)
+        outcome: Outcome | None = self._judge_loss(rendering, totals)
         if outcome is None:
-            outcome = self._apply(rendering, census, publication, may_reload=may_reload)
+            outcome = self._apply(rendering, totals, publication, may_reload=may_reload)
         if isinstance(outcome, Applied | Unchanged):
             self._remember(publication)
-        return _Decision(outcome, rendering, census.claimed)
+        return _Decision(outcome, rendering, totals.claimed)
 
-    def _judge_loss(self, rendering: Rendering, census: Census) -> Held | None:
+    def _judge_loss(self, rendering: Rendering, totals: EndpointTotals) -> Held | None:
         serving = self._world.balancer.last_good()
         if serving is None:
             return None
         before = self._world.count(serving.rendering.text)
         # A server that is still there, and gets nothing new, was taken out on purpose.
-        lost = before.claimed - census.total
+        lost = before.claimed - totals.total
         held = self._whole_change.judge(
             self._world.clock.monotonic(),
-            Census(before.claimed, before.claimed),
-            Census(census.claimed, census.claimed),
+            EndpointTotals(before.claimed, before.claimed),
+            EndpointTotals(totals.claimed, totals.claimed),
             lost=lost,
             digest=lambda: rendering.digest,
             allowed=self._world.allowed_holds(),
         )
         if held is None:
             return None
-        gone = f"all {before.claimed}" if not census.claimed else f"{lost} of {before.claimed}"
-        then = "" if not census.claimed else " until that has lasted"
+        gone = f"all {before.claimed}" if not totals.claimed else f"{lost} of {before.claimed}"
+        then = "" if not totals.claimed else " until that has lasted"
         message = f"{gone} servers would be gone at once; the last good configuration keeps serving{then}"
         remedy = f"look at the producer and its cluster; if this is meant, run: pyconfd allow {held.hold_id}"
         return Held(held.hold_id, Problem(PLACE, message, remedy))
 
-    def _apply(self, rendering: Rendering, census: Census, publication: Publication, *, may_reload: bool) -> Outcome:
+    def _apply(
+        self, rendering: Rendering, totals: EndpointTotals, publication: Publication, *, may_reload: bool
+    ) -> Outcome:
         balancer, now = self._world.balancer, self._world.clock.now()
         last = balancer.last_good()
         serving = last.generation if last else None
@@ -161,7 +163,7 @@ class Consumer(Loop):
             serving,
             balancer,
             curdate=publication.curdate,
-            census=census,
+            totals=totals,
             now=now,
             may_reload=may_reload,
         )

@@ -199,7 +199,7 @@ class Daemon(Loop):
         self._world.name_register.flush()
         self._conclude_quarantine(done)
         refused = tuple(sorted({*done.context.refused, *self._world.source.refusals()}))
-        endpoints = done.context.census.claimed
+        endpoints = done.context.totals.claimed
         self._report.reconciled(outcome, duration_s=duration_s, endpoints=endpoints, refused=refused)
         self.memory.finished(outcome, refused, self._world.balancer.last_good(), self._world.clock.now())
         if not isinstance(outcome, Rejected | Failed):

@@ -114,12 +114,12 @@ class ProtectedSnapshots:
         """Judge a whole change by numbers, until something was applied."""
         if not self._nothing_applied:
             return None
-        world, census = self._world, before.generation.census
+        world, totals = self._world, before.generation.totals
         return self._whole_change.judge(
             world.clock.monotonic(),
-            census,
-            context.census,
-            lost=census.claimed - context.census.claimed,
+            totals,
+            context.totals,
+            lost=totals.claimed - context.totals.claimed,
             digest=digest,
             allowed=world.allowed_holds(),
             confirmed=world.source.relisted(),

@@ -27,7 +27,7 @@ from pyconfd.errors import (
     RejectedInput,
     TransientError,
 )
-from pyconfd.model.context import Census, Context
+from pyconfd.model.context import Context, EndpointTotals
 from pyconfd.model.hold import ADOPTION
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import (
@@ -82,7 +82,7 @@ class BalancerPort(Protocol):
         ...
 
     def change(
-        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, census: Census, now: float
+        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float
     ) -> Applied | Reload:
         """Change what runs; where that did not work as it should, give the reload that it takes instead."""
         ...
@@ -91,7 +91,7 @@ class BalancerPort(Protocol):
         """Let a reload wait, and do what needs none at once."""
         ...
 
-    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
         """Check and make it serve.
 
         Raises RejectedInput or ApplyError after it put the former state back; AdoptionNeeded before it did anything.
@@ -238,7 +238,7 @@ def _search(
     )
     found = Search(trials).run(outcome.problems, done.rendering, left_out.suspects())
     rest = replace(left_out, snapshot=trials.snapshot, problems={}).with_more(found.offending).rest()
-    before, after = done.context.census, trials.translate(rest).census
+    before, after = done.context.totals, trials.translate(rest).totals
     is_nothing_left = bool((before.claimed and not after.claimed) or (before.total and not after.total))
     if is_nothing_left and (running is not None or len(found.offending) > 1):
         return SearchResult(why="it is so for every object: the fault is in a fragment")
@@ -307,7 +307,7 @@ def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
         running,
         balancer,
         curdate=curdate,
-        census=context.census,
+        totals=context.totals,
         now=inputs.now,
         may_reload=inputs.may_reload and waits is None,
         partly=inputs.partly,
@@ -355,7 +355,7 @@ def serve(
     balancer: BalancerPort,
     *,
     curdate: str,
-    census: Census,
+    totals: EndpointTotals,
     now: float,
     may_reload: bool = True,
     partly: bool = False,
@@ -366,14 +366,14 @@ def serve(
         if serving and isinstance(plan, Noop):
             return Unchanged(serving, plan.verified)
         if isinstance(plan, RuntimeUpdate):
-            done = balancer.change(rendering, plan, curdate=curdate, census=census, now=now)
+            done = balancer.change(rendering, plan, curdate=curdate, totals=totals, now=now)
             if isinstance(done, Applied):
                 return done
             plan = done
         wanted = Reload((ReloadReason.FIRST_CONFIGURATION,)) if isinstance(plan, Noop) else plan
         if serving and not may_reload:
             return balancer.defer(wanted, now=now)
-        return balancer.apply(rendering, wanted, curdate=curdate, census=census, now=now)
+        return balancer.apply(rendering, wanted, curdate=curdate, totals=totals, now=now)
     except RejectedInput as error:
         return Rejected(Step(error.step or Step.CHECK), error.problems)
     except (AdoptionNeeded, ApplyError, TransientError) as error:

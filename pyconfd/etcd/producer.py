@@ -21,7 +21,7 @@ from pyconfd.etcd.publication import (
     pack,
 )
 from pyconfd.model.balancing import TakesAll
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
@@ -87,7 +87,7 @@ class EtcdBalancer(TakesAll):
             digest=own.digest if own else "",
             applied_at=pointer.created,
             curdate=pointer.curdate,
-            census=pointer.census,
+            totals=pointer.totals,
         )
         return Stored(generation, own or Rendering(()))
 
@@ -120,7 +120,7 @@ class EtcdBalancer(TakesAll):
             return Noop()
         return Reload(_reasons(pointer, packed))
 
-    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
         """Check and publish.
 
         Raises:
@@ -134,7 +134,7 @@ class EtcdBalancer(TakesAll):
         # Asked once more: the check may have taken longer than a lease.
         fence = self._fence()
         try:
-            pointer = self._write(packed, fence, curdate=curdate, census=census, now=now)
+            pointer = self._write(packed, fence, curdate=curdate, totals=totals, now=now)
         except EtcdError as error:
             raise ApplyError(Step.PUBLISH, *error.problems) from error
         self._own = (packed.pointer.sha256, rendering)
@@ -144,7 +144,7 @@ class EtcdBalancer(TakesAll):
             applied_at=now,
             curdate=curdate,
             reasons=tuple(reason.value for reason in plan.reasons),
-            census=census,
+            totals=totals,
         )
         return Applied(generation, plan, verified=True)
 
@@ -157,7 +157,7 @@ class EtcdBalancer(TakesAll):
         if not isinstance(plan, Reload):
             return Unchanged(last.generation)
         generation = last.generation
-        return self.apply(last.rendering, plan, curdate=generation.curdate, census=generation.census, now=now)
+        return self.apply(last.rendering, plan, curdate=generation.curdate, totals=generation.totals, now=now)
 
     def runs(self) -> bool:
         """Return whether there is something that takes publications: etcd."""
@@ -180,7 +180,7 @@ class EtcdBalancer(TakesAll):
             return error.problems
         return (Problem("etcd", "it is not decided yet which producer publishes", "nothing to do"),)
 
-    def _write(self, packed: Packed, fence: int, *, curdate: str, census: Census, now: float) -> Pointer:
+    def _write(self, packed: Packed, fence: int, *, curdate: str, totals: EndpointTotals, now: float) -> Pointer:
         found = parse_pointer_state(self._client.read(self._keys.pointer))
         if found.newer is not None:
             raise found.newer
@@ -192,8 +192,8 @@ class EtcdBalancer(TakesAll):
             producer=self._producer,
             created=now,
             curdate=curdate,
-            claimed=census.claimed,
-            total=census.total,
+            claimed=totals.claimed,
+            total=totals.total,
             history=_history(former, self._keep, now),
         )
         content = encode_pointer(pointer)

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import msgspec
 
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.system.state_file import StateFile
@@ -137,9 +137,9 @@ class Pointer(_PublishedRecord, frozen=True):
     history: tuple[FormerPublication, ...] = ()
 
     @property
-    def census(self) -> Census:
+    def totals(self) -> EndpointTotals:
         """How many endpoints the producer saw."""
-        return Census(self.claimed, self.total)
+        return EndpointTotals(self.claimed, self.total)
 
 
 class _Known(msgspec.Struct, frozen=True):

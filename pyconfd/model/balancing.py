@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
@@ -43,10 +43,10 @@ class TakesAll(ABC):
         return Noop() if last is None else self.plan(last.rendering)
 
     def change(
-        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, census: Census, now: float
+        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float
     ) -> Applied | Reload:
         """Say that this needs a reload."""
-        del rendering, curdate, census, now
+        del rendering, curdate, totals, now
         return Reload((ReloadReason.NOT_LIVE,), plan.details)
 
     def defer(self, plan: Reload, *, now: float) -> Deferred:

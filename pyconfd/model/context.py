@@ -53,7 +53,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class EndpointTotals:
     """How many ready endpoints there are: behind what the presets were asked to serve, and in the whole cluster."""
 
     claimed: int = 0
@@ -105,7 +105,7 @@ class Context:
 
     names: Mapping[str, Any]
     refused: tuple[Refusal, ...] = ()
-    census: Census = Census()
+    totals: EndpointTotals = EndpointTotals()
     listeners: frozenset[Listener] = frozenset()
     templates: tuple[ClusterTemplate, ...] = ()
     files: tuple[OutputFile, ...] = ()

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from pyconfd.errors import Problem
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.plan import Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Rendering
 
@@ -28,7 +28,7 @@ class Step(StrEnum):
 class Generation:
     """A rendering that was checked and applied.
 
-    ``applied_at`` is seconds since the epoch; ``census`` is what the next change is compared with. ``digest`` is
+    ``applied_at`` is seconds since the epoch; ``totals`` is what the next change is compared with. ``digest`` is
     "" while the file has not followed a change that went live; ``loaded`` is the digest that the ``worker``
     (its process number) shows, where that was changed since: that of the text it began with.
     """
@@ -38,7 +38,7 @@ class Generation:
     applied_at: float
     curdate: str = ""
     reasons: tuple[str, ...] = ()
-    census: Census = field(default_factory=Census)
+    totals: EndpointTotals = field(default_factory=EndpointTotals)
     loaded: str = ""
     worker: int = 0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pyconfd.model.context import Census, Claimed, ClusterTemplate, Context, Refusal, RefusalReason
+from pyconfd.model.context import Claimed, ClusterTemplate, Context, EndpointTotals, Refusal, RefusalReason
 from pyconfd.model.listener import Listener
 from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import Named, Resource, Snapshot
@@ -101,7 +101,7 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     context = Context(
         MappingProxyType(given),
         memo.sorted_refusals((translated.refused, *(reading.refused for reading in readings), off)),
-        Census(sum(reading.claimed for reading in readings), translated.ready),
+        EndpointTotals(sum(reading.claimed for reading in readings), translated.ready),
         frozenset[Listener]().union(*(reading.listeners for reading in readings)),
         templates=() if off else templates,
         files=tuple(sorted({file for reading in readings for file in reading.files})),

@@ -14,7 +14,7 @@ import structlog
 
 from pyconfd.admission.whole_change import total_loss
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
-from pyconfd.model.context import Census, Context
+from pyconfd.model.context import Context, EndpointTotals
 from pyconfd.model.outcome import Held, Step
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.render.engine import Renderer, RenderOptions
@@ -45,7 +45,7 @@ class AppliedTarget:
     digest: str
     curdate: str
     applied_at: float
-    census: Census
+    totals: EndpointTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +127,15 @@ class Target:
         digest = _digest(text.encode())
         former = self.applied()
         if guarded:
-            held = total_loss(former.census if former else None, context.census, digest=lambda: digest)
+            held = total_loss(former.totals if former else None, context.totals, digest=lambda: digest)
             if held:
                 return held
         if former and former.digest == digest and not self._unsure and self.is_in_place():
-            if former.census != context.census:
-                self._remember(replace(former, census=context.census))
+            if former.totals != context.totals:
+                self._remember(replace(former, totals=context.totals))
             return former
         self._install(text)
-        return self._remember(AppliedTarget(digest, curdate, now, context.census))
+        return self._remember(AppliedTarget(digest, curdate, now, context.totals))
 
     def check(self, text: str) -> None:
         """Run the target's check on ``text``; nothing stays.

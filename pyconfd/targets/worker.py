@@ -11,7 +11,7 @@ import structlog
 
 from pyconfd.errors import ApplyError, Problem, PyconfdError, RejectedInput
 from pyconfd.model.balancing import TakesAll
-from pyconfd.model.context import Census, Context
+from pyconfd.model.context import Context, EndpointTotals
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Held, Outcome, Stored
 from pyconfd.model.plan import Noop, Plan, Reload
@@ -247,12 +247,12 @@ class NoBalancer(TakesAll):
         known = [applied for target in self._targets if (applied := target.applied()) is not None]
         if not known and not self._served:
             return None
-        census = Census(
-            max((item.census.claimed for item in known), default=0),
-            max((item.census.total for item in known), default=0),
+        totals = EndpointTotals(
+            max((item.totals.claimed for item in known), default=0),
+            max((item.totals.total for item in known), default=0),
         )
         applied_at = max((item.applied_at for item in known), default=0.0)
-        return Stored(Generation(0, _NOTHING.digest, applied_at, census=census), _NOTHING)
+        return Stored(Generation(0, _NOTHING.digest, applied_at, totals=totals), _NOTHING)
 
     def plan(self, rendering: Rendering) -> Plan:
         """Return nothing to do."""
@@ -264,10 +264,10 @@ class NoBalancer(TakesAll):
         del rendering
         return {}
 
-    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
         """Record that the cluster was read."""
         self._served = True
-        generation = Generation(0, rendering.digest, now, curdate, census=census)
+        generation = Generation(0, rendering.digest, now, curdate, totals=totals)
         return Applied(generation, plan, verified=True)
 
     def restore_last_good(self, now: float) -> Outcome | None:

@@ -209,7 +209,7 @@ def _reloads(rounds: _Rounds, count: int) -> float:
             serving.events.feed(line)
             context = registry.translate(serving.events.snapshot(), ("domains",), OPTIONS)
             rendering = renderer.render(context, curdate="").rendering
-            serving.balancer.apply(rendering, plan, curdate="", now=time.time(), census=context.census)
+            serving.balancer.apply(rendering, plan, curdate="", now=time.time(), totals=context.totals)
 
         times.append(rounds.timed(pod, change))
     return median(times)

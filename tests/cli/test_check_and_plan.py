@@ -21,7 +21,7 @@ from pyconfd.explain.text import render
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.process import adoption
 from pyconfd.haproxy.process.balancer import Balancer
-from pyconfd.model.context import Census, Refusal, RefusalReason
+from pyconfd.model.context import EndpointTotals, Refusal, RefusalReason
 from pyconfd.model.outcome import Generation
 from pyconfd.model.plan import AddServer, Noop, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering
@@ -163,7 +163,7 @@ def test_the_plan_is_noop_when_it_serves_and_names_what_differs(
         balancer = Balancer(ours, settings.apply, settings.state_dir)
         plan = balancer.plan(once.rendering)
         assert isinstance(plan, Reload)
-        balancer.apply(once.rendering, plan, curdate="some day", now=1.0, census=once.context.census)
+        balancer.apply(once.rendering, plan, curdate="some day", now=1.0, totals=once.context.totals)
         balancer.close()
 
         same = plan_once(settings, snapshot)
@@ -188,7 +188,7 @@ def _serving(settings: Settings, snapshot: tuple[str, ...], folder: Path, *, lev
         balancer = Balancer(settings.haproxy, settings.apply, settings.state_dir)
         plan = balancer.plan(once.rendering)
         assert isinstance(plan, Reload)
-        balancer.apply(once.rendering, plan, curdate="some day", now=1.0, census=once.context.census)
+        balancer.apply(once.rendering, plan, curdate="some day", now=1.0, totals=once.context.totals)
         balancer.close()
         yield settings
 
@@ -381,7 +381,7 @@ def test_plan_says_that_a_change_would_be_held(tmp_path: Path) -> None:
     objects = tmp_path / "objects.yaml"
     objects.write_text(EMPTY)
     before = Rendering((Piece("01-all.conf", "global\n    maxconn 99\n"),))
-    generation = Generation(1, before.digest, 1_700_000_000.0, census=Census(claimed=3, total=3))
+    generation = Generation(1, before.digest, 1_700_000_000.0, totals=EndpointTotals(claimed=3, total=3))
     GenerationStore(str(tmp_path / "state"), 5).record(before, generation)
 
     (note,) = plan_once(settings_for(tmp_path), (str(objects),)).notes

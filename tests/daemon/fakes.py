@@ -18,7 +18,7 @@ from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
 from pyconfd.model.balancing import TakesAll
 from pyconfd.model.basis import Basis
 from pyconfd.model.changes import Change
-from pyconfd.model.context import Census, Refusal
+from pyconfd.model.context import EndpointTotals, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
@@ -161,10 +161,10 @@ class FakeBalancer(TakesAll):
         bound = (listener for bind in binds(rendering.text) for listener in bind.listeners())
         return {each: f"nginx listens on {found}" for each in bound for found in self.taken if found.overlaps(each)}
 
-    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
         number = max((stored.generation.number for stored in self.disk.history), default=0) + 1
         reasons = tuple(reason.value for reason in plan.reasons)
-        generation = Generation(number, rendering.digest, now, curdate, reasons, census)
+        generation = Generation(number, rendering.digest, now, curdate, reasons, totals)
         self._transact(rendering)
         self._last = Stored(generation, rendering)
         self.disk.history.append(self._last)

@@ -9,7 +9,7 @@ import pytest
 from pyconfd.daemon.ports import RestoringBalancer
 from pyconfd.errors import RejectedInput
 from pyconfd.haproxy.process.balancer import Balancer
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Unchanged
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
@@ -115,7 +115,7 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]
 def _apply(subject: Subject, wanted: Rendering, *, curdate: str = "today") -> Applied:
     plan = subject.balancer.plan(wanted)
     assert isinstance(plan, Reload), plan
-    return subject.balancer.apply(wanted, plan, curdate=curdate, census=Census(3, 5), now=1000.0)
+    return subject.balancer.apply(wanted, plan, curdate=curdate, totals=EndpointTotals(3, 5), now=1000.0)
 
 
 def test_nothing_is_known_at_first(subject: Subject) -> None:
@@ -132,7 +132,7 @@ def test_what_was_applied_serves_is_known_and_needs_nothing_more(subject: Subjec
     generation = applied.generation
     assert applied.verified
     assert (generation.number, generation.digest) == (1, wanted.digest)
-    assert (generation.curdate, generation.census, generation.applied_at) == ("today", Census(3, 5), 1000.0)
+    assert (generation.curdate, generation.totals, generation.applied_at) == ("today", EndpointTotals(3, 5), 1000.0)
     assert subject.worker() != worker
     plan = subject.balancer.plan(wanted)
     assert isinstance(plan, Noop)

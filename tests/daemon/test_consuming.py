@@ -11,7 +11,7 @@ from pyconfd.daemon.base_loop import EXIT_BUG, run_until_stopped
 from pyconfd.daemon.consumer_ports import ConsumerWorld, FoundPublication, Publication
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.errors import ApplyError, Problem, RejectedInput
-from pyconfd.haproxy.config.text import census_of
+from pyconfd.haproxy.config.text import endpoint_totals
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth, Status
@@ -73,7 +73,7 @@ class ConsumerBed:
             notifier=self.notifier,
             clock=self.clock,
             taken=self.memory,
-            count=census_of,
+            count=endpoint_totals,
             allowed_holds=lambda: frozenset(self.allowed),
             forget_holds=self.allowed.clear,
             publish=self.published.append,

@@ -14,7 +14,7 @@ from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.protection import hold_file
 from pyconfd.etcd.publication import KnownGeneration
 from pyconfd.haproxy.history.pins import PinFile
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.hold import Hold, HoldKind
 from pyconfd.model.pin import Pin
 from pyconfd.model.status import Paused
@@ -38,7 +38,9 @@ CASES = [
     Case("held.json", lambda at: hold_file(at).save(HELD), lambda at: hold_file(at).load()),
     Case(
         "targets/nginx.json",
-        lambda at: StateFile(f"{at}/targets/nginx.json", AppliedTarget).save(AppliedTarget("a", "b", 1, Census(1, 2))),
+        lambda at: StateFile(f"{at}/targets/nginx.json", AppliedTarget).save(
+            AppliedTarget("a", "b", 1, EndpointTotals(1, 2))
+        ),
         lambda at: StateFile(f"{at}/targets/nginx.json", AppliedTarget).load(),
     ),
     Case(

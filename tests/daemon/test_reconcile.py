@@ -4,7 +4,7 @@ from dataclasses import replace
 from pyconfd.admission.whole_change import total_loss
 from pyconfd.daemon.reconcile import Attempt, Inputs, Judge, Reconciled, reconcile
 from pyconfd.errors import ApplyError, Problem
-from pyconfd.model.context import Census, Context, RefusalReason
+from pyconfd.model.context import Context, EndpointTotals, RefusalReason
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Reload, ReloadReason
@@ -45,7 +45,7 @@ def by_numbers(*allowed: str) -> Judge:
     """Judge as the loop does before it has seen a first Snapshot."""
 
     def judge(before: Stored, context: Context, digest: Callable[[], str]) -> Held | None:
-        return total_loss(before.generation.census, context.census, digest=digest, allowed=frozenset(allowed))
+        return total_loss(before.generation.totals, context.totals, digest=digest, allowed=frozenset(allowed))
 
     return judge
 
@@ -58,7 +58,7 @@ def test_the_first_configuration_is_applied_with_the_census_and_the_date() -> No
     assert done.outcome.plan.reasons == (FIRST,)
     generation = done.outcome.generation
     assert (generation.number, generation.applied_at, generation.curdate) == (1, 1000.0, "today")
-    assert generation.census == Census(claimed=1, total=1)
+    assert generation.totals == EndpointTotals(claimed=1, total=1)
     assert "server s1 192.0.2.10:80" in (balancer.disk.conf or "")
 
 
@@ -110,7 +110,7 @@ def test_a_total_loss_is_held_and_let_through_by_its_id_which_makes_it_the_new_b
     assert len(balancer.disk.history) == 1
     let_through = run(balancer, snapshot=cluster(), judge=by_numbers(held.hold_id)).outcome
     assert isinstance(let_through, Applied)
-    assert let_through.generation.census == Census(0, 0)
+    assert let_through.generation.totals == EndpointTotals(0, 0)
     assert isinstance(run(balancer, snapshot=cluster(), judge=by_numbers()).outcome, Unchanged)
     assert isinstance(run(balancer, snapshot=cluster(name="new"), judge=by_numbers()).outcome, Applied)
 

@@ -4,7 +4,7 @@ from pyconfd.errors import ApplyError, Problem
 from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import Comparison
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
 from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
@@ -63,7 +63,7 @@ class LiveBalancer(FakeBalancer):
         return Standing(old_workers=self.old_workers)
 
     def change(
-        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, census: Census, now: float
+        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float
     ) -> Applied | Reload:
         if self.refuses:
             self._suspect = True
@@ -73,7 +73,7 @@ class LiveBalancer(FakeBalancer):
         self.live.append((self.clock.monotonic(), len(plan.commands)))
         self._progress()
         self.clock.advance(0.002)
-        self._last = Stored(Generation(last.generation.number + 1, "", now, curdate, (), census), rendering)
+        self._last = Stored(Generation(last.generation.number + 1, "", now, curdate, (), totals), rendering)
         return Applied(self._last.generation, plan, verified=True)
 
     def defer(self, plan: Reload, *, now: float) -> Deferred:
@@ -85,13 +85,13 @@ class LiveBalancer(FakeBalancer):
                 self._comparison.partial(last.rendering),
                 plan.live,
                 curdate=generation.curdate,
-                census=generation.census,
+                totals=generation.totals,
                 now=now,
             )
         return Deferred(plan, generation=self._last.generation if self._last else None, live=plan.live)
 
-    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
-        done = super().apply(rendering, plan, curdate=curdate, census=census, now=now)
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
+        done = super().apply(rendering, plan, curdate=curdate, totals=totals, now=now)
         self._suspect = False
         return done
 

@@ -15,7 +15,7 @@ EVENTS = ("quarantine", "object", "rollout", "drift", "campaign", "publication",
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 NOT_OURS = re.compile(
     r"\b(?:anew|whoever|whomever|tenures?|level with|what serves|what served|goes live|went live|go live"
-    r"|probation|proving|culprits?|census|the guard|guard's|turned away|verdict)\b",
+    r"|probation|proving|culprits?|totals|the guard|guard's|turned away|verdict)\b",
     re.IGNORECASE,
 )
 """The project's former private words, for which Kubernetes, HAProxy and keepalived have better ones."""

@@ -23,9 +23,9 @@ from pyconfd.daemon.base_loop import run_until_stopped
 from pyconfd.daemon.consumer_ports import ConsumerWorld
 from pyconfd.daemon.consuming import Consumer
 from pyconfd.etcd.publication import KnownGeneration
-from pyconfd.haproxy.config.text import census_of
+from pyconfd.haproxy.config.text import endpoint_totals
 from pyconfd.model.balancing import TakesAll
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Outcome, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
@@ -73,11 +73,11 @@ class FakeBalancer(TakesAll):
             return Noop()
         return Reload((ReloadReason.TEXT_CHANGED,))
 
-    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, census: Census, now: float) -> Applied:
+    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
         if self.fails:
             raise self.fails
         self.applied.append(rendering)
-        self._last = Stored(Generation(len(self.applied), rendering.digest, now, curdate, census=census), rendering)
+        self._last = Stored(Generation(len(self.applied), rendering.digest, now, curdate, totals=totals), rendering)
         return Applied(self._last.generation, plan, verified=True)
 
     def restore_last_good(self, now: float) -> Outcome | None:
@@ -127,7 +127,7 @@ class LightConsumer:
             notifier=self.notifier,
             clock=SystemClock(),
             taken=self.taken,
-            count=census_of,
+            count=endpoint_totals,
             allowed_holds=lambda: frozenset(self.allowed),
             forget_holds=self.allowed.clear,
             publish=lambda status: None,

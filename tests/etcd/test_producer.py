@@ -17,7 +17,7 @@ from pyconfd.etcd.client import Compared, EtcdClient, deleting
 from pyconfd.etcd.producer import EtcdBalancer
 from pyconfd.etcd.publication import Keys, KnownGeneration, Pointer, Producer, UnknownFormatError, decode_pointer
 from pyconfd.etcd.source import PublishedSource
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Generation, Unchanged
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
@@ -44,7 +44,7 @@ class Maker:
         plan = self.balancer.plan(rendering)
         if not isinstance(plan, Reload):
             return None
-        return self.balancer.apply(rendering, plan, curdate="today", census=Census(1, 2), now=1.0).generation
+        return self.balancer.apply(rendering, plan, curdate="today", totals=EndpointTotals(1, 2), now=1.0).generation
 
 
 class Makers:
@@ -115,7 +115,11 @@ def test_what_is_published_and_what_changed(makers: Makers, etcd: EtcdProcess) -
     assert text_in(etcd) == "b\n"
     last = maker.balancer.last_good()
     assert last is not None
-    assert (last.generation.number, last.generation.curdate, last.generation.census) == (3, "today", Census(1, 2))
+    assert (last.generation.number, last.generation.curdate, last.generation.totals) == (
+        3,
+        "today",
+        EndpointTotals(1, 2),
+    )
     assert maker.balancer.plan(last.rendering) == Noop()
     assert maker.balancer.restore_last_good(1.0) == Unchanged(last.generation)
     # One that starts anew knows from etcd what serves, and publishes the same text no second time.
@@ -124,7 +128,7 @@ def test_what_is_published_and_what_changed(makers: Makers, etcd: EtcdProcess) -
     again.campaign.run_round()
     found = again.balancer.last_good()
     assert found is not None
-    assert (found.generation.number, found.generation.census) == (3, Census(1, 2))
+    assert (found.generation.number, found.generation.totals) == (3, EndpointTotals(1, 2))
     assert again.balancer.plan(found.rendering) == Noop()
     assert again.publish("b\n") is None
 
@@ -261,7 +265,9 @@ def test_old_chunks_go_and_needed_ones_stay(makers: Makers) -> None:
 
     def publish(text: str, now: float) -> str:
         rendering = Rendering((Piece("01.conf", text),))
-        maker.balancer.apply(rendering, Reload((ReloadReason.TEXT_CHANGED,)), curdate="", census=Census(), now=now)
+        maker.balancer.apply(
+            rendering, Reload((ReloadReason.TEXT_CHANGED,)), curdate="", totals=EndpointTotals(), now=now
+        )
         return pointer_in(maker).stored.sha256
 
     def stored() -> set[str]:

@@ -25,7 +25,7 @@ from pyconfd.etcd.publication import (
     public_part,
     unpack,
 )
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -59,7 +59,7 @@ def test_it_comes_back_as_it_was(rendering: Rendering, chunk_bytes: int) -> None
     published = unpack(pointer, chunks)
     assert published.pieces == rendering.pieces
     assert published.maps == rendering.files
-    assert (pointer.number, pointer.census, pointer.producer) == (3, Census(2, 4), WHO)
+    assert (pointer.number, pointer.totals, pointer.producer) == (3, EndpointTotals(2, 4), WHO)
 
 
 @given(_RENDERINGS, st.data())

@@ -58,7 +58,7 @@ backend hosts-{{ app }}
 def rendered(context: Context, templates: Mapping[str, str] = TEMPLATES) -> Rendering:
     """Render a context."""
     fragments = FragmentSet(tuple(Fragment(name, text) for name, text in templates.items()))
-    pure = Context(context.names, context.refused, context.census)
+    pure = Context(context.names, context.refused, context.totals)
     return Renderer(fragments, RenderOptions("/etc/haproxy/generated/files")).render(pure, curdate="").rendering
 
 

@@ -3,7 +3,7 @@
 from pyconfd.haproxy.runtime.overrides import Override, OverrideStore
 from pyconfd.haproxy.runtime.readback import servers_now
 from pyconfd.haproxy.runtime.sockets import ask
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied
 from pyconfd.model.plan import Noop, Reload, RuntimeUpdate, ServerState
 from pyconfd.model.rendering import Piece, Rendering
@@ -50,13 +50,13 @@ class Live:
     def reload(self, rendering: Rendering) -> Applied:
         plan = self.balancer.plan(rendering)
         assert isinstance(plan, Reload), plan
-        return self.balancer.apply(rendering, plan, curdate="", now=1.0, census=Census())
+        return self.balancer.apply(rendering, plan, curdate="", now=1.0, totals=EndpointTotals())
 
     def change(self, *members: int) -> Applied | Reload:
         wanted = self.rendering(*members)
         plan = self.balancer.plan(wanted)
         assert isinstance(plan, RuntimeUpdate), plan
-        return self.balancer.change(wanted, plan, curdate="", now=2.0, census=Census())
+        return self.balancer.change(wanted, plan, curdate="", now=2.0, totals=EndpointTotals())
 
     def follow(self) -> None:
         wait_until(lambda: not self.balancer.file_behind, "the file is level")

@@ -10,7 +10,7 @@ from pyconfd.errors import ApplyError, RejectedInput
 from pyconfd.haproxy.config.text import digest_in
 from pyconfd.haproxy.process.balancer import Balancer, BalancerState
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied
 from pyconfd.model.plan import Noop, Reload, ReloadReason, ServerState
 from pyconfd.model.rendering import Piece, Rendering
@@ -302,7 +302,7 @@ def test_a_reload_by_somebody_else_while_the_file_is_behind_is_noticed(unwritabl
     wait_until(lambda: isinstance(live.balancer.look(), Reload) or not live.balancer.file_behind, "it is seen")
     plan = live.balancer.plan(live.rendering(1, 2))
     assert isinstance(plan, Reload)
-    live.balancer.apply(live.rendering(1, 2), plan, curdate="", now=5.0, census=Census())
+    live.balancer.apply(live.rendering(1, 2), plan, curdate="", now=5.0, totals=EndpointTotals())
     assert live.serving() == {"s1", "s2"}
 
 
@@ -314,7 +314,7 @@ def test_a_reload_that_fails_leaves_what_was_changed_live(live: Live) -> None:
     plan = live.balancer.plan(wanted)
     assert isinstance(plan, Reload)
     with pytest.raises(ApplyError):
-        live.balancer.apply(wanted, plan, curdate="", now=4.0, census=Census())
+        live.balancer.apply(wanted, plan, curdate="", now=4.0, totals=EndpointTotals())
     wait_until(lambda: live.bench.haproxy.running() is not None, "haproxy answers again")
     live.follow()
     assert "server s2" in live.bench.conf.read_text()
@@ -369,7 +369,7 @@ def test_a_server_that_is_refused_keeps_nobody_else_from_going_live(live: Live) 
     assert live.serving() == {"s1", "s2", "s3"}
     assert live.worker() == worker
     with pytest.raises(RejectedInput, match="observe"):
-        live.balancer.apply(live.rendering(1, 2, 3), plan, curdate="", now=4.0, census=Census())
+        live.balancer.apply(live.rendering(1, 2, 3), plan, curdate="", now=4.0, totals=EndpointTotals())
     live.extra = "backend odd\n    server a 127.0.0.1:9001\n"
     assert isinstance(live.change(1, 2, 3, 4), Applied)
 

@@ -6,7 +6,7 @@ from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.changes import Abilities
 from pyconfd.haproxy.config.diff import differences
 from pyconfd.model.changes import Action, change_of
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Generation
 from pyconfd.model.plan import RuntimeUpdate
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
@@ -62,7 +62,7 @@ def test_a_move_is_no_comment_in_the_plan() -> None:
 @pytest.mark.parametrize("addresses", [("10.0.0.1",), ("10.0.0.1", "10.0.0.2")], ids=["same pods", "another pod"])
 def test_watch_tells_a_move(addresses: tuple[str, ...]) -> None:
     plan = planned(rendered("green", *addresses))
-    applied = Applied(Generation(7, "", 1.0, "", (), Census()), plan, verified=True)
+    applied = Applied(Generation(7, "", 1.0, "", (), EndpointTotals()), plan, verified=True)
     change = change_of(applied, at=1.0, serving=6, duration_s=0.1)
     assert change is not None
     if len(addresses) == 1:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pyconfd.haproxy.config.text import (
     Word,
     binds,
-    census_of,
     digest_in,
     digest_of,
+    endpoint_totals,
     mark,
     parse,
     passwords_in,
@@ -22,7 +22,7 @@ from pyconfd.haproxy.config.text import (
     words,
 )
 from pyconfd.haproxy.process.check import explain_check_output
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.system.secrecy import HIDDEN
 from tests.haproxy.bench import Bench
@@ -402,5 +402,5 @@ backend empty
 
 
 def test_servers_that_take_traffic_are_counted() -> None:
-    assert census_of(TEXT_CENSUS) == Census(claimed=4, total=7)
-    assert census_of("") == Census(0, 0)
+    assert endpoint_totals(TEXT_CENSUS) == EndpointTotals(claimed=4, total=7)
+    assert endpoint_totals("") == EndpointTotals(0, 0)

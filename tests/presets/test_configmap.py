@@ -50,7 +50,7 @@ class TestServices:
         assert apple["pods"]["p"]["status"]["podIP"] == "10.0.0.1"
         assert apple["pods"]["p"]["spec"]["nodeName"] == "node-1"
         assert context.names["configmap"]["services"] == context.names["services"]
-        assert context.census.claimed == 2
+        assert context.totals.claimed == 2
 
     def test_pods_by_every_label_in_the_namespace_only(self) -> None:
         entry = SHOP | {"selector": {"app": "shop", "tier": "web"}}

@@ -81,7 +81,7 @@ class TestPredecessorsContract:
         entry = context.names["domains"]["shop.example.com"]
 
         assert (entry["port"], entry["ips"]) == (9090, ["10.0.0.5"])
-        assert context.census.claimed == 2, "those of other ports are served too"
+        assert context.totals.claimed == 2, "those of other ports are served too"
         (served,) = context.claimed
         assert list(served.addresses(entry)) == ["10.0.0.1", "10.0.0.5"]
 
@@ -419,7 +419,7 @@ def test_the_census_counts_what_is_ready() -> None:
         slice_("other", endpoint("10.0.0.3"), endpoint("10.0.0.4")),
     )
 
-    assert (context.census.claimed, context.census.total) == (1, 3)
+    assert (context.totals.claimed, context.totals.total) == (1, 3)
 
 
 @pytest.mark.parametrize("number", [-1, 65536, 10**12])

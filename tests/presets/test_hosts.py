@@ -50,7 +50,7 @@ def test_addresses_by_app_sorted_without_the_balancers_own() -> None:
     )
     assert context.names["hosts"] == {"db": ["10.0.0.3"], "web": ["10.0.0.9", "10.0.0.10", "fd00::1"]}
     assert list(context.names["hosts"]) == ["db", "web"]
-    assert context.census.claimed == 4
+    assert context.totals.claimed == 4
     assert context.refused == ()
 
 

@@ -161,8 +161,8 @@ class TestNodes:
 
 
 def test_ready_endpoints_are_counted() -> None:
-    assert read(service(), with_pod()).census.claimed == 1
-    assert read(any_service("other"), slice_("other", endpoint("10.0.0.9"))).census.claimed == 0
+    assert read(service(), with_pod()).totals.claimed == 1
+    assert read(any_service("other"), slice_("other", endpoint("10.0.0.9"))).totals.claimed == 0
 
 
 def test_server_names_of_something_else_are_an_error() -> None:

@@ -4,14 +4,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pyconfd.model.context import Census, Context
+from pyconfd.model.context import Context, EndpointTotals
 from pyconfd.render.engine import RenderOptions
 from pyconfd.settings import TargetSettings
 from pyconfd.targets.target import Target
 
 
 def context(word: str = "one", ready: int = 1) -> Context:
-    return Context(MappingProxyType({"word": word}), census=Census(ready, ready))
+    return Context(MappingProxyType({"word": word}), totals=EndpointTotals(ready, ready))
 
 
 def settings(folder: Path, name: str = "web", **changes: Any) -> TargetSettings:

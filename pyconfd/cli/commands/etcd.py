@@ -30,7 +30,7 @@ from pyconfd.etcd.producer import EtcdBalancer
 from pyconfd.etcd.publication import Keys, KnownGeneration, Producer, Published
 from pyconfd.etcd.source import PublishedSource
 from pyconfd.haproxy.config.certificates import CertificateFiles, with_stubs
-from pyconfd.haproxy.config.text import census_of
+from pyconfd.haproxy.config.text import endpoint_totals
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.adoption import adopted
 from pyconfd.haproxy.process.balancer import Balancer
@@ -132,9 +132,9 @@ def publish_once(settings: Settings) -> str:
             return f"Generation {serving.number} says all of it already; nothing was written."
         if former and former in once.rendering.text:
             once = dry_run(settings, (), balancer, for_this_host=False)
-        rendering, census = once.rendering, once.context.census
+        rendering, totals = once.rendering, once.context.totals
         if serving and settings.apply.total_loss is TotalLoss.HOLD:
-            held = total_loss(serving.census, census, digest=lambda: rendering.digest)
+            held = total_loss(serving.totals, totals, digest=lambda: rendering.digest)
             if held:
                 message = held.problem.message.replace("serving", "being published")
                 raise RejectedInput(Problem(PLACE, message, "if this is meant: --apply-total-loss apply"))
@@ -142,7 +142,7 @@ def publish_once(settings: Settings) -> str:
         _lead(campaign)  # the search for an offending object may have taken longer than the lease
         clock = SystemClock()
         now = clock.now()
-        applied = balancer.apply(rendering, reload, curdate=clock.date(now), census=census, now=now)
+        applied = balancer.apply(rendering, reload, curdate=clock.date(now), totals=totals, now=now)
         missing = ", ".join(sorted({str(each.ref) for each in once.refused if each.reason.spoils}))
         without = f", without {missing} (pyconfd check says why)" if missing else ""
         return f"Published below {settings.etcd.path} as generation {applied.generation.number}{without}."
@@ -258,7 +258,7 @@ def _consuming(settings: Settings, around: ServiceContext) -> Consumer:
         notifier=around.notifier,
         clock=around.clock,
         taken=KnownGeneration(settings.state_dir, CONSUMED, settings.etcd.path),
-        count=census_of,
+        count=endpoint_totals,
         allowed_holds=lambda: around.holds.allowed() | adopted(settings.state_dir),
         forget_holds=around.holds.forget,
         publish=around.status_file.update,

@@ -144,8 +144,8 @@ def _difference(installed: str, wanted: str, path: str) -> str:
 def _hold_note(settings: Settings, last: Stored | None, once: DryRun) -> Iterator[str]:
     """Say that the daemon would keep this change back."""
     if last is not None and settings.apply.total_loss is TotalLoss.HOLD:
-        census, rendering = once.context.census, once.rendering
-        held = total_loss(last.generation.census, census, digest=lambda: rendering.digest)
+        totals, rendering = once.context.totals, once.rendering
+        held = total_loss(last.generation.totals, totals, digest=lambda: rendering.digest)
         if held is not None:
             yield f"the daemon would hold this change: {held.problem.message}; {held.problem.remedy}"
 

@@ -254,7 +254,7 @@ def _for_cluster(settings: Settings, unit: systemd.UnitFacts) -> Generator[Findi
         yield from findings_of(Level.FAILURE, "fragments", error.problems)
         return None
     # Where nobody would be left, it is no object's fault.
-    yield from _left_out(once.refused, what, Level.WARNING if once.context.census.claimed else Level.FAILURE)
+    yield from _left_out(once.refused, what, Level.WARNING if once.context.totals.claimed else Level.FAILURE)
     yield from (Finding(Level.WARNING, "settings", "note", note, "see docs/operating.md") for note in once.notes)
     if balancer is not None:
         yield _accepted(what)

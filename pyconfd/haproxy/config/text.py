@@ -13,7 +13,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import NamedTuple
 
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.listener import ANY_IPV6, Listener
 from pyconfd.system.secrecy import redacted, without_secrets
 
@@ -495,7 +495,7 @@ def _of_line(line: tuple[str, ...]) -> Iterator[str]:
 _PROXIES = frozenset({"backend", "listen"})
 
 
-def census_of(text: str) -> Census:
+def endpoint_totals(text: str) -> EndpointTotals:
     """Return how many servers there are, and, as what is claimed, how many are neither disabled nor of weight 0."""
     claimed = total = 0
     for section in parse(text):
@@ -508,7 +508,7 @@ def census_of(text: str) -> Census:
             elif line.words[0] == "server-template" and len(line.words) > 3:
                 total += 1
                 claimed += _takes_traffic(line.words[4:])
-    return Census(claimed, total)
+    return EndpointTotals(claimed, total)
 
 
 def _takes_traffic(options: tuple[str, ...]) -> bool:

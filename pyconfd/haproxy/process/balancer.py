@@ -54,7 +54,7 @@ from pyconfd.haproxy.runtime.drift import Drift, live_status
 from pyconfd.haproxy.runtime.operations import without_servers
 from pyconfd.haproxy.runtime.overrides import OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, OtherWorker, PartlyRefused, Runtime
-from pyconfd.model.context import Census
+from pyconfd.model.context import EndpointTotals
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import AddServer, Noop, Plan, Reload, ReloadReason, RuntimeUpdate
@@ -363,15 +363,21 @@ class Balancer:
         return self.old_workers >= self._settings.max_old_workers
 
     def change(
-        self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, now: float, census: Census | None = None
+        self,
+        rendering: Rendering,
+        plan: RuntimeUpdate,
+        *,
+        curdate: str,
+        now: float,
+        totals: EndpointTotals | None = None,
     ) -> Applied | Reload:
         """Change what runs, and have the file written; where that failed, return the reload that it takes instead."""
         return self._update_process(
-            rendering, plan, Generation(self._next_number(), "", now, curdate, (), census or Census())
+            rendering, plan, Generation(self._next_number(), "", now, curdate, (), totals or EndpointTotals())
         )
 
     def apply(
-        self, rendering: Rendering, plan: Reload, *, curdate: str, now: float, census: Census | None = None
+        self, rendering: Rendering, plan: Reload, *, curdate: str, now: float, totals: EndpointTotals | None = None
     ) -> Applied:
         """Make ``rendering`` serve by a reload; ``now`` is seconds since the epoch.
 
@@ -383,7 +389,7 @@ class Balancer:
         if problem := self.adoption(rendering):
             raise AdoptionNeeded(problem)
         reasons, digest = tuple(reason.value for reason in plan.reasons), rendering.digest
-        generation = Generation(self._next_number(), digest, now, curdate, reasons, census or Census())
+        generation = Generation(self._next_number(), digest, now, curdate, reasons, totals or EndpointTotals())
         verified = self._reload(rendering, generation)
         self._last_good = Stored(generation, rendering)
         return Applied(generation, plan, verified)
