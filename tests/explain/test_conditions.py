@@ -2,9 +2,10 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -30,7 +31,7 @@ from pyconfd.model.kubernetes import (
 )
 from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
-from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
+from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.reading import HostsOptions, KubefiguratorOptions, PresetOptions
 from tests.explain.world import evidence_of, reasons, reasons_of, reports_of
@@ -38,6 +39,7 @@ from tests.presets import kube2lb, objects, pods
 from tests.presets.pods import certificate
 from tests.presets.test_properties import DATA, OBJECTS, PODS, pods_of
 
+_T = TypeVar("_T")
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
 WEB = Key("shop", "web")
 KUBEFIGURATOR = "haproxy-kubefigurator."
@@ -53,114 +55,66 @@ backend be-{{ items.key }}
 }
 """Without a port there is no backend, as in the shipped fragment."""
 
-NAMES = st.sampled_from(["web", "api", "db"])
-SPACES = st.sampled_from(["shop", "prod"])
-DOMAINS = st.sampled_from(["a.example.com", "b.example.com", "*.example.com", "A.example.com", "not a name", ""])
-ANNOTATIONS = st.fixed_dictionaries(
-    {},
-    optional={
-        "domain": DOMAINS,
-        "proto": st.sampled_from(["http", "redis", "sm tp", ""]),
-        "pyconfd.io/domain": DOMAINS,
-        "pyconfd.io/port": st.sampled_from(["web", "80", "nope"]),
-        "pyconfd.io/listen-port": st.sampled_from(["6379", "22", "x"]),
-        "kube2lb/external-domains": st.sampled_from(["x.example.com", "~^a", "no name"]),
-        "haproxy-kubefigurator.web.hostname": DOMAINS,
-        "haproxy-kubefigurator.web.listen-port": st.sampled_from(["443", "22"]),
-    },
-)
-PORTS = st.lists(
-    st.fixed_dictionaries(
-        {"port": st.sampled_from([80, 443, 6379])},
-        optional={
-            "name": st.sampled_from(["web", "redis"]),
-            "nodePort": st.sampled_from([0, 30080]),
-            "protocol": st.sampled_from(["TCP", "UDP"]),
-        },
-    ),
-    max_size=2,
-)
-SERVICES = st.lists(
-    st.builds(
-        lambda name, space, annotations, labels, kind, ports: {
-            "metadata": {"name": name, "namespace": space, "annotations": annotations, "labels": labels},
-            "spec": {"type": kind, "ports": ports},
-        },
-        NAMES,
-        SPACES,
-        ANNOTATIONS,
-        st.sampled_from([{}, {"haproxy-kubefigurator.enabled": "yes"}]),
-        st.sampled_from(["ClusterIP", "NodePort", "LoadBalancer"]),
-        PORTS,
-    ),
-    max_size=4,
-)
-SLICES = st.lists(
-    st.builds(
-        lambda name, space, states, port: {
-            "metadata": {"name": f"{name}-1", "namespace": space, "labels": {"kubernetes.io/service-name": name}},
-            "endpoints": [
-                {
-                    "addresses": [f"10.0.0.{at}"],
-                    "conditions": {
-                        "ready": state == "ready",
-                        "serving": state != "down",
-                        "terminating": state == "leaving",
-                    },
-                    "nodeName": "n1",
-                    "targetRef": {"kind": "Pod", "name": f"{name}-{at}"},
-                }
-                for at, state in enumerate(states, 1)
-            ],
-            "ports": [{"name": "web", "port": port}, {"port": port}],
-        },
-        NAMES,
-        SPACES,
-        st.lists(st.sampled_from(["ready", "down", "leaving"]), max_size=3),
-        st.sampled_from([80, 8080]),
-    ),
-    max_size=3,
-)
-NODES = st.lists(
-    st.builds(
-        lambda ready: {
-            "metadata": {"name": "n1"},
-            "status": {
-                "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
-                "conditions": [{"type": "Ready", "status": ready}],
-            },
-        },
-        st.sampled_from(["True", "False"]),
-    ),
-    max_size=1,
-)
-ENDPOINTS = st.lists(
-    st.builds(
-        lambda name, space, annotations: {
-            "metadata": {"name": name, "namespace": space, "annotations": annotations},
-            "subsets": [{"addresses": [{"ip": "10.0.0.9"}], "ports": [{"name": "web", "port": 80}]}],
-        },
-        NAMES,
-        SPACES,
-        ANNOTATIONS,
-    ),
-    max_size=2,
-)
-OBJECTS_OF_PEOPLE = {
-    Resource.SERVICES: st.one_of(SERVICES, st.lists(OBJECTS[Resource.SERVICES], max_size=2)),
-    Resource.ENDPOINTSLICES: st.one_of(SLICES, st.lists(OBJECTS[Resource.ENDPOINTSLICES], max_size=2)),
-    Resource.ENDPOINTS: ENDPOINTS,
-    Resource.NODES: st.one_of(NODES, st.lists(OBJECTS[Resource.NODES], max_size=2)),
-}
 HOSTS = HostsOptions(selector={"app": "shop"})
+DOMAINS = ("a.example.com", "b.example.com", "*.example.com", "A.example.com", "not a name", "")
+ANNOTATIONS = {
+    "domain": DOMAINS,
+    "proto": ("http", "redis", "sm tp", ""),
+    "pyconfd.io/domain": DOMAINS,
+    "pyconfd.io/port": ("web", "80", "nope"),
+    "pyconfd.io/listen-port": ("6379", "22", "x"),
+    "kube2lb/external-domains": ("x.example.com", "~^a", "no name"),
+    "haproxy-kubefigurator.web.hostname": DOMAINS,
+    "haproxy-kubefigurator.web.use-ssl": ("false", ""),
+    "haproxy-kubefigurator.web.listen-port": ("443", "22"),
+}
 
 
-def stores_of(objects: dict[Resource, list[dict[str, Any]]]) -> dict[str, Any]:
-    stores: dict[str, Any] = {}
-    for resource, items in objects.items():
-        records = [msgspec.convert(item, RECORD_OF[resource]) for item in items]
-        stores[resource.field] = {Key(r.metadata.namespace, r.metadata.name): r for r in records}
-    return stores
+def random_cluster(rng: Random) -> Snapshot:
+    """Return Services and Endpoints that claim this and that, with endpoints in all states."""
+
+    def mostly(values: Sequence[_T]) -> _T:
+        """Return one of some values, mostly the first, so that a claim is not always spoilt by one of its values."""
+        return values[0] if rng.random() < 0.7 else rng.choice(values)
+
+    found: list[Any] = [objects.node("n1", "192.0.2.1", ready=rng.random() < 0.7)]
+    for name, namespace in (("web", "shop"), ("api", "shop"), ("web", "prod")):
+        annotations = {key: mostly(values) for key, values in ANNOTATIONS.items() if rng.random() < 0.6}
+        ports = [
+            ServicePort(
+                mostly(("web", "redis", None)),
+                mostly((80, 443, 6379)),
+                None,
+                mostly((30080, 0)),
+                mostly(("TCP", "UDP")),
+            )
+            for _ in range(mostly((1, 0, 2)))
+        ]
+        type_ = rng.choice(("ClusterIP", "NodePort", "LoadBalancer"))
+        service = objects.service(name, annotations, namespace=namespace, ports=ports, type_=type_)
+        labels = rng.choice(({}, {f"{KUBEFIGURATOR}enabled": "yes"}))
+        found.append(
+            msgspec.structs.replace(service, metadata=msgspec.structs.replace(service.metadata, labels=labels))
+        )
+        states = [mostly(("ready", "down", "leaving")) for _ in range(rng.randint(0, 3))]
+        ends = [
+            objects.endpoint(
+                f"10.0.0.{at}",
+                pod=f"{name}-{at}",
+                node="n1",
+                ready=state == "ready",
+                serving=state != "down",
+                terminating=state == "leaving",
+            )
+            for at, state in enumerate(states, 1)
+        ]
+        slice_ports = [EndpointPort("web", 8080, "TCP"), EndpointPort(None, rng.choice((80, 8080)), "TCP")]
+        found.append(objects.slice_(name, *ends, namespace=namespace, ports=slice_ports))
+        if rng.random() < 0.3:
+            found.append(
+                objects.endpoints(name, annotations, objects.subset("10.0.0.9", name="web"), namespace=namespace)
+            )
+    return objects.snapshot(*(each for each in found if rng.random() < 0.9))
 
 
 def expected(snapshot: Snapshot, presets: tuple[str, ...]) -> Iterator[tuple[str, str, str, str]]:
@@ -184,16 +138,18 @@ def expected(snapshot: Snapshot, presets: tuple[str, ...]) -> Iterator[tuple[str
 
 
 @given(
-    st.fixed_dictionaries(OBJECTS_OF_PEOPLE),
+    st.randoms(use_true_random=False),
+    st.lists(OBJECTS[Resource.SERVICES], max_size=2),
     PODS,
     DATA,
     st.sets(st.sampled_from(list(PresetName)), min_size=1),
     st.booleans(),
 )
 def test_every_claim_has_its_conditions_and_a_reason(
-    objects: dict[Resource, list[dict[str, Any]]],
+    rng: Random,
+    hostile: list[dict[str, Any]],
     made: list[dict[str, Any]],
-    services: dict[str, str],
+    entries: dict[str, str],
     chosen: set[PresetName],
     node_ports: bool,
 ) -> None:
@@ -201,8 +157,12 @@ def test_every_claim_has_its_conditions_and_a_reason(
     options = PresetOptions(
         node_ports=node_ports, kubefigurator=KubefiguratorOptions(node_ports=not node_ports), hosts=HOSTS
     )
-    maps = {Key("lb", "services"): ConfigMap(ObjectMeta("services", "lb"), services)}
-    snapshot = Snapshot(**stores_of(objects), pods=pods_of(made), config_maps=maps)
+    snapshot = random_cluster(rng)
+    services = {
+        Key(each.metadata.namespace, each.metadata.name): each for each in msgspec.convert(hostile, list[Service])
+    }
+    maps = {Key("lb", "services"): ConfigMap(ObjectMeta("services", "lb"), entries)}
+    snapshot = replace(snapshot, services={**services, **snapshot.services}, pods=pods_of(made), config_maps=maps)
     evidence = evidence_of(snapshot, presets, options)
 
     claims = evidence.claims
@@ -210,7 +170,7 @@ def test_every_claim_has_its_conditions_and_a_reason(
     assert sorted(set(expected(snapshot, presets)) - set(asked)) == []
     assert len({(claim.preset, claim.ref, claim.item) for claim in claims}) == len(claims)
     if PresetName.CONFIGMAP in presets:
-        assert sum(claim.preset == PresetName.CONFIGMAP for claim in claims) == len(services)
+        assert sum(claim.preset == PresetName.CONFIGMAP for claim in claims) == len(entries)
     for claim in claims:
         report = report_of(claim, evidence)
         found = reasons_of(report)
