@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from types import MappingProxyType
 from urllib.parse import parse_qs, urlencode
 
 import msgspec
@@ -20,7 +21,8 @@ from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.readback import ServerNow, servers_now
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
-from pyconfd.model.context import Context, RefusalReason
+from pyconfd.model.condition import Age
+from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Status
@@ -111,28 +113,13 @@ def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
         newest = daemon.newest()
         if status.live.paused and status.hold is None and newest is not None and newest is not seen.snapshot:
             seen = _translated(seen, newest, settings)
+        unheld = seen.unheld if status.hold is not None else None
+        kept = kept_back(seen.context, unheld) if unheld is not None else {}
         haproxy = wiring.serves_haproxy(settings)
-        shown = ShownServers(settings, seen.serving.text if seen.serving else "", served=haproxy)
-        held = status.hold is not None and seen.unheld is not None
-        evidence = Evidence(
-            now=status.now,
-            snapshot=seen.snapshot,
-            context=seen.context,
-            presets=settings.presets.use,
-            options=seen.options,
-            desired=seen.desired,
-            running=seen.serving,
-            refused=seen.refused,
-            ages=daemon.memory.ages(),
-            instance=instance,
-            live=shown,
-            fragments=_fragments(settings, seen.context),
-            haproxy=haproxy,
-            secrets=_secrets(settings, seen.context),
-            kept=kept_back(seen.context, seen.unheld) if held and seen.unheld is not None else {},
-            secret_namespaces=settings.kubernetes.secret_namespaces,
+        found = _explained(
+            settings, name, seen, instance, status.now, asks_haproxy=haproxy, ages=daemon.memory.ages(), kept=kept
         )
-        return msgspec.json.encode(_answered(name, evidence, shown))
+        return msgspec.json.encode(found)
 
     return explained
 
@@ -182,7 +169,6 @@ def explain_without_daemon(
         raise TransientError(*(why.problems if why else ()), *error.problems) from error
     last = here.last_good() if here is not None else None
     running = last.rendering if last is not None else once.rendering
-    shown = ShownServers(settings, running.text, served=here is not None)
     notes = [
         f"no daemon answers ({problem.place}: {problem.message}): read from the cluster just now"
         for problem in (why.problems if why else ())
@@ -191,32 +177,47 @@ def explain_without_daemon(
         notes.append("read from files: it is what would be served, without HAProxy")
     elif last is None and haproxy:
         notes.append("nothing was applied yet: it is what would be served")
+    seen = Seen(once.snapshot, base_options(settings), once.context, once.rendering, tuple(once.refused), running)
+    instance = InstanceState(generation=last.generation.number if last else 0, notes=tuple(notes))
+    return _explained(settings, query, seen, instance, time.time(), asks_haproxy=here is not None)
+
+
+def _explained(
+    settings: Settings,
+    query: str,
+    seen: Seen,
+    instance: InstanceState,
+    now: float,
+    *,
+    asks_haproxy: bool,
+    ages: Mapping[Refusal, Age] = MappingProxyType({}),
+    kept: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType({}),
+) -> Explanation:
+    shown = ShownServers(settings, seen.serving.text if seen.serving else "", served=asks_haproxy)
     evidence = Evidence(
-        now=time.time(),
-        snapshot=once.snapshot,
-        context=once.context,
+        now=now,
+        snapshot=seen.snapshot,
+        context=seen.context,
         presets=settings.presets.use,
-        options=base_options(settings),
-        desired=once.rendering,
-        running=running,
-        refused=once.refused,
-        instance=InstanceState(generation=last.generation.number if last else 0, notes=tuple(notes)),
+        options=seen.options,
+        desired=seen.desired,
+        running=seen.serving,
+        refused=seen.refused,
+        ages=ages,
+        instance=instance,
         live=shown,
-        fragments=_fragments(settings, once.context),
-        haproxy=haproxy,
-        secrets=_secrets(settings, once.context),
+        fragments=_fragments(settings, seen.context),
+        haproxy=wiring.serves_haproxy(settings),
+        secrets=_secrets(settings, seen.context),
+        kept=kept,
         secret_namespaces=settings.kubernetes.secret_namespaces,
     )
-    return _answered(query, evidence, shown)
-
-
-def _answered(query: str, evidence: Evidence, shown: ShownServers) -> Explanation:
     with closing(shown):
         found = explain(query, evidence)
     if not shown.why:
         return found
-    notes = (*found.instance.notes, f"HAProxy could not be asked: {shown.why}")
-    return msgspec.structs.replace(found, instance=msgspec.structs.replace(found.instance, notes=notes))
+    notes = (*instance.notes, f"HAProxy could not be asked: {shown.why}")
+    return msgspec.structs.replace(found, instance=msgspec.structs.replace(instance, notes=notes))
 
 
 def _fragments(settings: Settings, context: Context) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""``pyconfd explain``: what became of something, asked from the daemon, or read again where none answers."""
+"""``pyconfd explain``: conditions of claims, from the daemon, or computed again where none answers."""
 
 import sys
 
@@ -36,10 +36,10 @@ from pyconfd.model.explanation import Explanation
 def explain(
     context: CommandContext, name: tuple[str, ...], snapshots: tuple[str, ...], *, as_json: bool, all_refused: bool
 ) -> int:
-    """Say what became of a service, and why.
+    """Show whether a service is served, and why not.
 
-    Where it comes from, by which servers it is served and how these are,
-    or why it is not (refused, held, lost its name, not ready), since when, and what to do.
+    Its conditions (Accepted, ResolvedRefs, Rendered, Programmed), each with the reason where it is not true,
+    since when, and what to do; and the servers that it is served by, with their state.
 
     NAME is a service (web, shop/web), a domain, a pod, an address, a backend, a server (BACKEND/SERVER) or a line
     (haproxy.cfg:123, line 123). A word before it (service, domain, pod, address, backend, server) takes only that kind.
