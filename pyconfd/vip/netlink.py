@@ -1,9 +1,8 @@
 """The kernel over netlink: one interface's addresses and carrier, neighbours, routes, and TCP sockets.
 
-Sockets and messages of its own: pyroute2 would take half of the memory of a process that must not be the first one
-that the kernel kills, and decodes each event a hundred times slower.
+Messages are pyroute2's, sockets are plain ones: its own wait without a time-out, and need an event loop (2 ms) each.
 
-Source: netlink(7), rtnetlink(7), sock_diag(7), and linux/rtnetlink.h for the numbers.
+Source: netlink(7), rtnetlink(7), sock_diag(7).
 """
 
 import errno
@@ -14,36 +13,29 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import Any
+
+from pyroute2 import netlink
+from pyroute2.netlink import diag, rtnl
+from pyroute2.netlink.rtnl import ndmsg as nd
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import IFF_LOWER_UP, IFF_UP, ifinfmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 _HEADER = struct.Struct("=IHHII")
-_REQUEST, _ACK, _DUMP, _CREATE = 0x1, 0x4, 0x300, 0x600
-_ERROR, _DONE = 2, 3
-_NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _DELADDR, _GETADDR = 16, 17, 18, 20, 21, 22
-_NEWROUTE, _DELROUTE, _GETROUTE, _GETNEIGH = 24, 25, 26, 30
-
-_LINK, _IFLA_IFNAME = struct.Struct("=BxHiII"), 3
-_ADDRESS, _IFA_ADDRESS, _IFA_LOCAL = struct.Struct("=BBBBI"), 1, 2
-_ROUTE, _RTA_DST, _RTA_OIF, _RTA_GATEWAY = struct.Struct("=8BI"), 1, 4, 5
-_NEIGHBOUR, _NDA_DST = struct.Struct("=B3xiHBB"), 1
-
-_GROUPS = 0x1 | 0x10 | 0x100
-"""RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR."""
-_UP_AND_RUNNING = 0x1 | 0x10000
-"""IFF_UP, IFF_LOWER_UP."""
-_NUD_VALID = 0x80 | 0x40 | 0x02 | 0x10 | 0x04 | 0x08
-"""NUD_PERMANENT, NUD_NOARP, NUD_REACHABLE, NUD_PROBE, NUD_STALE, NUD_DELAY: the kernel sends at once."""
+_EVENTS = rtnl.RTMGRP_LINK | rtnl.RTMGRP_IPV4_IFADDR | rtnl.RTMGRP_IPV6_IFADDR
+_UP_AND_RUNNING = IFF_UP | IFF_LOWER_UP
+_NUD_VALID = nd.NUD_PERMANENT | nd.NUD_NOARP | nd.NUD_REACHABLE | nd.NUD_PROBE | nd.NUD_STALE | nd.NUD_DELAY
+"""The kernel sends at once to a neighbour in one of these states."""
 _FIB_MATCH = 0x2000
 """RTM_F_FIB_MATCH: the answer is the entry of the table, with the protocol that added it."""
-_CONFIGURED = frozenset({3, 4})
-"""RTPROT_BOOT, RTPROT_STATIC."""
-_LOCAL_TABLE, _BOOT, _HOST, _LOCAL = 255, 3, 254, 2
-"""RT_TABLE_LOCAL, RTPROT_BOOT, RT_SCOPE_HOST, RTN_LOCAL."""
+_CONFIGURED = frozenset({rtnl.rt_proto["boot"], rtnl.rt_proto["static"]})
+_LOCAL_TABLE = 255
+"""RT_TABLE_LOCAL."""
 _ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
 """Addresses for documentation: no network has a route of its own for them."""
 
-_SOCK_DIAG, _BY_FAMILY, _DESTROY = 4, 20, 21
-_LISTEN = 1 << 10
-_CONNECTED = sum(1 << state for state in (1, 3, 4, 5, 8, 9, 11))
+_CONNECTED = diag.SS_CONN | 1 << diag.SS_SYN_RECV
 """Of TCP's states those of a connection: not listening, not closed, not TIME_WAIT, which belongs to no process."""
 _MAPPED = bytes(10) + b"\xff\xff"
 
@@ -71,7 +63,7 @@ class Link:
         return self._events.fileno()
 
     def _subscribe(self) -> socket.socket:
-        events = _socket(_GROUPS)
+        events = _socket(_EVENTS)
         events.setblocking(False)
         with suppress(PermissionError):
             events.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
@@ -97,23 +89,22 @@ class Link:
                 self._apply(kind, message)
 
     def _apply(self, kind: int, message: bytes) -> None:
-        if kind in {_NEWADDR, _DELADDR}:
-            index, address, prefix = _address(message)
-            if index == self.index and kind == _NEWADDR:
+        if kind in {rtnl.RTM_NEWADDR, rtnl.RTM_DELADDR} and _index(message) == self.index:
+            address, prefix = _address(message)
+            if kind == rtnl.RTM_NEWADDR:
                 self.addresses[address] = prefix
-            elif index == self.index:
+            else:
                 self.addresses.pop(address, None)
-        elif kind in {_NEWLINK, _DELLINK}:
-            _, _, index, flags, _ = _LINK.unpack_from(message, _HEADER.size)
-            name = _attributes(message, _LINK.size).get(_IFLA_IFNAME, b"").rstrip(b"\0").decode()
-            if name != self._name:
+        elif kind in {rtnl.RTM_NEWLINK, rtnl.RTM_DELLINK}:
+            link = _decode(ifinfmsg, message)
+            if link.get_attr("IFLA_IFNAME") != self._name:
                 return
-            if kind == _DELLINK:
+            if kind == rtnl.RTM_DELLINK:
                 self.index, self.carrier, self.addresses = 0, False, {}
-            elif index != self.index:  # removed and created again
+            elif link["index"] != self.index:  # removed and created again
                 self._resync()
             else:
-                self.carrier = flags & _UP_AND_RUNNING == _UP_AND_RUNNING
+                self.carrier = link["flags"] & _UP_AND_RUNNING == _UP_AND_RUNNING
 
     def _resync(self) -> None:
         """Read everything; a dump takes long where there are thousands of addresses, so only here."""
@@ -123,14 +114,14 @@ class Link:
         if not self.index:
             return
         try:
-            for message in _request(_GETLINK, _LINK.pack(0, 0, self.index, 0, 0)):
-                self.carrier = _LINK.unpack_from(message, _HEADER.size)[3] & _UP_AND_RUNNING == _UP_AND_RUNNING
+            for message in _request(_encode(ifinfmsg, rtnl.RTM_GETLINK, index=self.index)):
+                self.carrier = _decode(ifinfmsg, message)["flags"] & _UP_AND_RUNNING == _UP_AND_RUNNING
         except OSError as error:
             if error.errno != errno.ENODEV:  # else it was removed in between, and an event says so
                 raise
-        for message in _request(_GETADDR, _ADDRESS.pack(0, 0, 0, 0, 0), _DUMP):
-            index, address, prefix = _address(message)
-            if index == self.index:
+        for message in _request(_encode(ifaddrmsg, rtnl.RTM_GETADDR, netlink.NLM_F_DUMP)):
+            if _index(message) == self.index:
+                address, prefix = _address(message)
                 self.addresses[address] = prefix
 
     def remove(self, address: str) -> None:
@@ -139,10 +130,13 @@ class Link:
         Raises:
             OSError: the kernel refused.
         """
-        packed = ip_address(address).packed
-        body = _ADDRESS.pack(_family(packed), self.addresses.get(address, len(packed) * 8), 0, 0, self.index)
-        body += _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed)
-        _order(_DELADDR, body, ignored={errno.EADDRNOTAVAIL})
+        order = _encode(
+            ifaddrmsg, rtnl.RTM_DELADDR, netlink.NLM_F_ACK,
+            family=_family(address), index=self.index,
+            prefixlen=self.addresses.get(address, ip_address(address).max_prefixlen),
+            attrs=[("IFA_LOCAL", address), ("IFA_ADDRESS", address)],
+        )  # fmt: skip
+        _order(order, ignored={errno.EADDRNOTAVAIL})
         self.addresses.pop(address, None)
 
     def reaches(self, address: str) -> bool:
@@ -151,15 +145,16 @@ class Link:
         Raises:
             OSError: the kernel does not answer.
         """
-        packed = ip_address(address).packed
-        body = _NEIGHBOUR.pack(_family(packed), self.index, 0, 0, 0) + _attribute(_NDA_DST, packed)
+        request = _encode(
+            nd.ndmsg, rtnl.RTM_GETNEIGH, family=_family(address), ifindex=self.index, attrs=[("NDA_DST", address)]
+        )
         try:
-            found = list(_request(_GETNEIGH, body))
+            found = list(_request(request))
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
             return False
-        return any(_NEIGHBOUR.unpack_from(message, _HEADER.size)[2] & _NUD_VALID for message in found)
+        return any(_decode(nd.ndmsg, message)["state"] & _NUD_VALID for message in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,17 +172,18 @@ def default_route(family: int) -> DefaultRoute | None:
     Raises:
         OSError: the kernel does not answer.
     """
-    target = ip_address(_ELSEWHERE[family]).packed
-    body = _ROUTE.pack(_family(target), len(target) * 8, 0, 0, 0, 0, 0, 0, _FIB_MATCH) + _attribute(_RTA_DST, target)
+    target = ip_address(_ELSEWHERE[family])
+    request = _encode(
+        rtmsg, rtnl.RTM_GETROUTE,
+        family=_family(str(target)), dst_len=target.max_prefixlen, flags=_FIB_MATCH, attrs=[("RTA_DST", str(target))],
+    )  # fmt: skip
     try:
-        message = next(_request(_GETROUTE, body))
+        route = _decode(rtmsg, next(_request(request)))
     except OSError as error:
         if error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}:
             return None
         raise
-    added_by = _ROUTE.unpack_from(message, _HEADER.size)[5]
-    gateway = _attributes(message, _ROUTE.size).get(_RTA_GATEWAY)
-    return DefaultRoute(family, str(ip_address(gateway)) if gateway else "", added_by not in _CONFIGURED)
+    return DefaultRoute(family, route.get_attr("RTA_GATEWAY") or "", route["proto"] not in _CONFIGURED)
 
 
 def listeners() -> Mapping[int, Sequence[tuple[int, int]]]:
@@ -197,10 +193,9 @@ def listeners() -> Mapping[int, Sequence[tuple[int, int]]]:
         OSError: the kernel does not answer.
     """
     found: dict[int, list[tuple[int, int]]] = {}
-    for message in _tcp_sockets(_LISTEN):
-        (port,) = struct.unpack_from("!H", message, 20)
-        user, inode = struct.unpack_from("=II", message, 80)
-        found.setdefault(port, []).append((inode, user))
+    for message in _tcp_sockets(1 << diag.SS_LISTEN):
+        listener = _decode(diag.inet_diag_msg, message)
+        found.setdefault(listener["idiag_sport"], []).append((listener["idiag_inode"], listener["idiag_uid"]))
     return found
 
 
@@ -216,16 +211,15 @@ def reset_connections(addresses: Collection[str]) -> str:
         # The reset leaves only from an address that is this host's. A local route makes it so for these milliseconds,
         # on no interface: nothing of it is seen on the network.
         for address in theirs:
-            _local_route(address, _NEWROUTE, _CREATE)
+            _local_route(address, rtnl.RTM_NEWROUTE, netlink.NLM_F_CREATE)
         try:
             for message in found:
-                family, state = struct.unpack_from("BB", message, 16)
-                body = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 1 << state) + message[20:68]
-                _order(_DESTROY, body, protocol=_SOCK_DIAG, ignored={errno.ENOENT, errno.ESTALE, errno.ENODATA})
+                order = _destroy(message)
+                _order(order, protocol=netlink.NETLINK_SOCK_DIAG, ignored={errno.ENOENT, errno.ESTALE, errno.ENODATA})
         finally:
             for address in theirs:
                 with suppress(OSError):
-                    _local_route(address, _DELROUTE)
+                    _local_route(address, rtnl.RTM_DELROUTE)
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -233,8 +227,15 @@ def reset_connections(addresses: Collection[str]) -> str:
 
 def _tcp_sockets(states: int) -> Iterator[bytes]:
     for family in (socket.AF_INET, socket.AF_INET6):
-        body = struct.pack("=BBBxI48x", family, socket.IPPROTO_TCP, 0, states)
-        yield from _request(_BY_FAMILY, body, _DUMP, protocol=_SOCK_DIAG)
+        request = _encode(
+            diag.inet_diag_req, diag.SOCK_DIAG_BY_FAMILY, netlink.NLM_F_DUMP,
+            sdiag_family=family, sdiag_protocol=socket.IPPROTO_TCP, idiag_states=states, idiag_src=0, idiag_dst=0,
+        )  # fmt: skip
+        yield from _request(request, protocol=netlink.NETLINK_SOCK_DIAG)
+
+
+# A busy balancer has tens of thousands of connections, and pyroute2 needs 60 us to decode one: the two functions below
+# use the bytes of inet_diag_msg, in which the socket's id (ports, addresses, interface, cookie) begins at 20.
 
 
 def _local_address(message: bytes) -> bytes:
@@ -244,44 +245,53 @@ def _local_address(message: bytes) -> bytes:
     return address[12:] if address[:12] == _MAPPED else address
 
 
+def _destroy(message: bytes) -> bytes:
+    """Return the request to destroy a socket, as by an error: its peer gets a reset."""
+    family, state = struct.unpack_from("BB", message, 16)
+    body = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 1 << state) + message[20:68]
+    flags = netlink.NLM_F_REQUEST | netlink.NLM_F_ACK
+    return _HEADER.pack(_HEADER.size + len(body), diag.SOCK_DESTROY, flags, 1, 0) + body
+
+
 def _local_route(address: str, kind: int, flags: int = 0) -> None:
-    packed = ip_address(address).packed
-    body = _ROUTE.pack(_family(packed), len(packed) * 8, 0, 0, _LOCAL_TABLE, _BOOT, _HOST, _LOCAL, 0)
-    body += _attribute(_RTA_DST, packed) + _attribute(_RTA_OIF, struct.pack("=I", socket.if_nametoindex("lo")))
-    _order(kind, body, flags=flags, ignored={errno.EEXIST, errno.ESRCH})
+    order = _encode(
+        rtmsg, kind, netlink.NLM_F_ACK | flags,
+        family=_family(address), dst_len=ip_address(address).max_prefixlen, table=_LOCAL_TABLE,
+        proto=rtnl.rt_proto["boot"], scope=rtnl.rt_scope["host"], type=rtnl.rt_type["local"],
+        attrs=[("RTA_DST", address), ("RTA_OIF", socket.if_nametoindex("lo"))],
+    )  # fmt: skip
+    _order(order, ignored={errno.EEXIST, errno.ESRCH})
 
 
-def _socket(groups: int = 0, protocol: int = socket.NETLINK_ROUTE) -> socket.socket:
+def _socket(groups: int = 0, protocol: int = netlink.NETLINK_ROUTE) -> socket.socket:
     opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
     opened.bind((0, groups))
     return opened
 
 
-def _request(kind: int, body: bytes, flags: int = 0, *, protocol: int = socket.NETLINK_ROUTE) -> Iterator[bytes]:
-    """Send a request and return the messages of its answer: one, or with ``_DUMP`` all of them."""
+def _request(request: bytes, *, protocol: int = netlink.NETLINK_ROUTE) -> Iterator[bytes]:
+    """Send a request and return the messages of its answer: one, or all of a dump."""
     with _socket(protocol=protocol) as opened:
         opened.settimeout(_TIMEOUT_S)
-        opened.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
+        opened.send(request)
         while True:
-            for found, message in _messages(opened.recv(1 << 18)):
-                if found == _ERROR:
+            for kind, message in _messages(opened.recv(1 << 18)):
+                if kind == netlink.NLMSG_ERROR:
                     code = -struct.unpack_from("=i", message, _HEADER.size)[0]
                     if code:
                         raise OSError(code, os.strerror(code))
                     return
-                if found == _DONE:
+                if kind == netlink.NLMSG_DONE:
                     return
                 yield message
-                if flags & _DUMP != _DUMP:
+                if not _HEADER.unpack_from(message)[2] & netlink.NLM_F_MULTI:
                     return
 
 
-def _order(
-    kind: int, body: bytes, *, ignored: Collection[int], flags: int = 0, protocol: int = socket.NETLINK_ROUTE
-) -> None:
+def _order(order: bytes, *, ignored: Collection[int], protocol: int = netlink.NETLINK_ROUTE) -> None:
     """Send a request that changes something, and wait until it is done; the errors ``ignored`` count as done."""
     try:
-        for _ in _request(kind, body, _ACK | flags, protocol=protocol):
+        for _ in _request(order, protocol=protocol):
             pass
     except OSError as error:
         if error.errno not in ignored:
@@ -289,7 +299,10 @@ def _order(
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Return the kind and the bytes of each message of a datagram."""
+    """Return the kind and the bytes of each message of a datagram.
+
+    Not decoded, as pyroute2's Marshal would: that costs 0.1 ms for each address of other interfaces.
+    """
     place = 0
     while place + _HEADER.size <= len(data):
         length, kind, _, _, _ = _HEADER.unpack_from(data, place)
@@ -299,29 +312,33 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
         place += (length + 3) & ~3
 
 
-def _attributes(message: bytes, fixed: int) -> dict[int, bytes]:
-    """Return the attributes behind the ``fixed`` part of a message, by their numbers."""
-    found, place = {}, _HEADER.size + fixed
-    while place + 4 <= len(message):
-        length, kind = struct.unpack_from("=HH", message, place)
-        if length < 4:
-            break
-        found[kind] = message[place + 4 : place + length]
-        place += (length + 3) & ~3
-    return found
+def _encode(message: Any, kind: int, flags: int = 0, /, **fields: Any) -> bytes:
+    """Return a request of one of pyroute2's classes."""
+    request = message().setvalue(fields)
+    request["header"].update(type=kind, flags=netlink.NLM_F_REQUEST | flags, sequence_number=1)
+    request.encode()
+    return bytes(request.data)
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
-    return struct.pack("=HH", 4 + len(value), kind) + value
+def _decode(message: Any, data: bytes) -> Any:
+    """Return a message of one of pyroute2's classes."""
+    decoded = message(data)
+    decoded.decode()
+    return decoded
 
 
-def _address(message: bytes) -> tuple[int, str, int]:
-    """Return the interface, the address and the prefix length of a message about an address."""
-    _, prefix, _, _, index = _ADDRESS.unpack_from(message, _HEADER.size)
-    attributes = _attributes(message, _ADDRESS.size)
+def _index(message: bytes) -> int:
+    """Return the interface of a message about an address, without decoding it."""
+    index: int = struct.unpack_from("=I", message, _HEADER.size + 4)[0]
+    return index
+
+
+def _address(message: bytes) -> tuple[str, int]:
+    """Return the address and the prefix length of a message about an address."""
+    address = _decode(ifaddrmsg, message)
     # IFA_ADDRESS is the far end of a point-to-point link, and the only one of IPv6.
-    return index, str(ip_address(attributes.get(_IFA_LOCAL) or attributes[_IFA_ADDRESS])), prefix
+    return address.get_attr("IFA_LOCAL") or address.get_attr("IFA_ADDRESS"), address["prefixlen"]
 
 
-def _family(packed: bytes) -> int:
-    return socket.AF_INET6 if len(packed) == 16 else socket.AF_INET
+def _family(address: str) -> int:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=f"no namespaces: {missin
 PRELUDE = """
 import subprocess, select, socket, time
 from pyconfd.vip.checks import ListenerOwners
-from pyconfd.vip.netlink import Link, DefaultRoute, default_route, listeners
+from pyconfd.vip.netlink import DefaultRoute, Link, default_route, listeners, reset_connections
 def ip(*words, **more): subprocess.run(["ip", *words], check=True, **more)
 def told(link, condition):
     deadline = time.monotonic() + 30
@@ -110,6 +110,38 @@ one = socket.create_server(("127.0.0.1", 4321)); two = socket.create_server(("::
 assert listeners().keys() - before == {4321, 4322}
 one.close()
 assert 4321 not in listeners()
+"""
+    )
+
+
+def test_connections_to_lost_addresses_are_reset() -> None:
+    run(
+        """
+def connected(family, source, target):
+    server = socket.create_server((target, 0), family=family, dualstack_ipv6=target == "::")
+    address = "192.0.2.10" if target == "::" else target
+    client = socket.create_connection((address, server.getsockname()[1]), 5, (source, 0))
+    return client, server.accept()[0], server
+ip("link", "set", "lo", "up")
+ip("addr", "add", "192.0.2.10/32", "dev", "lo"); ip("addr", "add", "2001:db8::10/128", "dev", "lo", "nodad")
+lost = [
+    connected(socket.AF_INET, "127.0.0.1", "192.0.2.10"), connected(socket.AF_INET6, "::1", "2001:db8::10"),
+    connected(socket.AF_INET6, "127.0.0.1", "::"),
+]
+kept = connected(socket.AF_INET, "127.0.0.1", "127.0.0.1")
+ip("addr", "del", "192.0.2.10/32", "dev", "lo"); ip("addr", "del", "2001:db8::10/128", "dev", "lo")
+assert reset_connections({"192.0.2.10", "2001:db8::10", "192.0.2.11"}) == ""
+for client, accepted, _ in lost:
+    for end, expected in ((accepted, ConnectionAbortedError), (client, ConnectionResetError)):
+        try:
+            end.recv(1)
+        except expected:
+            continue
+        raise AssertionError("no reset")
+kept[0].sendall(b"x")
+assert kept[1].recv(1) == b"x"
+routes = subprocess.run(["ip", "route", "show", "table", "local"], capture_output=True, text=True).stdout
+assert "192.0.2.10" not in routes
 """
     )
 
