@@ -187,8 +187,8 @@ def _pods_of_services(evidence: Evidence) -> Iterator[tuple[Key, Key]]:
 
 
 def _find_pods(query: str, evidence: Evidence) -> Iterator[str]:
-    known = {*evidence.snapshot.pods, *(pod for pod, _ in _pods_of_services(evidence))}
-    return (_path(key) for key in sorted(known) if _is_named(query, key))
+    known = (*evidence.snapshot.pods, *(pod for pod, _ in _pods_of_services(evidence)))
+    return map(_path, sorted({key for key in known if _is_named(query, key)}))
 
 
 def _of_pod(subject: str, evidence: Evidence) -> Explanation:
