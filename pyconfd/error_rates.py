@@ -6,7 +6,7 @@ caused by it. Few requests are no evidence, and a small service among big ones r
 
 from collections.abc import Iterator, Mapping
 
-from pyconfd.model.traffic import Counts, Sample
+from pyconfd.model.status import Counts, Sample
 
 LEAST_REQUESTS = 20
 """With fewer requests on either side nothing is compared."""

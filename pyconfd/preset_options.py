@@ -7,11 +7,11 @@ from dataclasses import replace
 from pyconfd.haproxy.config.certificates import CertificateFiles
 from pyconfd.haproxy.process.host import gather_addresses
 from pyconfd.haproxy.process.layout import files_dir_of
-from pyconfd.model.host import HostFacts
+from pyconfd.model.context import PresetName
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener
-from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FileKind
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule, network
 from pyconfd.presets.reading import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions

@@ -19,9 +19,8 @@ from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.host import has_ipv6
 from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.haproxy.process.preflight import idle_close_note
-from pyconfd.model.context import ClusterTemplate, Context, Refusal
+from pyconfd.model.context import ClusterTemplate, Context, PresetName, Refusal
 from pyconfd.model.listener import Listeners
-from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FileKind, FragmentSet, Rendering
 from pyconfd.model.snapshot import Named, Resource, Snapshot
 from pyconfd.preset_options import HostReader, base_options

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.error_rates import counted, judge
-from pyconfd.model.traffic import Counts, Sample
+from pyconfd.model.status import Counts, Sample
 
 GOOD = Counts(1000, 2, 4, 4)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from pyconfd.model.address import canonical
 from pyconfd.model.kubernetes import SERVICE_NAME_LABEL, AnyObject, Endpoint, Endpoints, EndpointSlice, Node, Pod
+from pyconfd.model.listener import canonical
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import differing
 

@@ -11,11 +11,10 @@ from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.history.pins import BasisStore
-from pyconfd.model.context import Context, EndpointTotals, Refusal
+from pyconfd.model.context import Context, EndpointTotals, PresetName, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Rejected, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
-from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets.origins import ObjectOrigin, everything, ref_of

@@ -10,8 +10,8 @@ from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import NEVER, NameRegister, Owner
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.presets import conflicts, registry
-from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Rendered
 
 Contested = Callable[[Rendering], Mapping[Listener, str]]

@@ -20,7 +20,7 @@ from pyconfd.model.hold import ADOPTION
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
-from pyconfd.presets.memo import Memo
+from pyconfd.presets.registry import Memo
 from pyconfd.settings import ApplySettings, HistorySettings
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import structlog
 
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.basis import Basis
-from pyconfd.model.pin import Pin, PinStatus
 from pyconfd.model.rendering import FragmentSet
+from pyconfd.model.status import Pin, PinStatus
 
 log = structlog.get_logger(__name__)
 

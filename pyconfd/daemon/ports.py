@@ -12,12 +12,10 @@ from pyconfd.errors import Problem
 from pyconfd.model.changes import Change
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.outcome import Outcome
-from pyconfd.model.pin import PinStatus
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import EventCounts, Paused, SourceHealth, Standing, Status, TargetState
-from pyconfd.model.traffic import Sample
+from pyconfd.model.status import EventCounts, Paused, PinStatus, Sample, SourceHealth, Standing, Status, TargetState
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer
 from pyconfd.system.state_file import StateFile

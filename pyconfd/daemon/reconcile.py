@@ -27,7 +27,7 @@ from pyconfd.errors import (
     RejectedInput,
     TransientError,
 )
-from pyconfd.model.context import Context, EndpointTotals
+from pyconfd.model.context import Context, EndpointTotals, PresetName
 from pyconfd.model.hold import ADOPTION
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import (
@@ -43,12 +43,11 @@ from pyconfd.model.outcome import (
     Unchanged,
 )
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
-from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets.memo import Memo
 from pyconfd.presets.origins import owners_among
 from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.registry import Memo
 from pyconfd.render.cluster_text import (
     ClusterText,
     Fallback,

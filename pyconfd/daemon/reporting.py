@@ -14,11 +14,10 @@ import structlog
 from pyconfd.daemon.ports import Changes, Clocks, Notifier
 from pyconfd.errors import Problem, first_line
 from pyconfd.model.changes import Action, Change, change_of, change_of_hold
-from pyconfd.model.context import Context, Refusal, RefusalReason
+from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason
 from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.plan import Reload, RuntimeUpdate
-from pyconfd.model.preset import PresetName
 from pyconfd.model.status import NextAttempt, Paused, Phase, QuarantineStatus, SourceHealth, Standing, Status
 
 log = structlog.get_logger(__name__)

@@ -18,7 +18,7 @@ from pyconfd.haproxy.config.diff import differences
 from pyconfd.haproxy.config.text import emptied
 from pyconfd.model.outcome import Applied, Outcome, Stored
 from pyconfd.model.plan import AddBackend, Command, Reload, RemoveBackend
-from pyconfd.model.traffic import RolloutAlarm, RolloutStatus, Sample
+from pyconfd.model.status import RolloutAlarm, RolloutStatus, Sample
 from pyconfd.settings import HistorySettings
 
 log = structlog.get_logger(__name__)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from pyconfd.model.context import Context
+from pyconfd.model.context import Context, PresetName
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import domains, hosts, kube2lb, kubefigurator_claims, values
 from pyconfd.presets.kube2lb_claims import EXTERNAL_DOMAINS

@@ -11,11 +11,10 @@ from pyconfd.explain.claims import ClaimedBackend, ObjectClaim, claims_of
 from pyconfd.explain.configuration import RenderedConfig, ServerLine
 from pyconfd.haproxy.runtime.readback import ServerNow, condition_of
 from pyconfd.model.condition import Age, Condition, ConditionStatus, ConditionType, condition_of_refusal
-from pyconfd.model.context import Context, Refusal
+from pyconfd.model.context import Context, PresetName, Refusal
 from pyconfd.model.explanation import ClaimReport, EndpointReport, InstanceState, ServerReport
 from pyconfd.model.hold import command_of
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FileKind, Rendering
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
 from pyconfd.presets import domains, hosts, kubefigurator_claims, values

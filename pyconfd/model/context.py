@@ -1,4 +1,4 @@
-"""What presets give: the names for the templates, and what they refused."""
+"""What presets give: the variables for templates, who claims what, and what they refused."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +10,16 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import Listener
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NameRegister, Owners
+
+
+class PresetName(StrEnum):
+    """One way of reading a Snapshot; each is the annotations of one predecessor."""
+
+    DOMAINS = "domains"
+    KUBEFIGURATOR = "kubefigurator"
+    KUBE2LB = "kube2lb"
+    CONFIGMAP = "configmap"
+    HOSTS = "hosts"
 
 
 class RefusalReason(StrEnum):

@@ -1,7 +1,7 @@
-"""Whose a claimed name is, and whose it stays for a while when its owner is gone."""
+"""Whose a claimed name is, whose it stays for a while when its owner is gone, and which names moved. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -81,3 +81,42 @@ class NameRegister:
     def is_due(self, now: float) -> bool:
         """Return whether the time of a name that was kept is over, so that somebody else may have it."""
         return any(0 < reservation.until <= now for mine in self.reservations.values() for reservation in mine.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """``name`` (a host name, or a port or listener as a whole) of ``preset`` has another owner."""
+
+    preset: str
+    name: str
+    former: str
+    now: str
+
+    @property
+    def sentence(self) -> str:
+        """Say it."""
+        return f"{self.name} moved from {self.former} to {self.now}"
+
+
+def moves(before: Mapping[str, Owners], after: Mapping[str, Owners]) -> tuple[Move, ...]:
+    """Return the names that have other owners in ``after``, sorted; what came or went is no move."""
+    return tuple(sorted(_moves(before, after), key=lambda each: (each.preset, each.name)))
+
+
+def _moves(before: Mapping[str, Owners], after: Mapping[str, Owners]) -> Iterator[Move]:
+    for preset, now in after.items():
+        former = before.get(preset, now)
+        if former is now:
+            continue
+        for name, owner in now.items():
+            was = former.get(name)
+            if was is not None and was[:3] != owner[:3]:
+                yield Move(preset, _shown(name), _object(was), _object(owner))
+
+
+def _shown(name: Name) -> str:
+    return f"{name.name} on {name.place}" if name.name and name.place else name.name or name.place
+
+
+def _object(owner: Owner) -> str:
+    return f"{owner.kind} {owner.namespace}/{owner.name}"

@@ -1,9 +1,31 @@
-"""Dicts that are replaced and never changed, and that know by which keys they differ from their predecessor."""
+"""Dicts that are replaced and never changed, and values that templates are given to read."""
 
 from collections.abc import Collection, Mapping
 from itertools import compress, filterfalse
 from operator import is_, is_not
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise TypeError(
+        "a given value cannot be changed; make one of your own, as in dict(items, port=80) or [*ips, other]"
+    )
+
+
+class GivenDict(dict[str, Any]):
+    """A dict that cannot be changed."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = update = pop = popitem = setdefault = clear = _refuse
+
+
+class GivenList(list[Any]):
+    """A list that cannot be changed."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = pop = remove = reverse = sort = clear = _refuse
+
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

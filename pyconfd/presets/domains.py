@@ -14,12 +14,11 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.given import GivenDict, GivenList
 from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner, Owners
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.versioned import TemplateDict, VersionedDict, differing, with_values
+from pyconfd.model.versioned import GivenDict, GivenList, TemplateDict, VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import Claims, ParsedClaims, ReservedNames

@@ -14,11 +14,10 @@ from typing import Any
 import msgspec
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated

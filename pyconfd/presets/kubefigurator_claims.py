@@ -7,11 +7,10 @@ from ipaddress import IPv6Address
 from typing import Any, NamedTuple, TypeVar
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectRef, Service, ServicePort
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER, Name, Owner
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import ParsedClaims

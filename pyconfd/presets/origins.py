@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pyconfd.model.context import Context
+from pyconfd.model.context import Context, PresetName
 from pyconfd.model.kubernetes import ConfigMap, ObjectRef
-from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets.hosts import APP

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from pyconfd.model.host import HostFacts
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import values
 
 Network = IPv4Network | IPv6Network

@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 
-from pyconfd.model.address import IPV4, parsed
+from pyconfd.model.listener import IPV4, parsed
 
 SHOWN_CHARACTERS = 80
 """How much of a refused value is repeated to the operator."""

@@ -10,9 +10,8 @@ from typing import Any
 from jinja2 import Environment, Template, TemplateError, nodes
 from jinja2.runtime import Context as Scope
 
-from pyconfd.model.given import GivenDict
 from pyconfd.model.rendering import Fragment, Piece
-from pyconfd.model.versioned import TemplateDict
+from pyconfd.model.versioned import GivenDict, TemplateDict
 from pyconfd.render.declared import Declarations
 from pyconfd.render.each import DECLARING, EACH, EachLoops, RenderedLoop
 from pyconfd.render.entries import Recorded

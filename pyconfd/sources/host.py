@@ -8,8 +8,7 @@ from typing import Protocol
 import structlog
 
 from pyconfd.model.context import Refusal
-from pyconfd.model.host import HostFacts
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.snapshot import HostFacts, Snapshot
 from pyconfd.model.status import SourceHealth
 
 log = structlog.get_logger(__name__)

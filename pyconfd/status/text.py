@@ -6,8 +6,16 @@ from dataclasses import dataclass, replace
 
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.hold import command_of
-from pyconfd.model.pin import PinStatus
-from pyconfd.model.status import ApiServerState, CredentialState, Phase, Renewal, ResourceState, Status, TargetPhase
+from pyconfd.model.status import (
+    ApiServerState,
+    CredentialState,
+    Phase,
+    PinStatus,
+    Renewal,
+    ResourceState,
+    Status,
+    TargetPhase,
+)
 from pyconfd.printable import clean, long_duration, short_duration
 from pyconfd.status.document import STALE_AFTER_S, Freshness, StatusReport, liveness, sync_age_s
 

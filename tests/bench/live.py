@@ -28,7 +28,7 @@ from pyconfd.model.kubernetes import EndpointSlice
 from pyconfd.model.plan import Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.presets import registry
-from pyconfd.presets.memo import Memo
+from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Renderer
 from tests.bench import presets
 from tests.bench.asking import Asking

@@ -14,8 +14,8 @@ import msgspec
 
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.memo import Memo
 from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.registry import Memo
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.kubernetes.cache import Cache
 from pyconfd.sources.kubernetes.decode import decode_event

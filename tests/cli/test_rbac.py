@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pyconfd.model.preset import PresetName
+from pyconfd.model.context import PresetName
 from tests.world.appliance import Appliance
 
 

@@ -17,8 +17,7 @@ from pyconfd.daemon.ports import World
 from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.unit import UnitFacts
-from pyconfd.model.pin import Pin
-from pyconfd.model.status import Phase
+from pyconfd.model.status import Phase, Pin
 from pyconfd.settings import ApplySettings, HaproxySettings, HistorySettings, ReloadMethod, Settings, TemplateSettings
 from pyconfd.sources.fragments import read_fragments
 from tests.daemon.fakes import FakeClock, FakeNotifier, FakeSource, cluster

@@ -24,8 +24,7 @@ from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import ApiServerState, Paused, Phase, SourceHealth, Status
-from pyconfd.model.traffic import Sample
+from pyconfd.model.status import ApiServerState, Paused, Phase, Sample, SourceHealth, Status
 from pyconfd.presets.reading import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings, HistorySettings

@@ -8,8 +8,7 @@ import structlog.testing
 
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.base_loop import EXIT_BUG, run_until_stopped
-from pyconfd.daemon.consumer_ports import ConsumerWorld, FoundPublication, Publication
-from pyconfd.daemon.consuming import Consumer
+from pyconfd.daemon.consuming import Consumer, ConsumerWorld, FoundPublication, Publication
 from pyconfd.errors import ApplyError, Problem, RejectedInput
 from pyconfd.haproxy.config.text import endpoint_totals
 from pyconfd.model.plan import ReloadReason

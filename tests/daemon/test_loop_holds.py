@@ -9,8 +9,7 @@ import structlog.testing
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.protection import hold_file
 from pyconfd.model.hold import HoldKind
-from pyconfd.model.host import HostFacts
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.snapshot import HostFacts, Snapshot
 from pyconfd.model.status import Phase, Status
 from tests.daemon.fakes import FAILING, TEMPLATE, Bed, RememberedHolds, cluster, serving
 

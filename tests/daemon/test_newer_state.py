@@ -16,8 +16,7 @@ from pyconfd.etcd.publication import KnownGeneration
 from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.hold import Hold, HoldKind
-from pyconfd.model.pin import Pin
-from pyconfd.model.status import Paused
+from pyconfd.model.status import Paused, Pin
 from pyconfd.system.state_file import StateFile
 from pyconfd.targets.target import AppliedTarget
 from pyconfd.vip.output import Drain, HookMemory, memory_file

@@ -6,8 +6,7 @@ import pytest
 from pyconfd.daemon.pause import FILE_NAME, Pause
 from pyconfd.errors import TransientError
 from pyconfd.haproxy.history.pins import PinFile
-from pyconfd.model.pin import Pin
-from pyconfd.model.status import Paused
+from pyconfd.model.status import Paused, Pin
 
 
 def test_a_pause_holds_until_it_is_ended(tmp_path: Path) -> None:

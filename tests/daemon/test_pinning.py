@@ -8,8 +8,8 @@ import pytest
 from pyconfd.daemon.pinning import Pinning, PinSurroundings
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.basis import Basis
-from pyconfd.model.pin import Pin
 from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.model.status import Pin
 
 AWAY = TransientError(Problem("/etc/pyconfd", "does not exist"))
 

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from pyconfd.model.traffic import Counts, Sample
+from pyconfd.model.status import Counts, Sample
 from tests.daemon.fakes import DEAD, TEMPLATE, Bed, cluster, serving
 from tests.daemon.test_runtime_and_reload import NAMED, live_bed
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 from pyconfd import __version__
-from pyconfd.model.preset import PresetName
+from pyconfd.model.context import PresetName
 from tests.demo.stage import Play, Stage
 from tests.demo.telling import good, line, paint, require, title
 from tests.world.clients import Crowd, ask, ping_redis

@@ -8,7 +8,7 @@ import pytest
 
 from pyconfd.haproxy.config.removed import find_in_lines
 from pyconfd.migrate.report import System
-from pyconfd.model.preset import PresetName
+from pyconfd.model.context import PresetName
 from pyconfd.settings.table import TABLE
 from tests.cli.invoking import invoke
 from tests.docs.examples import ROOT

@@ -20,8 +20,7 @@ from pyconfd import fragments
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.cli.commands import etcd as commands
 from pyconfd.daemon.base_loop import run_until_stopped
-from pyconfd.daemon.consumer_ports import ConsumerWorld
-from pyconfd.daemon.consuming import Consumer
+from pyconfd.daemon.consuming import Consumer, ConsumerWorld
 from pyconfd.etcd.publication import KnownGeneration
 from pyconfd.haproxy.config.text import endpoint_totals
 from pyconfd.model.balancing import TakesAll

@@ -16,7 +16,7 @@ from pyconfd.admission.removal_protection import kept_back
 from pyconfd.explain.conditions import Evidence, report_of
 from pyconfd.explain.queries import explain
 from pyconfd.model.condition import Age, Condition, ConditionStatus, ConditionType, condition_of_refusal, type_of
-from pyconfd.model.context import Context, Refusal, RefusalReason
+from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason
 from pyconfd.model.explanation import ClaimReport, InstanceState
 from pyconfd.model.kubernetes import (
     ConfigMap,
@@ -29,7 +29,6 @@ from pyconfd.model.kubernetes import (
     Service,
     ServicePort,
 )
-from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry

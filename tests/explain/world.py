@@ -6,9 +6,8 @@ from typing import Any
 from pyconfd.explain.conditions import Evidence, report_of
 from pyconfd.haproxy.runtime.readback import ServerNow
 from pyconfd.model.condition import Age
-from pyconfd.model.context import Context, Refusal
+from pyconfd.model.context import Context, PresetName, Refusal
 from pyconfd.model.explanation import ClaimReport, InstanceState
-from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry

@@ -9,9 +9,8 @@ import yaml
 
 from pyconfd.fragments import of_presets
 from pyconfd.model.context import Refusal
-from pyconfd.model.host import HostFacts
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.snapshot import HostFacts, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyconfd.fragments import of_presets
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import ObjectMeta, Service, ServicePort, ServiceSpec
 from pyconfd.model.rendering import Piece, Rendering
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets.kubefigurator_claims import LABEL, PREFIX
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
 from tests.fragments.kubefigurator import GOLDEN, Case, read_case, render_case

@@ -14,9 +14,9 @@ import pytest
 from pyconfd.examples import __path__ as examples
 from pyconfd.fragments import of_presets
 from pyconfd.model.context import Context
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
 from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule, network

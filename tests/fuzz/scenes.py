@@ -12,10 +12,9 @@ import msgspec
 
 from pyconfd.examples import __file__ as examples
 from pyconfd.fragments import directory, of_presets
-from pyconfd.model.host import HostFacts
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
+from pyconfd.model.snapshot import RECORD_OF, HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule

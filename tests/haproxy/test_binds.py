@@ -5,8 +5,8 @@ import pytest
 
 from pyconfd.haproxy.config.binds import addresses_and_ports, contested, judge
 from pyconfd.haproxy.config.text import Bind, binds
-from pyconfd.model.host import HostFacts, ListeningSocket
 from pyconfd.model.listener import Listener
+from pyconfd.model.snapshot import HostFacts, ListeningSocket
 
 HERE = frozenset({"10.0.0.1", "127.0.0.1", "::1", "2001:db8::1"})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyconfd.haproxy.process import host
 from pyconfd.haproxy.process.unit import UNLIMITED, UnitFacts, environment_file, gather, parse, problems
-from pyconfd.model.host import ListeningSocket
+from pyconfd.model.snapshot import ListeningSocket
 from pyconfd.settings import HaproxySettings
 
 

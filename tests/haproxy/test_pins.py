@@ -7,8 +7,8 @@ import pytest
 from pyconfd.errors import RejectedInput, TransientError
 from pyconfd.haproxy.history.pins import FILE_NAME, BasisStore, PinFile
 from pyconfd.model.basis import Basis
-from pyconfd.model.pin import Pin
 from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.model.status import Pin
 
 
 def basis(text: str) -> Basis:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.haproxy.runtime.traffic import TrafficWatch, sample_of
-from pyconfd.model.traffic import Counts, Sample
+from pyconfd.model.status import Counts, Sample
 from tests.world.clients import ask
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from pyconfd.model.context import Context, RefusalReason
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import EndpointPort, ObjectMeta, Service, ServicePort, ServiceSpec
 from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
 from pyconfd.presets.kube2lb_claims import Kube2lbService
 from pyconfd.presets.reading import PresetOptions

@@ -6,11 +6,11 @@ from dataclasses import replace
 import msgspec
 
 from pyconfd.model.context import Context, RefusalReason
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import (
     Service,
     ServicePort,
 )
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
 from pyconfd.presets.kubefigurator import Backend, KubefiguratorListener
 from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from pyconfd.model.context import RefusalReason
-from pyconfd.model.host import HostFacts
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.snapshot import HostFacts, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.memo import Memo
 from pyconfd.presets.policy import AllowedAddresses, ClaimOptions, Rule, network
 from pyconfd.presets.reading import HostsOptions, PresetOptions
+from pyconfd.presets.registry import Memo
 from tests.presets.objects import endpoint, endpoints, node, read, service, slice_, snapshot, subset
 from tests.presets.pods import config_map, pod
 from tests.presets.pods import read as read_pods

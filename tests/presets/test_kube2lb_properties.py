@@ -8,10 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import SERVICE_NAME_LABEL
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
+from pyconfd.model.snapshot import RECORD_OF, HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.kube2lb_names import check_expression, split_domains
 from pyconfd.presets.reading import PresetOptions

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from pyconfd.model.context import RefusalReason
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
-from pyconfd.model.snapshot import Resource
+from pyconfd.model.snapshot import HostFacts, Resource
 from pyconfd.presets import registry
 from tests.presets.kube2lb import HOST, HTTP, SLICE_HTTP, read, render, service, services, with_pod
 from tests.presets.objects import endpoint, endpoints, slice_, subset

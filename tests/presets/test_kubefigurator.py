@@ -1,7 +1,6 @@
 import pytest
 
 from pyconfd.model.context import RefusalReason
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import (
     EndpointAddress,
     EndpointPort,
@@ -11,6 +10,7 @@ from pyconfd.model.kubernetes import (
     NodeStatus,
     ServicePort,
 )
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
 from pyconfd.presets.kubefigurator import Certificate, KubefiguratorListener
 from pyconfd.presets.reading import PresetOptions

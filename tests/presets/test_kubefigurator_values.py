@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from pyconfd.model.context import Refusal, RefusalReason
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import (
     Service,
     ServicePort,
 )
+from pyconfd.model.snapshot import HostFacts
 from tests.presets.kubefigurator import HOST, labelled, listeners, read, refused, tcp, web
 
 

@@ -10,19 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.model.context import Context, RefusalReason
-from pyconfd.model.host import HostFacts
+from pyconfd.model.context import Context, PresetName, RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, ObjectMeta, ObjectRef, Secret, Service, ServicePort, ServiceSpec
 from pyconfd.model.listener import Listener
-from pyconfd.model.preset import PresetName
 from pyconfd.model.reservation import Name, Reservation
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
 from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.memo import Memo
 from pyconfd.presets.policy import ClaimOptions, Rule
 from pyconfd.presets.reading import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.registry import Memo
 from tests.presets import objects
 from tests.presets.objects import endpoint, endpoints, node, service, slice_, subset
 from tests.presets.pods import certificate, config_map, pod, secret

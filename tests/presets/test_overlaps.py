@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from pyconfd.model.context import Context, RefusalReason
-from pyconfd.model.host import HostFacts
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import Name, Reservation, Reservations
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
 from pyconfd.presets.policy import ClaimOptions, Rule, network
 from pyconfd.presets.reading import PresetOptions

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.model.context import Context
+from pyconfd.model.context import Context, PresetName
 from pyconfd.model.kubernetes import (
     SERVICE_NAME_LABEL,
     ConfigMap,
@@ -20,7 +20,6 @@ from pyconfd.model.kubernetes import (
     ServicePort,
     ServiceSpec,
 )
-from pyconfd.model.preset import PresetName
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53

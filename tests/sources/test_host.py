@@ -4,8 +4,7 @@ import threading
 from collections.abc import Callable
 
 from pyconfd.model.context import Refusal
-from pyconfd.model.host import HostFacts
-from pyconfd.model.snapshot import Snapshot
+from pyconfd.model.snapshot import HostFacts, Snapshot
 from pyconfd.model.status import SourceHealth
 from pyconfd.sources.host import HostAwareSource
 

@@ -8,9 +8,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pyconfd.model.changes import BUCKETS_S, Action, ApplyingStatus, Change
-from pyconfd.model.pin import Pin, PinStatus
-from pyconfd.model.status import BackendDown, LeavingStatus, LiveStatus, OverrideStatus, Paused, Status
-from pyconfd.model.traffic import RolloutAlarm, RolloutStatus
+from pyconfd.model.status import (
+    BackendDown,
+    LeavingStatus,
+    LiveStatus,
+    OverrideStatus,
+    Paused,
+    Pin,
+    PinStatus,
+    RolloutAlarm,
+    RolloutStatus,
+    Status,
+)
 from pyconfd.status import document
 from pyconfd.status.document import Freshness, StatusFile, StatusReport
 from pyconfd.status.metrics import exposition, registry_of

@@ -14,8 +14,8 @@ from pyconfd.haproxy.config.text import binds as binds_of
 from pyconfd.haproxy.process import adoption
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.balancer import Balancer
-from pyconfd.model.host import HostFacts
 from pyconfd.model.rendering import Fragment, FragmentSet
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.settings import Settings
 from pyconfd.system.files import AS_ROOT, replace_shared
 

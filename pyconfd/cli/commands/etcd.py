@@ -17,8 +17,7 @@ from pyconfd.app.service import ServiceContext, removal_rules, serve, warn, with
 from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_notes, print_text
-from pyconfd.daemon.consumer_ports import ConsumerWorld, FoundPublication, Publication
-from pyconfd.daemon.consuming import Consumer
+from pyconfd.daemon.consuming import Consumer, ConsumerWorld, FoundPublication, Publication
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.publishing import PublishingSource

@@ -10,7 +10,7 @@ from pyconfd.cli.command import command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_text
 from pyconfd.errors import ConfigurationError, Problem
-from pyconfd.model.preset import PresetName
+from pyconfd.model.context import PresetName
 
 
 @command(

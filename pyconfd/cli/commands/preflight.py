@@ -23,9 +23,8 @@ from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.check import has_listener
 from pyconfd.haproxy.process.preflight import idle_close_note
-from pyconfd.model.context import Refusal
+from pyconfd.model.context import PresetName, Refusal
 from pyconfd.model.preflight import Finding, Level, findings_of
-from pyconfd.model.preset import PresetName
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import CredentialState, Renewal
 from pyconfd.printable import clean, short_duration

@@ -14,8 +14,7 @@ from pyconfd.cli.output import print_json, print_text
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.history.generations import GenerationEntry
 from pyconfd.haproxy.history.pins import PinFile
-from pyconfd.model.pin import Pin
-from pyconfd.model.status import Phase, Status
+from pyconfd.model.status import Phase, Pin, Status
 from pyconfd.settings import Settings
 from pyconfd.status.document import read_report
 

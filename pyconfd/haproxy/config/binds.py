@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from pyconfd.errors import Problem
 from pyconfd.haproxy.config.text import Bind
-from pyconfd.model.host import HostFacts, ListeningSocket
 from pyconfd.model.listener import ANY, Listener
+from pyconfd.model.snapshot import HostFacts, ListeningSocket
 
 
 class _InheritedBinds:

@@ -25,7 +25,6 @@ from pyconfd.haproxy.config.index import Cut, Index, SectionKey, cut, index_of, 
 from pyconfd.haproxy.config.servers import Inherited
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
-from pyconfd.model.moves import moves
 from pyconfd.model.plan import (
     AddBackend,
     AddServer,
@@ -42,6 +41,7 @@ from pyconfd.model.plan import (
     SetWeight,
 )
 from pyconfd.model.rendering import FileKind, Piece, Rendering, noted_certificates
+from pyconfd.model.reservation import moves
 
 _FREE = frozenset({"global", "defaults"})
 """Sections whose meaning depends on where they stand, or on which others depend."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyconfd.haproxy.config.text import Line, Section
-from pyconfd.model.address import parsed
+from pyconfd.model.listener import parsed
 
 DYNAMIC_ALGORITHMS = frozenset({"roundrobin", "leastconn", "first", "random"})
 """Algorithms that take servers at any time; the hashing ones do with ``hash-type consistent``."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.model.basis import Basis
-from pyconfd.model.pin import Pin
+from pyconfd.model.status import Pin
 from pyconfd.system.files import (
     AS_ROOT,
     PREFIX,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from pyconfd.model.host import HostFacts, ListeningSocket
+from pyconfd.model.snapshot import HostFacts, ListeningSocket
 
 _LISTEN = 10
 """``TCP_LISTEN``. Source: include/net/tcp_states.h of Linux."""

@@ -21,10 +21,10 @@ from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
 from pyconfd.haproxy.process.layout import Identity, Layout, identity_of
 from pyconfd.haproxy.process.observation import ChangedWorker, NotRunning, Observation, Running, RunningState
 from pyconfd.haproxy.process.unit import UnitFacts
-from pyconfd.model.host import HostFacts
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Generation, Step
 from pyconfd.model.rendering import Rendering
+from pyconfd.model.snapshot import HostFacts
 from pyconfd.settings import HaproxySettings
 from pyconfd.system.files import Installation
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from pyconfd.haproxy.runtime.sockets import NoAnswer, RuntimeSocket
-from pyconfd.model.traffic import Counts, Sample
+from pyconfd.model.status import Counts, Sample
 
 EVERY_S = 1.0
 SHARE = 0.01
