@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.listener import Listener, asked_for
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.reservation import NEVER, NameRegister, Owner
+from pyconfd.model.reservation import NEVER, NameRegister, Owner, Reservations
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.presets import conflicts, registry
 from pyconfd.presets.reading import PresetOptions
@@ -69,53 +70,45 @@ class FormerNames:
     held_back: frozenset[Key] = frozenset()
 
 
-def translator(
+NOTHING_TAKEN: Mapping[Listener, str] = MappingProxyType({})
+
+
+def translate(
     snapshot: Snapshot,
     presets: Sequence[str],
     options: PresetOptions,
     memo: Memo | None = None,
-    remembered: FormerNames = FormerNames(),
-) -> Callable[[Mapping[Listener, str]], Context]:
-    """Return what reads a Snapshot without the claims that are ``contested``.
+    former_names: FormerNames = FormerNames(),
+    *,
+    taken: Mapping[Listener, str] = NOTHING_TAKEN,
+) -> Context:
+    """Return what the presets make of a Snapshot, without the claims to listeners that are ``taken``.
 
-    No name goes to another namespace while it is kept for that of its former owner. Its ``register`` is what to
-    remember then.
+    No name goes to another namespace while it is reserved for that of its former owner. The ``register`` of the result
+    is what to remember of that for the next translation.
     """
-    now, keep_s = remembered.now, remembered.keep_s
-    asked = snapshot, presets, options, remembered
-    former = conflicts.standing(remembered.register, now, keep_s, remembered.held_back)
+    asked = snapshot, presets, options, former_names
+    # Removal protection asks first, and the reconciliation asks the same again.
+    if memo is not None and not taken and (known := memo.known_context(asked)) is not None:
+        return known
+    now, keep_s = former_names.now, former_names.keep_s
+    before = conflicts.current_register(former_names.register, now, keep_s, former_names.held_back)
 
-    def read(taken: Mapping[Listener, str], known: NameRegister) -> Context:
-        asked = (
-            replace(options, contested=taken, reservations=known.reservations)
-            if taken or known.reservations
-            else options
-        )
-        return registry.translate(snapshot, presets, asked, memo)
-
-    def after(context: Context) -> NameRegister:
+    def read(reservations: Mapping[str, Reservations]) -> tuple[Context, NameRegister]:
+        asked_with = replace(options, contested=taken, reservations=reservations) if taken or reservations else options
+        context = registry.translate(snapshot, presets, asked_with, memo)
         is_released = partial(_is_released, snapshot, context)
-        return conflicts.succeeded(former, context.owners, is_released=is_released, now=now, keep_s=keep_s)
+        after = conflicts.register_after(before, context.owners, is_released=is_released, now=now, keep_s=keep_s)
+        return context, after
 
-    def translate(taken: Mapping[Listener, str]) -> Context:
-        # Removal protection asks first, and the reconciliation asks the same again.
-        known = memo.settled(asked) if memo is not None and not taken else None
-        if known is not None:
-            return known
-        context = settled(taken)
-        if memo is not None and not taken:
-            memo.keep_settled(asked, context)
-        return context
-
-    def settled(taken: Mapping[Listener, str]) -> Context:
-        context = read(taken, former)
-        register = after(context)
-        if conflicts.contradicted(register, context.owners):
-            context = read(taken, register)
-            register = after(context)
-        return replace(context, register=register)
-
-    return translate
+    context, after = read(before.reservations)
+    if conflicts.contradicted(after, context.owners):
+        # An owner that has just gone left a reservation, which the first reading could not know.
+        context, after = read(after.reservations)
+    context = replace(context, register=after)
+    if memo is not None and not taken:
+        memo.keep_context(asked, context)
+    return context
 
 
 _LOST = frozenset({RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED, RefusalReason.NOT_ALLOWED})

@@ -14,7 +14,7 @@ import structlog
 
 from pyconfd.daemon.ports import Changes, Clocks, Notifier, RestoringBalancer
 from pyconfd.daemon.queue import WorkQueue
-from pyconfd.daemon.reconcile import Attempt
+from pyconfd.daemon.reconcile import FailedAttempt
 from pyconfd.daemon.reporting import Reporter
 from pyconfd.errors import Problem, PyconfdError
 from pyconfd.model.outcome import Applied, Failed, Outcome, Rejected, Step, Unchanged
@@ -139,7 +139,7 @@ class Loop(ABC):
         self._report = Reporter(world.clock, world.notifier, world.changes, applied, version=version, pid=pid)
         self._decided = False
         self._paused: Paused | None = None
-        self._failed: Attempt | None = None
+        self._failed: FailedAttempt | None = None
         """The failure that is not repeated while RETRY waits."""
         self._waits_for_start = False
         """Whether the last attempt failed while HAProxy did not run."""
@@ -263,7 +263,7 @@ class Loop(ABC):
 
     # What came of an attempt
 
-    def _applied(self, outcome: Outcome) -> None:
+    def _pace_after(self, outcome: Outcome) -> None:
         """Note a reload: the next one keeps its distance."""
         if isinstance(outcome, Applied) and isinstance(outcome.plan, Reload):
             self._reloaded()
@@ -274,14 +274,14 @@ class Loop(ABC):
     def _retry_later(self, outcome: Rejected | Failed, rendering: Rendering | None, task: Task = Task.RETRY) -> None:
         """Count a failure, and repeat it after a pause."""
         if task is Task.RETRY:
-            self._failed = Attempt(rendering, outcome)
+            self._failed = FailedAttempt(rendering, outcome)
         self._report.failure(outcome)
         disruptive = isinstance(outcome, Failed) and outcome.disruptive
         self._queue.retry(task, self._around.clock.monotonic(), disruptive=disruptive)
         self._waits_for_start = not self._around.balancer.runs()
 
     @property
-    def _standing_failure(self) -> Attempt | None:
+    def _standing_failure(self) -> FailedAttempt | None:
         """The failure that it is too early to repeat."""
         return self._failed if self._queue.is_waiting(Task.RETRY) else None
 

@@ -11,7 +11,7 @@ from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.admission.whole_change import WholeChange
 from pyconfd.daemon.base_loop import Loop, Task
 from pyconfd.daemon.ports import Changes, Clocks, NoChanges, Notifier, RestoringBalancer
-from pyconfd.daemon.reconcile import Attempt, serve
+from pyconfd.daemon.reconcile import FailedAttempt, serve
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.hold import PLACE
@@ -171,7 +171,7 @@ class Consumer(Loop):
         done = self._decide(found, self._standing_failure, may_reload=may_reload)
         duration_s = self._world.clock.monotonic() - began
         self._report.reconciled(done.outcome, duration_s=duration_s, endpoints=done.servers)
-        self._applied(done.outcome)
+        self._pace_after(done.outcome)
         if isinstance(done.outcome, Deferred):
             self._report.concluded(done.outcome)
             return
@@ -183,7 +183,7 @@ class Consumer(Loop):
                 self._world.forget_holds()
         self._conclude(done.outcome, now)
 
-    def _decide(self, found: FoundPublication, standing: Attempt | None, *, may_reload: bool) -> _Decision:
+    def _decide(self, found: FoundPublication, standing: FailedAttempt | None, *, may_reload: bool) -> _Decision:
         """Return what becomes of what was found; ``standing`` is a failure that it is too early to repeat."""
         if found.error is not None:
             return _Decision(Rejected(Step(found.error.step or Step.CHECK), found.error.problems))

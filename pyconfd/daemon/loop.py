@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from pyconfd.admission.removal_protection import RemovalRules
-from pyconfd.daemon.arbitration import translator
+from pyconfd.daemon.arbitration import translate
 from pyconfd.daemon.base_loop import MAY_RELOAD, Loop, Task
 from pyconfd.daemon.fragments import Compiled, LiveFragments
 from pyconfd.daemon.memory import Memory
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.protection import ProtectedSnapshots
 from pyconfd.daemon.quarantine import Quarantine
-from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
+from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.rollout_monitor import RolloutMonitor
 from pyconfd.errors import PendingRendering
 from pyconfd.model.hold import ADOPTION
@@ -120,7 +120,7 @@ class Daemon(Loop):
             self._await()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
                 known, options = self._world.name_register.at(self._world.clock.now()), self._world.base_options
-                context = translator(snapshot, self._settings.presets, options, self._memo, known)({})
+                context = translate(snapshot, self._settings.presets, options, self._memo, known)
                 self._world.targets.offer(context, guarded=True)
             if fragments.newest is None and fragments.problems:
                 self._conclude(Rejected(Step.RENDER, fragments.problems), now)
@@ -159,7 +159,7 @@ class Daemon(Loop):
         self._finish(done, duration_s, compiled, now)
 
     def _reconciled(
-        self, snapshot: Snapshot, compiled: Compiled, failed: Attempt | None = None, *, may_reload: bool = True
+        self, snapshot: Snapshot, compiled: Compiled, failed: FailedAttempt | None = None, *, may_reload: bool = True
     ) -> tuple[Reconciled, float]:
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
@@ -209,7 +209,7 @@ class Daemon(Loop):
         self._relist_while_held(outcome)
         self._retry_ports(done)
         self._retry_templates(done)
-        self._applied(outcome)
+        self._pace_after(outcome)
         if isinstance(outcome, Deferred):
             self._report.concluded(outcome)
             self._world.targets.offer(done.context, guarded=False)  # they need not wait for haproxy's turn

@@ -9,7 +9,7 @@ import structlog
 
 from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules, SavedHold
 from pyconfd.admission.whole_change import WholeChange
-from pyconfd.daemon.arbitration import FormerNames, translator
+from pyconfd.daemon.arbitration import FormerNames, translate
 from pyconfd.model.context import Context
 from pyconfd.model.hold import Hold, HoldEvent, HoldStep
 from pyconfd.model.kubernetes import WholeObject
@@ -86,9 +86,9 @@ class ProtectedSnapshots:
         if basis != self._basis:
             if self._basis is not None:
                 former = replace(protection.snapshot, host=snapshot.host)
-                protection.rebase(translator(former, presets, options, memo, remembered)({}))
+                protection.rebase(translate(former, presets, options, memo, remembered))
             self._basis = basis
-        context = translator(snapshot, presets, options, memo, remembered)({})
+        context = translate(snapshot, presets, options, memo, remembered)
         served = self._look(snapshot, context)
         events = protection.events()
         for event in events:

@@ -109,7 +109,7 @@ def let_through(before: Stored, context: Context, digest: Callable[[], str]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class FailedAttempt:
     """A failure; ``rendering`` is what failed, None if there was none."""
 
     rendering: Rendering | None
@@ -137,7 +137,7 @@ class Inputs:
     now: float
     curdate: str
     judge: Judge = let_through
-    failed: Attempt | None = None
+    failed: FailedAttempt | None = None
     memo: Memo | None = None
     may_reload: bool = True
     partly: bool = True
@@ -226,7 +226,7 @@ def _search(
     own = inputs.options.configmap
     trials = SearchTrials(
         snapshot=left_out.rest(),
-        translate=lambda snapshot: _translator(inputs, snapshot)({}),
+        translate=lambda snapshot: _translate(inputs, snapshot),
         renderer=inputs.renderer,
         fallback=replace(_fallback(inputs, done.context, running), frozen=True),
         curdate=running.generation.curdate if running else SOME_DATE,
@@ -249,22 +249,24 @@ def _fallback(inputs: Inputs, context: Context, running: Stored | None) -> Fallb
     return Fallback(texts, inputs.rejected_templates, running=running is not None)
 
 
-def _translator(inputs: Inputs, snapshot: Snapshot) -> Callable[[Mapping[Listener, str]], Context]:
-    left_out = inputs.left_out.problems if inputs.left_out else ()
-    held_back = owners_among(inputs.snapshot, left_out)
-    remembered = replace(inputs.remembered, held_back=held_back) if held_back else inputs.remembered
-    return arbitration.translator(snapshot, inputs.presets, inputs.options, inputs.memo, remembered)
+def _translate(
+    inputs: Inputs, snapshot: Snapshot, taken: Mapping[Listener, str] = arbitration.NOTHING_TAKEN
+) -> Context:
+    """Return what the presets make of the rest; what the objects had that are left out stays theirs."""
+    held_back = owners_among(inputs.snapshot, inputs.left_out.problems) if inputs.left_out else frozenset()
+    names = replace(inputs.remembered, held_back=held_back) if held_back else inputs.remembered
+    return arbitration.translate(snapshot, inputs.presets, inputs.options, inputs.memo, names, taken=taken)
 
 
 def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
     """Do it once, without looking for what is behind a rejection."""
     left_out = inputs.left_out or LeftOut(inputs.snapshot)
-    read = _translator(inputs, left_out.rest())
+    rest = left_out.rest()
 
-    def translate(contested: Mapping[Listener, str]) -> Context:
-        return left_out.explained(read(contested))
+    def translate(taken: Mapping[Listener, str] = arbitration.NOTHING_TAKEN) -> Context:
+        return left_out.explained(_translate(inputs, rest, taken))
 
-    context = translate({})
+    context = translate()
     last = balancer.last_good()
     running = last.generation if last else None
     fallback = _fallback(inputs, context, last)
@@ -323,7 +325,7 @@ class _Done:
     contested: bool
     inputs: Inputs
 
-    def repeated(self, failed: Attempt) -> Reconciled:
+    def repeated(self, failed: FailedAttempt) -> Reconciled:
         """Return an earlier failure that still stands."""
         return replace(self.with_outcome(failed.outcome), repeated=True)
 

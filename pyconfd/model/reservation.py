@@ -37,7 +37,7 @@ def covers(place: str, other: str) -> bool:
     return wide is not None and narrow is not None and wide[1] == narrow[1] and wide[0].covers(narrow[0])
 
 
-def ground(place: str) -> object:
+def port_of(place: str) -> object:
     """Return what is the same for all places of which one can cover another: port and protocol of a socket."""
     socket = _socket(place)
     return place if socket is None else (socket[0].port, socket[1])

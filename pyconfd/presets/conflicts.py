@@ -20,7 +20,7 @@ from pyconfd.model.reservation import (
     Reservation,
     Reservations,
     covers,
-    ground,
+    port_of,
 )
 from pyconfd.model.snapshot import Key
 from pyconfd.model.versioned import VersionedDict, differing, with_values
@@ -203,13 +203,13 @@ class ReservedNames:
                 if name in reservations and reservations[name].namespace == namespace:
                     self._heirs.setdefault(name, who)
             for name, reservation in reservations.items():
-                self._by_name[ground(name.place), name.name].append((name, reservation))
+                self._by_name[port_of(name.place), name.name].append((name, reservation))
                 if reservation.until:
-                    self._kept_at[ground(name.place)].append((name.place, reservation))
+                    self._kept_at[port_of(name.place)].append((name.place, reservation))
 
     def barred(self, name: Name, namespace: str, created: str) -> str:
         """Return who keeps a claim from ``name``, or ""; what ends the sentence ``this name ...`` follows."""
-        for known, reservation in self._by_name.get((ground(name.place), name.name), ()):
+        for known, reservation in self._by_name.get((port_of(name.place), name.name), ()):
             # A part of what is asked for may be another's where all of a listener is meant ("").
             same = covers(known.place, name.place) or (bool(name.name) and covers(name.place, known.place))
             if not same or reservation.namespace == namespace:
@@ -225,7 +225,7 @@ class ReservedNames:
 
     def barred_from_place(self, place: str, namespace: str) -> str:
         """Say for whom something at ``place`` is kept, so that nobody else may have all of it, or ""."""
-        at_port = self._kept_at.get(ground(place), ())
+        at_port = self._kept_at.get(port_of(place), ())
         others = (each for where, each in at_port if each.namespace != namespace and covers(where, place))
         return next(map(kept, others), "")
 
@@ -239,7 +239,7 @@ def kept(reservation: Reservation) -> str:
     )
 
 
-def standing(former: NameRegister, now: float, keep_s: float, held_back: Collection[Key] = ()) -> NameRegister:
+def current_register(former: NameRegister, now: float, keep_s: float, held_back: Collection[Key] = ()) -> NameRegister:
     """Return what is remembered at ``now``, without what was kept long enough; a clock that was set back is no reason.
 
     The reservations of objects that are ``held_back`` start again.
@@ -270,7 +270,7 @@ def _is_held_back(reservation: Reservation, held_back: Collection[Key]) -> bool:
     return any(key.namespace == reservation.namespace for key in held_back)  # noted by an older pyconfd
 
 
-def succeeded(
+def register_after(
     former: NameRegister, owners: Mapping[str, Owners], *, is_released: IsReleased, now: float, keep_s: float
 ) -> NameRegister:
     """Return what to remember once ``owners`` have the names, where ``former`` was remembered before."""
@@ -284,7 +284,9 @@ def succeeded(
         changed = [name for name in differing(before, after) if before.get(name) != after.get(name)]
         found = dict(mine)
         for name in changed:
-            reservation = _succeeded(before.get(name), after.get(name), mine.get(name), is_released, now + keep_s)
+            reservation = _reservation_after(
+                before.get(name), after.get(name), mine.get(name), is_released, now + keep_s
+            )
             if reservation is not None and (keep_s > 0 or not reservation.until):
                 found[name] = reservation
             else:
@@ -293,7 +295,7 @@ def succeeded(
     return NameRegister(owners, {preset: mine for preset, mine in reservations.items() if mine})
 
 
-def _succeeded(
+def _reservation_after(
     old: Owner | None, new: Owner | None, known: Reservation | None, is_released: IsReleased, until: float
 ) -> Reservation | None:
     """Return the reservation of one name after its owner changed, came or went."""

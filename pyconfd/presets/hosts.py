@@ -71,6 +71,7 @@ def read(
     known = former.memo if former else None
     basis = (snapshot.cluster, own, own_app, places)
     if not isinstance(known, _HostsMemo) or known.basis != basis:
+        former = None
         known = _HostsMemo(basis, {}, {}, {}, {}, {}, {}, NO_RESERVATIONS)
     memo = _updated(known, snapshot, _HostsReader(own, own_app, places, options.reservations_of("hosts")))
     refused.extend(memo.refused_pods.values())

@@ -50,12 +50,12 @@ class Memo:
         """Keep what the Snapshot at hand came to."""
         self._whole = tuple(names), options, context
 
-    def settled(self, asked: tuple[object, ...]) -> Context | None:
+    def known_context(self, asked: tuple[object, ...]) -> Context | None:
         """Return what came of the very objects of ``asked``, if that was kept last."""
         known = self._settled
         return known[1] if known is not None and all(map(is_, known[0], asked)) else None
 
-    def keep_settled(self, asked: tuple[object, ...], context: Context) -> None:
+    def keep_context(self, asked: tuple[object, ...], context: Context) -> None:
         """Keep what came of ``asked``, as long as the same Snapshot is at hand."""
         self._settled = asked, context
 

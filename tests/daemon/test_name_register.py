@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.daemon.arbitration import FormerNames, translator
+from pyconfd.daemon.arbitration import FormerNames, translate
 from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import ObjectMeta, Pod, Service, ServicePort, ServiceSpec
@@ -121,8 +121,8 @@ class World:
         """Give the namespace that has the name."""
         seen = snapshot([each for some in objects for each in some])
         remembered = FormerNames(self.register, now, self.keep_s, held_back)
-        self.context = translator(seen, (self.preset,), OPTIONS, self.memo, remembered)({})
-        fresh = translator(seen, (self.preset,), OPTIONS, None, remembered)({})
+        self.context = translate(seen, (self.preset,), OPTIONS, self.memo, remembered)
+        fresh = translate(seen, (self.preset,), OPTIONS, None, remembered)
         assert OWNER[self.preset](fresh) == OWNER[self.preset](self.context), "a memo changes nothing"
         assert fresh.refused == self.context.refused
         self.register = self.context.register
@@ -195,9 +195,11 @@ def test_what_an_older_pyconfd_noted_is_kept_for_its_namespace(tmp_path: Path) -
     (tmp_path / "owners.json").write_text(json.dumps({"reservations": [row]}))
     remembered = NameRegisterFile(str(tmp_path), KEEP_S).at(10.0)
     assert remembered.register.reservations == {"domains": {Name("http", NAME): Reservation("prod", created(1), 50.0)}}
-    kept = conflicts.standing(remembered.register, 60.0, KEEP_S, {Key("prod", "anything")})
+    kept = conflicts.current_register(remembered.register, 60.0, KEEP_S, {Key("prod", "anything")})
     assert kept.reservations["domains"][Name("http", NAME)].until == 60.0 + KEEP_S
-    assert not conflicts.standing(remembered.register, 60.0, KEEP_S, {Key("else", "anything")}).reservations["domains"]
+    assert not conflicts.current_register(remembered.register, 60.0, KEEP_S, {Key("else", "anything")}).reservations[
+        "domains"
+    ]
 
 
 def test_what_a_newer_pyconfd_noted_beside_what_this_one_knows_is_ignored(tmp_path: Path) -> None:
@@ -297,7 +299,7 @@ def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
 
     def read(what: Snapshot, now: float) -> Context:
         name_register = NameRegisterFile(str(tmp_path), KEEP_S)
-        context = translator(what, names, OPTIONS, None, name_register.at(now))({})
+        context = translate(what, names, OPTIONS, None, name_register.at(now))
         name_register.keep(context.register)
         name_register.flush()
         return context

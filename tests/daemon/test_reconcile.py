@@ -2,7 +2,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pyconfd.admission.whole_change import total_loss
-from pyconfd.daemon.reconcile import Attempt, Inputs, Judge, Reconciled, reconcile
+from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Judge, Reconciled, reconcile
 from pyconfd.errors import ApplyError, Problem
 from pyconfd.model.context import Context, EndpointTotals, RefusalReason
 from pyconfd.model.listener import Listener
@@ -158,11 +158,11 @@ def test_a_rejection_stands_for_its_rendering_only() -> None:
     bad = renderer(TEMPLATE + "    blance roundrobin\n")
     first = run(balancer, renderer=bad)
     checks = balancer.checks
-    again = run(balancer, renderer=bad, failed=Attempt(first.rendering, first.outcome))
+    again = run(balancer, renderer=bad, failed=FailedAttempt(first.rendering, first.outcome))
     assert again.repeated
     assert again.outcome is first.outcome
     assert balancer.checks == checks
-    assert isinstance(run(balancer, failed=Attempt(first.rendering, first.outcome)).outcome, Unchanged)
+    assert isinstance(run(balancer, failed=FailedAttempt(first.rendering, first.outcome)).outcome, Unchanged)
 
 
 def test_a_failure_stands_for_every_rendering_but_the_one_that_serves() -> None:
@@ -170,7 +170,7 @@ def test_a_failure_stands_for_every_rendering_but_the_one_that_serves() -> None:
     balancer = serving()
     balancer.broken = ApplyError(Step.VERIFY, Problem("haproxy", "the new worker did not start"))
     first = run(balancer, snapshot=cluster("192.0.2.11"))
-    last = Attempt(first.rendering, first.outcome)
+    last = FailedAttempt(first.rendering, first.outcome)
     tried = len(balancer.attempts)
     assert run(balancer, snapshot=cluster("192.0.2.12"), failed=last).repeated
     assert len(balancer.attempts) == tried
@@ -181,7 +181,9 @@ def test_a_failure_of_the_very_first_rendering_is_known_again_in_spite_of_its_da
     balancer = FakeBalancer()
     balancer.broken = ApplyError(Step.VERIFY, Problem("haproxy", "is not running"))
     first = run(balancer, renderer=renderer(DATED))
-    again = run(balancer, renderer=renderer(DATED), curdate="later", failed=Attempt(first.rendering, first.outcome))
+    again = run(
+        balancer, renderer=renderer(DATED), curdate="later", failed=FailedAttempt(first.rendering, first.outcome)
+    )
     assert again.repeated
     balancer.broken = None
     assert isinstance(run(balancer, renderer=renderer(DATED), curdate="later").outcome, Applied)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyconfd.daemon.reconcile import Attempt, Inputs, Reconciled, reconcile
+from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Reconciled, reconcile
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate
 from pyconfd.model.kubernetes import ConfigMap, ObjectMeta
@@ -119,7 +119,7 @@ def test_where_the_fragments_are_rejected_too_all_is_told_after_one_check_more()
     assert isinstance(done.outcome, Rejected)
     assert {problem.piece for problem in done.outcome.problems} == {"01-a.conf", NAME}
     assert balancer.checks == checks + 2
-    failed = Attempt(done.rendering, done.outcome)
+    failed = FailedAttempt(done.rendering, done.outcome)
     stands = run(balancer, "moed\n", renderer=bad, failed=failed, rejected_templates=done.rejected_templates)
     assert stands.repeated
     assert balancer.checks == checks + 2

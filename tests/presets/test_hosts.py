@@ -13,6 +13,7 @@ from pyconfd.model.snapshot import Named, Resource
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
 from pyconfd.presets.reading import HostsOptions, PresetOptions
+from pyconfd.presets.registry import Memo
 from pyconfd.render import cluster_templates
 from tests.presets.pods import Record, pod, read, refusals, snapshot
 from tests.world.haproxy import BINARY
@@ -23,9 +24,9 @@ MINE = {MASTER: "haproxy.default.svc"}
 OPTIONS = PresetOptions(hosts=HostsOptions(master="haproxy.default.svc", config=BALANCER))
 
 
-def deployment(config: str = "x", **annotations: str) -> Deployment:
+def deployment(config: str = "x", app: str = "haproxy", **annotations: str) -> Deployment:
     given = {CONFIG: config, MASTER: "haproxy.default.svc"} | annotations
-    template = PodTemplate(ObjectMeta(labels={"app": "haproxy"}, annotations=given))
+    template = PodTemplate(ObjectMeta(labels={"app": app}, annotations=given))
     return Deployment(ObjectMeta("haproxy", "default"), DeploymentSpec(template))
 
 
@@ -52,6 +53,13 @@ def test_addresses_by_app_sorted_without_the_balancers_own() -> None:
     assert list(context.names["hosts"]) == ["db", "web"]
     assert context.totals.claimed == 4
     assert context.refused == ()
+
+
+def test_another_app_of_the_balancers_leaves_no_stale_servers() -> None:
+    web, memo = target("a", "10.0.0.9", "web"), Memo()
+    before, after = snapshot(deployment(), web), snapshot(deployment(app="web"), web)
+    assert registry.translate(before, ("hosts",), OPTIONS, memo).names["hosts"] == {"web": ["10.0.0.9"]}
+    assert registry.translate(after, ("hosts",), OPTIONS, memo).names["hosts"] == {}
 
 
 def test_pods_that_are_not_ready_are_left_out_and_their_app_stays() -> None:
