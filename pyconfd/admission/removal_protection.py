@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from pyconfd.admission.endpoint_counts import EndpointCounts, Name, changes_between, ready_addresses
-from pyconfd.admission.kept_objects import KeptObjects
+from pyconfd.admission.kept_objects import CLAIMANTS, KeptObjects
 from pyconfd.model.context import Claimed, Context
 from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
 from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Node, Pod, Service
@@ -128,7 +128,19 @@ class RemovalProtection:
             self._kept.follow(former, snapshot, self._missing, claim_went=claim_went)
             self._give_up(former)
         self._decide(moment, confirmed=confirmed, allowed=allowed)
+        if self.hold is None:
+            self._take_edits()
         return self._served()
+
+    def _take_edits(self) -> None:
+        """Keep claimants as they were edited since, though that may not be applied yet: only what vanished stays."""
+        edited: dict[str, Any] = {}
+        for field in CLAIMANTS:
+            applied, newest = getattr(self._applied, field), getattr(self.snapshot, field)
+            if newest is not applied:
+                edited[field] = {**applied, **newest}
+        if edited:
+            self._applied = replace(self._applied, **edited)
 
     def applied(self) -> None:
         """Note that what was returned last is applied: what it lacks is never put back, whatever is held later."""

@@ -155,6 +155,19 @@ def test_service_that_is_edited_during_a_hold_is_served_as_edited(restart: str) 
     )
 
 
+def test_edit_that_is_not_applied_yet_is_kept() -> None:
+    """What a hold keeps of a Service is how it was last, and not how it was when something was applied."""
+    cluster = Cluster(4, 6)
+    cluster.pods.domains["s1"] = "two words"
+    cluster.do("wait 61; list; wait 61")
+    assert "s1" not in cluster.addresses()
+    cluster.pods.domains["s1"] = "s1"
+    cluster.do("fail; wait 1")
+    cluster.do("all lose-slices")
+    assert cluster.kind is TOTAL
+    assert {name: len(each) for name, each in cluster.addresses().items()} == {"s0": 4, "s1": 6}
+
+
 @pytest.mark.parametrize(("terminating", "kind"), [(False, TOTAL), (True, None)])
 def test_ipv6_address_is_known_in_any_spelling(*, terminating: bool, kind: HoldKind | None) -> None:
     cluster = Cluster(1)
