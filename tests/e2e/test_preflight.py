@@ -66,7 +66,7 @@ def test_a_good_world_before_anything_was_started_and_beside_what_runs(appliance
     findings = looked(appliance, "--strict")
     assert {finding["level"] for finding in findings} == {"ok"}
     assert any("this was looked at beside it" in finding["message"] for finding in findings)
-    assert any("go live without a reload" in finding["message"] for finding in findings)
+    assert any("are applied without a reload" in finding["message"] for finding in findings)
     assert (appliance.generation, appliance.haproxy.running()) == (generation, running)
 
 

@@ -61,8 +61,10 @@ def test_more_than_half_gone_is_held_and_believed_when_it_lasts(appliance: Appli
     appliance.serve("extra", pods=4)
     appliance.until(lambda: appliance.ask("extra").startswith("extra-"), "extra is served")
     appliance.until(appliance.settled, "the file follows")
+    assert appliance.command("pause").returncode == 0  # or the first may be applied before the other one goes
     appliance.cluster.set_endpoints(NAMESPACE, "web", [])
     appliance.cluster.set_endpoints(NAMESPACE, "extra", [])
+    assert appliance.command("resume").returncode == 0
     appliance.until(lambda: hold_of(appliance).get("kind") == "share", "the loss is held")
     appliance.until(lambda: appliance.events("hold.expired"), "the loss is believed")
     all_is_well(appliance)
