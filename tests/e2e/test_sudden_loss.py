@@ -130,8 +130,10 @@ def test_everything_unready_waits_for_the_operator_and_still_answers(appliance: 
 def test_a_hold_survives_a_restart_and_a_kill(appliance: Appliance) -> None:
     several(appliance, shop=3, web=6)
     with undisturbed(appliance, "web"):
+        assert appliance.command("pause").returncode == 0  # or shop's three may be applied before web goes
         appliance.cluster.delete_service(NAMESPACE, "web")
         appliance.cluster.set_endpoints(NAMESPACE, "shop", [])
+        assert appliance.command("resume").returncode == 0
         appliance.until(lambda: hold_of(appliance).get("kind") == "total", "the loss is held")
         hold_id = hold_of(appliance)["hold_id"]
         for end in (appliance.stop, appliance.kill):
