@@ -177,19 +177,25 @@ def test_a_reload_by_hand_of_a_level_file_is_no_reason_for_another(live: Live) -
 def test_a_reload_by_somebody_else_is_told_once_whoever_notices_it(live: Live, notices: str) -> None:
     with capture_logs() as logs:
         live.begin(1)
-        worker = live.worker()
+        first = live.worker()
         with suppress(NoAnswer):
             ask(live.bench.haproxy.master_socket, "reload")
-        wait_until(lambda: live.worker() != worker, "reloaded")
+        wait_until(lambda: live.worker() != first, "reloaded")
+        second = live.worker()
         getattr(live.balancer, notices)()
         for _ in range(2):
             live.balancer.look()
             live.balancer.standing()
         live.extra = f"frontend more\n    bind 127.0.0.1:{free_port()}\n    default_backend be\n"
-        live.reload(live.rendering(1))  # pyconfd's own is told elsewhere
+        own = live.reload(live.rendering(1))  # pyconfd's own is told elsewhere
+        assert own.verified
+        worker = live.worker()
+        with suppress(NoAnswer):
+            ask(live.bench.haproxy.master_socket, "reload")  # before pyconfd has looked again
+        wait_until(lambda: live.worker() != worker, "reloaded")
         assert isinstance(live.balancer.look(), Noop)
-    told = [(line["former"], line["now"] != worker) for line in logs if line["event"] == "worker.replaced"]
-    assert told == [(worker, True)]
+    told = [(line["former"], line["now"]) for line in logs if line["event"] == "worker.replaced"]
+    assert told == [(first, second), (worker, live.worker())]
 
 
 def test_before_the_first_look_a_change_is_not_held_back(live: Live) -> None:

@@ -117,7 +117,7 @@ class Balancer:
         self._changed: ChangedWorker | None = None
         """The worker that was changed at run time, and what it began with."""
         self._worker_pid = 0
-        """The worker that was seen last; 0 before the first, and while pyconfd reloads."""
+        """The worker that was seen last; 0 before the first, and after a reload of pyconfd's until it is seen."""
         self._first_free = 0
         self._has_served = False
         """Whether this pyconfd has applied or restored anything."""
@@ -461,7 +461,7 @@ class Balancer:
         try:
             with self._file.lock:
                 self._take_lock()
-                verified = self._transaction.reload(rendering, generation, self._known(), self._progressed)
+                worker = self._transaction.reload(rendering, generation, self._known(), self._progressed)
                 self._file.discard()
         except (RejectedInput, ApplyError) as error:
             self._enter(BalancerState.UNKNOWN)
@@ -477,8 +477,9 @@ class Balancer:
         self._refused.clear()
         self._unfinished.forget()
         self._runtime.forget()
+        self._worker_pid = worker.worker_pid if worker else 0
         self._restore_overrides(rendering)
-        return verified
+        return worker is not None
 
     def _restore_overrides(self, rendering: Rendering) -> None:
         """Set the states that operators set before: a new worker begins with those of its text."""

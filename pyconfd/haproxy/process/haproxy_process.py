@@ -106,11 +106,11 @@ class HaproxyProcess:
     def _socket_remedy(self) -> str:
         return f"start haproxy with -S {self.master_socket},mode,660,group,GROUP, where GROUP is one of pyconfd's"
 
-    def reload(self, digest: str | None, texts: Sequence[str], before: RunningState) -> bool:
-        """Make HAProxy load what is installed, and wait until its newest worker shows ``digest``.
+    def reload(self, digest: str | None, texts: Sequence[str], before: RunningState) -> Running | None:
+        """Make HAProxy load what is installed, and return its newest worker once that shows ``digest``.
 
-        ``digest`` None means a text without pyconfd's marker. True where that was seen; False where no socket
-        could be asked and nothing spoke against it.
+        ``digest`` None means a text without pyconfd's marker. None where no socket could be asked and nothing spoke
+        against it.
 
         Raises:
             ApplyError: the reload failed, it did not load the text, or it is not running and did not start.
@@ -271,11 +271,11 @@ class HaproxyProcess:
         before: RunningState,
         deadline: float,
         complaint: Problem | None,
-    ) -> bool:
+    ) -> Running | None:
         verified, seen = self._watch(digest, texts, before, deadline)
         if verified:
             self._wait_for_former(before)
-            return True
+            return seen
         if complaint is not None:
             failed = seen is not None and _has_failed(seen, before)
             raise ApplyError(Step.RELOAD, complaint, disruptive=failed)
@@ -286,7 +286,7 @@ class HaproxyProcess:
         if isinstance(before, Running):
             message = f"haproxy did not answer within {self._settings.reload_timeout_s:g} s after the reload"
             raise ApplyError(Step.VERIFY, Problem("haproxy", message, _START_REMEDY))
-        return False
+        return None
 
     def _wait_for_former(self, before: RunningState) -> None:
         """Wait until the former worker has stopped accepting: the new one answers a few milliseconds earlier."""

@@ -124,10 +124,10 @@ class Transaction:
 
     def reload(
         self, rendering: Rendering, generation: Generation | None, known: Known, progress: Callable[[], None]
-    ) -> bool:
+    ) -> Running | None:
         """Make ``rendering`` serve by a reload; ``generation`` None keeps the history as it is.
 
-        Return whether a socket showed that the worker runs that very text.
+        Return the worker that a socket showed to run that very text, None where no socket could be asked.
 
         Raises:
             RejectedInput: the check or the judgement of its binds rejected it; nothing was changed.
@@ -140,7 +140,7 @@ class Transaction:
 
     def _reload(
         self, rendering: Rendering, generation: Generation | None, known: Known, progress: Callable[[], None]
-    ) -> bool:
+    ) -> Running | None:
         with _as_apply_error(Step.CHECK):
             self.check(rendering, progress)
         before = self.observe(known)
@@ -154,9 +154,9 @@ class Transaction:
         try:
             identities |= self._install(rendering, installation)
             # With the history lost, HAProxy may run this very text all the same: then it is only recorded.
-            verified = known.applied is None and not changed and _runs(before, rendering)
-            if not verified:
-                verified = self._process.reload(rendering.digest, _texts(rendering, before), before.running)
+            worker = _already_runs(before, rendering) if known.applied is None and not changed else None
+            if worker is None:
+                worker = self._process.reload(rendering.digest, _texts(rendering, before), before.running)
             if prepared is not None and generation is not None:
                 with _as_apply_error(Step.RECORD):
                     self._store.commit(prepared, generation.number)
@@ -168,7 +168,7 @@ class Transaction:
         installation.finish()
         self._note_installed(rendering, identities)
         self.layout.prune(declared_before, rendering)
-        return verified
+        return worker
 
     def write(self, rendering: Rendering, generation: Generation) -> None:
         """Install and record what the process was changed to; nobody reloads.
@@ -299,8 +299,9 @@ def _possible_texts(installed: str | None, applied: Rendering | None) -> Iterato
         yield applied.text
 
 
-def _runs(before: Observation, rendering: Rendering) -> bool:
-    return isinstance(before.running, Running) and before.running.digest == rendering.digest
+def _already_runs(before: Observation, rendering: Rendering) -> Running | None:
+    running = before.running
+    return running if isinstance(running, Running) and running.digest == rendering.digest else None
 
 
 def _is_served_beside(rendering: Rendering, before: Observation, known: Known) -> bool:
