@@ -216,7 +216,7 @@ variable "fragments" {
 }
 
 variable "extra_settings" {
-  description = "More settings, as TOML with sections that this module does not write (guard, log, status, claims ...)."
+  description = "More settings, as TOML with sections that this module does not write (removal_protection, log, status, claims ...)."
   type        = string
   default     = ""
 
@@ -226,7 +226,7 @@ variable "extra_settings" {
   }
   validation {
     condition     = trimspace(var.extra_settings) == "" || startswith(trimspace(var.extra_settings), "[") || startswith(trimspace(var.extra_settings), "#")
-    error_message = "extra_settings begins with a section, like [guard]."
+    error_message = "extra_settings begins with a section, like [removal_protection]."
   }
   validation {
     condition     = !strcontains(var.extra_settings, "PRIVATE KEY")

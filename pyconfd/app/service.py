@@ -154,7 +154,7 @@ def warn(event: str, problems: tuple[Problem, ...]) -> None:
 
 def removal_rules(settings: Settings) -> RemovalRules:
     """Return what removal protection obeys."""
-    own = settings.guard
+    own = settings.removal_protection
     return RemovalRules(
         total=settings.apply.total_loss is TotalLoss.HOLD,
         share=own.share_percent / 100,

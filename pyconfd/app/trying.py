@@ -100,7 +100,7 @@ def _here(resolved: Resolved, folder: Path, haproxy: OwnHaproxy, loopback: Loopb
         target=SingleTargetSettings(),
         targets=(),
         # Who edits the file means it; only where everything is gone it may be half written.
-        guard=replace(own.guard, share_percent=100),
+        removal_protection=replace(own.removal_protection, share_percent=100),
         status=replace(own.status, listen=f"{HOST}:{loopback.port(_STATUS_PORT)}"),
         state_dir=str(folder / "state"),
         runtime_dir=str(folder / "run"),

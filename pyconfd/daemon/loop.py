@@ -121,7 +121,7 @@ class Daemon(Loop):
             if snapshot is not None:  # haproxy's fragments keep no target waiting
                 known, options = self._world.name_register.at(self._world.clock.now()), self._world.base_options
                 context = translate(snapshot, self._settings.presets, options, self._memo, known)
-                self._world.targets.offer(context, guarded=True)
+                self._world.targets.offer(context, protect=True)
             if fragments.newest is None and fragments.problems:
                 self._conclude(Rejected(Step.RENDER, fragments.problems), now)
             elif snapshot is None:
@@ -212,7 +212,7 @@ class Daemon(Loop):
         self._pace_after(outcome)
         if isinstance(outcome, Deferred):
             self._report.concluded(outcome)
-            self._world.targets.offer(done.context, guarded=False)  # they need not wait for haproxy's turn
+            self._world.targets.offer(done.context, protect=False)  # they need not wait for haproxy's turn
             return
         # Newer fragments than the proven ones may still wait for their first attempt.
         is_waiting = self._queue.is_waiting(Task.RETRY_FRAGMENTS)
@@ -229,7 +229,7 @@ class Daemon(Loop):
             if (allowed := self._world.allowed_holds()) and self._report.status.hold_id not in allowed:
                 self._world.forget_holds()
         if not isinstance(outcome, Held):
-            self._world.targets.offer(done.context, guarded=not isinstance(outcome, Applied | Unchanged))
+            self._world.targets.offer(done.context, protect=not isinstance(outcome, Applied | Unchanged))
         self._conclude(outcome, now)
         if isinstance(outcome, Applied | Unchanged):
             self._fragments.prove(compiled)  # who waits for these to be applied reads the generation's number then

@@ -108,8 +108,8 @@ class TargetBalancers(Protocol):
         """Begin; ``on_change`` is called from any thread when a state may have changed."""
         ...
 
-    def offer(self, context: Context, *, guarded: bool) -> None:
-        """Have every target apply this; ``guarded``: removal protection has not judged it yet."""
+    def offer(self, context: Context, *, protect: bool) -> None:
+        """Have every target apply this; ``protect``: removal protection has not judged it yet."""
         ...
 
     def states(self) -> tuple[TargetState, ...]:
@@ -127,7 +127,7 @@ class NoTargets:
     def start(self, on_change: Callable[[], None]) -> None:
         """Do nothing."""
 
-    def offer(self, context: Context, *, guarded: bool) -> None:
+    def offer(self, context: Context, *, protect: bool) -> None:
         """Do nothing."""
 
     def states(self) -> tuple[TargetState, ...]:

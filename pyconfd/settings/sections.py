@@ -453,7 +453,7 @@ class ApplySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class GuardSettings:
+class RemovalProtectionSettings:
     """When a sudden loss of endpoints is held, beside that of all of them (``apply.total_loss``)."""
 
     share_percent: Annotated[int, Meta(ge=1, le=100)] = setting(
@@ -559,7 +559,9 @@ class Settings:
     haproxy: HaproxySettings = section(HaproxySettings, "what is written where, how it is checked and loaded")
     target: SingleTargetSettings = section(SingleTargetSettings, "one load balancer other than haproxy")
     apply: ApplySettings = section(ApplySettings, "when changes are applied and what is kept")
-    guard: GuardSettings = section(GuardSettings, "which sudden losses of endpoints are held")
+    removal_protection: RemovalProtectionSettings = section(
+        RemovalProtectionSettings, "which sudden losses of endpoints are held"
+    )
     history: HistorySettings = section(HistorySettings, "which generations are kept")
     etcd: EtcdSettings = section(
         EtcdSettings, "for publish and consume: the etcd between one producer and many balancers"

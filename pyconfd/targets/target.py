@@ -115,7 +115,7 @@ class Target:
             raise RejectedInput(Problem(self._place, message, "leave them out of a target's template"))
         return rendered.rendering.text
 
-    def apply(self, context: Context, *, curdate: str, now: float, guarded: bool) -> AppliedTarget | Held:
+    def apply(self, context: Context, *, curdate: str, now: float, protect: bool) -> AppliedTarget | Held:
         """Bring the balancer to the rendered text; return the former value where it has that already.
 
         Raises:
@@ -126,7 +126,7 @@ class Target:
         text = self.render(context, curdate=curdate)
         digest = _digest(text.encode())
         former = self.applied()
-        if guarded:
+        if protect:
             held = total_loss(former.totals if former else None, context.totals, digest=lambda: digest)
             if held:
                 return held

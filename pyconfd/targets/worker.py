@@ -41,10 +41,10 @@ _EVENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The newest Context; with ``guarded`` the target has to apply removal protection itself."""
+    """The newest Context; with ``protect`` the target has to apply removal protection itself."""
 
     context: Context
-    guarded: bool
+    protect: bool
 
 
 class TargetWorker:
@@ -129,7 +129,7 @@ class TargetWorker:
         now = time.time()
         curdate = datetime.fromtimestamp(now).strftime("%Y-%m-%d %H:%M:%S.%f")  # noqa: DTZ006 - local, as it was
         try:
-            outcome = self._target.apply(offer.context, curdate=curdate, now=now, guarded=offer.guarded)
+            outcome = self._target.apply(offer.context, curdate=curdate, now=now, protect=offer.protect)
         except PyconfdError as error:
             phase = TargetPhase.REJECTED if isinstance(error, RejectedInput) else TargetPhase.FAILED
             self._failed(phase, error)
@@ -190,10 +190,10 @@ class Targets:
         for worker in self._workers:
             worker.start(on_change)
 
-    def offer(self, context: Context, *, guarded: bool) -> None:
+    def offer(self, context: Context, *, protect: bool) -> None:
         """Have every target apply this in its own time; returns at once."""
         for worker in self._workers:
-            worker.offer(Offer(context, guarded))
+            worker.offer(Offer(context, protect))
 
     def states(self) -> tuple[TargetState, ...]:
         """Return the state of each, in the order of the settings.

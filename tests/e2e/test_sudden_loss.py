@@ -20,7 +20,7 @@ LONG_S = 3600
 
 def several(appliance: Appliance, *, persist_s: float = LONG_S, **pods: int) -> None:
     """Serve several services; a loss is believed after ``persist_s``."""
-    appliance.values["guard"] = {"persist_s": persist_s}
+    appliance.values["removal_protection"] = {"persist_s": persist_s}
     for name, count in pods.items():
         appliance.serve(name, pods=count)
     appliance.start()

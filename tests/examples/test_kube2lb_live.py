@@ -171,7 +171,7 @@ def serving(server: Server, folder: Path, context: Context) -> Iterator[None]:
             wait_until(lambda: not answers(server.port), "it ends")
         return
     with pytest.raises(ApplyError):  # nobody is there to be told; the file stays
-        server.target.apply(context, curdate="", now=1.0, guarded=False)
+        server.target.apply(context, curdate="", now=1.0, protect=False)
     environment = os.environ | {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder)}
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(server.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
@@ -191,7 +191,7 @@ def serving(server: Server, folder: Path, context: Context) -> Iterator[None]:
 
 def applied(target: Target, context: Context) -> bool:
     try:
-        target.apply(context, curdate="", now=time.time(), guarded=False)
+        target.apply(context, curdate="", now=time.time(), protect=False)
     except ApplyError:
         return False
     return True

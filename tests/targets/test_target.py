@@ -9,8 +9,8 @@ from pyconfd.targets.target import AppliedTarget, Target
 from tests.targets.fakes import context, target, told
 
 
-def apply(one: Target, what: Context | None = None, *, guarded: bool = False) -> AppliedTarget:
-    outcome = one.apply(what or context(), curdate="now", now=1.0, guarded=guarded)
+def apply(one: Target, what: Context | None = None, *, protect: bool = False) -> AppliedTarget:
+    outcome = one.apply(what or context(), curdate="now", now=1.0, protect=protect)
     assert isinstance(outcome, AppliedTarget)
     return outcome
 
@@ -102,11 +102,11 @@ def test_a_template_that_is_gone_changes_nothing(tmp_path: Path) -> None:
 def test_the_date_alone_is_no_change(tmp_path: Path) -> None:
     one = target(tmp_path)
     (tmp_path / "web.tpl").write_text("{{ extra.curdate }} {{ word }}")
-    one.apply(context(), curdate="monday", now=1.0, guarded=False)
-    one.apply(context(), curdate="tuesday", now=2.0, guarded=False)
+    one.apply(context(), curdate="monday", now=1.0, protect=False)
+    one.apply(context(), curdate="tuesday", now=2.0, protect=False)
     assert (tmp_path / "web.conf").read_text() == "monday one\n"
 
-    one.apply(context("two"), curdate="wednesday", now=3.0, guarded=False)
+    one.apply(context("two"), curdate="wednesday", now=3.0, protect=False)
     assert (tmp_path / "web.conf").read_text() == "wednesday two\n"
 
 
@@ -124,7 +124,7 @@ def test_an_edit_of_the_output_is_repaired(tmp_path: Path) -> None:
 def test_losing_every_endpoint_is_held_where_guarded(tmp_path: Path) -> None:
     one = target(tmp_path)
     apply(one)
-    held = one.apply(context("none", ready=0), curdate="", now=2.0, guarded=True)
+    held = one.apply(context("none", ready=0), curdate="", now=2.0, protect=True)
 
     assert isinstance(held, Held)
     assert (tmp_path / "web.conf").read_text() == "word one\n"

@@ -36,7 +36,7 @@ def test_nothing_is_done_before_the_first_offer(tmp_path: Path, running: list[Ta
     targets = start(running, worker(tmp_path))
 
     assert phases(targets) == [TargetPhase.WAITING]
-    targets.offer(context(), guarded=False)
+    targets.offer(context(), protect=False)
     wait_until(lambda: phases(targets) == [TargetPhase.SERVING], "served")
     assert told(tmp_path) == 1
 
@@ -46,7 +46,7 @@ def test_a_target_that_hangs_or_fails_keeps_no_other_waiting(tmp_path: Path, run
     hanging = worker(tmp_path, "hanging", notify=f"command:{over}")
     broken = worker(tmp_path, "broken", check=("/bin/false",))
     targets = start(running, hanging, broken, worker(tmp_path))
-    targets.offer(context(), guarded=False)
+    targets.offer(context(), protect=False)
     wait_until(lambda: targets.states()[2].phase is TargetPhase.SERVING, "the good one serves")
 
     assert targets.states()[0].phase is TargetPhase.WAITING
@@ -58,7 +58,7 @@ def test_a_target_that_hangs_or_fails_keeps_no_other_waiting(tmp_path: Path, run
 def test_a_failed_target_is_tried_again_without_an_event(tmp_path: Path, running: list[Targets]) -> None:
     command = f"command:test -e {tmp_path}/up && echo told >> {tmp_path}/web.log"
     targets = start(running, worker(tmp_path, notify=command))
-    targets.offer(context(), guarded=False)
+    targets.offer(context(), protect=False)
     wait_until(lambda: targets.states()[0].failures_total >= 2, "failed twice")
     (tmp_path / "up").touch()
     wait_until(lambda: phases(targets) == [TargetPhase.SERVING], "it recovered")
@@ -69,7 +69,7 @@ def test_a_failed_target_is_tried_again_without_an_event(tmp_path: Path, running
 
 def test_an_edited_template_is_applied_without_an_event(tmp_path: Path, running: list[Targets]) -> None:
     targets = start(running, worker(tmp_path))
-    targets.offer(context(), guarded=False)
+    targets.offer(context(), protect=False)
     wait_until(lambda: phases(targets) == [TargetPhase.SERVING], "served")
     (tmp_path / "web.tpl").write_text("edited {{ word }}\n")
 
@@ -79,7 +79,7 @@ def test_an_edited_template_is_applied_without_an_event(tmp_path: Path, running:
 def test_the_latest_offer_wins(tmp_path: Path, running: list[Targets]) -> None:
     targets = start(running, worker(tmp_path))
     for number in range(50):
-        targets.offer(context(str(number)), guarded=False)
+        targets.offer(context(str(number)), protect=False)
 
     wait_until((tmp_path / "web.conf").exists, "a file")
     wait_until(lambda: (tmp_path / "web.conf").read_text() == "word 49\n", "the last one")
@@ -87,11 +87,11 @@ def test_the_latest_offer_wins(tmp_path: Path, running: list[Targets]) -> None:
 
 def test_a_loss_of_everything_is_held_and_heals(tmp_path: Path, running: list[Targets]) -> None:
     targets = start(running, worker(tmp_path))
-    targets.offer(context(), guarded=True)
+    targets.offer(context(), protect=True)
     wait_until(lambda: phases(targets) == [TargetPhase.SERVING], "served")
-    targets.offer(context("none", ready=0), guarded=True)
+    targets.offer(context("none", ready=0), protect=True)
     wait_until(lambda: phases(targets) == [TargetPhase.HELD], "held")
-    targets.offer(context("two"), guarded=True)
+    targets.offer(context("two"), protect=True)
 
     wait_until(lambda: (tmp_path / "web.conf").read_text() == "word two\n", "healed")
 

@@ -265,6 +265,6 @@ run "a_section_that_is_written_already" {
   expect_failures = [var.extra_settings]
 
   variables {
-    extra_settings = "[guard]\nmax_loss = 0.5\n[dns]\nnames = []\n"
+    extra_settings = "[removal_protection]\nshare_percent = 60\n[dns]\nnames = []\n"
   }
 }
