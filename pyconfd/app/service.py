@@ -134,7 +134,6 @@ def serve(resolved: Resolved, build: Build) -> int:
                 break
         notifier.stopping()
         log.info("daemon.stopped", pid=os.getpid(), code=code)
-        notifier.close()
     return code
 
 

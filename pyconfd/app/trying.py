@@ -183,7 +183,6 @@ class _Stage:
         settings = self._settings
         holds, status_file = Holds(settings.runtime_dir), StatusFile(settings.runtime_dir)
         notifier = SystemdNotifier()
-        stack.callback(notifier.close)
         page = StatusPage()
         around = ServiceContext(notifier, wiring.SystemClock(), holds, status_file, page, stack)
         balancer = around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir))

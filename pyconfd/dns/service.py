@@ -69,7 +69,6 @@ def run(resolved: Resolved, *, child_of: int = 0) -> int:
                 resolved, refused = fresh, ""
         notifier.stopping()
     finally:
-        notifier.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, former)
     return 0
 

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, MutableMapping
+from io import TextIOBase
 from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
@@ -33,7 +34,7 @@ def configure(
     level: str,
     format: str,  # noqa: A002 - the name of the setting log.format
     *,
-    stream: TextIO | None = None,
+    stream: TextIO | TextIOBase | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> None:
     """Send pyconfd's logs from ``level`` up, and others' from WARNING up, to ``stream`` (default: standard error).
@@ -104,7 +105,7 @@ def _checked(level: str, format: str) -> None:  # noqa: A002 - as in configure
         raise ConfigurationError(*problems)
 
 
-def _is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
+def _is_journal(stream: TextIO | TextIOBase, environ: Mapping[str, str]) -> bool:
     """Return whether ``stream`` is the journal's: systemd gives its device and inode. Source: systemd.exec(5)."""
     named = environ.get("JOURNAL_STREAM", "")
     if not named:

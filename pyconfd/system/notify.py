@@ -12,7 +12,6 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-_SEND_TIMEOUT_S = 1.0
 _ALIVE = "WATCHDOG"
 _STATES = frozenset({"READY", "RELOADING", "MONOTONIC_USEC", "STOPPING"})
 
@@ -21,8 +20,8 @@ class SystemdNotifier:
     """Sends to the socket that systemd named in the environment.
 
     Takes ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID`` out of ``environ`` (default: the process's), so
-    that no child process sends in this one's name. A message that cannot be delivered is logged once and goes with the
-    next one, as far as it still holds: a systemd that does not listen never stops the daemon.
+    that no child process sends in this one's name. A message that cannot be delivered at once is logged once and goes
+    with the next one, as far as it still holds: a systemd that does not listen never stops the daemon.
     """
 
     def __init__(self, environ: MutableMapping[str, str] | None = None) -> None:
@@ -31,7 +30,6 @@ class SystemdNotifier:
         usec, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         self.watchdog_interval_s = _interval_s(usec, pid) if self._address else 0.0
         """Call :meth:`watchdog` at least this often: half of the unit's WatchdogSec; 0.0 without a watchdog."""
-        self._socket: socket.socket | None = None
         self._failed = False
         self._unsent: dict[str, str] = {}
 
@@ -60,28 +58,19 @@ class SystemdNotifier:
         """Report that the daemon stops on purpose."""
         self._send("STOPPING=1", *_status(status))
 
-    def close(self) -> None:
-        """Close the socket; the next message opens it again."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
     def _send(self, *lines: str) -> None:
         if not self._address or not lines:
             return
         fields = _joined(self._unsent, dict(line.split("=", 1) for line in lines))
         try:
-            if self._socket is None:
-                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-                self._socket.settimeout(_SEND_TIMEOUT_S)
             text = "\n".join(f"{key}={value}" for key, value in fields.items())
-            self._socket.sendto(text.encode(), socket.MSG_NOSIGNAL, self._address)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+                sender.sendto(text.encode(), self._address)
         except OSError as error:
             if not self._failed:
                 log.warning("systemd.unreachable", error=str(error))
             self._failed = True
             self._unsent = {key: value for key, value in fields.items() if key != _ALIVE}
-            self.close()
         else:
             self._failed, self._unsent = False, {}
 

@@ -7,7 +7,7 @@ import select
 import selectors
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -241,63 +241,19 @@ def _number(show_info: bytes, name: bytes) -> int | None:
     return int(value) if value.isdigit() else None
 
 
-class ListenerOwners:
-    """Whether listening sockets are those of one process or its children; what was found once is remembered.
+def users_of(pid: int) -> set[int]:
+    """Return the users that a process and its children run as, and root, as whom haproxy usually opens its ports.
 
-    Where the kernel does not let this process look into another user's, the user who opened the socket has to be one
-    that they run as, or root, as whom they may have begun.
+    Whose sockets they are cannot be seen: the kernel shows this process no descriptors of another user's.
     """
-
-    def __init__(self) -> None:
-        self._pid = 0
-        self._known: set[tuple[int, int]] = set()
-
-    def has(self, pid: int, found: Sequence[tuple[int, int]]) -> bool:
-        """Return whether one of the sockets (inode, user) is the process's."""
-        if pid != self._pid:
-            self._pid = pid
-            self._known.clear()
-        if not self._known.isdisjoint(found):
-            return True
-        own = {one for one in found if self._is_own(*one)}
-        self._known |= own
-        return bool(own)
-
-    def _is_own(self, inode: int, user: int) -> bool:
-        users, hidden = {_ROOT}, False
-        for pid in _with_children(self._pid):
-            with suppress(FileNotFoundError, ProcessLookupError):
-                try:
-                    if inode in _sockets(pid):
-                        return True
-                except PermissionError:
-                    users |= _users(pid)
-                    hidden = True
-        return hidden and user in users
-
-
-def _with_children(pid: int) -> Iterator[int]:
-    yield pid
+    pids = [pid]
     with suppress(OSError):
-        yield from map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split())
-
-
-def _sockets(pid: int) -> set[int]:
-    found = set()
-    folder = f"/proc/{pid}/fd"
-    for name in os.listdir(folder):  # noqa: PTH208 - thousands of them
-        with suppress(FileNotFoundError):
-            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - thousands of them
-            if target.startswith("socket:["):
-                found.add(int(target[8:-1]))
+        pids += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split())
+    found = {_ROOT}
+    for one in pids:
+        with suppress(psutil.Error):
+            found |= set(psutil.Process(one).uids())
     return found
-
-
-def _users(pid: int) -> set[int]:
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("Uid:"):
-            return set(map(int, line.split()[1:]))
-    return set()
 
 
 class CarrierDamping:

@@ -10,14 +10,18 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from pyconfd.errors import ConfigurationError, Problem, TransientError, first_line
 from pyconfd.settings import Resolved, Settings, resolve, resolve_again
+from pyconfd.status.logging import configure
+from pyconfd.system.notify import SystemdNotifier
 from pyconfd.vip.control import ControlSocket
 from pyconfd.vip.frames import AddressClaim, Advert, announcements, probe, say_farewell
 from pyconfd.vip.monitor import NodeMonitor
@@ -25,22 +29,21 @@ from pyconfd.vip.netlink import reset_connections
 from pyconfd.vip.output import (
     Background,
     Drain,
-    EventLog,
     HookMemory,
     InPlaceFile,
+    LogStream,
     boot_seconds,
     memory_file,
-    tell_systemd,
-    write_memory,
+    replace_file,
 )
-from pyconfd.vip.output import replace as replace_file
 from pyconfd.vip.policy import Decision, HoldState, NodeFacts, Role, VipLimits, decide
 from pyconfd.vip.report import line, metrics, report
 from pyconfd.vip.topology import Topology, topology
 from pyconfd.vip.vrrp import VirtualRouter
 
+log = structlog.get_logger(__name__)
+
 HEARTBEAT_S = 0.5
-JOBS_S = 0.5
 REPORT_S = 5.0
 LEARN_S = 0.5
 ANNOUNCE_AGAIN_S = 0.2
@@ -75,14 +78,17 @@ def main() -> int:
         sys.stderr.write("pyconfd-vip cannot use its settings:\n")
         sys.stderr.writelines(f"  {problem}\n" for problem in error.problems)
         return _CONFIGURATION
+    stream = LogStream()
+    configure(resolved.settings.log.level, resolved.settings.log.format, stream=stream)
     try:
-        hook = Hook(resolved, found, EventLog(resolved.settings.log.format))
+        hook = Hook(resolved, found)
     except PermissionError as error:
         remedy = "it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_KILL, and its directories; see pyconfd-vip.service"
         sys.stderr.write(f"pyconfd-vip: {Problem(error.filename or '', error.strerror or str(error), remedy)}\n")
         return _TEMPORARY
     gc.freeze()  # a full collection would walk all that was imported, for milliseconds in which nothing is seen
     hook.run()
+    stream.close()
     return 0
 
 
@@ -92,7 +98,7 @@ def _topology(resolved: Resolved) -> Topology:
 
 def _used(settings: Settings) -> tuple[object, ...]:
     """Return what the hook reads of the settings."""
-    return settings.vip, settings.runtime_dir, settings.log.format
+    return settings.vip, settings.runtime_dir, settings.log
 
 
 class Hook:
@@ -102,9 +108,9 @@ class Hook:
         OSError: it may not open the sockets that it needs.
     """
 
-    def __init__(self, resolved: Resolved, topology: Topology, log: EventLog) -> None:
+    def __init__(self, resolved: Resolved, topology: Topology) -> None:
         settings = resolved.settings
-        self._resolved, self.vip, self.topology, self._log = resolved, settings.vip, topology, log
+        self._resolved, self.vip, self.topology = resolved, settings.vip, topology
         vip = self.vip
         self.limits = VipLimits(
             topology.advert_s, vip.ping_misses, vip.offer_s, vip.gateway_s, fencing=vip.fencing, farewell=vip.farewell
@@ -124,7 +130,8 @@ class Hook:
         self._selector = selectors.DefaultSelector()
         self.monitor = NodeMonitor(vip, topology, f"{settings.runtime_dir}/status.json", self._selector, self)
         self._heartbeat = InPlaceFile(topology.heartbeat)
-        self._heartbeat_due = self._report_due = self._learn_due = self._jobs_due = 0.0
+        self._heartbeat_due = self._report_due = self._learn_due = 0.0
+        self._systemd = SystemdNotifier()
         self._decide_at = -math.inf
         self._stopping = self._ready = self._reload_asked = False
         self._changed = True
@@ -139,7 +146,7 @@ class Hook:
         try:
             return self._memory_file.read() or HookMemory()
         except TransientError as error:
-            self._log("warning", "memory.unreadable", problem=first_line(error.problems))
+            log.warning("memory.unreadable", problem=first_line(error.problems))
             return HookMemory()
 
     def run(self) -> None:
@@ -152,18 +159,17 @@ class Hook:
         woken.setblocking(False)
         signal.set_wakeup_fd(woken.fileno())
         self._selector.register(waking, selectors.EVENT_READ, lambda: waking.recv(64))
-        self._log("info", "hook.started", node=self.topology.node, interface=self.topology.interface)
+        log.info("hook.started", node=self.topology.node, interface=self.topology.interface)
         while not self._stopping:
             wait_s = min(_LONGEST_SLEEP_S, max(0.0, self.monitor.ping.due - time.monotonic()))
             self.turn(self._selector.select(wait_s))
             if self._reload_asked:
                 self._reload_asked = False
                 self._compare_settings()
-        tell_systemd("STOPPING=1")
+        self._systemd.stopping()
         self._report()
         self._files.close()
-        self._log("info", "hook.stopped")
-        self._log.close()
+        log.info("hook.stopped")
 
     def _on_stop(self, _signal: int, _frame: object) -> None:
         self._stopping = True
@@ -181,7 +187,7 @@ class Hook:
             return
         self.trouble("settings", "")
         if _used(fresh.settings) != _used(self._resolved.settings):
-            self._log("info", "settings.changed")
+            log.info("settings.changed")
             self._stopping = True
 
     def turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
@@ -213,11 +219,8 @@ class Hook:
             for router in self.routers:
                 self._decide(node, router)
             self._beat()
-        if self.now >= self._jobs_due:
-            self._jobs_due = self.now + JOBS_S
-            for name in ("memory", "metrics", "status"):
-                self.trouble(name, self._files.error(name, self.now))
-            self.trouble("sessions", self._resets.error("sessions", self.now))
+        self.trouble("files", self._files.error(self.now))
+        self.trouble("sessions", self._resets.error(self.now))
         if self._changed or self.now >= self._report_due:
             self._report()
 
@@ -229,7 +232,10 @@ class Hook:
         # After the decisions, not at a pace of its own: a hook that hangs in them must not look alive.
         self._heartbeat.write(boot_seconds())
         self.trouble("heartbeat", self._heartbeat.error)
-        tell_systemd("WATCHDOG=1" if self._ready else "READY=1")
+        if self._ready:
+            self._systemd.watchdog()
+        else:
+            self._systemd.ready()
         self._ready = True
 
     def _learn(self) -> None:
@@ -282,7 +288,7 @@ class Hook:
         """Take that keepalived's VRRP process has ended."""
         for router in self.routers:
             self.on_role(router.router.name, Role.UNKNOWN)
-        self._log("error", "keepalived.died")
+        log.error("keepalived.died")
 
     def _decide(self, node: NodeFacts, router: VirtualRouter) -> None:
         """Decide for one virtual router, and act."""
@@ -305,11 +311,11 @@ class Hook:
             self._fence(router, decision)
         if decision.announce:
             self._announce(router)
-        if router.left and facts.peer_advert_age_s < self.now - router.left_at:
+        if router.left and facts.peer_advert_age_s < self.now - router.left_at and self._resets.idle:
             # Once a peer has the address; before, it may come back, and the connections with it.
             left, router.left = router.left, frozenset()
             if self.vip.reset_sessions:
-                self._resets.put("sessions", partial(reset_connections, left), self.now)
+                self._resets.start(partial(reset_connections, left), self.now)
         self._probe(router)
         if (before.hold, before.faults) != (decision.hold, decision.faults) or not router.decided:
             router.decided = True
@@ -371,15 +377,14 @@ class Hook:
         """Report once that something of the hook's own does not work, and once that it does again ("")."""
         if error and self.troubles.get(what) != error:
             self.troubles[what] = error
-            self._log("error", "hook.troubled", what=what, error=error)
+            log.error("hook.troubled", what=what, error=error)
             self._changed = True
         elif not error and self.troubles.pop(what, None) is not None:
-            self._log("info", "hook.recovered", what=what)
+            log.info("hook.recovered", what=what)
             self._changed = True
 
     def _transition(self, who: str, what: str, **values: str) -> None:
-        level = "info" if values.get("cause", "healthy") == "healthy" else "warning"
-        self._log(level, what, who=who, **values)
+        (log.info if values.get("cause", "healthy") == "healthy" else log.warning)(what, who=who, **values)
         self.memory.add({"at": time.time(), "who": who, "what": what, **values})
         self._changed = True
 
@@ -389,14 +394,20 @@ class Hook:
         document = report(self)
         if (status := line(document)) != self._status_line:
             self._status_line = status
-            tell_systemd(f"STATUS={status}")
-        if self._changed:
-            self._changed = False
+            self._systemd.status(status)
+        if self._files.idle or self._stopping:  # else again at the next turn
             copy = HookMemory(list(self.memory.drained), list(self.memory.transitions), document)
-            self._files.put("memory", partial(write_memory, self._memory_file, copy), self.now)
-        texts = {"metrics": ("metrics.prom", metrics(document)), "status": ("status.json", json.dumps(document))}
-        for name, (file, text) in texts.items():
-            self._files.put(name, partial(replace_file, f"{self.vip.runtime_dir}/{file}", text.encode()), self.now)
+            self._files.start(partial(self._write, copy, changed=self._changed), self.now)
+            self._changed = False
+
+    def _write(self, memory: HookMemory, *, changed: bool) -> None:
+        """Write the files of the report, in a thread of its own."""
+        folder = self.vip.runtime_dir
+        with ExitStack() as all_of_them:  # one that fails keeps none of the others from being written
+            all_of_them.callback(replace_file, f"{folder}/metrics.prom", metrics(memory.status))
+            all_of_them.callback(replace_file, f"{folder}/status.json", json.dumps(memory.status))
+            if changed:
+                all_of_them.callback(self._memory_file.write, memory)
 
     def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a request of the command line."""
@@ -409,8 +420,7 @@ class Hook:
             case "status":
                 return report(self) | {"transitions": self.memory.transitions}
             case "drain":
-                already = {drain.router for drain in drained}
-                reason = str(request.get("reason", ""))
+                reason, already = str(request.get("reason", "")), {drain.router for drain in drained}
                 self.memory.drained = [*drained, *(Drain(each, time.time(), reason) for each in numbers - already)]
             case "undrain":
                 self.memory.drained = [drain for drain in drained if drain.router not in numbers]

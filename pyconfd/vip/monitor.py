@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyconfd.settings.vip import health_place
-from pyconfd.vip.checks import CarrierDamping, HaproxyProbe, ListenerOwners, ProcessMonitor, Uplink, is_full
+from pyconfd.vip.checks import CarrierDamping, HaproxyProbe, ProcessMonitor, Uplink, is_full, users_of
 from pyconfd.vip.frames import AddressClaim, PacketSocket
 from pyconfd.vip.netlink import Link, listeners
 from pyconfd.vip.policy import Alarm, NodeFacts
@@ -56,7 +56,6 @@ class NodeMonitor:
         self.packets: PacketSocket | None = None
         self._fifo = -1
         self._fifo_rest = b""
-        self._owners = ListenerOwners()
         self.closed_ports: frozenset[str] = frozenset()
         self.foreign_ports: frozenset[str] = frozenset()
         self._damping = CarrierDamping(vip.carrier_settle_s)
@@ -138,8 +137,8 @@ class NodeMonitor:
         self.closed_ports = frozenset(port for port in ports if int(port) not in found)
         foreign: frozenset[str] = frozenset()
         if self.haproxy.alive:
-            open_ports = ports - self.closed_ports
-            foreign = frozenset(p for p in open_ports if not self._owners.has(self.haproxy.pid, found[int(p)]))
+            own = users_of(self.haproxy.pid)
+            foreign = frozenset(port for port in ports - self.closed_ports if own.isdisjoint(found[int(port)]))
         self.foreign_ports = foreign
 
     def _look_at_uplink(self, now: float) -> None:

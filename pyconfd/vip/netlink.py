@@ -9,7 +9,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -186,43 +186,42 @@ def default_route(family: int) -> DefaultRoute | None:
     return DefaultRoute(family, route.get_attr("RTA_GATEWAY") or "", route["proto"] not in _CONFIGURED)
 
 
-def listeners() -> Mapping[int, Sequence[tuple[int, int]]]:
-    """Return the listening TCP sockets by port, of both IP versions: the inode of each and its user's number.
+def listeners() -> Mapping[int, Collection[int]]:
+    """Return the listening TCP sockets by port, of both IP versions: the user who opened each.
 
     Raises:
         OSError: the kernel does not answer.
     """
-    found: dict[int, list[tuple[int, int]]] = {}
+    found: dict[int, set[int]] = {}
     for message in _tcp_sockets(1 << diag.SS_LISTEN):
         listener = _decode(diag.inet_diag_msg, message)
-        found.setdefault(listener["idiag_sport"], []).append((listener["idiag_inode"], listener["idiag_uid"]))
+        found.setdefault(listener["idiag_sport"], set()).add(listener["idiag_uid"])
     return found
 
 
-def reset_connections(addresses: Collection[str]) -> str:
-    """Reset the TCP connections to addresses that this node no longer has; return "" or why that failed.
+def reset_connections(addresses: Collection[str]) -> None:
+    """Reset the TCP connections to addresses that this node no longer has.
 
     Their clients try again at once: a client that waits for an answer sends nothing, so the new holder cannot tell it.
+
+    Raises:
+        OSError: the kernel refused.
     """
     packed = {ip_address(address).packed: address for address in addresses}
+    found = [message for message in _tcp_sockets(_CONNECTED) if _local_address(message) in packed]
+    theirs = sorted({packed[_local_address(message)] for message in found})
+    # The reset leaves only from an address that is this host's. A local route makes it so for these milliseconds,
+    # on no interface: nothing of it is seen on the network.
+    for address in theirs:
+        _local_route(address, rtnl.RTM_NEWROUTE, netlink.NLM_F_CREATE)
     try:
-        found = [message for message in _tcp_sockets(_CONNECTED) if _local_address(message) in packed]
-        theirs = sorted({packed[_local_address(message)] for message in found})
-        # The reset leaves only from an address that is this host's. A local route makes it so for these milliseconds,
-        # on no interface: nothing of it is seen on the network.
+        for message in found:
+            order = _destroy(message)
+            _order(order, protocol=netlink.NETLINK_SOCK_DIAG, ignored={errno.ENOENT, errno.ESTALE, errno.ENODATA})
+    finally:
         for address in theirs:
-            _local_route(address, rtnl.RTM_NEWROUTE, netlink.NLM_F_CREATE)
-        try:
-            for message in found:
-                order = _destroy(message)
-                _order(order, protocol=netlink.NETLINK_SOCK_DIAG, ignored={errno.ENOENT, errno.ESTALE, errno.ENODATA})
-        finally:
-            for address in theirs:
-                with suppress(OSError):
-                    _local_route(address, rtnl.RTM_DELROUTE)
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
+            with suppress(OSError):
+                _local_route(address, rtnl.RTM_DELROUTE)
 
 
 def _tcp_sockets(states: int) -> Iterator[bytes]:

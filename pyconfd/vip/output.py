@@ -1,135 +1,115 @@
-"""What the hook writes: log, track files, heartbeat, state; without ever waiting for a disk or a reader.
+"""What the hook writes: log, track files, heartbeat, state; without ever waiting for a disk or a reader."""
 
-The log is not structlog's: its loggers write in the calling thread, and a journal that hangs would stop the hook.
-"""
-
-import json
 import os
-import socket
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from threading import Condition, Thread
+from io import TextIOBase
+from pathlib import Path
+from queue import Full, Queue, SimpleQueue
+from threading import Thread
 from typing import Any
 
-from pyconfd.errors import TransientError
+import structlog
+
+from pyconfd.errors import PyconfdError, first_line
 from pyconfd.system.state_file import StateFile
+
+log = structlog.get_logger(__name__)
 
 SLOW_S = 2.0
 """A job that takes so long is reported."""
 LEAVE_S = 2.0
-"""How long :meth:`Background.close` waits for the job under way."""
+"""How long the end of the program waits for a job, and for the reader of the log."""
 MOST_LINES = 1000
 KEPT_TRANSITIONS = 200
-_PRIORITIES = {"info": 6, "warning": 4, "error": 3}
-
-Job = Callable[[], str]
-"""Returns "" or why it failed."""
 
 
 class Background:
-    """A thread that does jobs one after the other; of several that wait under one name only the last is done."""
+    """A thread that does one job at a time, so that a disk that hangs does not stop the hook."""
 
     def __init__(self, name: str) -> None:
-        self._wake = Condition()
-        self._waiting: dict[str, Job] = {}
-        self._doing = ""
-        self._now = self._since = 0.0
-        self._errors: dict[str, str] = {}
-        self._leaving = False
+        self.idle = True
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._since = 0.0
+        self._error = ""
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def put(self, name: str, job: Job, now: float) -> None:
-        """Queue a job; ``now`` is monotonic, in seconds."""
-        with self._wake:
-            self._now = now
-            if not self._waiting and not self._doing:
-                self._since = now
-            self._waiting[name] = job
-            self._wake.notify()
+    def start(self, job: Callable[[], None], now: float) -> None:
+        """Start a job, which may raise OSError; only when :attr:`idle`. ``now`` is monotonic, in seconds."""
+        self.idle, self._since = False, now
+        self._jobs.put(job)
 
-    def error(self, name: str, now: float) -> str:
-        """Return why the job of that name failed last, or that it hangs; "" for neither."""
-        with self._wake:
-            self._now = now
-            if name in {self._doing, *self._waiting} and now - self._since >= SLOW_S:
-                return "it does not come to an end: does the disk hang?"
-            return self._errors.get(name, "")
+    def error(self, now: float) -> str:
+        """Return why the last job failed, or that it hangs; "" for neither."""
+        if not self.idle and now - self._since >= SLOW_S:
+            return "it does not come to an end: does the disk hang?"
+        return self._error
 
     def close(self) -> None:
-        """Do the jobs that wait, unless one hangs."""
-        with self._wake:
-            self._leaving = True
-            self._wake.notify()
+        """Wait for the job under way, unless it hangs."""
+        self._jobs.put(None)
         self._thread.join(LEAVE_S)
 
     def _run(self) -> None:
-        while True:
-            with self._wake:
-                if not self._waiting:
-                    self._doing = ""
-                self._wake.wait_for(lambda: self._waiting or self._leaving)
-                if not self._waiting:
-                    return
-                if self._doing:  # the one before it came to its end
-                    self._since = self._now
-                self._doing = next(iter(self._waiting))
-                job = self._waiting.pop(self._doing)
-            error = job()
-            with self._wake:
-                self._errors[self._doing] = error
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+                self._error = ""
+            except OSError as error:
+                self._error = error.strerror or str(error)
+            except PyconfdError as error:
+                self._error = first_line(error.problems)
+            self.idle = True
 
 
-class EventLog:
-    """Events on standard error, as :mod:`pyconfd.status.logging` writes them: ``format`` is "text" or "json".
+class LogStream(TextIOBase):
+    """Standard error, written by a thread: a journal that hangs would stop a logger that writes by itself.
 
-    A thread writes them. While nothing reads them, those after MOST_LINES are dropped.
+    While nothing reads it, lines after MOST_LINES are dropped.
     """
 
-    def __init__(self, format: str) -> None:  # noqa: A002 - the name of the setting log.format
-        self._as_json = format == "json"
-        self._journal = bool(os.environ.get("JOURNAL_STREAM"))
-        self._lines: deque[str] = deque()
+    def __init__(self) -> None:
+        self._lines: Queue[str | None] = Queue(MOST_LINES)
         self._dropped = 0
-        self._background = Background("log")
+        self._thread = Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
 
-    def __call__(self, level: str, event: str, **values: object) -> None:
-        """Log one event."""
-        stamp = {} if self._journal else {"timestamp": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        if self._as_json:
-            line = json.dumps(stamp | {"level": level, "event": event} | values, default=str, ensure_ascii=False)
-        else:
-            words = [*stamp.values(), level.upper().ljust(7), event]
-            line = " ".join([*words, *(f"{key}={_value(value)}" for key, value in values.items())])
-        if len(self._lines) >= MOST_LINES:
+    def fileno(self) -> int:
+        """Return the descriptor, by which the journal is recognised."""
+        return sys.stderr.fileno()
+
+    def write(self, line: str) -> int:
+        """Queue a line."""
+        try:
+            self._lines.put_nowait(line)
+        except Full:
             self._dropped += 1
-        else:
-            self._lines.append(f"<{_PRIORITIES[level]}>{line}\n" if self._journal else f"{line}\n")
-        self._background.put("log", self._write, time.monotonic())
+        return len(line)
+
+    def flush(self) -> None:
+        """Do nothing: the thread flushes."""
 
     def close(self) -> None:
-        """Write the events that are left, unless nothing reads them."""
-        self._background.close()
+        """Write the lines that are left, unless nothing reads them."""
+        try:
+            self._lines.put(None, timeout=LEAVE_S)
+        except Full:
+            return
+        self._thread.join(LEAVE_S)
 
-    def _write(self) -> str:
-        with suppress(OSError, ValueError):
-            while self._lines:
-                sys.stderr.write(self._lines.popleft())
-                if not self._lines and self._dropped:
-                    dropped, self._dropped = self._dropped, 0
-                    sys.stderr.write(f"{dropped} events were dropped here: they were not read in time\n")
-            sys.stderr.flush()
-        return ""
-
-
-def _value(value: object) -> str:
-    text = str(value)
-    return text if text and text.isprintable() and not any(char in ' "=' for char in text) else json.dumps(text)
+    def _run(self) -> None:
+        while (line := self._lines.get()) is not None:
+            if self._dropped:
+                dropped, self._dropped = self._dropped, 0
+                line += f"{dropped} events were dropped here: they were not read in time\n"
+            try:
+                sys.stderr.write(line)
+                sys.stderr.flush()
+            except (OSError, ValueError):  # nothing reads it any more
+                continue
 
 
 class InPlaceFile:
@@ -166,21 +146,20 @@ def boot_seconds() -> bytes:
     return b"%16.2f\n" % time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def replace(path: str, content: bytes) -> str:
-    """Replace a file of the runtime directory at once, world-readable; return "" or why not."""
-    beside = f"{path}.new"
-    try:
-        with open(beside, "wb") as stream:  # noqa: PTH123 - one call beside the rename
-            stream.write(content)
-        os.rename(beside, path)  # noqa: PTH104 - one call, one effect
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
+def replace_file(path: str, content: str) -> None:
+    """Replace a file of the runtime directory at once, world-readable.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    beside = Path(f"{path}.new")
+    beside.write_text(content, encoding="utf-8")
+    beside.rename(path)
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """An order that this node must not hold the addresses of a router; ``at`` in seconds since the epoch."""
+    """An order that this node must not hold the addresses of a router; ``at`` is in seconds since the epoch."""
 
     router: int
     at: float
@@ -208,21 +187,3 @@ class HookMemory:
 def memory_file(state_dir: str) -> StateFile[HookMemory]:
     """Return the file of the hook's memory."""
     return StateFile(f"{state_dir}/memory.json", HookMemory)
-
-
-def write_memory(file: StateFile[HookMemory], memory: HookMemory) -> str:
-    """Write the memory, as a :data:`Job` does."""
-    try:
-        file.write(memory)
-    except TransientError as error:
-        return error.problems[0].message
-    return ""
-
-
-def tell_systemd(*lines: str) -> None:
-    """Send to systemd if it started this process, without waiting for it. Source: sd_notify(3)."""
-    name = os.environ.get("NOTIFY_SOCKET", "")
-    if name[:1] in {"/", "@"}:
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.setblocking(False)
-            sender.sendto("\n".join(lines).encode(), "\0" + name[1:] if name[0] == "@" else name)

@@ -30,10 +30,8 @@ def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FakeSyst
 
 
 @pytest.fixture
-def notifier(systemd: FakeSystemd) -> Iterator[SystemdNotifier]:
-    it = SystemdNotifier({"NOTIFY_SOCKET": systemd.address})
-    yield it
-    it.close()
+def notifier(systemd: FakeSystemd) -> SystemdNotifier:
+    return SystemdNotifier({"NOTIFY_SOCKET": systemd.address})
 
 
 def test_ready_with_its_line(systemd: FakeSystemd, notifier: SystemdNotifier) -> None:
@@ -111,7 +109,6 @@ def test_a_socket_that_is_gone_stops_nothing_and_a_new_one_is_found(tmp_path: Pa
     notifier.watchdog()
     assert again.heard() == {"WATCHDOG": "1"}
     again.socket.close()
-    notifier.close()
 
 
 def test_undelivered_fields_go_with_the_next_message(tmp_path: Path) -> None:
@@ -132,7 +129,6 @@ def test_undelivered_fields_go_with_the_next_message(tmp_path: Path) -> None:
     notifier.ready()
     assert again.heard() == {"READY": "1", "STATUS": "reading the settings again"}
     again.socket.close()
-    notifier.close()
 
 
 def test_a_kind_of_address_that_it_does_not_know_is_as_none() -> None:

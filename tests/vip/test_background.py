@@ -1,71 +1,65 @@
-"""Jobs beside the loop."""
+"""What runs beside the hook's loop: jobs, and the log."""
 
-from functools import partial
+import io
+import sys
 from threading import Event
 
-from pyconfd.vip.output import SLOW_S, Background
+import pytest
+
+from pyconfd.vip.output import MOST_LINES, SLOW_S, Background, LogStream
 from tests.vip.network import wait_for
 
 
-def test_of_several_jobs_of_one_name_the_last_is_done_and_each_other_name_in_its_turn() -> None:
-    begun, free, done = Event(), Event(), list[str]()
+def full() -> None:
+    raise OSError(28, "No space left on device")
 
-    def slow() -> str:
-        begun.set()
-        free.wait(30)
-        return ""
 
-    def job(name: str) -> str:
-        done.append(name)
-        return ""
-
-    background = Background("test")
-    background.put("slow", slow, 0.0)
-    assert begun.wait(30)
-    for name in ("a1", "b1", "a2"):
-        background.put(name[0], lambda name=name: job(name), 0.0)  # type: ignore[misc]
+def test_a_job_that_hangs_is_reported_until_it_ends() -> None:
+    free, background = Event(), Background("test")
+    background.start(lambda: assert_(free.wait(60)), 10.0)
+    assert not background.idle
+    assert background.error(10.0 + SLOW_S / 2) == ""
+    assert "hang" in background.error(10.0 + SLOW_S)
     free.set()
-    wait_for("the end of all", lambda: len(done) > 1)
+    wait_for("the end of the job", lambda: background.idle)
+    assert background.error(99.0) == ""
     background.close()
-    assert done == ["a2", "b1"]
 
 
-def test_a_job_that_hangs_is_told_with_those_that_wait_for_it() -> None:
-    free = Event()
+def assert_(value: object) -> None:
+    assert value
+
+
+def test_an_error_is_reported_until_a_job_succeeds() -> None:
     background = Background("test")
-    background.put("slow", lambda: "" if free.wait(60) else "late", 10.0)
-    background.put("next", lambda: "", 10.5)
-    assert background.error("slow", 10.0 + SLOW_S / 2) == background.error("other", 99.0) == ""
-    assert "hang" in background.error("slow", 10.0 + SLOW_S)
-    assert "hang" in background.error("next", 10.0 + SLOW_S)
-    free.set()
-    wait_for("the end of it", lambda: background.error("next", 99.0) == "")
+    for job, error in ((full, "No space left on device"), (lambda: None, "")):
+        background.start(job, 0.0)
+        wait_for("the end of the job", lambda: background.idle)
+        assert background.error(99.0) == error
     background.close()
 
 
-def test_jobs_that_come_without_a_pause_and_end_each_are_no_hang() -> None:
-    begun, free = [Event() for _ in range(3)], [Event() for _ in range(3)]
+class Journal(io.StringIO):
+    """Standard error that nothing reads until :attr:`read`."""
 
-    def job(number: int) -> str:
-        begun[number].set()
-        return "" if free[number].wait(60) else "late"
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_ = Event()
 
-    background = Background("test")
-    for number, now in enumerate((10.0, 11.5, 13.0)):
-        background.put(f"{number}", partial(job, number), now)
-        if number:
-            free[number - 1].set()
-        assert begun[number].wait(60)
-        assert background.error(f"{number}", now + 1.0) == ""
-    assert "hang" in background.error("2", 13.0 + SLOW_S)
-    free[2].set()
-    background.close()
+    def write(self, text: str) -> int:
+        assert self.read_.wait(60)
+        return super().write(text)
 
 
-def test_an_error_is_told_until_it_is_mended() -> None:
-    background = Background("test")
-    background.put("file", lambda: "No space left on device", 0.0)
-    wait_for("the error", lambda: background.error("file", 0.0) == "No space left on device")
-    background.put("file", lambda: "", 0.0)
-    wait_for("the mending", lambda: background.error("file", 0.0) == "")
-    background.close()
+def test_a_log_that_nothing_reads_loses_lines_and_not_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal()
+    monkeypatch.setattr(sys, "stderr", journal)
+    stream = LogStream()
+    for number in range(MOST_LINES + 11):
+        stream.write(f"{number}\n")
+    journal.read_.set()
+    stream.close()
+    lines = journal.getvalue().splitlines()
+    assert lines[-1] in {str(MOST_LINES - 1), str(MOST_LINES)}
+    (lost,) = [line for line in lines if "dropped" in line]
+    assert int(lost.split()[0]) + len(lines) - 1 == MOST_LINES + 11
