@@ -130,21 +130,19 @@ class Trial:
         except RejectedInput as error:
             rejected = error.problems
         if case.fails:
-            failure = judge_failure(case.fails, rejected, case.line)
+            failure = judge_failure(case.fails, rejected)
             self._failures += [failure] if failure else []
         elif rejected:
             lines = tuple(line for problem in rejected for line in str(problem).splitlines())
-            self._failures.append(CaseFailure(case.line, "is rejected", lines))
-        return Result(
-            str(self._path), case.line, case.name, tuple(self._failures), tuple(self._texts), tuple(self._updated)
-        )
+            self._failures.append(CaseFailure("is rejected", lines))
+        return Result(str(self._path), case.name, tuple(self._failures), tuple(self._texts), tuple(self._updated))
 
     def _step(
         self, bench: _Bench, step: CaseStep, snapshot: Snapshot, unreadable: tuple[Refusal, ...], former: _State | None
     ) -> _State:
         state = bench.state(snapshot, unreadable)
         self._texts.append("\n".join(f"--- {name}\n{text}" if name else text for name, text in state.texts.items()))
-        expected = {name: self._expected(name, step) for name in expected_files(step)}
+        expected = {name: self._expected(name) for name in expected_files(step)}
         seen = CaseOutcome(state.texts, state.refused, expected)
         for expectation in step.expectations:
             failure = judge(expectation, seen)
@@ -156,14 +154,12 @@ class Trial:
             failure = judge_plan(step, bench.plan(former, state, self._case.abilities))
             self._failures += [failure] if failure else []
         if self._case.deterministic:
-            self._compare_shuffled(step, snapshot, unreadable, state)
+            self._compare_shuffled(snapshot, unreadable, state)
         if self._case.valid:
             bench.check(state)
         return state
 
-    def _compare_shuffled(
-        self, step: CaseStep, snapshot: Snapshot, unreadable: tuple[Refusal, ...], state: _State
-    ) -> None:
+    def _compare_shuffled(self, snapshot: Snapshot, unreadable: tuple[Refusal, ...], state: _State) -> None:
         other = shuffled(snapshot, random.Random(_SEED).shuffle)  # noqa: S311 - no secret: the same order each time
         again = _Bench(self._settings).state(other, unreadable)
         lines = [
@@ -174,10 +170,10 @@ class Trial:
         ]
         if lines:
             message = "the same objects in another order give another text; sort what is looped over"
-            self._failures.append(CaseFailure(step.line, message, tuple(lines)))
+            self._failures.append(CaseFailure(message, tuple(lines)))
 
     def _snapshot(self, step: CaseStep) -> tuple[Snapshot, tuple[Refusal, ...]]:
-        place = f"{self._path} line {step.line}"
+        place = f"{self._path}: {self._case.name}"
         files = [str(self._path.parent / name) for name in step.files]
         if not files and not step.objects:
             return Snapshot(), ()
@@ -190,11 +186,11 @@ class Trial:
             )
             raise ConfigurationError(*problems) from None
 
-    def _expected(self, name: str, step: CaseStep) -> str:
+    def _expected(self, name: str) -> str:
         path = self._path.parent / name
         if self._update and not path.exists():
             return ""
-        return text_of(path, f"{self._path} line {step.line}")
+        return text_of(path, f"{self._path}: {self._case.name}")
 
     def _write(self, name: str, text: str) -> None:
         path = self._path.parent / name

@@ -13,7 +13,6 @@ import msgspec
 
 from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.model.plan import ReloadReason
-from pyconfd.testing.toml_lines import Path, TomlLines
 
 TEST_SUFFIX = ".test.toml"
 FOLDER = "tests"
@@ -53,7 +52,6 @@ class Expectation:
 
     kind: Kind
     texts: tuple[str, ...]
-    line: int
     within: str = ""
     times: int | None = None
 
@@ -68,7 +66,6 @@ class CaseStep:
 
     files: tuple[str, ...]
     objects: str
-    line: int
     expectations: tuple[Expectation, ...] = ()
     way: ExpectedPlan | None = None
     reasons: tuple[ReloadReason, ...] | None = None
@@ -82,7 +79,6 @@ class Case:
     """
 
     name: str
-    line: int
     steps: tuple[CaseStep, ...]
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     valid: bool = True
@@ -134,34 +130,31 @@ _Table = TypeVar("_Table", bound=msgspec.Struct)
 
 
 def read_cases(path: str, text: str) -> tuple[Case, ...]:
-    """Read a test file; ``path`` is for the problems.
+    """Parse a test file; ``path`` is for the problems.
 
     Raises:
-        ConfigurationError: with the first problem of each test, each with its line.
+        ConfigurationError: with the first problem of each test, each with where it is, like ``test[2].expect[0]``.
     """
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        where = re.search(r" \(at line (\d+), column \d+\)$", str(error))
-        place = f"{path} line {where[1]}" if where else path
-        what = str(error).removesuffix(where[0]) if where else str(error)
         remedy = "texts need quotes, and each key stands once"
-        raise ConfigurationError(Problem(place, f"is not TOML: {what}", remedy)) from None
-    reader = _Reader(path, TomlLines(text))
-    file = reader.table(document, _File)
+        raise ConfigurationError(Problem(path, f"is not TOML: {error}", remedy)) from None
+    file = _table(document, _File, f"{path}: file")
     cases: dict[str, Case] = {}
     problems: list[Problem] = []
     for number, table in enumerate(file.test):
+        place = f"{path}: test[{number}]"
         try:
-            case = reader.case(table, file.settings, ("test", number))
+            case = _case(table, file.settings, place)
             if case.name in cases:
-                reader.refuse(("test", number), f"there is a test {case.name!r} already")
+                _refuse(place, f"there is a test {case.name!r} already")
         except ConfigurationError as error:
             problems += error.problems
         else:
             cases[case.name] = case
     if not file.test:
-        reader.refuse((), "there is no test in it", "begin one with [[test]]")
+        _refuse(path, "there is no test in it", "begin one with [[test]]")
     if problems:
         raise ConfigurationError(*problems)
     return tuple(cases.values())
@@ -169,77 +162,76 @@ def read_cases(path: str, text: str) -> tuple[Case, ...]:
 
 _WHERE = re.compile(r"(?P<message>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`")
+_KEYS = {"expect": _Expect, "then": _Then}
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads the tables of one file; each function raises ConfigurationError at the line of the first mistake."""
+def _refuse(place: str, message: str, remedy: str = "") -> NoReturn:
+    raise ConfigurationError(Problem(place, message, remedy))
 
-    path: str
-    lines: TomlLines
 
-    def refuse(self, at: Path, message: str, remedy: str = "") -> NoReturn:
-        raise ConfigurationError(Problem(f"{self.path} line {self.lines.line(*at)}", message, remedy))
+def _table(value: Any, kind: type[_Table], place: str) -> _Table:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        found = _WHERE.fullmatch(str(error))
+        message, path = (found["message"], found["path"] or "") if found else (str(error), "")
+        remedy = ""
+        if unknown := _UNKNOWN.fullmatch(message):
+            message = f"{unknown['key']!r} is not known here"
+            # ``.then[0].expect[1]``: the keys that are known are those of the last table on the way.
+            last = re.findall(r"\w+(?=\[\d+\]$)", path)
+            keys = _KEYS.get(last[0], kind) if last else kind
+            close = difflib.get_close_matches(unknown["key"], keys.__struct_encode_fields__, n=1)
+            remedy = f"did you mean {close[0]}?" if close else ""
+        _refuse(f"{place}{path}", message, remedy)
 
-    def table(self, value: Any, kind: type[_Table], at: Path = ()) -> _Table:
+
+def _case(table: Mapping[str, Any], shared: Mapping[str, Any], place: str) -> Case:
+    test = _table(table, _Test, place)
+    if not test.name:
+        _refuse(place, "a test needs a name")
+    if test.fails and (test.then or test.expect):
+        _refuse(f"{place}.fails", "what fails has no text to expect anything of", "leave out expect and then")
+    settings = merged(shared, test.settings)
+    return Case(
+        test.name,
+        (_step(test, place), *(_then(then, f"{place}.then[{number}]") for number, then in enumerate(test.then))),
+        merged(settings, {"templates": {"vars": test.vars}} if test.vars else {}),
+        valid=test.valid,
+        deterministic=test.deterministic,
+        fails=test.fails,
+        abilities=test.can,
+    )
+
+
+def _then(then: _Then, place: str) -> CaseStep:
+    if then.reasons is not None and then.plan not in (None, ExpectedPlan.RELOAD):
+        _refuse(f"{place}.reasons", "only a reload has reasons", 'plan = "reload"')
+    way = then.plan or (ExpectedPlan.RELOAD if then.reasons else None)
+    return replace(_step(then, place), way=way, reasons=then.reasons)
+
+
+def _step(step: _Step, place: str) -> CaseStep:
+    files = (step.snapshot,) if isinstance(step.snapshot, str) else step.snapshot
+    found = tuple(_expectation(each, f"{place}.expect[{number}]") for number, each in enumerate(step.expect))
+    return CaseStep(files, step.objects, found)
+
+
+def _expectation(expect: _Expect, place: str) -> Expectation:
+    kinds = [kind for kind in Kind if getattr(expect, kind) is not None]
+    if len(kinds) != 1:
+        what = f"{kinds[0]} and {kinds[1]} exclude each other" if kinds else "nothing is expected"
+        _refuse(place, what, f"give one of {', '.join(Kind)}")
+    value = getattr(expect, kinds[0])
+    if expect.times is not None and expect.matches is None:
+        _refuse(place, "times counts what matches, nothing else")
+    if expect.matches is not None:
         try:
-            return msgspec.convert(value, kind)
-        except msgspec.ValidationError as error:
-            found = _WHERE.fullmatch(str(error))
-            message, remedy = found["message"] if found else str(error), ""
-            steps = re.findall(r"\.(\w+)|\[(\d+)\]", found["path"] or "" if found else "")
-            at = (*at, *(key or int(index) for key, index in steps))
-            if unknown := _UNKNOWN.fullmatch(message):
-                at, message = (*at, unknown["key"]), f"{unknown['key']!r} is not known here"
-                keys = {"expect": _Expect, "then": _Then, "test": _Test}.get(str(at[-3]) if len(at) > 2 else "", kind)
-                close = difflib.get_close_matches(unknown["key"], keys.__struct_encode_fields__, n=1)
-                remedy = f"did you mean {close[0]}?" if close else ""
-            self.refuse(at, message, remedy)
-
-    def case(self, table: Mapping[str, Any], shared: Mapping[str, Any], at: Path) -> Case:
-        test = self.table(table, _Test, at)
-        if not test.name:
-            self.refuse(at, "a test needs a name")
-        if test.fails and (test.then or test.expect):
-            self.refuse((*at, "fails"), "what fails has no text to expect anything of", "leave out expect and then")
-        settings = merged(shared, test.settings)
-        return Case(
-            test.name,
-            self.lines.line(*at),
-            (self._step(test, at), *(self._then(then, (*at, "then", n)) for n, then in enumerate(test.then))),
-            merged(settings, {"templates": {"vars": test.vars}} if test.vars else {}),
-            valid=test.valid,
-            deterministic=test.deterministic,
-            fails=test.fails,
-            abilities=test.can,
-        )
-
-    def _then(self, then: _Then, at: Path) -> CaseStep:
-        if then.reasons is not None and then.plan not in (None, ExpectedPlan.RELOAD):
-            self.refuse((*at, "reasons"), "only a reload has reasons", 'plan = "reload"')
-        way = then.plan or (ExpectedPlan.RELOAD if then.reasons else None)
-        return replace(self._step(then, at), way=way, reasons=then.reasons)
-
-    def _step(self, step: _Step, at: Path) -> CaseStep:
-        files = (step.snapshot,) if isinstance(step.snapshot, str) else step.snapshot
-        found = tuple(self._expectation(each, (*at, "expect", n)) for n, each in enumerate(step.expect))
-        return CaseStep(files, step.objects, self.lines.line(*at), found)
-
-    def _expectation(self, expect: _Expect, at: Path) -> Expectation:
-        kinds = [kind for kind in Kind if getattr(expect, kind) is not None]
-        if len(kinds) != 1:
-            what = f"{kinds[0]} and {kinds[1]} exclude each other" if kinds else "nothing is expected"
-            self.refuse(at, what, f"give one of {', '.join(Kind)}")
-        value = getattr(expect, kinds[0])
-        if expect.times is not None and expect.matches is None:
-            self.refuse(at, "times counts what matches, nothing else")
-        if expect.matches is not None:
-            try:
-                re.compile(expect.matches, re.MULTILINE)
-            except re.error as error:
-                self.refuse(at, f"{expect.matches!r} is no regular expression: {error}")
-        texts = (value,) if isinstance(value, str) else value
-        return Expectation(kinds[0], texts, self.lines.line(*at), expect.within, expect.times)
+            re.compile(expect.matches, re.MULTILINE)
+        except re.error as error:
+            _refuse(place, f"{expect.matches!r} is no regular expression: {error}")
+    texts = (value,) if isinstance(value, str) else value
+    return Expectation(kinds[0], texts, expect.within, expect.times)
 
 
 def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,9 +20,8 @@ _CLOSE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class CaseFailure:
-    """What does not hold: on which line of the test file that is expected, in one sentence, and lines that show it."""
+    """What does not hold, in one sentence, and lines that show it."""
 
-    line: int
     message: str
     lines: tuple[str, ...] = ()
 
@@ -47,15 +46,13 @@ def judge(expectation: Expectation, seen: CaseOutcome) -> CaseFailure | None:
     if name not in seen.texts:
         close = difflib.get_close_matches(name, seen.texts, n=1)
         names = ", ".join(each for each in seen.texts if each)
-        return CaseFailure(
-            expectation.line, f"there is no {name!r}", (f"did you mean {close[0]}?" if close else names,)
-        )
+        return CaseFailure(f"there is no {name!r}", (f"did you mean {close[0]}?" if close else names,))
     text = seen.texts[name]
     found = _lines_against(expectation, text, seen.files)
     if found is None:
         return None
     message, lines = found
-    return CaseFailure(expectation.line, f"{message} in {name}" if name else message, lines)
+    return CaseFailure(f"{message} in {name}" if name else message, lines)
 
 
 def _lines_against(  # noqa: PLR0911 - one answer for each kind
@@ -112,9 +109,7 @@ def _refused(expectation: Expectation, refused: Sequence[Refusal]) -> CaseFailur
     sentences = [f"{each.ref} {each.field}: {each.detail} [{each.reason.value}]" for each in refused]
     if any(wanted in each for each in sentences):
         return None
-    return CaseFailure(
-        expectation.line, f"nothing was refused with {wanted!r}", _limited(sentences) or ("nothing was refused",)
-    )
+    return CaseFailure(f"nothing was refused with {wanted!r}", _limited(sentences) or ("nothing was refused",))
 
 
 def judge_plan(step: CaseStep, plan: Plan) -> CaseFailure | None:
@@ -127,7 +122,7 @@ def judge_plan(step: CaseStep, plan: Plan) -> CaseFailure | None:
         return None
     wanted = step.way.value + (f" ({', '.join(step.reasons)})" if step.reasons else "")
     reasons = f" ({', '.join(plan.reasons)})" if isinstance(plan, Reload) else ""
-    return CaseFailure(step.line, f"the plan is {way.value}{reasons}, expected {wanted}", _limited(shown))
+    return CaseFailure(f"the plan is {way.value}{reasons}, expected {wanted}", _limited(shown))
 
 
 def _sentences(plan: Plan) -> tuple[ExpectedPlan, Sequence[str]]:
@@ -141,13 +136,13 @@ def _sentences(plan: Plan) -> tuple[ExpectedPlan, Sequence[str]]:
     assert_never(plan)
 
 
-def judge_failure(wanted: str, problems: Sequence[Problem], line: int) -> CaseFailure | None:
+def judge_failure(wanted: str, problems: Sequence[Problem]) -> CaseFailure | None:
     """Return what is wrong where a test expects that its step fails with ``wanted`` in a message."""
     sentences = [str(problem) for problem in problems]
     if any(wanted in each for each in sentences):
         return None
     what = f"failed, but not with {wanted!r}" if sentences else f"is fine, expected a problem with {wanted!r}"
-    return CaseFailure(line, what, tuple(line for each in sentences for line in each.splitlines()))
+    return CaseFailure(what, tuple(line for each in sentences for line in each.splitlines()))
 
 
 def difference(one: str, other: str, name: str, other_name: str) -> tuple[str, ...]:

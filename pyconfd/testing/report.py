@@ -14,14 +14,13 @@ if TYPE_CHECKING:  # the model of Kubernetes is behind it, and would be loaded f
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One test: the file it is in, its line there, and what did not hold.
+    """One test: the file it is in, and what did not hold.
 
     ``texts`` are the configurations of its steps, to show what an edit changed; ``updated`` are expected files that
     were written again.
     """
 
     file: str
-    line: int
     name: str
     failures: tuple[CaseFailure, ...] = ()
     texts: tuple[str, ...] = field(default=(), repr=False)
@@ -38,7 +37,7 @@ def as_lines(result: Result) -> Iterator[tuple[str, str]]:
     """Return the lines for people, each with what it is: ``ok``, ``failed``, ``place``, ``detail`` or ``note``."""
     yield ("ok" if result.passed else "failed"), f"{result.file}: {result.name}"
     for failure in result.failures:
-        yield "place", f"{result.file} line {failure.line}: {failure.message}"
+        yield "place", failure.message
         for line in failure.lines:
             yield "detail", line
     for name in result.updated:
@@ -60,13 +59,10 @@ def as_values(results: Sequence[Result]) -> dict[str, Any]:
         "results": [
             {
                 "file": result.file,
-                "line": result.line,
                 "name": result.name,
                 "passed": result.passed,
                 "duration_s": round(result.duration_s, 6),
-                "failures": [
-                    {"line": each.line, "message": each.message, "lines": list(each.lines)} for each in result.failures
-                ],
+                "failures": [{"message": each.message, "lines": list(each.lines)} for each in result.failures],
             }
             for result in results
         ],
@@ -94,8 +90,7 @@ def _case(result: Result) -> str:
     if result.passed:
         return f"{head}/>"
     failures = [
-        f"      <failure message={quoteattr(_clean(each.message))}>"
-        f"{escape(_clean(chr(10).join((f'{result.file} line {each.line}', *each.lines))))}</failure>"
+        f"      <failure message={quoteattr(_clean(each.message))}>{escape(_clean(chr(10).join(each.lines)))}</failure>"
         for each in result.failures
     ]
     return "\n".join([f"{head}>", *failures, "    </testcase>"])

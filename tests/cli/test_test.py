@@ -126,8 +126,7 @@ plan = "live"
     )
     done = run(str(path))
     assert done.returncode == 1
-    assert "a.test.toml line 5: the plan is live, expected reload" in done.stdout
-    assert "line 8" not in done.stdout
+    assert done.stdout.count("the plan is live, expected reload") == 1
 
 
 def test_what_haproxy_refuses_fails_the_test_with_fragment_and_line(folder: Path) -> None:
@@ -162,7 +161,6 @@ def test_expected_files_are_compared_and_written_anew(folder: Path) -> None:
     )
     missing = run(str(folder))
     assert missing.returncode == 78
-    assert "a.test.toml line 1" in missing.stderr
     assert "e.cfg" in missing.stderr
     written = run("--update", str(folder))
     assert written.returncode == 0
@@ -179,9 +177,9 @@ def test_expected_files_are_compared_and_written_anew(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[[test]]\nnmae = "a"', "a.test.toml line 2: 'nmae' is not known here"),
-        ('[[test]]\nname = "a"\nsnapshot = "none.yaml"', "a.test.toml line 1: "),
-        ('[[test]]\nname = "a"\nobjects = "kind: 3"', "line 1: objects: no Kubernetes object"),
+        ('[[test]]\nnmae = "a"', "a.test.toml: test[0]: 'nmae' is not known here"),
+        ('[[test]]\nname = "a"\nsnapshot = "none.yaml"', "a.test.toml: a: "),
+        ('[[test]]\nname = "a"\nobjects = "kind: 3"', "a: objects: no Kubernetes object"),
         ('[[test]]\nname = "a"\nsettings = { templates = { dri = "x" } }', "is not a setting"),
         ('[settings.haproxy]\nenabled = "perhaps"\n[[test]]\nname = "a"', "settings: [haproxy] enabled"),
     ],
@@ -267,21 +265,15 @@ def test_the_haproxy_that_is_missing_is_no_failed_test(folder: Path) -> None:
 
 EDIT = ("--- before", "+++ now", "@@ -1,2 +1,3 @@", " frontend a", "+    option httplog", "     bind :80")
 MOVED = ("--- before", "+++ now", "@@ -7,2 +7,3 @@", " frontend a", "+    option httplog", "     bind :81")
-MORE = (*MOVED, "@@ -20 +21 @@", "-backend b", "+backend c")
 
 
-def test_what_an_edit_changed_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_rounds([TrialRound((), {"one": EDIT, "two": MOVED, "three": MORE, "four": EDIT})]) == 0
+def test_what_an_edit_changed_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_rounds([TrialRound((), {"one": EDIT, "two": MOVED})]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "changed: one",
         "    @@ -1,2 +1,3 @@",
         "     frontend a",
         "    +    option httplog",
         "         bind :80",
-        "changed: three",
-        "    @@ -20 +21 @@",
-        "    -backend b",
-        "    +backend c",
-        "changed: the same in 2 more tests",
         "",
     ]

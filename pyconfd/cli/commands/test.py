@@ -107,9 +107,13 @@ def print_rounds(rounds: Iterable[TrialRound]) -> int:
         for each in rounds:
             for problem in each.problems:
                 print_text(f"{click.style('cannot be tested', fg='red')} {problem}")
-            for name, lines in _each_edit_once(each.changes):
-                print_text(click.style(f"changed: {name}", fg="cyan"))
-                _print_lines(lines)
+            shown: set[tuple[str, ...]] = set()  # one edit mostly changes what nearly all tests render
+            for name, lines in each.changes.items():
+                edits = tuple(line for line in lines if not line.startswith(("@@", " ")))
+                if edits not in shown:
+                    shown.add(edits)
+                    print_text(click.style(f"changed: {name}", fg="cyan"))
+                    _print_lines(lines[2:])  # without the names of a unified diff, which say nothing here
             for result in each.results:
                 _print(result)
             if each.results:
@@ -118,39 +122,6 @@ def print_rounds(rounds: Iterable[TrialRound]) -> int:
     except KeyboardInterrupt:
         return Exit.OK
     return Exit.OK
-
-
-def _each_edit_once(changes: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Return what changed, each part in the first test that shows it: one edit changes what nearly all tests render."""
-    shown: set[tuple[str, ...]] = set()
-    same = 0
-    for name, lines in changes.items():
-        new: list[str] = []
-        for part in _parts(lines):
-            edits = tuple(line for line in part if line.startswith(("+", "-")))
-            if edits not in shown:
-                shown.add(edits)
-                new += part
-        if new:
-            yield name, tuple(new)
-        else:
-            same += 1
-    if same:
-        yield f"the same in {same} more test{'s' if same != 1 else ''}", ()
-
-
-def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Return the parts of a unified diff without its headers, which name nothing."""
-    part: list[str] = []
-    for line in lines:
-        if line.startswith(("--- ", "+++ ")):
-            continue
-        if line.startswith("@@") and part:
-            yield part
-            part = []
-        part.append(line)
-    if part:
-        yield part
 
 
 def _print(result: Result) -> None:
@@ -293,8 +264,7 @@ def _settings(base: Settings, path: Path, case: Case, scratch: str, *, explicit:
     base = replace(base, templates=replace(base.templates, vars={"ipv6": True, **base.templates.vars}))
     if not explicit:
         base = replace(base, templates=replace(base.templates, dir=beside))
-    place = f"{path} line {case.line}"
-    settings = overlaid(base, _rooted(case.settings, folder), f"{place}: settings")
+    settings = overlaid(base, _rooted(case.settings, folder), f"{path}: {case.name}: settings")
     outputs = tuple(replace(target, output=f"{scratch}/{target.name}") for target in settings.targets)
     single = replace(settings.target, output=f"{scratch}/target" if settings.target.output else "")
     return replace(settings, state_dir=scratch, runtime_dir=scratch, targets=outputs, target=single)
