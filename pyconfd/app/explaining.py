@@ -64,7 +64,7 @@ class ShownServers:
             return None
         if backend not in self._known:
             try:
-                answer = self._runtime.server_states([backend]).get(backend, "")
+                [answer] = self._runtime.server_states([backend])
                 found = list(servers_now(answer)) if answer else []
             except NotConfirmed as error:
                 self.why, self._runtime = str(error), None

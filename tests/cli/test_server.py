@@ -10,8 +10,8 @@ import pytest
 from pyconfd.cli.commands.server import ServerRow, server_rows, set_servers
 from pyconfd.errors import RejectedInput, TransientError
 from pyconfd.haproxy.config.index import index_of
-from pyconfd.haproxy.runtime.drift import Drift, DriftReport
-from pyconfd.haproxy.runtime.overrides import EndReason, OverrideStore
+from pyconfd.haproxy.runtime.drift import Drift, DriftMonitor
+from pyconfd.haproxy.runtime.overrides import OverrideKey, OverrideStore
 from pyconfd.haproxy.runtime.runtime import Runtime
 from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.plan import ServerState
@@ -52,12 +52,12 @@ class Desk:
         )
         self.runtime = Runtime()
         self.overrides = OverrideStore(self.settings.state_dir, clock=lambda: self.now)
-        self.drift = Drift(self.overrides, monotonic=lambda: self.now)
+        self.drift = DriftMonitor(self.overrides, monotonic=lambda: self.now)
 
     def set(self, name: str, state: ServerState, *, for_s: float | None = None, several: bool = False) -> str:
         return set_servers(self.settings, name, state, for_s=for_s, several=several, now=self.now)
 
-    def daemon_looks(self) -> DriftReport:
+    def daemon_looks(self) -> Drift:
         self.runtime.connect([self.haproxy.stats_socket])
         return self.drift.look(self.runtime, index_of(self.text))
 
@@ -85,9 +85,9 @@ def test_drained_at_once_kept_by_the_daemon_and_ended_in_time(desk: Desk) -> Non
     desk.now += 60
     row = desk.rows()["shop/web-1"]
     assert (row.state, row.by_hand) == ("drain", "drain for 1 m, 29 m left (by command)")
-    assert desk.daemon_looks() == DriftReport(looked=2)
+    assert desk.daemon_looks() == Drift(looked=2)
     desk.now += 1740
-    assert [reason for _, reason in desk.daemon_looks().ended] == [EndReason.EXPIRED]
+    assert list(desk.daemon_looks().overrides.values()) == [None]
     row = desk.rows()["shop/web-1"]
     assert (row.state, row.by_hand) == ("up", "")
 
@@ -95,20 +95,20 @@ def test_drained_at_once_kept_by_the_daemon_and_ended_in_time(desk: Desk) -> Non
 def test_ready_ends_what_command_and_socket_set(desk: Desk) -> None:
     desk.set("shop/web-1", ServerState.MAINT)
     desk.by_hand("set server shop/web-2 state drain")
-    assert desk.daemon_looks().foreign == ("shop/web-2",)
+    assert list(desk.daemon_looks().foreign) == [OverrideKey("shop", "web-2")]
     assert {name: row.by_hand for name, row in desk.rows("shop").items() if row.by_hand} == {
         "shop/web-1": "maint for 0 s (by command)"
     }
     desk.set("shop/web-1", ServerState.READY)
     desk.set("shop/web-2", ServerState.READY)
     assert {row.state for row in desk.rows("shop").values()} == {"up", "maint"}
-    assert desk.daemon_looks() == DriftReport(looked=2)
+    assert desk.daemon_looks() == Drift(looked=2)
     assert not desk.overrides.known
 
 
 def test_ready_for_a_server_that_the_cluster_disabled_is_kept(desk: Desk) -> None:
     desk.set("off", ServerState.READY)
-    assert desk.daemon_looks() == DriftReport(looked=2)
+    assert desk.daemon_looks() == Drift(looked=2)
     assert desk.rows("off")["shop/off"].by_hand == "ready for 0 s (by command)"
 
 
@@ -136,7 +136,7 @@ def test_without_haproxy_it_is_written_down_and_takes_effect_later(desk: Desk) -
     with pytest.raises(TransientError):
         desk.rows()
     desk.haproxy.start()
-    assert desk.daemon_looks().executed == 1
+    assert len(desk.daemon_looks().commands) == 1
     assert desk.rows()["shop/web-1"].state == "maint"
 
 

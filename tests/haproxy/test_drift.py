@@ -10,9 +10,10 @@ import pytest
 import structlog
 
 from pyconfd.haproxy.config.changes import Abilities
-from pyconfd.haproxy.config.index import ExpectedBackend, Index, SectionKey, expected_backend, index_of
-from pyconfd.haproxy.runtime.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftReport
-from pyconfd.haproxy.runtime.overrides import FILE_NAME, EndReason, Override, OverrideStore, with_overrides
+from pyconfd.haproxy.config.index import Index, SectionKey, configured_backend, index_of
+from pyconfd.haproxy.config.servers import ConfiguredBackend
+from pyconfd.haproxy.runtime.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftMonitor
+from pyconfd.haproxy.runtime.overrides import FILE_NAME, Override, OverrideKey, OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.readback import ServerNow
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
@@ -56,12 +57,12 @@ class Stage:
 
     def restart_pyconfd(self) -> None:
         self.overrides = OverrideStore(str(self.state_dir), clock=lambda: self.now)
-        self.drift = Drift(self.overrides, monotonic=lambda: self.now)
+        self.drift = DriftMonitor(self.overrides, monotonic=lambda: self.now)
 
     def connect(self) -> None:
         assert self.runtime.connect([self.haproxy.stats_socket]).runtime
 
-    def look(self, *, repair: bool = True) -> DriftReport:
+    def look(self, *, repair: bool = True) -> Drift:
         return self.drift.look(self.runtime, self.index, repair=repair)
 
     def by_hand(self, command: str) -> str:
@@ -72,7 +73,7 @@ class Stage:
         with OverrideStore(str(self.state_dir)).edited() as stored:
             made = Override("shop", name, state, self.now, until)
             stored[made.key] = made
-        assert self.look().executed == 1
+        assert len(self.look().commands) == 1
 
     def readdressed(self, name: str, backend: str) -> None:
         """Give a server another address by hand; since 3.0 that takes effect a moment after its answer."""
@@ -109,7 +110,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         pytest.skip("no haproxy binary")
     with HaproxyProcess(tmp_path / "etc") as haproxy:
         made = Stage(haproxy, tmp_path / "state")
-        assert made.look() == DriftReport(looked=2)
+        assert made.look() == Drift(looked=2)
         yield made
         made.runtime.close()
 
@@ -119,34 +120,35 @@ def test_what_operators_set_survives_updates_and_reloads(stage: Stage) -> None:
     stage.execute(SetState("shop", "a", ServerState.READY), SetWeight("shop", "a", 3))
     assert (stage.server("a").drain, stage.server("a").weight) == (True, 3)
     stage.execute(SetWeight("shop", "a", 10))
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
     stage.reload()
     assert not stage.server("a").drain
     stage.drift.restore(stage.runtime, stage.index)
     assert stage.server("a").drain
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
 
 
 def test_weights_and_ready_servers_are_repaired(stage: Stage) -> None:
     stage.by_hand("set server shop/b weight 50")
     stage.by_hand("set server shop/off state ready")
-    assert stage.look().repaired == ("shop/off takes traffic but should be in maint", "shop/b has the weight 50")
+    assert stage.look().repairs == ["shop/off takes traffic but should be in maint", "shop/b has the weight 50"]
     assert (stage.server("b").weight, stage.server("off").maint) == (10, True)
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
 
 
 def test_a_server_taken_out_on_the_socket_is_left_and_told_once(stage: Stage) -> None:
     stage.by_hand("set server shop/a state drain")
     with structlog.testing.capture_logs() as logs:
-        assert [stage.look() for _ in range(2)] == [DriftReport(looked=2, foreign=("shop/a",))] * 2
+        found = Drift(looked=2, foreign={OverrideKey("shop", "a"): ServerState.DRAIN})
+        assert [stage.look() for _ in range(2)] == [found] * 2
     assert [(line["event"], line["server"], line["state"]) for line in logs] == [("drift.left", "shop/a", "drain")]
-    assert [(one.server, one.value, one.since, one.source) for one in stage.drift.foreign] == [
+    assert [(one.server, one.value, one.since, one.source) for one in stage.drift.foreign.values()] == [
         ("shop/a", "drain", 1000.0, "socket")
     ]
     assert stage.server("a").drain
     stage.by_hand("set server shop/a state ready")
-    assert stage.look() == DriftReport(looked=2)
-    assert stage.drift.foreign == ()
+    assert stage.look() == Drift(looked=2)
+    assert stage.drift.foreign == {}
 
 
 def test_a_reload_by_somebody_else_ends_nothing(stage: Stage) -> None:
@@ -155,7 +157,7 @@ def test_a_reload_by_somebody_else_ends_nothing(stage: Stage) -> None:
         stage.reload()
         if restart:
             stage.restart_pyconfd()
-        assert stage.look() == DriftReport(looked=2, executed=1)
+        assert stage.look() == Drift(looked=2, commands=[SetState("shop", "a", ServerState.MAINT)])
         assert stage.server("a").maint
 
 
@@ -165,16 +167,15 @@ def test_a_disabled_server_that_an_operator_made_ready_stays_so(stage: Stage) ->
     assert stage.server("off").maint
     stage.drift.restore(stage.runtime, stage.index)
     assert not stage.server("off").maint
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
 
 
 def test_at_its_end_the_server_serves_again(stage: Stage) -> None:
     stage.override("a", ServerState.DRAIN, until=2800.0)
     stage.now = 2799.0
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
     stage.now = 2800.0
-    report = stage.look()
-    assert [reason for _, reason in report.ended] == [EndReason.EXPIRED]
+    assert stage.look().overrides == {OverrideKey("shop", "a"): None}
     assert not stage.server("a").drain
     assert json.loads((stage.state_dir / FILE_NAME).read_bytes()) == []
 
@@ -182,33 +183,33 @@ def test_at_its_end_the_server_serves_again(stage: Stage) -> None:
 def test_a_server_deleted_by_hand_is_added_with_its_override(stage: Stage) -> None:
     stage.override("a", ServerState.MAINT)
     assert "deleted" in stage.by_hand("del server shop/a")
-    assert stage.look().repaired == ("shop/a is missing",)
+    assert stage.look().repairs == ["shop/a is missing"]
     assert stage.server("a").maint
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
 
 
 def test_a_server_added_by_hand_is_removed(stage: Stage) -> None:
     assert "registered" in stage.by_hand("add server shop/x 127.0.0.1:7099")
     stage.by_hand("set server shop/x state ready")
-    assert stage.look(repair=False).beyond == ("shop/x takes traffic but is not in the configuration",)
+    assert stage.look(repair=False).repairs == ["shop/x takes traffic but is not in the configuration"]
     assert not stage.server("x").drain
-    assert stage.look().executed == 1
+    assert len(stage.look().commands) == 1
     assert stage.server("x").drain
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
     stage.runtime.reap(60)
     assert "x" not in {one.name for one in stage.runtime.servers(["shop"])}
 
 
 def test_an_address_set_by_hand_is_repaired_without_readdressing(stage: Stage) -> None:
     stage.readdressed("a", "shop")
-    assert stage.look().repaired == ("shop/a has the address 127.0.0.9:7009",)
+    assert stage.look().repairs == ["shop/a has the address 127.0.0.9:7009"]
     assert stage.server("a").drain
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
     stage.runtime.reap(60)
-    assert stage.look().repaired == ("shop/a is missing",)
+    assert stage.look().repairs == ["shop/a is missing"]
     now = stage.server("a")
     assert (now.target, now.weight, now.drain) == ("127.0.0.1:7001", 10, False)
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
 
 
 def test_what_no_command_can_repair_is_said_until_it_is_gone_and_logged_once(stage: Stage) -> None:
@@ -216,16 +217,16 @@ def test_what_no_command_can_repair_is_said_until_it_is_gone_and_logged_once(sta
     with structlog.testing.capture_logs() as logs:
         beyond = [stage.look().beyond for _ in range(2)]
     only = "other/only has the address 127.0.0.9:7009 (balance source takes no server while it runs)"
-    assert beyond == [(only,), (only,)]
+    assert beyond == [{only: "other"}] * 2
     assert [line["event"] for line in logs] == ["drift.needs_reload"]
     stage.reload()
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
 
 
 def test_servers_on_their_way_out_are_nobodys_override(stage: Stage) -> None:
     stage.execute(RemoveServer("shop", "b", "127.0.0.1:7002"))
     stage.text = stage.text.replace("    server b 127.0.0.1:7002 weight 10\n", "")
-    assert stage.look() == DriftReport(looked=2)
+    assert stage.look() == Drift(looked=2)
     assert not stage.overrides.known
 
 
@@ -278,16 +279,16 @@ class CountingRuntime(Runtime):
     def abilities(self) -> Abilities:
         return Abilities(runtime=True)
 
-    def server_states(self, backends: Sequence[str]) -> dict[str, str]:
+    def server_states(self, backends: Sequence[str]) -> list[str | None]:
         self.latest = len(backends)
         for name in backends:
             self.asked[name] = self.asked.get(name, 0) + 1
-        return {name: STATE.format(name) for name in backends}
+        return [STATE.format(name) for name in backends]
 
 
-STATE = """# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight \
+STATE = """# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight \
 srv_time_since_last_change srv_port
-3 {} 1 s 10.0.0.1 2 0 1 1 7 80
+3 {} 1 s 10.0.0.1 2 0 1 7 80
 """
 
 
@@ -295,9 +296,9 @@ srv_time_since_last_change srv_port
 def test_a_round_over_many_backends_is_cut_into_slices(tmp_path: Path, every_s: float) -> None:
     index = index_of("".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(10_000)))
     now = [0.0]
-    drift, runtime = Drift(OverrideStore(str(tmp_path)), monotonic=lambda: now[0]), CountingRuntime()
+    drift, runtime = DriftMonitor(OverrideStore(str(tmp_path)), monotonic=lambda: now[0]), CountingRuntime()
     while now[0] <= ROUND_S + every_s:
-        assert drift.look(runtime, index).executed == 0
+        assert drift.look(runtime, index).commands == []
         assert SLICE <= runtime.latest <= MAX_SLICE or len(runtime.asked) == 10_000
         now[0] += every_s
     assert len(runtime.asked) == 10_000
@@ -307,16 +308,16 @@ def test_a_backend_that_was_as_it_should_be_is_not_parsed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(10))
-    drift, runtime = Drift(OverrideStore(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
-    assert drift.look(runtime, index_of(text)) == DriftReport(looked=10)
+    drift, runtime = DriftMonitor(OverrideStore(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
+    assert drift.look(runtime, index_of(text)) == Drift(looked=10)
     parsed: list[str] = []
 
-    def count(index: Index, key: SectionKey, *, cookies: bool) -> ExpectedBackend | None:
+    def count(index: Index, key: SectionKey) -> ConfiguredBackend | None:
         parsed.append(key.name)
-        return expected_backend(index, key, cookies=cookies)
+        return configured_backend(index, key)
 
-    monkeypatch.setattr("pyconfd.haproxy.runtime.drift.expected_backend", count)
-    assert drift.look(runtime, index_of(text)) == DriftReport(looked=10)
+    monkeypatch.setattr("pyconfd.haproxy.runtime.drift.configured_backend", count)
+    assert drift.look(runtime, index_of(text)) == Drift(looked=10)
     assert parsed == []
     drift.look(runtime, index_of(text.replace("b4\n", "b4\n    # changed\n")))
     assert parsed == ["b4"]
@@ -324,7 +325,7 @@ def test_a_backend_that_was_as_it_should_be_is_not_parsed_again(
 
 def test_few_backends_are_looked_at_each_time(tmp_path: Path) -> None:
     index = index_of("".join(f"backend b{number}\n    server s 10.0.0.1:80\n" for number in range(SLICE)))
-    drift, runtime = Drift(OverrideStore(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
+    drift, runtime = DriftMonitor(OverrideStore(str(tmp_path)), monotonic=lambda: 0.0), CountingRuntime()
     assert [drift.look(runtime, index).looked for _ in range(3)] == [SLICE] * 3
 
 
@@ -341,17 +342,17 @@ def test_backends_without_a_server_that_is_up_are_known(stage: Stage) -> None:
     stage.serve(EMPTY)
     wait_until(lambda: stage.server("dead", "sick").operating == 0, "the check has failed")
     stage.look()
-    assert {one.backend: one.servers for one in stage.drift.down} == {"empty": 0, "sick": 1}
+    assert {one.backend: one.servers for one in stage.drift.down.values()} == {"empty": 0, "sick": 1}
     stage.now += 60
     stage.look()
-    assert {one.since for one in stage.drift.down} == {1000.0}
+    assert {one.since for one in stage.drift.down.values()} == {1000.0}
     for name in ("a", "b"):
         stage.by_hand(f"disable server shop/{name}")
     stage.look()
-    assert [one.backend for one in stage.drift.down] == ["empty", "sick", "shop"]
+    assert list(stage.drift.down) == ["empty", "sick", "shop"]
     stage.by_hand("enable server shop/a")
     stage.look()
-    assert [one.backend for one in stage.drift.down] == ["empty", "sick"]
+    assert list(stage.drift.down) == ["empty", "sick"]
     stage.serve("")
     stage.look()
-    assert stage.drift.down == ()
+    assert stage.drift.down == {}

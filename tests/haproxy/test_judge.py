@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from pyconfd.haproxy.config.index import ExpectedBackend, SectionKey, expected_backend, index_of
-from pyconfd.haproxy.runtime.drift import Judgement, judge, judge_absent
-from pyconfd.haproxy.runtime.overrides import GONE_AFTER_S, EndReason, Override
+from pyconfd.haproxy.config.index import SectionKey, configured_backend, index_of
+from pyconfd.haproxy.runtime.drift import Drift
+from pyconfd.haproxy.runtime.overrides import GONE_AFTER_S, Override, OverrideKey
 from pyconfd.haproxy.runtime.readback import ServerNow
 from pyconfd.haproxy.runtime.runtime import Leaving
 from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
@@ -20,12 +20,7 @@ TEXT = """backend b
 """
 
 
-def expected(text: str = TEXT) -> ExpectedBackend:
-    found = expected_backend(index_of(text), SectionKey("backend", "b"), cookies=False)
-    assert found is not None
-    return found
-
-
+KEY = OverrideKey("b", "a")
 A = ServerNow("b", "a", "10.0.0.1", 80, 10, maint=False, drain=False)
 Z = ServerNow("b", "z", "10.0.0.2", 80, 0, maint=False, drain=False)
 OFF = ServerNow("b", "off", "10.0.0.3", 80, 1, maint=True, drain=False, operating=0)
@@ -40,18 +35,20 @@ def judged(
     leaving: tuple[RemoveServer, ...] = (),
     fresh: bool = False,
     text: str = TEXT,
-) -> Judgement:
-    found = Judgement()
+) -> Drift:
+    backend = configured_backend(index_of(text), SectionKey("backend", "b"))
+    assert backend is not None
     on_their_way = {
         (one.backend, one.server): Leaving(one.backend, one.server, one.address, one.words, 0.0) for one in leaving
     }
-    judge(found, expected(text), servers, {one.key: one for one in known}, on_their_way, now=NOW, fresh=fresh)
+    found = Drift({one.key: one for one in known}, on_their_way, NOW, fresh)
+    found.judge(backend, servers)
     return found
 
 
 def test_what_is_as_the_configuration_says_is_left() -> None:
     # Weight 0 of a terminating endpoint and `disabled` are pyconfd's own; a failed health check is nobody's.
-    assert judged(replace(A, operating=0), Z, OFF) == Judgement()
+    assert judged(replace(A, operating=0), Z, OFF) == Drift()
 
 
 @pytest.mark.parametrize(
@@ -68,14 +65,14 @@ def test_what_is_as_the_configuration_says_is_left() -> None:
     ],
 )
 def test_weights_and_ready_servers_are_repaired(servers: tuple[ServerNow, ...], command: Command, repair: str) -> None:
-    assert judged(*servers) == Judgement(commands=[command], repairs=[repair])
+    assert judged(*servers) == Drift(commands=[command], repairs=[repair])
 
 
 @pytest.mark.parametrize("state", [ServerState.DRAIN, ServerState.MAINT])
 @pytest.mark.parametrize("fresh", [False, True])
 def test_no_traffic_is_sent_to_a_server_that_somebody_took_out(state: ServerState, fresh: bool) -> None:
     server = replace(A, drain=state is ServerState.DRAIN, maint=state is ServerState.MAINT)
-    assert judged(server, Z, OFF, fresh=fresh) == Judgement(foreign={("b", "a"): state})
+    assert judged(server, Z, OFF, fresh=fresh) == Drift(foreign={KEY: state})
 
 
 @pytest.mark.parametrize(
@@ -94,7 +91,7 @@ def test_overrides_are_kept_and_brought_into_force(
 ) -> None:
     others = [one for one in (A, Z, OFF) if one.name != server.name]
     commands = [] if command is None else [command]
-    assert judged(server, *others, known=(override,), fresh=fresh) == Judgement(commands=commands)
+    assert judged(server, *others, known=(override,), fresh=fresh) == Drift(commands=commands)
 
 
 def test_an_override_that_somebody_changed_on_the_socket() -> None:
@@ -102,26 +99,26 @@ def test_an_override_that_somebody_changed_on_the_socket() -> None:
     assert repaired.commands == [SetState("b", "a", ServerState.DRAIN)]
     assert repaired.repairs == ["b/a takes traffic but should be in drain"]
     left = judged(replace(A, maint=True), Z, OFF, known=(DRAIN,))
-    assert left == Judgement(foreign={("b", "a"): ServerState.MAINT})
+    assert left == Drift(foreign={KEY: ServerState.MAINT})
 
 
 @pytest.mark.parametrize("until", [999.0, 1000.0])
 def test_at_its_end_the_server_gets_what_the_configuration_says(until: float) -> None:
     over = replace(DRAIN, until=until)
     judgement = judged(replace(A, drain=True), Z, OFF, known=(over,))
-    assert judgement.ended == [(over, EndReason.EXPIRED)]
+    assert judgement.overrides == {KEY: None}
     assert judgement.commands == [SetState("b", "a", ServerState.READY)]
 
 
 def test_at_its_end_a_state_that_somebody_else_set_is_left() -> None:
     judgement = judged(replace(A, maint=True), Z, OFF, known=(replace(DRAIN, until=999.0),))
-    assert judgement.foreign == {("b", "a"): ServerState.MAINT}
+    assert judgement.foreign == {KEY: ServerState.MAINT}
     assert judgement.commands == []
 
 
 def test_what_an_agent_says_is_left() -> None:
     text = "backend b\n    server a 10.0.0.1:80 agent-check agent-port 99\n"
-    assert judged(replace(A, drain=True, weight=3), text=text) == Judgement()
+    assert judged(replace(A, drain=True, weight=3), text=text) == Drift()
 
 
 def test_a_server_that_is_missing_is_added_with_its_override() -> None:
@@ -129,21 +126,21 @@ def test_a_server_that_is_missing_is_added_with_its_override() -> None:
     added = AddServer("b", "a", "10.0.0.1:80", ("weight", "10"))
     assert judgement.commands == [added, SetState("b", "a", ServerState.DRAIN)]
     assert judgement.repairs == ["b/a is missing"]
-    assert judgement.ended == []
+    assert judgement.overrides == {}
 
 
 def test_a_missing_server_that_cannot_be_added_needs_a_reload() -> None:
     judgement = judged(text="backend b\n    balance source\n    server a 10.0.0.1:80\n")
     assert judgement.commands == []
-    assert judgement.beyond == ["b/a is missing (balance source takes no server while it runs)"]
+    assert judgement.beyond == {"b/a is missing (balance source takes no server while it runs)": "b"}
 
 
 def test_a_server_too_many_is_removed_but_not_one_on_its_way_out() -> None:
     extra = ServerNow("b", "new", "10.0.0.9", 80, 1, maint=False, drain=False)
     assert judged(A, Z, OFF, extra).commands == [RemoveServer("b", "new", "10.0.0.9:80")]
     gone = RemoveServer("b", "new", "10.0.0.9:80", ("check",))
-    assert judged(A, Z, OFF, replace(extra, drain=True), leaving=(gone,)) == Judgement()
-    assert judged(A, Z, OFF, replace(extra, maint=True), leaving=(gone,)) == Judgement()
+    assert judged(A, Z, OFF, replace(extra, drain=True), leaving=(gone,)) == Drift()
+    assert judged(A, Z, OFF, replace(extra, maint=True), leaving=(gone,)) == Drift()
     # Somebody let traffic to it again: which servers there are is for the configuration to say.
     assert judged(A, Z, OFF, extra, leaving=(gone,)).commands == [gone]
 
@@ -158,7 +155,7 @@ def test_a_server_with_another_address_goes_and_comes_back_while_another_serves(
     for unfit in (replace(c, drain=True), replace(c, operating=0), replace(c, weight=0)):
         judgement = judged(moved, unfit, text=text)
         assert not any(isinstance(command, RemoveServer) for command in judgement.commands)
-        assert judgement.beyond == [
+        assert list(judgement.beyond) == [
             "b/a has the address 10.9.9.9:80 (no other server of its backend could serve meanwhile)"
         ]
 
@@ -166,7 +163,7 @@ def test_a_server_with_another_address_goes_and_comes_back_while_another_serves(
 @pytest.mark.parametrize("address", ["localhost:80", "10.0.0.1", "unix@/run/a", "10.0.0.1:+5", "${HOST}:80"])
 def test_addresses_that_the_process_shows_otherwise_are_not_judged(address: str) -> None:
     text = f"backend b\n    server a {address} weight 10\n"
-    assert judged(replace(A, address="-", port=0), text=text) == Judgement()
+    assert judged(replace(A, address="-", port=0), text=text) == Drift()
 
 
 @pytest.mark.parametrize(
@@ -180,21 +177,26 @@ def test_addresses_that_the_process_shows_otherwise_are_not_judged(address: str)
     ],
 )
 def test_backends_whose_servers_the_text_does_not_tell_are_left_alone(lines: str) -> None:
-    assert expected_backend(index_of(f"backend b\n{lines}"), SectionKey("backend", "b"), cookies=True) is None
+    assert configured_backend(index_of(f"backend b\n{lines}"), SectionKey("backend", "b")) is None
 
 
-def absent(override: Override) -> Judgement:
-    found = Judgement()
-    judge_absent(found, [override], NOW)
-    return found
+@pytest.mark.parametrize(
+    ("override", "stored"),
+    [
+        (DRAIN, {KEY: replace(DRAIN, missing_since=1000.0)}),
+        (replace(DRAIN, missing_since=1000.0 - GONE_AFTER_S + 1), {}),
+        (replace(DRAIN, missing_since=1000.0 - GONE_AFTER_S), {KEY: None}),
+        (replace(DRAIN, until=5.0), {KEY: None}),
+    ],
+)
+def test_an_override_waits_for_its_server_and_is_forgotten_then(
+    override: Override, stored: dict[OverrideKey, Override | None]
+) -> None:
+    found = Drift(now=NOW)
+    found.judge_absent([override])
+    assert found.overrides == stored
 
 
-def test_an_override_waits_for_its_server_and_is_forgotten_then() -> None:
-    assert absent(DRAIN).changed == [replace(DRAIN, missing_since=1000.0)]
-    assert absent(replace(DRAIN, missing_since=1000.0 - GONE_AFTER_S + 1)) == Judgement()
-    forgotten = replace(DRAIN, missing_since=1000.0 - GONE_AFTER_S)
-    assert absent(forgotten).ended == [(forgotten, EndReason.SERVER_GONE)]
-    expired = replace(DRAIN, until=5.0)
-    assert absent(expired).ended == [(expired, EndReason.EXPIRED)]
+def test_an_override_whose_server_is_back_waits_no_longer() -> None:
     returned = replace(DRAIN, missing_since=500.0)
-    assert judged(replace(A, drain=True), Z, OFF, known=(returned,)).changed == [DRAIN]
+    assert judged(replace(A, drain=True), Z, OFF, known=(returned,)).overrides == {KEY: DRAIN}

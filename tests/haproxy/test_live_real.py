@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.changes import entries_of
 from pyconfd.haproxy.config.diff import Comparison, plan
-from pyconfd.haproxy.runtime.drift import Drift
+from pyconfd.haproxy.runtime.drift import DriftMonitor
 from pyconfd.haproxy.runtime.overrides import OverrideStore
 from pyconfd.haproxy.runtime.readback import fingerprint, wrong_address
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
@@ -120,13 +120,13 @@ class Live:
         self.runtime, self.comparison = Runtime(), Comparison()
         self.connect()
         assert self.applied is not None
-        drift = Drift(OverrideStore(str(self.directory)))
+        drift = DriftMonitor(OverrideStore(str(self.directory)))
         index = self.comparison.index(self.applied)
         while leaving - self.runtime.leaving.keys():
             # What is not said to be there is on its way out, and the other servers are as they should be.
             found = drift.look(self.runtime, index)
-            assert found.executed
-            assert found.beyond == ()
+            assert found.commands
+            assert found.beyond == {}
         assert set(self.runtime.leaving) == leaving
 
     def servers(self) -> dict[tuple[str, str], tuple[str, int, bool]]:

@@ -14,7 +14,6 @@ import structlog
 from pyconfd.errors import TransientError
 from pyconfd.haproxy.runtime.overrides import (
     FILE_NAME,
-    EndReason,
     Override,
     OverrideStore,
     with_overrides,
@@ -95,7 +94,7 @@ def test_what_a_command_wrote_meanwhile_counts_for_more(tmp_path: Path) -> None:
         daemon.refresh()
     later = replace(DRAIN, until=99.0)
     with written(command, later):
-        daemon.update([(DRAIN, EndReason.EXPIRED)], [replace(MAINT, missing_since=1.0)])
+        daemon.update({DRAIN.key: None, MAINT.key: replace(MAINT, missing_since=1.0)})
     assert daemon.known == {DRAIN.key: later, MAINT.key: replace(MAINT, missing_since=1.0)}
     assert command.refresh() == daemon.known
 

@@ -5,8 +5,8 @@ It changes HAProxy itself, so that it works without the daemon too; the daemon k
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from pyconfd.cli.command import CommandContext, command, command_group, for_opti
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_table, print_text
 from pyconfd.errors import Problem, RejectedInput, TransientError
-from pyconfd.haproxy.config.index import ExpectedServer, Index, expected_backend, index_of, keys_of, keys_with_servers
+from pyconfd.haproxy.config.index import Index, configured_backend, index_of, keys_of, keys_with_servers
+from pyconfd.haproxy.config.servers import ConfiguredBackend, ConfiguredServer
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.runtime.overrides import Override, OverrideKey, OverrideStore
 from pyconfd.haproxy.runtime.readback import ServerNow, condition_of, find_servers, takes_traffic
@@ -155,20 +156,16 @@ class _InstalledHaproxy:
         if self.runtime is not None:
             self.runtime.close()
 
-    def expected(self, backend: str) -> Mapping[str, ExpectedServer]:
-        found = [expected_backend(self.index, key, cookies=True) for key in keys_of(self.index, backend)]
-        return next((one.servers for one in found if one is not None), {})
-
-    def knows(self, backend: str) -> bool:
-        """Return whether the text tells which servers the backend has."""
-        keys = keys_of(self.index, backend)
-        return any(expected_backend(self.index, key, cookies=True) is not None for key in keys)
+    def backend(self, name: str) -> ConfiguredBackend | None:
+        """Return its servers; None where the text does not say which there are."""
+        found = (configured_backend(self.index, key) for key in keys_of(self.index, name))
+        return next((one for one in found if one is not None), None)
 
     def servers(self) -> list[ServerNow]:
         if self.runtime is not None:
             return self.runtime.servers()
-        names = [key.name for key in keys_with_servers(self.index)]
-        return [_as_in_file(one) for name in names for one in self.expected(name).values()]
+        found = (configured_backend(self.index, key) for key in keys_with_servers(self.index))
+        return [_as_in_file(server) for one in found if one is not None for server in one.servers.values()]
 
 
 def set_servers(
@@ -192,7 +189,8 @@ def set_servers(
     try:
         found = find_servers(name, haproxy.servers(), several=several)
         for server in found:
-            if haproxy.knows(server.backend) and server.name not in haproxy.expected(server.backend):
+            backend = haproxy.backend(server.backend)
+            if backend is not None and server.name not in backend.servers:
                 message = f"{_name(server)} is on its way out: it is no longer in the configuration"
                 raise RejectedInput(Problem("server", message, "see pyconfd server list"))
         until = now + for_s if for_s else 0.0
@@ -233,7 +231,7 @@ def _rows(
 ) -> tuple[ServerRow, ...]:
     backends = list(dict.fromkeys(one.backend for one in found))
     sessions = runtime.sessions(backends)
-    expected = {name: haproxy.expected(name) if haproxy.knows(name) else None for name in backends}
+    configured = {name: haproxy.backend(name) for name in backends}
     overrides = OverrideStore(settings.state_dir).refresh()
     report = read_report(settings)
     leaving = report.status.live.leaving if report.status is not None and report.running else ()
@@ -241,8 +239,8 @@ def _rows(
     rows = []
     for one in found:
         override = overrides.get(OverrideKey(one.backend, one.name))
-        its = expected[one.backend]
-        leaves = its is not None and one.name not in its
+        backend = configured[one.backend]
+        leaves = backend is not None and one.name not in backend.servers
         leaves_since = since.get(_name(one), 0.0) if leaves else 0.0
         age = f"leaving for {short_duration(now - leaves_since)}" if leaves_since else "leaving"
         words = override_words(override.state.value, override.since, override.until, "command", now) if override else ""
@@ -293,9 +291,10 @@ def _set(store: OverrideStore, haproxy: _InstalledHaproxy, overrides: Sequence[O
     with store.edited() as stored:
         former = {override.key: stored.pop(override.key, None) for override in overrides}
         for override in overrides:
-            expected = haproxy.expected(override.backend).get(override.server)
+            backend = haproxy.backend(override.backend)
+            server = backend.servers.get(override.server) if backend is not None else None
             # Ready is what a server is without an override, unless the configuration says otherwise.
-            if override.state is not ServerState.READY or (expected and expected.state is not ServerState.READY):
+            if override.state is not ServerState.READY or (server and server.state is not ServerState.READY):
                 stored[override.key] = override
     if haproxy.runtime is None:
         return
@@ -334,12 +333,8 @@ def _name(server: ServerNow) -> str:
     return f"{server.backend}/{server.name}"
 
 
-def _as_in_file(expected: ExpectedServer) -> ServerNow:
+def _as_in_file(server: ConfiguredServer) -> ServerNow:
     """Return a server of the file as the process would show it, as far as a name can be found by it."""
-    server = expected.server
-    host, _, port = server.address.rpartition(":")
-    address = host.rpartition("@")[2].strip("[]")
-    made = ServerNow(
-        server.backend, server.server, address, int(port) if port.isdigit() else 0, 0, maint=False, drain=False
-    )
-    return replace(made, weight=expected.weight or 0)
+    host, _, written = server.address.rpartition(":")
+    address, port = host.rpartition("@")[2].strip("[]"), int(written) if written.isdigit() else 0
+    return ServerNow(server.backend, server.name, address, port, server.weight or 0, maint=False, drain=False)

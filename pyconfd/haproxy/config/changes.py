@@ -29,9 +29,7 @@ from pyconfd.model.plan import (
     RemoveBackend,
     RemoveCertificate,
     RemoveMapEntries,
-    RemoveServer,
     ReplaceMap,
-    ServerState,
     SetState,
     SetWeight,
     UpdateCertificate,
@@ -134,28 +132,28 @@ def _changed_servers(old: Section, new: Section, base: Inherited, abilities: Abi
         why, advice = "two servers have one name", "give each server of a backend a name of its own"
     elif len(after) < sum(line.words[0] == "server" for line in new.lines):
         why = "a server line has no address"  # the check says which
-    elif any(server.line.conditional for server in (*before, *after)):
+    elif any(server.conditional for server in (*before, *after)):
         why, advice = "a server line stands between .if and .endif", CONDITION_ADVICE
     if why:
         return SectionChanges(obstacles=[Obstacle(ReloadReason.SERVERS_CHANGED, f"{found.details[0]} ({why})", advice)])
     algorithm = takes_servers(old, base)
     for name, server in now.items():
         obstacle = (
-            _changed_server(new.name, was[name], server, found.commands)
+            _changed_server(was[name], server, found.commands)
             if name in was
-            else _added_server(new.name, server, algorithm, abilities, found.commands)
+            else _added_server(server, algorithm, abilities, found.commands)
         )
         if obstacle is not None:
             detail = f"{found.details[0]} ({obstacle.detail})"
             found.obstacles.append(Obstacle(obstacle.reason, detail, obstacle.advice))
-    found.commands += [_removal(new.name, server) for name, server in was.items() if name not in now]
+    found.commands += [server.removal for name, server in was.items() if name not in now]
     if not found.commands:
         found.details.clear()  # the obstacles say it
     return found
 
 
 def _added_server(
-    backend: str, server: ConfiguredServer, algorithm: str, abilities: Abilities, commands: list[Command]
+    server: ConfiguredServer, algorithm: str, abilities: Abilities, commands: list[Command]
 ) -> Obstacle | None:
     if algorithm:
         advice = "use roundrobin, leastconn or random, or add `hash-type consistent`"
@@ -165,26 +163,23 @@ def _added_server(
         wants_cookie = "cookie" in server.effective and not abilities.cookies
         advice = "HAProxy 3.0 and later add servers with a cookie while they run" if wants_cookie else ADDRESS_ADVICE
         return Obstacle(ReloadReason.SERVERS_CHANGED, f"{server.name}: {why}", advice)
-    command = AddServer(backend, server.name, server.address, server.effective)
+    command = server.addition
     if command in abilities.refused:
         return Obstacle(ReloadReason.NOT_LIVE, f"{server.name}: haproxy did not take it on its socket")
     commands.append(command)
     return None
 
 
-def _changed_server(
-    backend: str, was: ConfiguredServer, now: ConfiguredServer, commands: list[Command]
-) -> Obstacle | None:
+def _changed_server(was: ConfiguredServer, now: ConfiguredServer, commands: list[Command]) -> Obstacle | None:
     """Append the commands for a server that has its name before and after, or say what stands against it."""
     if was.address != now.address:
         return Obstacle(ReloadReason.SERVER_RENAMED, f"{now.name} has another address", RENAMED_ADVICE)
     if _without_state(was.effective) != _without_state(now.effective):
         return Obstacle(ReloadReason.SERVERS_CHANGED, f"{now.name} has other keywords")
-    before, after = AddServer(backend, was.name, "", was.effective), AddServer(backend, now.name, "", now.effective)
-    if before.weight != after.weight:
-        commands.append(SetWeight(backend, now.name, after.weight))
-    if before.disabled != after.disabled:
-        commands.append(SetState(backend, now.name, ServerState.MAINT if after.disabled else ServerState.READY))
+    if was.addition.weight != now.addition.weight:
+        commands.append(SetWeight(now.backend, now.name, now.addition.weight))
+    if was.state is not now.state:
+        commands.append(SetState(now.backend, now.name, now.state))
     return None
 
 
@@ -224,9 +219,7 @@ def added_section(section: Section, bases: Iterable[str], named: Inherited, abil
         return SectionChanges(obstacles=[Obstacle(reason, f"{section.title} added", why)])
     mode = next((line.words[1] for line in section.lines if line.words[0] == "mode"), "")
     commands: list[Command] = [AddBackend(section.name, section.options[1], mode)]
-    commands += [
-        AddServer(section.name, server.name, server.address, server.effective) for server in servers_of(section, named)
-    ]
+    commands += [server.addition for server in servers_of(section, named)]
     return SectionChanges(commands, [], [f"{section.title} added"])
 
 
@@ -247,16 +240,12 @@ def _why_not_new(section: Section, bases: Iterable[str], named: Inherited, abili
     return None
 
 
-def _removal(backend: str, server: ConfiguredServer) -> RemoveServer:
-    return RemoveServer(backend, server.name, server.address, server.effective)
-
-
 def removed_section(section: Section, base: Inherited, abilities: Abilities) -> SectionChanges:
     """Judge a section that is gone."""
     advice = ""
     plain = {line.words[0] for line in section.lines} <= {"server", "mode"}
     if section.keyword == "backend" and section.options[:1] == ("from",) and plain:
-        servers = tuple(_removal(section.name, server) for server in servers_of(section, base))
+        servers = tuple(server.removal for server in servers_of(section, base))
         if abilities.backends:
             return SectionChanges([RemoveBackend(section.name, servers)], [], [f"{section.title} removed"])
         advice = "HAProxy 3.4 and later remove such a backend without a reload"

@@ -8,17 +8,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from pyconfd.haproxy.config.servers import (
-    ConfiguredServer,
-    Inherited,
-    inherited,
-    is_literal,
-    servers_of,
-    takes_servers,
-    why_not_addable,
-)
-from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Section, parse_part, words
-from pyconfd.model.plan import AddServer, ServerState
+from pyconfd.haproxy.config.servers import ConfiguredBackend, Inherited, inherited, servers_of, takes_servers
+from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Section, name_of, parse_part, words
 
 _HEADER = re.compile(rf"^[ \t]*(?:{'|'.join(sorted(SECTION_KEYWORDS))})(?=[ \t\r\n#]|$)", re.MULTILINE)
 _CONDITION = re.compile(r"^[ \t]*\.(if|endif)\b", re.MULTILINE)
@@ -59,8 +50,7 @@ def cut(text: str) -> tuple[str, list[Cut]]:
     found = []
     for start, end in pairwise([*starts, len(text)]):
         header = words(text[start:end].partition("\n")[0])
-        named = len(header) > 1 and not (header[0] == "defaults" and header[1] == "from")
-        found.append(Cut(header[0], header[1] if named else "", text[start:end]))
+        found.append(Cut(header[0], name_of(header)[0], text[start:end]))
     return text[: starts[0]] if starts else text, found
 
 
@@ -184,42 +174,6 @@ def _is_balanced(text: str) -> bool:
 _WITH_SERVERS = frozenset({"backend", "listen"})
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedServer:
-    """A server as the file has it. ``weight`` is None where the text does not tell it."""
-
-    server: AddServer
-    weight: int | None
-    line: ConfiguredServer
-    algorithm: str = ""
-    cookies: bool = False
-
-    @property
-    def literal(self) -> bool:
-        """Whether its address is one that the process shows as it is."""
-        return is_literal(self.server.address)
-
-    @property
-    def obstacle(self) -> str:
-        """What forbids to add it while HAProxy runs, "" for nothing."""
-        if self.algorithm:
-            return f"balance {self.algorithm} takes no server while it runs"
-        return why_not_addable(self.line, cookies=self.cookies)
-
-    @property
-    def state(self) -> ServerState:
-        """The administrative state that it begins with."""
-        return ServerState.MAINT if self.server.disabled else ServerState.READY
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedBackend:
-    """The servers of one backend by name."""
-
-    name: str
-    servers: Mapping[str, ExpectedServer]
-
-
 def keys_with_servers(index: Index) -> list[SectionKey]:
     """Return the sections that may have servers, in order."""
     return [key for key in index.bases if key.keyword in _WITH_SERVERS and not key.position]
@@ -231,11 +185,11 @@ def keys_of(index: Index, backend: str) -> Iterator[SectionKey]:
     return (key for key in keys if key in index.texts)
 
 
-def expected_backend(index: Index, key: SectionKey, *, cookies: bool) -> ExpectedBackend | None:
+def configured_backend(index: Index, key: SectionKey) -> ConfiguredBackend | None:
     """Return the servers of a section; None where the text alone does not say which there are.
 
     That is so for ``server-template``, lines between ``.if`` and ``.endif``, names out of variables, two servers or
-    sections of one name, and sections that are disabled. ``cookies`` where ``add server`` takes them.
+    sections of one name, and sections that are disabled.
     """
     section = index.section(key)
     if section is None or key._replace(position=1) in index.texts:
@@ -245,16 +199,7 @@ def expected_backend(index: Index, key: SectionKey, *, cookies: bool) -> Expecte
         return None
     base = index.bases.get(key, Inherited())
     found = servers_of(section, base)
-    names = {server.name for server in found}
-    if len(names) != len(found) or any("$" in name for name in names):
+    servers = {server.name: server for server in found}
+    if len(servers) != len(found) or any("$" in name for name in servers):
         return None
-    algorithm = takes_servers(section, base)
-    servers = {server.name: _expected(key.name, server, algorithm, cookies=cookies) for server in found}
-    return ExpectedBackend(key.name, servers)
-
-
-def _expected(backend: str, server: ConfiguredServer, algorithm: str, *, cookies: bool) -> ExpectedServer:
-    added = AddServer(backend, server.name, server.address, server.effective)
-    pairs = zip(server.effective, server.effective[1:], strict=False)
-    known = "weight" not in server.effective or all(value.isdigit() for word, value in pairs if word == "weight")
-    return ExpectedServer(added, added.weight if known else None, server, algorithm, cookies)
+    return ConfiguredBackend(key.name, servers, takes_servers(section, base))

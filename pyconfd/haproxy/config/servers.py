@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pyconfd.haproxy.config.text import Line, Section
+from pyconfd.haproxy.config.text import Section
 from pyconfd.model.listener import parsed
+from pyconfd.model.plan import AddServer, RemoveServer, ServerState
 
 DYNAMIC_ALGORITHMS = frozenset({"roundrobin", "leastconn", "first", "random"})
 """Algorithms that take servers at any time; the hashing ones do with ``hash-type consistent``."""
@@ -90,11 +91,49 @@ class Inherited:
 class ConfiguredServer:
     """A server line: ``words`` are those after the address, ``effective`` has those of ``default-server`` before."""
 
+    backend: str
     name: str
     address: str
     words: tuple[str, ...]
     effective: tuple[str, ...]
-    line: Line
+    conditional: bool = False
+
+    @property
+    def addition(self) -> AddServer:
+        """The operation that adds it."""
+        return AddServer(self.backend, self.name, self.address, self.effective)
+
+    @property
+    def removal(self) -> RemoveServer:
+        """The operation that drains and deletes it."""
+        return RemoveServer(self.backend, self.name, self.address, self.effective)
+
+    @property
+    def state(self) -> ServerState:
+        """The administrative state that it begins with."""
+        return ServerState.MAINT if self.addition.disabled else ServerState.READY
+
+    @property
+    def weight(self) -> int | None:
+        """Its weight, None where that is not a number."""
+        pairs = zip(self.effective, self.effective[1:], strict=False)
+        known = "weight" not in self.effective or all(value.isdigit() for word, value in pairs if word == "weight")
+        return self.addition.weight if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredBackend:
+    """The servers of one backend by name; ``algorithm`` is what forbids to add one at run time, "" for nothing."""
+
+    name: str
+    servers: Mapping[str, ConfiguredServer]
+    algorithm: str = ""
+
+    def obstacle(self, server: ConfiguredServer, *, cookies: bool) -> str:
+        """Return what forbids to add one of its servers while HAProxy runs, "" for nothing."""
+        if self.algorithm:
+            return f"balance {self.algorithm} takes no server while it runs"
+        return why_not_addable(server, cookies=cookies)
 
 
 def inherited(sections: Iterable[Section]) -> tuple[Mapping[int, Inherited], Mapping[str, Inherited]]:
@@ -143,8 +182,10 @@ def servers_of(section: Section, base: Inherited) -> tuple[ConfiguredServer, ...
         if line.words[0] == "default-server":
             words = (*words, *line.words[1:])
         elif line.words[0] == "server" and len(line.words) > 2:
-            own = line.words[3:]
-            found.append(ConfiguredServer(line.words[1], line.words[2], own, _effective((*words, *own)), line))
+            _, name, address, *rest = line.words
+            own = tuple(rest)
+            effective = _effective((*words, *own))
+            found.append(ConfiguredServer(section.name, name, address, own, effective, line.conditional))
     return tuple(found)
 
 
@@ -182,7 +223,7 @@ def takes_servers(section: Section, base: Inherited) -> str:
 
 def why_not_addable(server: ConfiguredServer, *, cookies: bool) -> str:
     """Return "" where ``add server`` can make this server, else what forbids it; ``cookies`` where it takes them."""
-    if server.line.conditional:
+    if server.conditional:
         return "its line stands between .if and .endif"
     if not is_literal(server.address):
         return f"{server.address} is no IP address with a port"

@@ -32,7 +32,6 @@ all                a reload was verified                                        
 =================  =======================================================================  =======
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -50,7 +49,7 @@ from pyconfd.haproxy.process.file_writer import FileWriter, UnfinishedChange
 from pyconfd.haproxy.process.haproxy_process import HaproxyProcess, Silence
 from pyconfd.haproxy.process.observation import ChangedWorker, NotRunning, Observation, Running
 from pyconfd.haproxy.process.transaction import Known, Transaction
-from pyconfd.haproxy.runtime.drift import Drift, live_status
+from pyconfd.haproxy.runtime.drift import DriftMonitor
 from pyconfd.haproxy.runtime.operations import without_servers
 from pyconfd.haproxy.runtime.overrides import OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, OtherWorker, PartlyRefused, Runtime
@@ -125,7 +124,7 @@ class Balancer:
         self._refused: set[AddServer] = set()
         self._unfinished = UnfinishedChange(state_dir)
         self._overrides = OverrideStore(state_dir)
-        self._drift = Drift(self._overrides)
+        self._drift = DriftMonitor(self._overrides)
         self._silence = Silence(self._process.pids)
         self._reloaded_for_drift: Rendering | None = None
         self._planned: tuple[Rendering, Stored | None, Plan] | None = None
@@ -195,7 +194,7 @@ class Balancer:
             # The file is written, and the thread that did so knows its digest: to compute it takes long.
             digest = (self._written or last.rendering).digest
             self._last_good = Stored(replace(last.generation, digest=digest), last.rendering)
-        live = live_status(self._overrides, self._runtime, monotonic=time.monotonic(), paused=None, drift=self._drift)
+        live = self._drift.status(self._runtime)
         if self._is_known and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
         own = (*self._file.problems(), *self._suspect_problems(), *self._silence.problems())
@@ -231,7 +230,7 @@ class Balancer:
         if may_repair and found.beyond and self._reloaded_for_drift is not last.rendering:
             # Once for each rendering: what is so again after a reload would be so after the next one.
             self._reloaded_for_drift = last.rendering
-            self._enter(BalancerState.SUSPECT, found.beyond[0])
+            self._enter(BalancerState.SUSPECT, next(iter(found.beyond)))
 
     def last_good(self) -> Stored | None:
         """Return the newest generation, with its rendering, or None before the first."""
@@ -290,6 +289,8 @@ class Balancer:
         if last is not None and isinstance(found, Noop):
             # The same text, but in the blocks that the next rendering will be compared with.
             self._last_good = Stored(last.generation, rendering) if last.gives(rendering) else last
+            # At the start, and not when the first change comes: 40 ms for 5,000 backends.
+            self._comparison.index(self._last_good.rendering)
         return found
 
     def look(self) -> Plan:

@@ -3,10 +3,9 @@
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,14 +67,6 @@ class Override:
         return bool(self.until) and now >= self.until
 
 
-class EndReason(StrEnum):
-    """Why the daemon ended an override."""
-
-    EXPIRED = "expired"
-    SERVER_GONE = "server_gone"
-
-
-EndedOverride = tuple[Override, EndReason]
 KnownOverrides = Mapping[OverrideKey, Override]
 
 
@@ -139,10 +130,8 @@ class OverrideStore:
                 self._file.write(sorted(found.values(), key=lambda override: override.key))
                 self._known, self._signature = found, self._signature_now()
 
-    def update(self, ended: Iterable[EndedOverride], changed: Iterable[Override]) -> None:
-        """Store what the daemon found out; what a command wrote meanwhile counts for more."""
-        changes: dict[OverrideKey, Override | None] = {override.key: None for override, _ in ended}
-        changes |= {one.key: one for one in changed}
+    def update(self, changes: Mapping[OverrideKey, Override | None]) -> None:
+        """Store what the daemon found out, None to end one; what a command wrote meanwhile counts for more."""
         if not changes:
             return
         before = self._known

@@ -40,7 +40,6 @@ class ServerNow:
     maint: bool
     drain: bool
     id: int = 0
-    initial_weight: int = 1
     operating: int = 2
     changed_s: int = field(default=-1, compare=False)
     """Seconds since health checks last changed their mind; -1 where it is not known."""
@@ -66,7 +65,6 @@ _COLUMNS = (
     "srv_uweight",
     "srv_admin_state",
     "srv_id",
-    "srv_iweight",
     "srv_op_state",
     "srv_time_since_last_change",
 )
@@ -88,9 +86,7 @@ def servers_now(answer: str, names: Collection[str] = ()) -> Iterator[ServerNow]
     for row in _rows(answer, header.end(), names):
         fields = row.split(" ")
         if len(fields) >= len(columns):
-            backend, name, address, port, weight, admin, number, initial, operating, changed = (
-                fields[at] for at in places
-            )
+            backend, name, address, port, weight, admin, number, operating, changed = (fields[at] for at in places)
             state = int(admin)
             yield ServerNow(
                 backend,
@@ -101,7 +97,6 @@ def servers_now(answer: str, names: Collection[str] = ()) -> Iterator[ServerNow]
                 bool(state & _MAINT),
                 bool(state & _DRAIN),
                 int(number),
-                int(initial),
                 int(operating),
                 int(changed),
             )

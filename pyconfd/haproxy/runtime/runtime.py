@@ -82,6 +82,11 @@ class Leaving:
     since: float
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Backend and name."""
+        return self.backend, self.server
+
+    @property
     def command(self) -> RemoveServer:
         """What sends it away."""
         return RemoveServer(self.backend, self.server, self.address, self.words or ())
@@ -295,30 +300,24 @@ class Runtime:
         Raises:
             NotConfirmed: the process cannot be asked.
         """
+        answers = self._asked([f"show servers state {name}" for name in backends] or ["show servers state"])
         try:
-            questions = [f"show servers state {name}" for name in backends] or ["show servers state"]
-            answers = self._ask(questions)
             return [server for answer in answers for server in servers_now(answer)]
-        except (NoAnswer, ValueError) as error:
+        except ValueError as error:
             self.close()
             raise NotConfirmed(str(error)) from error
 
-    def server_states(self, backends: Sequence[str]) -> dict[str, str]:
-        """Return the answer to ``show servers state`` of each of these backends; without those that are not there.
+    def server_states(self, backends: Sequence[str]) -> list[str | None]:
+        """Return the answer to ``show servers state`` of each of these backends; None for one that is not there.
 
         Raises:
             NotConfirmed: the process cannot be asked.
         """
-        try:
-            answers = self._ask([f"show servers state {name}" for name in backends])
-        except NoAnswer as error:
-            self.close()
-            raise NotConfirmed(str(error)) from error
-        found = {
-            name: answer for name, answer in zip(backends, answers, strict=True) if "Can't find backend" not in answer
-        }
-        if strange := next((answer for answer in found.values() if "# be_id " not in answer), None):
-            raise NotConfirmed(strange.strip()[:200] or "an empty answer")
+        answers = self._asked([f"show servers state {name}" for name in backends])
+        found = [None if "Can't find backend" in answer else answer for answer in answers]
+        for answer in found:
+            if answer is not None and "# be_id " not in answer:
+                raise NotConfirmed(answer.strip()[:200] or "an empty answer")
         return found
 
     def sessions(self, backends: Sequence[str]) -> dict[tuple[str, str], int]:
@@ -327,12 +326,15 @@ class Runtime:
         Raises:
             NotConfirmed: the process cannot be asked.
         """
+        answers = self._asked([f"show servers conn {name}" for name in backends])
+        return {key: count for answer in answers for key, count in connections_now(answer)}
+
+    def _asked(self, questions: Sequence[str]) -> list[str]:
         try:
-            answers = self._ask([f"show servers conn {name}" for name in backends])
+            return self._ask(questions)
         except NoAnswer as error:
             self.close()
             raise NotConfirmed(str(error)) from error
-        return {key: count for answer in answers for key, count in connections_now(answer)}
 
     def reap(self, limit_s: float) -> None:
         """Delete the servers that have no session any more; end those sessions that are older than ``limit_s``.
