@@ -1,27 +1,21 @@
 """Requests to the API servers: over one connection pool for each server, at the server that works.
 
-:class:`Connection` sends requests to one server, bounded in time and size. :class:`ServerOrder` decides which server is
-used: the first that works, and back to the first when it is well again. :class:`ApiServers` joins the two, for all
-reflectors of a source.
+:class:`Connection` sends requests to one server, bounded in time and size; :class:`ApiServers` has the connections of
+all reflectors of a source, and decides which server is used.
 """
 
 import contextlib
-import socket
-import ssl
 import threading
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 import structlog
 import urllib3
-import urllib3.connection
 import urllib3.exceptions
 from kubernetes.client import rest
 
@@ -32,6 +26,7 @@ from pyconfd.settings import KubernetesSettings
 from pyconfd.sources.kubernetes.clock import SourceClock
 from pyconfd.sources.kubernetes.credentials import Access, Credentials
 from pyconfd.sources.kubernetes.failures import NEXT_SERVER, ApiError, Failure, failure_of_status, shown
+from pyconfd.system.http import KEEPALIVE, RETRYABLE, LineFramer, transport_failure
 
 log = structlog.get_logger(__name__)
 
@@ -40,114 +35,17 @@ ANSWER_TIMEOUT_S = 10.0
 LIST_TOTAL_S = 180.0
 """How long one list request may take although bytes keep dripping in."""
 MAX_LIST_BYTES = 1 << 30
-MAX_LINE_BYTES = 16 << 20
-"""etcd holds objects up to 1.5 MB."""
 _MAX_ERROR_BYTES = 64 << 10
 _READ_BYTES = 1 << 20
 _CONNECTIONS = 32
-_KEEPALIVE: tuple[tuple[int, int, int], ...] = (
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 6000),
-)
-"""A quiet watch cannot tell a dead network from a quiet cluster: the kernels ask each other, and give up after 6 s."""
-
 TEND_EVERY_S = 5.0
 PROBE_EVERY_S = 30.0
 
 Params = Mapping[str, str | int]
-Retryable = (urllib3.exceptions.HTTPError, OSError, ValueError)
-"""What urllib3 and the sockets under it raise; ValueError is a read of a TLS socket that was shut down meanwhile."""
 
 
 class SilenceError(TransientError):
     """A watch sent nothing for the read time limit; it can continue from the same resourceVersion."""
-
-
-class LineFramer:
-    """Cuts a stream of bytes into lines; what follows the last newline is no line."""
-
-    def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._parts: list[bytes] = []
-        self._pending_bytes = 0
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that are complete now, without blank ones.
-
-        Raises:
-            ValueError: a line is longer than the limit.
-        """
-        first, *rest_of_lines = data.split(b"\n")
-        self._append(first)
-        lines: list[bytes] = []
-        for part in rest_of_lines:
-            lines.append(b"".join(self._parts))
-            self._parts = []
-            self._pending_bytes = 0
-            self._append(part)
-        return [line for line in lines if line.strip()]
-
-    def _append(self, part: bytes) -> None:
-        self._pending_bytes += len(part)
-        if self._pending_bytes > self._max_bytes:
-            raise ValueError(f"a line is longer than {self._max_bytes} bytes")
-        self._parts.append(part)
-
-
-class _Sockets:
-    """The sockets of one connection pool, so that another thread can shut them down.
-
-    Closing a pool closes idle connections only; a thread that reads a watch would go on reading.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self.are_shut = False
-
-    def add(self, sock: socket.socket) -> None:
-        with self._lock:
-            self._open.add(sock)
-            if self.are_shut:
-                _shut(sock)
-
-    def shut(self) -> None:
-        with self._lock:
-            self.are_shut = True
-            for sock in self._open:
-                _shut(sock)
-
-
-def _shut(sock: socket.socket) -> None:
-    # Closed already; or TLS inside of a proxy's TLS, whose wrapper in urllib3 has no such method.
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sock.shutdown(socket.SHUT_RDWR)
-
-
-def _pool_classes(sockets: _Sockets) -> dict[str, Any]:
-    """Make pool classes whose connections enter their sockets; urllib3 passes them no argument to do it with."""
-
-    class PlainConnection(urllib3.connection.HTTPConnection):
-        def connect(self) -> None:
-            super().connect()
-            sockets.add(self.sock)
-
-    class TlsConnection(urllib3.connection.HTTPSConnection):
-        def connect(self) -> None:
-            super().connect()
-            sockets.add(self.sock)
-
-    class PlainPool(urllib3.HTTPConnectionPool):
-        ConnectionCls = PlainConnection
-
-    class TlsPool(urllib3.HTTPSConnectionPool):
-        ConnectionCls = TlsConnection
-
-    return {"http": PlainPool, "https": TlsPool}
 
 
 class Connection:
@@ -164,14 +62,15 @@ class Connection:
         self._read_timeout_s = settings.read_timeout_s
         self._answer_timeout_s = min(ANSWER_TIMEOUT_S, settings.read_timeout_s)
         self._clock = clock
-        self._sockets = _Sockets()
+        self._interrupted = False
+        self._lock = threading.Lock()
+        self._responses: set[urllib3.BaseHTTPResponse] = set()
         self._date = ""
         pools = rest.RESTClientObject(access.configuration).pool_manager
         pools.connection_pool_kw["maxsize"] = _CONNECTIONS
-        pools.connection_pool_kw["socket_options"] = _KEEPALIVE
+        pools.connection_pool_kw["socket_options"] = KEEPALIVE
         if access.ssl_context is not None:
             pools.connection_pool_kw["ssl_context"] = access.ssl_context
-        pools.pool_classes_by_scheme = _pool_classes(self._sockets)
         self._pools: urllib3.PoolManager = pools
 
     @property
@@ -217,8 +116,14 @@ class Connection:
             yield self._lines(path, response)
 
     def interrupt(self) -> None:
-        """Cut off every request, now and later; callable from any thread."""
-        self._sockets.shut()
+        """Cut off every answer, now and later; callable from any thread. What has no head yet ends by its time limit.
+
+        To close a pool would close idle connections only: a thread that reads a watch would go on reading.
+        """
+        with self._lock:
+            self._interrupted = True
+            for response in self._responses:
+                _shut_down(response)
 
     def close(self) -> None:
         """Interrupt, and close the idle connections."""
@@ -234,13 +139,13 @@ class Connection:
         except urllib3.exceptions.ReadTimeoutError:
             raise SilenceError from None
         except ValueError as error:
-            if not self._sockets.are_shut:
+            if not self._interrupted:
                 raise ApiError(Failure.BAD_ANSWER, self.url + path, str(error)) from None
         except (urllib3.exceptions.HTTPError, OSError):
             # Half a line is dropped with the connection; the next watch continues after the last whole one.
             pass
-        if self._sockets.are_shut:
-            raise self._interrupted(path)
+        if self._interrupted:
+            raise self._interruption(path)
 
     def _get(self, path: str, params: Params, timeout_s: float, *, json: bool = True) -> bytes:
         with self._opened(path, params, timeout_s, json=json) as response:
@@ -254,7 +159,7 @@ class Connection:
                         raise ApiError(Failure.BAD_ANSWER, self.url + path, message)
                 # Returns the connection to the pool, and raises where less came than was announced.
                 body += response.read()
-            except Retryable as error:
+            except RETRYABLE as error:
                 raise self._failure(path, error, f" after {len(body)} bytes") from None
             return bytes(body)
 
@@ -263,6 +168,10 @@ class Connection:
         self, path: str, params: Params, timeout_s: float, *, json: bool = True, body: bytes | None = None
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         response = self._request(path, params, timeout_s, body)
+        with self._lock:
+            self._responses.add(response)
+            if self._interrupted:
+                _shut_down(response)
         try:
             self._date = response.headers.get("Date", "")
             encoding = response.headers.get("Content-Encoding", "").strip()
@@ -287,6 +196,8 @@ class Connection:
                 raise ApiError(Failure.BAD_ANSWER, self.url + path, message, status=response.status)
             yield response
         finally:
+            with self._lock:
+                self._responses.discard(response)
             response.close()
 
     def _request(self, path: str, params: Params, timeout_s: float, body: bytes | None) -> urllib3.BaseHTTPResponse:
@@ -302,8 +213,8 @@ class Connection:
             headers["Content-Type"] = "application/json"
         url = f"{self.url}{path}" + (f"?{urlencode(params)}" if params else "")
         for attempt in (1, 2):
-            if self._sockets.are_shut:
-                raise self._interrupted(path)
+            if self._interrupted:
+                raise self._interruption(path)
             try:
                 return self._pools.request(
                     "GET" if body is None else "POST",
@@ -321,56 +232,31 @@ class Connection:
                 self._pools.clear()
                 if attempt == 2:
                     raise self._failure(path, error) from None
-            except Retryable as error:
+            except RETRYABLE as error:
                 raise self._failure(path, error) from None
         raise AssertionError("the second attempt returned or raised")
 
     def _beginning(self, response: urllib3.BaseHTTPResponse) -> bytes:
         body = bytearray()
-        with contextlib.suppress(*Retryable):
+        with contextlib.suppress(*RETRYABLE):
             while len(body) < _MAX_ERROR_BYTES and (data := response.read1(_MAX_ERROR_BYTES)):
                 body += data
         return bytes(body)
 
     def _failure(self, path: str, error: Exception, when: str = "") -> ApiError:
-        if self._sockets.are_shut:
-            return self._interrupted(path)
-        kind, message = _kind_of(error)
-        return ApiError(kind, self.url + path, message + when)
+        if self._interrupted:
+            return self._interruption(path)
+        kind, message = transport_failure(error)
+        return ApiError(Failure(kind), self.url + path, message + when)
 
-    def _interrupted(self, path: str) -> ApiError:
+    def _interruption(self, path: str) -> ApiError:
         return ApiError(Failure.INTERRUPTED, self.url + path, "the request was interrupted")
 
 
-_KINDS: tuple[tuple[tuple[type[Exception], ...], Failure, str], ...] = (
-    # urllib3 counts a refused connection as a kind of timeout, so it comes first.
-    ((urllib3.exceptions.NewConnectionError,), Failure.UNREACHABLE, "cannot connect"),
-    ((urllib3.exceptions.ConnectTimeoutError,), Failure.TIMEOUT, "no connection within the time limit"),
-    ((urllib3.exceptions.ReadTimeoutError, TimeoutError), Failure.TIMEOUT, "no answer within the time limit"),
-    ((urllib3.exceptions.SSLError, ssl.SSLError), Failure.TLS, "TLS"),
-    ((urllib3.exceptions.ProxyError,), Failure.UNREACHABLE, "the proxy does not connect"),
-    ((urllib3.exceptions.HTTPError, OSError), Failure.RESET, "the connection broke"),
-)
-
-
-def _kind_of(error: Exception) -> tuple[Failure, str]:
-    for classes, kind, words in _KINDS:
-        if isinstance(error, classes):
-            reason = "" if kind is Failure.TIMEOUT else f": {shown(_innermost(error), 200)}"
-            return kind, words + reason
-    # A ValueError quotes what it did not like, which may be a header with a token.
-    return Failure.RESET, f"the request or its answer cannot be made out ({type(error).__name__})"
-
-
-def _innermost(error: BaseException) -> str:
-    """Return the reason under urllib3's wrappings: the operating system's or OpenSSL's message."""
-    for inner in (error.__cause__, error.__context__, *error.args):
-        # What int() or a parser raised for half an answer explains nothing.
-        if isinstance(inner, BaseException) and inner is not error and not isinstance(inner, ValueError):
-            return _innermost(inner)
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+def _shut_down(response: urllib3.BaseHTTPResponse) -> None:
+    # It has ended already; or it is TLS inside of a proxy's TLS, whose wrapper in urllib3 has no such method.
+    with contextlib.suppress(OSError, RuntimeError, ValueError, AttributeError):
+        response.shutdown()
 
 
 class _Status(msgspec.Struct):
@@ -401,81 +287,35 @@ _NOT_OF_THE_SERVER = frozenset({Failure.FORBIDDEN, Failure.NOT_FOUND, Failure.EX
 """Failures of one resource, or of none; they are shown with the resource."""
 
 
-class ServerOrder:
-    """Which API server to use: in order, sticky to the one that works, back to the first when it is well again.
-
-    It sends nothing. A failure moves on to the next server (from the last one to the first) only if another server may
-    do better; 401, 403, 410 and 429 would be the same everywhere.
-    """
-
-    def __init__(self, urls: Sequence[str], *, failback_s: float, clock: SourceClock) -> None:
-        if not urls:
-            raise ValueError("an order of servers needs at least one")
-        self._servers = [ApiServerState(url) for url in urls]
-        self._healthy_since_s: list[float | None] = [None for _ in urls]
-        self._failback_s = failback_s
-        self._clock = clock
-        self.current = 0
-
-    def succeeded(self, index: int) -> None:
-        """Record that a server answered."""
-        if self._healthy_since_s[index] is None:
-            self._healthy_since_s[index] = self._clock.monotonic()
-        server = self._servers[index]
-        self._servers[index] = replace(server, healthy=True, last_ok_at=self._clock.time(), last_error="")
-
-    def failed(self, index: int, kind: Failure, message: str) -> bool:
-        """Record a failure and return whether the server in use is now another one than ``index``.
-
-        The failures of several requests to one server move on once, not once for each of them.
-        """
-        if kind not in _NOT_OF_THE_SERVER:
-            now = self._clock.time()
-            self._servers[index] = replace(self._servers[index], last_error=message, last_error_at=now)
-        if kind in NEXT_SERVER:
-            self._servers[index] = replace(self._servers[index], healthy=False)
-            self._healthy_since_s[index] = None
-            if index == self.current:
-                self.current = (index + 1) % len(self._servers)
-        return index != self.current
-
-    def fail_back(self) -> bool:
-        """Go back to the first server that was healthy for long enough; return whether the server in use changed."""
-        now_s = self._clock.monotonic()
-        for index, since_s in enumerate(self._healthy_since_s[: self.current]):
-            if since_s is not None and now_s - since_s >= self._failback_s:
-                self.current = index
-                return True
-        return False
-
-    def states(self) -> tuple[ApiServerState, ...]:
-        """Return the state of each server."""
-        return tuple(replace(each, in_use=index == self.current) for index, each in enumerate(self._servers))
+@dataclass
+class _Server:
+    state: ApiServerState
+    healthy_since_s: float | None = None
+    connection: Connection | None = None
+    logged: Failure | None = None
 
 
 class ApiServers:
-    """The API servers of one cluster, shared by all reflectors; every method may be called from any thread."""
+    """The API servers of one cluster, shared by all reflectors; every method may be called from any thread.
+
+    One is in use: the first that works, until it fails in a way that another server may not, and back to the first that
+    was healthy for ``failback_s``. 401, 403, 410 and 429 would be the same everywhere.
+    """
 
     def __init__(self, settings: KubernetesSettings, credentials: Credentials, clock: SourceClock) -> None:
         self._settings = settings
         self._credentials = credentials
         self._clock = clock
-        self._urls = credentials.urls
-        self._order = ServerOrder(self._urls, failback_s=settings.failback_s, clock=clock)
+        self._servers = [_Server(ApiServerState(url)) for url in credentials.urls]
         self._probe_every_s = min(PROBE_EVERY_S, settings.failback_s / 4)
         self._probed_s = clock.monotonic()
         self._lock = threading.Lock()
-        self._connections: dict[int, Connection] = {}
-        self._logged: dict[int, Failure] = {}
         self._closed = False
+        self.current = 0
+        """The index of the server in use."""
 
     def __len__(self) -> int:
-        return len(self._urls)
-
-    @property
-    def current(self) -> int:
-        """The index of the server in use."""
-        return self._order.current
+        return len(self._servers)
 
     def connection(self) -> Connection:
         """Return the connection to the server in use.
@@ -485,50 +325,89 @@ class ApiServers:
         """
         return self._connection(self.current)
 
-    def succeeded(self, connection: Connection) -> None:
-        """Record that the server answered."""
-        self._succeeded(connection.index)
+    def succeeded(self, index: int) -> None:
+        """Record that a server answered."""
+        server = self._servers[index]
+        with self._lock:
+            if server.healthy_since_s is None:
+                server.healthy_since_s = self._clock.monotonic()
+            server.state = replace(server.state, healthy=True, last_ok_at=self._clock.time(), last_error="")
+            recovered, server.logged = server.logged is not None, None
+        if recovered:
+            log.info("api_server.recovered", server=server.state.url)
 
-    def failed(self, connection: Connection, failure: ApiError) -> bool:
-        """Record a failure and return whether another server is in use than the one that failed."""
+    def failed(self, index: int, failure: ApiError) -> bool:
+        """Record a failure and return whether the server in use is now another one than ``index``.
+
+        The failures of several requests to one server move on once, not once for each of them.
+        """
         if failure.kind is Failure.UNAUTHORIZED and self._credentials.renew():
-            self._close_all()
-        return self._failed(connection.index, failure)
+            self.interrupt()
+        server, message = self._servers[index], first_line(failure.problems)
+        with self._lock:
+            if failure.kind not in _NOT_OF_THE_SERVER:
+                server.state = replace(server.state, last_error=message, last_error_at=self._clock.time())
+            if failure.kind not in NEXT_SERVER:
+                return index != self.current
+            is_news, server.logged = server.logged is not failure.kind, failure.kind
+            server.state = replace(server.state, healthy=False)
+            server.healthy_since_s = None
+            moves = index == self.current
+            if moves:
+                self.current = (index + 1) % len(self._servers)
+            now = self.current
+        if is_news:
+            log.warning("api_server.failed", server=server.state.url, kind=failure.kind.value, error=message)
+        if moves and now != index:
+            # Reflectors that still watch the former server list again at the next one: a resourceVersion may be
+            # older there, and one Snapshot should not mix what two servers know.
+            self._close(index)
+            if is_news:
+                self._log_switch(index, now, "failure")
+        return index != now
 
     def interrupt(self) -> None:
         """Cut off every request; the next ones use new connections."""
-        self._close_all()
+        for index in range(len(self._servers)):
+            self._close(index)
 
     def close(self) -> None:
         """Cut off every request and allow no more."""
         with self._lock:
             self._closed = True
-        self._close_all()
+        self.interrupt()
 
     def tend(self) -> None:
         """Do what no request would do: reload changed credentials, probe the servers not in use, fail back."""
         if self._credentials.refresh():
-            self._close_all()
+            self.interrupt()
         now_s = self._clock.monotonic()
         if now_s - self._probed_s < self._probe_every_s:
             return
         self._probed_s = now_s
         in_use = self.current
-        for index in range(len(self._urls)):
+        for index in range(len(self._servers)):
             if index != in_use:
                 self._probe(index)
+        self.fail_back()
+
+    def fail_back(self) -> None:
+        """Go back to the first server that was healthy for long enough."""
         with self._lock:
-            before = self._order.current
-            moved = self._order.fail_back()
-            after = self._order.current
-        if moved:
+            before, now_s = self.current, self._clock.monotonic()
+            for index, server in enumerate(self._servers[:before]):
+                if server.healthy_since_s is not None and now_s - server.healthy_since_s >= self._settings.failback_s:
+                    self.current = index
+                    break
+            after = self.current
+        if after != before:
             self._close(before)
-            log.info("api_server.switched", former=self._urls[before], now=self._urls[after], reason="failback")
+            self._log_switch(before, after, "failback")
 
     def states(self) -> tuple[ApiServerState, ...]:
         """Return the state of each server."""
         with self._lock:
-            return self._order.states()
+            return tuple(replace(each.state, in_use=index == self.current) for index, each in enumerate(self._servers))
 
     def credential_states(self) -> tuple[CredentialState, ...]:
         """Return each certificate and token with its expiry."""
@@ -538,61 +417,34 @@ class ApiServers:
         try:
             self._connection(index).probe()
         except ApiError as failure:
-            self._failed(index, failure)
+            self.failed(index, failure)
         else:
-            self._succeeded(index)
+            self.succeeded(index)
 
     def _connection(self, index: int) -> Connection:
+        server = self._servers[index]
         with self._lock:
             if self._closed:
-                raise ApiError(Failure.INTERRUPTED, self._urls[index], "the source is stopped")
-            connection = self._connections.get(index)
-        if connection is not None:
-            return connection
+                raise ApiError(Failure.INTERRUPTED, server.state.url, "the source is stopped")
+            if server.connection is not None:
+                return server.connection
         # Outside the lock: credentials may have to run a plugin, and status must not wait for it.
-        made = Connection(self._credentials.access(self._urls[index]), self._settings, self._clock, index=index)
+        made = Connection(self._credentials.access(server.state.url), self._settings, self._clock, index=index)
         with self._lock:
-            kept = self._connections.setdefault(index, made)
-            if self._closed:
-                del self._connections[index]
-        if kept is not made or self._closed:
+            if server.connection is None and not self._closed:
+                server.connection = made
+            kept = server.connection or made
+        if self._closed or kept is not made:
             made.close()
         return kept
 
-    def _succeeded(self, index: int) -> None:
-        with self._lock:
-            self._order.succeeded(index)
-            recovered = self._logged.pop(index, None) is not None
-        if recovered:
-            log.info("api_server.recovered", server=self._urls[index])
-
-    def _failed(self, index: int, failure: ApiError) -> bool:
-        if failure.kind is Failure.INTERRUPTED:
-            return index != self.current
-        message = first_line(failure.problems)
-        with self._lock:
-            before = self._order.current
-            moved = self._order.failed(index, failure.kind, message)
-            after = self._order.current
-            is_news = failure.kind in NEXT_SERVER and self._logged.get(index) is not failure.kind
-            if is_news:
-                self._logged[index] = failure.kind
-        if is_news:
-            log.warning("api_server.failed", server=self._urls[index], kind=failure.kind.value, error=message)
-        if before != after:
-            # Reflectors that still watch the former server list again at the next one: a resourceVersion may be
-            # older there, and one Snapshot should not mix what two servers know.
-            self._close(before)
-            if is_news:
-                log.info("api_server.switched", former=self._urls[before], now=self._urls[after], reason="failure")
-        return moved
-
     def _close(self, index: int) -> None:
+        server = self._servers[index]
         with self._lock:
-            connection = self._connections.pop(index, None)
+            connection, server.connection = server.connection, None
         if connection is not None:
             connection.close()
 
-    def _close_all(self) -> None:
-        for index in range(len(self._urls)):
-            self._close(index)
+    def _log_switch(self, before: int, now: int, reason: str) -> None:
+        former, newer = self._servers[before].state.url, self._servers[now].state.url
+        log.info("api_server.switched", former=former, now=newer, reason=reason)

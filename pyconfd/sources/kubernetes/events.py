@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from pyconfd.errors import Problem, TransientError
+from pyconfd.model.condition import condition_of_refusal
 from pyconfd.model.context import Refusal
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.snapshot import KIND_OF
@@ -68,36 +69,11 @@ class RefusedObject:
         return bool(_NAME.fullmatch(ref.name)) and (not ref.namespace or bool(_NAME.fullmatch(ref.namespace)))
 
 
-class ReportedCauses:
-    """When each cause was reported, so that each is reported at most once in ``every_s``."""
-
-    def __init__(self, every_s: float) -> None:
-        self._every_s = every_s
-        self._at: dict[object, float] = {}
-
-    def due(self, refused: Sequence[RefusedObject], now: float) -> list[RefusedObject]:
-        """Return those to be reported ``now`` (seconds since the epoch), a few at a time; forget what is long ago."""
-        # A clock that was set back must not suppress anything for longer than the interval.
-        self._at = {cause: at for cause, at in self._at.items() if 0 <= now - at < self._every_s}
-        due = {each.cause: each for each in refused if each.cause not in self._at and each.can_be_named}
-        return list(due.values())[:MOST_AT_ONCE]
-
-    def reported(self, refused: RefusedObject, now: float) -> None:
-        """Record that a cause was reported."""
-        self._at[refused.cause] = now
-
-    def postpone(self, refused: RefusedObject, now: float) -> None:
-        """Record that a cause could not be reported: others come first for a while."""
-        self._at[refused.cause] = now - max(0.0, self._every_s - RETRY_S)
-
-
 def event_of(refused: RefusedObject, now: float, *, instance: str, every_s: float) -> tuple[str, dict[str, Any]]:
     """Return the namespace and the Event; one name for an interval, so that a restart repeats nothing."""
-    refusal, ref = refused.refusal, refused.refusal.ref
+    ref, condition = refused.refusal.ref, condition_of_refusal(refused.refusal)
     namespace = ref.namespace or _NO_NAMESPACE
     mark = repr((refused.cause, instance, int(now // every_s)))
-    field = " ".join(part for part in (refusal.field, refusal.value) if part)
-    note = ": ".join(part for part in ("not served as it asks", field, refusal.detail) if part)
     at = datetime.fromtimestamp(now, UTC)
     regarding = {
         "apiVersion": _API_VERSION.get(ref.kind, "v1"),
@@ -114,8 +90,8 @@ def event_of(refused: RefusedObject, now: float, *, instance: str, every_s: floa
             "name": f"{ref.name[:200]}.{hashlib.sha256(mark.encode()).hexdigest()[:16]}",
         },
         "involvedObject": {key: value for key, value in regarding.items() if value},
-        "reason": "".join(word.capitalize() for word in refusal.reason.value.split("_")),
-        "message": _shortened(note),
+        "reason": condition.reason,
+        "message": _shortened(f"{condition.type}={condition.status}: {condition.message}"),
         "type": "Warning",
         "action": "Refused",
         "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -137,7 +113,8 @@ def _shortened(note: str) -> str:
 class EventWriter:
     """Writes from a thread of its own between :meth:`start` and :meth:`stop`.
 
-    ``refused`` returns what is refused now; it is called in that thread, and may read only what never changes.
+    Each cause is reported at most once in ``every_s``. ``refused`` returns what is refused now; it is called in that
+    thread, and may read only what never changes.
 
     Raises:
         ConfigurationError: from the constructor: no API server is known.
@@ -156,7 +133,8 @@ class EventWriter:
         limited = replace(settings, read_timeout_s=min(settings.read_timeout_s, 10.0))
         self._servers = ApiServers(limited, credentials or Credentials(settings, self._clock), self._clock)
         self._every_s = every_s
-        self._causes = ReportedCauses(every_s)
+        self._not_before: dict[object, float] = {}
+        """When each cause may be reported (again), on the monotonic clock."""
         self._instance = (instance or socket.gethostname())[:128]
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -190,20 +168,22 @@ class EventWriter:
             self._write_due(refused())
 
     def _write_due(self, refused: Sequence[RefusedObject]) -> None:
-        now = self._clock.time()
-        for each in self._causes.due(refused, now):
+        now = self._clock.monotonic()
+        self._not_before = {cause: at for cause, at in self._not_before.items() if at > now}
+        due = {each.cause: each for each in refused if each.cause not in self._not_before and each.can_be_named}
+        for each in list(due.values())[:MOST_AT_ONCE]:
             if self._stopping.is_set():
                 return
             try:
-                self._write(each, now)
+                self._write(each, self._clock.time())
             except TransientError as error:
                 self.failures_total += 1
                 former, self._problems = self._problems, _as_problems(error)
                 if self._problems != former:
                     log.warning("event.failed", problem=self._problems[0].message, remedy=self._problems[0].remedy)
-                self._causes.postpone(each, now)
+                self._not_before[each.cause] = now + min(RETRY_S, self._every_s)
                 return  # most often the next one would fail in the same way
-            self._causes.reported(each, now)
+            self._not_before[each.cause] = now + self._every_s
             self._problems = ()
 
     def _write(self, refused: RefusedObject, now: float) -> None:
@@ -219,9 +199,9 @@ class EventWriter:
                 self.failures_total += 1
                 log.info("event.refused", object=str(refused.refusal.ref), problem=error.problems[0].message)
                 return
-            self._servers.failed(connection, error)
+            self._servers.failed(connection.index, error)
             raise
-        self._servers.succeeded(connection)
+        self._servers.succeeded(connection.index)
         self.written_total += 1
 
 

@@ -307,7 +307,7 @@ class Reflector:
             return self._failed(verb, connection, failure)
         self._listed_at = connection.index
         self._resource_version = pages[0].resource_version
-        self._servers.succeeded(connection)
+        self._servers.succeeded(connection.index)
         with self._lock:
             changed = self._cache.replace(
                 (item for page in pages for item in page.items),
@@ -367,12 +367,12 @@ class Reflector:
             }
             with connection.watch(self.read.path, params) as arrivals:
                 self._watch_began_s = self._clock.monotonic()
-                self._servers.succeeded(connection)
+                self._servers.succeeded(connection.index)
                 self._succeeded(_Reached.WATCH)
                 for lines in arrivals:
                     for line in lines:
                         self._take(decode_event(self.read.scope.resource, line, self._settings.cluster))
-                    self._servers.succeeded(connection)
+                    self._servers.succeeded(connection.index)
         except SilenceError:
             return self._policy.watch_silent(progress=self._progress)
         except ApiError as failure:
@@ -401,7 +401,7 @@ class Reflector:
         if failure.kind is Failure.INTERRUPTED:
             relist = self._relist_pending or self._servers.current != self._listed_at
             return Followup(Verb.WATCH if is_watch and not relist else Verb.LIST)
-        moved = self._servers.failed(connection, failure) if connection is not None else False
+        moved = self._servers.failed(connection.index, failure) if connection is not None else False
         lasted_s = self._watched_s
         if failure.kind is not Failure.EXPIRED:  # the server compacted its history: no problem, but a reason to list
             broken = isinstance(failure, BrokenWatchError)

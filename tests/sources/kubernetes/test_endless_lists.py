@@ -49,7 +49,7 @@ def _endless(tokens: Iterator[str]) -> Iterator[str]:
 )
 def test_a_list_without_end_is_a_bad_answer(tokens: Iterator[str], message: str, start: Start) -> None:
     with _endless(tokens) as url:
-        source = start(url, resources=[Resource.SERVICES])
+        source = start(url, resources=[Resource.SERVICES], speed=1000)
         eventually(lambda: any(message in problem.message for problem in source.problems()), what=source.problems)
         assert source.snapshot() is None
         ended(source)
