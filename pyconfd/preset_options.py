@@ -12,9 +12,9 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.listener import NOBODY, Listener
 from pyconfd.model.rendering import FileKind
 from pyconfd.model.snapshot import HostFacts
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
+from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule, network
-from pyconfd.presets.reading import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.settings import BackendTarget, Settings
 from pyconfd.settings.inputs import secret_values
 from pyconfd.settings.sections import RuleSettings

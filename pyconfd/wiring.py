@@ -25,7 +25,7 @@ from pyconfd.model.rendering import FileKind, FragmentSet, Rendering
 from pyconfd.model.snapshot import Named, Resource, Snapshot
 from pyconfd.preset_options import HostReader, base_options
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.render.order import order_differs
 from pyconfd.sandbox.background import BackgroundTemplates
@@ -285,7 +285,7 @@ def option_note(settings: Settings, found: FragmentSet) -> str:
 
 def preset_notes(settings: Settings) -> tuple[str, ...]:
     """Return notes on the chosen presets: plain names that several of them define, templates that are switched off."""
-    notes = registry.clashes(settings.presets.use)
+    notes = registry.clashes({name: registry.PRESETS[name].gives for name in settings.presets.use})
     if _is_switched_off(settings):
         return (*notes, f"the template of the cluster is not rendered while {registry.SWITCH} is false")
     return notes

@@ -15,7 +15,7 @@ from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Resource
 from pyconfd.preset_options import HostReader
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import (
     BackendTarget,
@@ -210,12 +210,11 @@ def test_permissions_are_those_of_the_chosen_presets() -> None:
 
 
 def test_names_that_several_presets_give_are_said() -> None:
-    entry = registry.PRESETS["domains"]
-    presets = {name: replace(entry, names=frozenset({"services", name})) for name in ("one", "two")}
+    given = {name: frozenset({"services", name}) for name in ("two", "one")}
 
-    (note,) = registry.clashes(["two", "one"], presets)
+    (note,) = registry.clashes(given)
     assert note == "services is that of preset two, listed first; that of one is one.services"
-    assert registry.clashes(["one"], presets) == ()
+    assert registry.clashes({"one": given["one"]}) == ()
     assert wiring.preset_notes(Settings(presets=PresetSettings(use=("domains", "kubefigurator")))) == ()
 
 

@@ -11,13 +11,13 @@ from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.history.pins import BasisStore
-from pyconfd.model.context import Context, EndpointTotals, PresetName, Refusal
+from pyconfd.model.context import Context, EndpointTotals, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Rejected, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import FragmentSet, Rendering
-from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets.origins import ObjectOrigin, everything, ref_of
+from pyconfd.model.snapshot import Snapshot
+from pyconfd.presets.origins import ObjectOrigin
 from pyconfd.settings import Settings
 from pyconfd.status.document import read_report
 
@@ -72,7 +72,7 @@ def dry_run(
     now = clock.now()
     left_out = LeftOut(snapshot)
     if not snapshot_files and _are_new(settings, fragments, running):
-        left_out = LeftOut(snapshot, _in_quarantine(settings, snapshot), may_search=False)
+        left_out = LeftOut(snapshot, _in_quarantine(settings), may_search=False)
     done = reconcile(
         Inputs(
             snapshot=snapshot,
@@ -128,17 +128,11 @@ def _are_new(settings: Settings, found: FragmentSet, serving: _Running) -> bool:
         return False
 
 
-def _in_quarantine(settings: Settings, snapshot: Snapshot) -> Mapping[ObjectOrigin, Problem]:
+def _in_quarantine(settings: Settings) -> Mapping[ObjectOrigin, Problem]:
     """Return what the daemon leaves out now."""
     report = read_report(settings)
     now = report.status.quarantine.now if report.running and report.status is not None else ()
-    if not now:
-        return {}
-    shown = {(str(each.ref), each.entry): Problem("", each.detail) for each in now}
-    own = settings.configmap
-    services = Key(own.namespace, own.services) if PresetName.CONFIGMAP in settings.presets.use else None
-    named = ((each, shown.get((str(ref_of(snapshot, each)), each.entry))) for each in everything(snapshot, services))
-    return {each: problem for each, problem in named if problem is not None}
+    return {ObjectOrigin.at(each.ref, each.entry): Problem("", each.detail) for each in now}
 
 
 class _DryRunBalancer:

@@ -11,7 +11,7 @@ from pyconfd.model.rendering import Rendering
 from pyconfd.model.reservation import NEVER, NameRegister, Owner, Reservations
 from pyconfd.model.snapshot import KIND_OF, Key, Snapshot
 from pyconfd.presets import conflicts, registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Rendered
 

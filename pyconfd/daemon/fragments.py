@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyconfd.errors import Problem, PyconfdError
 from pyconfd.model.rendering import FragmentSet
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer
 
 

@@ -14,7 +14,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.outcome import Outcome, Stored
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 
 _Cause = tuple[ObjectRef, str, str]
 """What makes two refusals the same one: object, field and reason; its words may change meanwhile."""

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import structlog
 
 from pyconfd.errors import Problem, RejectedInput, TransientError, first_line
+from pyconfd.model.claim import Claim
 from pyconfd.model.context import Context
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.origins import Filter, ObjectOrigin, ObjectOrigins, everything
 from pyconfd.render.cluster_text import Fallback
 from pyconfd.render.engine import Renderer
@@ -73,19 +74,19 @@ class SearchTrial:
 class SearchTrials:
     """Renders one Snapshot without some of its objects, and has HAProxy check it; nothing is applied.
 
-    Templates of the cluster keep their last good texts. ``services`` is the ConfigMap whose entries are services, None
-    where none is read. ``monotonic`` returns seconds, ``progress`` tells the service manager that work goes on.
+    Templates of the cluster keep their last good texts. ``claims`` returns those of a Snapshot. ``monotonic`` returns
+    seconds, ``progress`` tells the service manager that work goes on.
     """
 
     snapshot: Snapshot
     translate: Callable[[Snapshot], Context]
+    claims: Callable[[Snapshot, Context], Collection[Claim]]
     renderer: Renderer
     fallback: Fallback
     curdate: str
     check: Callable[[Rendering], None]
     monotonic: Callable[[], float]
     progress: Callable[[], None]
-    services: Key | None = None
 
     def without(self, left_out: frozenset[ObjectOrigin], snapshots: Filter) -> SearchTrial:
         """Return what becomes of the rest; raises TransientError where HAProxy cannot be run."""
@@ -160,7 +161,7 @@ class Search:
 
     def _candidates(self, problem: Problem, trial: SearchTrial) -> frozenset[ObjectOrigin]:
         """Return the objects of the first clue that leads to any."""
-        origins = ObjectOrigins(trial.snapshot, trial.context, self._trials.services)
+        origins = ObjectOrigins(trial.snapshot, self._trials.claims(trial.snapshot, trial.context))
         for value in problem.clues.values:
             if found := origins.of(value):
                 return found
@@ -176,8 +177,8 @@ class Search:
         return frozenset()
 
     def _by_bisection(self, trial: SearchTrial, suspects: frozenset[ObjectOrigin]) -> dict[ObjectOrigin, Offence] | str:
-        everybody = everything(self._trials.snapshot, self._trials.services)
-        for group in filter(None, (everybody & suspects, everybody)):
+        all_objects = everything(trial.snapshot, self._trials.claims(trial.snapshot, trial.context))
+        for group in filter(None, (all_objects & suspects, all_objects)):
             rest = self._try(group)
             if not rest.problems:
                 return self._needed({origin: Offence(trial.problems[0], trial.step) for origin in group})

@@ -16,7 +16,7 @@ from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import EventCounts, Paused, PinStatus, Sample, SourceHealth, Standing, Status, TargetState
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer
 from pyconfd.system.state_file import StateFile
 

@@ -15,7 +15,7 @@ from pyconfd.model.hold import Hold, HoldEvent, HoldStep
 from pyconfd.model.kubernetes import WholeObject
 from pyconfd.model.outcome import Applied, Deferred, Held, Outcome, Stored, Unchanged
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.system.state_file import StateFile
 

@@ -27,7 +27,7 @@ from pyconfd.errors import (
     RejectedInput,
     TransientError,
 )
-from pyconfd.model.context import Context, EndpointTotals, PresetName
+from pyconfd.model.context import Context, EndpointTotals
 from pyconfd.model.hold import ADOPTION
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import (
@@ -44,10 +44,10 @@ from pyconfd.model.outcome import (
 )
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.snapshot import Key, Snapshot
+from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.origins import owners_among
-from pyconfd.presets.reading import PresetOptions
-from pyconfd.presets.registry import Memo
+from pyconfd.presets.preset import PresetOptions
+from pyconfd.presets.registry import Memo, claims_of
 from pyconfd.render.cluster_text import (
     ClusterText,
     Fallback,
@@ -223,17 +223,16 @@ def _search(
 ) -> SearchResult:
     """Look for the objects behind a rejection."""
     running = balancer.last_good()
-    own = inputs.options.configmap
     trials = SearchTrials(
         snapshot=left_out.rest(),
         translate=lambda snapshot: _translate(inputs, snapshot),
+        claims=lambda snapshot, context: tuple(claims_of(snapshot, context, inputs.presets, inputs.options)),
         renderer=inputs.renderer,
         fallback=replace(_fallback(inputs, done.context, running), frozen=True),
         curdate=running.generation.curdate if running else SOME_DATE,
         check=balancer.check,
         monotonic=inputs.monotonic,
         progress=inputs.progress,
-        services=Key(own.namespace, own.services) if PresetName.CONFIGMAP in inputs.presets else None,
     )
     found = Search(trials).run(outcome.problems, done.rendering, left_out.suspects())
     rest = replace(left_out, snapshot=trials.snapshot, problems={}).with_more(found.offending).rest()

@@ -1,32 +1,31 @@
 """What became of a claim: its conditions, its servers, and what to do. Pure."""
 
-import difflib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
-from pyconfd.explain.claims import ClaimedBackend, ObjectClaim, claims_of
 from pyconfd.explain.configuration import RenderedConfig, ServerLine
 from pyconfd.haproxy.runtime.readback import ServerNow, condition_of
+from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.condition import Age, Condition, ConditionStatus, ConditionType, condition_of_refusal
-from pyconfd.model.context import Context, PresetName, Refusal
+from pyconfd.model.context import Context, Refusal
 from pyconfd.model.explanation import ClaimReport, EndpointReport, InstanceState, ServerReport
 from pyconfd.model.hold import command_of
-from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.rendering import FileKind, Rendering
-from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
-from pyconfd.presets import domains, hosts, kubefigurator_claims, values
+from pyconfd.model.snapshot import RECORD_OF, Key, Named, Resource, Snapshot
+from pyconfd.presets import registry, values
 from pyconfd.presets.certificates import from_base64, key_body
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.endpoints import unservable
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView
 from pyconfd.status.redaction import public_refusal
 
 TLS = "kubernetes.io/tls"
 _STAGES = tuple(ConditionType)
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
-_ANNOTATIONS = ("domain", "proto", f"{domains.PREFIX}domain", f"{domains.PREFIX}proto")
 _REMEDIES: Mapping[str, str] = MappingProxyType(
     {
         "NameTaken": "give one of the two another name, or take the name away from its owner",
@@ -83,9 +82,9 @@ class Evidence:
     secret_namespaces: Sequence[str] = ()
 
     @cached_property
-    def claims(self) -> tuple[ObjectClaim, ...]:
-        """Everything that claims to be served."""
-        return claims_of(self.snapshot, self.context, self.presets, self.options)
+    def claims(self) -> tuple[Claim, ...]:
+        """All claims, with what is refused of each."""
+        return tuple(registry.claims_of(self.snapshot, self.context, self.presets, self.options, self.refused))
 
     @cached_property
     def configuration(self) -> RenderedConfig:
@@ -98,7 +97,7 @@ class Evidence:
         return self.configuration if self.desired is self.running else RenderedConfig(self.desired or Rendering(()))
 
     @cached_property
-    def _by_address(self) -> Mapping[str, list[tuple[ObjectClaim, ClaimedBackend]]]:
+    def _by_address(self) -> Mapping[str, list[tuple[Claim, ClaimedBackend]]]:
         found = defaultdict(list)
         for claim in self.claims:
             for backend in claim.backends:
@@ -107,14 +106,14 @@ class Evidence:
         return found
 
     @cached_property
-    def _by_section(self) -> Mapping[str, list[tuple[ObjectClaim, ClaimedBackend]]]:
+    def _by_section(self) -> Mapping[str, list[tuple[Claim, ClaimedBackend]]]:
         found = defaultdict(list)
         for claim in self.claims:
             for backend in claim.backends:
                 found[backend.section].append((claim, backend))
         return found
 
-    def _owners_of(self, line: ServerLine) -> list[tuple[ObjectClaim, ClaimedBackend]]:
+    def _owners_of(self, line: ServerLine) -> list[tuple[Claim, ClaimedBackend]]:
         """Return whose a server is: of those with its address the ones that its backend is named after, else all.
 
         Two Services may select the same pods, so the address alone does not tell them apart. The index by address is
@@ -127,7 +126,7 @@ class Evidence:
         found = (each for each in self._by_address.get(line.address, ()) if not each[1].unreachable)
         return [each for each in found if each[1].is_at(line.address, line.port)]
 
-    def owner_of(self, line: ServerLine) -> ObjectClaim | None:
+    def owner_of(self, line: ServerLine) -> Claim | None:
         """Return whose a server is, as far as it is known; of several the first that claims it."""
         return next((claim for claim, _ in self._owners_of(line)), None)
 
@@ -139,7 +138,7 @@ class Evidence:
         found = (line for address, port in places for line in configuration.at(address, port))
         return [line for line in found if any(owner is backend for _, owner in self._owners_of(line))]
 
-    def servers_of(self, claim: ObjectClaim) -> list[ServerLine]:
+    def servers_of(self, claim: Claim) -> list[ServerLine]:
         """Return the servers that are taken for those of a claim, each once."""
         lines = dict.fromkeys(line for backend in claim.backends for line in self.lines_of(backend, self.configuration))
         return [line for line in lines if self.owner_of(line) is claim]
@@ -154,19 +153,19 @@ def _sections_in(backend: str) -> tuple[str, ...]:
     return tuple(sorted(parts, key=lambda part: (-len(part), part)))
 
 
-def report_of(claim: ObjectClaim, evidence: Evidence, host: str = "") -> ClaimReport:
+def report_of(claim: Claim, evidence: Evidence, host: str = "") -> ClaimReport:
     """Return what became of a claim, or of the one name ``host`` that it claims."""
     mine = [backend for backend in claim.backends if not host or host in backend.hosts]
     lines = dict.fromkeys(line for backend in mine for line in evidence.lines_of(backend, evidence.configuration))
     servers = tuple(server_report(line, evidence, claim) for line in lines)
-    refused = [each for each in evidence.refused if claim.concerns(each.ref, each.field)]
+    refused: Sequence[Refusal] = claim.refused
     if host:
         refused = [each for each in refused if each.value == values.shown(host)] or refused
     found = [refusal_condition(each, evidence) for each in refused]
     conditions = _in_order(found, _decisive(claim, mine, servers, found, evidence))
     waits_for_pods = any(each.reason == "NoReadyEndpoints" for each in conditions)
     return ClaimReport(
-        object=f"{claim.ref} {claim.item}".rstrip(),
+        object=f"{claim.ref} {values.shown(claim.item)}".rstrip(),
         conditions=conditions,
         preset=claim.preset,
         because=claim.because,
@@ -179,7 +178,7 @@ def report_of(claim: ObjectClaim, evidence: Evidence, host: str = "") -> ClaimRe
 
 
 def _decisive(  # noqa: PLR0911 - one for each way to end
-    claim: ObjectClaim,
+    claim: Claim,
     mine: Sequence[ClaimedBackend],
     servers: Sequence[ServerReport],
     refused: Sequence[Condition],
@@ -248,7 +247,7 @@ def _served_by(servers: Sequence[ServerReport]) -> str:
     return count if up or draining == len(servers) else f"{count}, none of them up"
 
 
-def _why_not_ready(claim: ObjectClaim) -> str:
+def _why_not_ready(claim: Claim) -> str:
     if not claim.endpoints:
         return "it has no endpoints: its selector matches no running pod"
     if claim.has_ready:
@@ -271,9 +270,11 @@ def refused_object(ref: ObjectRef, refused: Iterable[Refusal], evidence: Evidenc
 
 def not_claimed(key: Key, evidence: Evidence) -> ClaimReport:
     """Return what would make an object claim something: first what was probably meant, then what each preset needs."""
-    kind = "Service" if key in evidence.snapshot.services else "Endpoints"
-    ref = ObjectRef(kind, key.namespace, key.name, evidence.snapshot.cluster)
-    hints = [*_never(key, evidence), *_slips(key, evidence), *(_needed(each, evidence) for each in evidence.presets)]
+    service = evidence.snapshot.services.get(key)
+    ref = ObjectRef("Service" if service else "Endpoints", key.namespace, key.name, evidence.snapshot.cluster)
+    never = unservable(service) if service is not None else ""
+    ways = (f"{registry.PRESETS[name].how_to_claim(evidence.options)} (preset {name})" for name in evidence.presets)
+    hints = [*filter(None, [never]), *_mistakes(service, evidence), *ways]
     conditions = _in_order((), Condition(ConditionType.ACCEPTED, _FALSE, "NotClaimed", "it claims nothing"))
     return ClaimReport(str(ref), conditions, remedy="; or ".join(hints))
 
@@ -290,14 +291,13 @@ def secret_report(key: Key, evidence: Evidence) -> ClaimReport:
             continue  # another value of the Secret
     mine = [each for each in evidence.refused if each.ref.kind == "Secret" and each.ref[1:3] == key]
     refused = [refusal_condition(each, evidence) for each in mine]
-    own = evidence.options.configmap
-    of_configmap = PresetName.CONFIGMAP in evidence.presets and key == (own.namespace, own.keys)
+    is_read_by_name = Named(Resource.SECRETS, *key) in registry.named_of(evidence.presets, evidence.options)
     files = _files_with(bodies, evidence.running)
     if files:
         decisive = Condition(ConditionType.PROGRAMMED, _TRUE, "Programmed", "in the certificate files below")
     elif refused:
         decisive = refused[0]
-    elif secret.type != TLS and not of_configmap:
+    elif secret.type != TLS and not is_read_by_name:
         only = f"fragments get Secrets of type {TLS} only"
         decisive = Condition(ConditionType.ACCEPTED, _FALSE, "NotClaimed", only)
     elif _files_with(bodies, evidence.desired):
@@ -322,7 +322,7 @@ def _files_with(bodies: Sequence[str], rendering: Rendering | None) -> tuple[str
     return tuple(file.path for file in certificates if any(body in file.content for body in bodies))
 
 
-def server_report(line: ServerLine, evidence: Evidence, claim: ObjectClaim | None = None) -> ServerReport:
+def server_report(line: ServerLine, evidence: Evidence, claim: Claim | None = None) -> ServerReport:
     """Return a server with what HAProxy says of it, and whose it is."""
     claim = claim or evidence.owner_of(line)
     behind = next((each for each in claim.endpoints if each.address == line.address), None) if claim else None
@@ -374,7 +374,8 @@ def remedy_of(  # noqa: PLR0911 - one for each reason
     match first.reason:
         case "Incomplete":
             # What is missing is often there under a misspelled name.
-            return "; ".join((*_slips(Key(ref.namespace, ref.name), evidence), _REMEDIES["Incomplete"]))
+            service = evidence.snapshot.services.get(Key(ref.namespace, ref.name))
+            return "; ".join((*_mistakes(service, evidence), _REMEDIES["Incomplete"]))
         case "NoReadyEndpoints" if ref.kind == "Service":
             selected = f"-n {ref.namespace} -l kubernetes.io/service-name={ref.name}"
             return f"look at its pods: kubectl get endpointslices {selected} -o wide, and kubectl describe pod"
@@ -398,44 +399,8 @@ def _created(ref: ObjectRef, evidence: Evidence) -> str:
     return (found.metadata.creation_timestamp or "") if found is not None else ""
 
 
-def _never(key: Key, evidence: Evidence) -> Iterator[str]:
-    """Return why nothing could be served of an object as it is."""
-    service = evidence.snapshot.services.get(key)
-    protocols = {port.protocol or "TCP" for port in service.spec.ports or ()} if service is not None else set()
-    if service is not None and service.spec.type == "ExternalName":
-        yield domains.EXTERNAL_NAME
-    elif protocols and "TCP" not in protocols:
-        yield domains.NO_TCP
-
-
-def _slips(key: Key, evidence: Evidence) -> Iterator[str]:
-    """Return what of an object has no effect, though something else was probably meant by it."""
-    service = evidence.snapshot.services.get(key)
-    annotations = (service.metadata.annotations or {}) if service is not None else {}
-    labels = (service.metadata.labels or {}) if service is not None else {}
-    for name in sorted(annotations):
-        close = difflib.get_close_matches(name.lower(), _ANNOTATIONS, n=1, cutoff=0.75)
-        if PresetName.DOMAINS in evidence.presets and close and name not in _ANNOTATIONS:
-            yield f"its annotation {values.shown(name)} has no effect: did you mean {close[0]}?"
-    value = labels.get(kubefigurator_claims.LABEL)
-    if PresetName.KUBEFIGURATOR in evidence.presets and value is not None:
-        yield f"its label {kubefigurator_claims.LABEL} is {values.shown(value)!r}: only 'yes' counts"
-    if any(name in labels for name in ("domain", "proto")):
-        yield "domain and proto are labels of it: they have to be annotations"
-
-
-def _needed(preset: str, evidence: Evidence) -> str:
-    match PresetName(preset):
-        case PresetName.DOMAINS:
-            return "annotate the Service with domain and proto (preset domains)"
-        case PresetName.KUBEFIGURATOR:
-            return f"label the Service {kubefigurator_claims.LABEL}=yes (preset kubefigurator)"
-        case PresetName.KUBE2LB:
-            return "give the Service the type NodePort or LoadBalancer (preset kube2lb)"
-        case PresetName.CONFIGMAP:
-            own = evidence.options.configmap
-            return f"enter it into the ConfigMap {own.namespace}/{own.services} (preset configmap)"
-        case PresetName.HOSTS:
-            master = evidence.options.hosts.master
-            mark = f"the annotation {hosts.MASTER} with {master}" if master else "the labels of hosts.selector"
-            return f"give its pods {mark}, and the label {hosts.APP} (preset hosts)"
+def _mistakes(service: Service | None, evidence: Evidence) -> Iterator[str]:
+    """Return what of a Service has no effect, though a claim was probably meant by it."""
+    if service is not None:
+        for name in evidence.presets:
+            yield from registry.PRESETS[name].mistakes(service)

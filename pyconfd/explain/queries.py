@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pyconfd.explain.claims import ObjectClaim
 from pyconfd.explain.conditions import (
     Evidence,
     endpoint_report,
@@ -19,6 +18,7 @@ from pyconfd.explain.conditions import (
     server_report,
 )
 from pyconfd.explain.configuration import ServerLine, canonical, host_and_port, template_lines
+from pyconfd.model.claim import Claim
 from pyconfd.model.condition import ConditionStatus
 from pyconfd.model.context import Refusal
 from pyconfd.model.explanation import ClaimReport, Explanation, LineOrigin
@@ -87,7 +87,7 @@ def _refused_objects(refused: Sequence[Refusal], evidence: Evidence) -> list[Cla
     return [refused_object(ref, [each for each in refused if each.ref == ref], evidence) for ref in refs]
 
 
-def _reports(claims: Iterable[ObjectClaim], evidence: Evidence, host: str = "") -> tuple[ClaimReport, ...]:
+def _reports(claims: Iterable[Claim], evidence: Evidence, host: str = "") -> tuple[ClaimReport, ...]:
     """Return what became of claims: programmed ones first, so that the owner of a name comes before who lost it."""
     reports = [report_of(claim, evidence, host) for claim in claims]
     return tuple(sorted(reports, key=lambda each: each.conditions[-1].status is not ConditionStatus.TRUE))
@@ -143,16 +143,16 @@ def _of_secret(subject: str, evidence: Evidence) -> Explanation:
 # Domains
 
 
-def _claiming(wanted: str, evidence: Evidence) -> tuple[str, list[ObjectClaim]]:
+def _claiming(wanted: str, evidence: Evidence) -> tuple[str, list[Claim]]:
     """Return the claims for a name, else those for the longest wildcard that covers it, with the name as claimed."""
     covering = {name for claim in evidence.claims for name in claim.names if _covers(name, wanted)}
     for host in (wanted, *sorted(covering, key=len, reverse=True)[:1]):
-        refused = [each for each in evidence.refused if each.value == host and "." in host]
-        if claims := [
+        claims = [
             claim
             for claim in evidence.claims
-            if host in claim.names or any(claim.concerns(each.ref, each.field) for each in refused)
-        ]:
+            if host in claim.names or any(each.value == host and "." in host for each in claim.refused)
+        ]
+        if claims:
             return host, claims
     return "", []
 
@@ -214,7 +214,7 @@ def _of_pod(subject: str, evidence: Evidence) -> Explanation:
 
 
 def _of_endpoints(
-    subject: str, meant: Sequence[tuple[ObjectClaim, EndpointView]], lines: Iterable[ServerLine], evidence: Evidence
+    subject: str, meant: Sequence[tuple[Claim, EndpointView]], lines: Iterable[ServerLine], evidence: Evidence
 ) -> Explanation:
     """Answer about endpoints: their servers, and why others have none."""
     servers = dict.fromkeys(lines)
@@ -232,7 +232,7 @@ def _of_endpoints(
     )
 
 
-def _why_without(endpoint: EndpointView, claim: ObjectClaim, evidence: Evidence) -> str:
+def _why_without(endpoint: EndpointView, claim: Claim, evidence: Evidence) -> str:
     if endpoint.state == "down":
         return "it is not ready, so it gets no traffic"
     if any(each.node for each in claim.endpoints) and evidence.servers_of(claim):
@@ -249,7 +249,7 @@ def _place(query: str) -> tuple[str, int]:
     return "", 0
 
 
-def _endpoints_at(address: str, port: int, evidence: Evidence) -> list[tuple[ObjectClaim, EndpointView]]:
+def _endpoints_at(address: str, port: int, evidence: Evidence) -> list[tuple[Claim, EndpointView]]:
     return [
         (claim, endpoint)
         for claim in evidence.claims
@@ -308,7 +308,7 @@ def _of_lines(subject: str, backend: str, lines: Sequence[ServerLine], evidence:
     )
 
 
-def _has_backend(claim: ObjectClaim, name: str) -> bool:
+def _has_backend(claim: Claim, name: str) -> bool:
     sections = (each.section for each in claim.backends if each.section)
     return any(name == section or name.endswith(f"-{section}") for section in sections)
 

@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
+from pyconfd.model.claim import Claim, ClaimedBackend
+from pyconfd.model.context import ClusterTemplate, PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ConfigMap, ObjectRef, Pod
 from pyconfd.model.rendering import FileKind, OutputFile
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
@@ -22,8 +23,12 @@ from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import same_members
+from pyconfd.presets.pods import address_of, address_of_text, is_ready
 from pyconfd.presets.policy import ANYWHERE, AllowedAddresses, ClaimOptions
-from pyconfd.presets.reading import ConfigmapOptions, PresetOptions, PresetReading
+from pyconfd.presets.preset import ConfigmapOptions, Preset, PresetOptions, PresetResult, Translation
+
+if TYPE_CHECKING:
+    from pyconfd.presets.views import EndpointView
 
 Refuse = Callable[[str, str, RefusalReason, str], None]
 """Takes the field, its value, the reason and what is wrong."""
@@ -366,16 +371,6 @@ _ENV_REMEDY = "name it in configmap.env, and give it a value (empty will do) in 
 _PASSWORD = re.compile(r"[^\s\"'\\#$%{}\x00-\x1f\x7f]+")
 
 
-def named(options: PresetOptions) -> tuple[Named, ...]:
-    """Return the four objects that are read by name."""
-    own = options.configmap
-    maps = (own.services, own.certificates, own.config)
-    return (
-        *(Named(Resource.CONFIGMAPS, own.namespace, name) for name in maps),
-        Named(Resource.SECRETS, own.namespace, own.keys),
-    )
-
-
 @dataclass(slots=True)
 class _ConfigmapReader:
     snapshot: Snapshot
@@ -404,46 +399,6 @@ class _ConfigmapMemo:
     pods: Mapping[Key, Pod]
     wanted: WantedServices
     refused: tuple[Refusal, ...]
-
-
-def read(
-    snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetReading | None = None
-) -> PresetReading:
-    """Return ``services``, ``certificates``, ``ssldir``, ``stats``, ``env``, the certificates' files, the template."""
-    own = options.configmap
-    reader = _ConfigmapReader(snapshot, own, options.claims, [])
-    known = former.memo if former else None
-    basis = (snapshot.cluster, own, options.claims, cluster.places)
-    if not isinstance(known, _ConfigmapMemo) or known.basis != basis:
-        known = _ConfigmapMemo(basis, None, {}, WantedServices({}, places=cluster.places), ())
-    memo = _updated(known, reader)
-    reader.refused.extend(memo.refused)
-    reader.refused.extend(memo.wanted.refused(snapshot.cluster))
-    files = tuple(_certificates(reader))
-    stats, required = _stats(own)
-    required["env.*"] = _ENV_REMEDY
-    names = {
-        "services": [served.entry for served in memo.wanted.served.values()],
-        "certificates": [file.path.rpartition("/")[2].removesuffix(".pem") for file in files],
-        "ssldir": own.ssldir,
-        "stats": stats,
-        "env": dict(sorted(own.env.items())),
-    }
-    templates = tuple(_template(reader, names, required))
-    refused = tuple(sorted(reader.refused))
-    if former and refused == former.refused:
-        refused = former.refused
-    claimed = sum([len(served.pods) for served in memo.wanted.served.values()])
-    return PresetReading(
-        names,
-        refused,
-        claimed,
-        templates=templates,
-        files=files,
-        serves=memo.wanted.served,
-        addresses_of=addresses_of,
-        memo=memo,
-    )
 
 
 def _updated(memo: _ConfigmapMemo, reader: _ConfigmapReader) -> _ConfigmapMemo:
@@ -578,3 +533,88 @@ def _stats(options: ConfigmapOptions) -> tuple[dict[str, str], dict[str, str]]:
     if problem:
         return {"username": "stats"}, {"stats.password": problem}
     return {"username": "stats", "password": options.stats_password}, {}
+
+
+class ConfigmapPreset(Preset):
+    """Reads the ConfigMaps of one namespace, and pods."""
+
+    name = PresetName.CONFIGMAP
+    gives = NAMES
+    resources = frozenset({Resource.PODS})
+
+    def read(
+        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetResult | None = None
+    ) -> PresetResult:
+        """Return the names of :data:`NAMES`, the files of the certificates, and the template."""
+        own = options.configmap
+        reader = _ConfigmapReader(snapshot, own, options.claims, [])
+        known = former.memo if former else None
+        basis = (snapshot.cluster, own, options.claims, cluster.places)
+        if not isinstance(known, _ConfigmapMemo) or known.basis != basis:
+            known = _ConfigmapMemo(basis, None, {}, WantedServices({}, places=cluster.places), ())
+        memo = _updated(known, reader)
+        reader.refused.extend(memo.refused)
+        reader.refused.extend(memo.wanted.refused(snapshot.cluster))
+        files = tuple(_certificates(reader))
+        stats, required = _stats(own)
+        required["env.*"] = _ENV_REMEDY
+        names = {
+            "services": [served.entry for served in memo.wanted.served.values()],
+            "certificates": [file.path.rpartition("/")[2].removesuffix(".pem") for file in files],
+            "ssldir": own.ssldir,
+            "stats": stats,
+            "env": dict(sorted(own.env.items())),
+        }
+        templates = tuple(_template(reader, names, required))
+        refused = tuple(sorted(reader.refused))
+        if former and refused == former.refused:
+            refused = former.refused
+        claimed = sum([len(served.pods) for served in memo.wanted.served.values()])
+        return PresetResult(
+            names,
+            refused,
+            claimed,
+            templates=templates,
+            files=files,
+            serves=memo.wanted.served,
+            addresses_of=addresses_of,
+            memo=memo,
+        )
+
+    def named_objects(self, options: PresetOptions) -> tuple[Named, ...]:
+        """Return the four objects that are read by name."""
+        own = options.configmap
+        maps = (own.services, own.certificates, own.config)
+        return (
+            *(Named(Resource.CONFIGMAPS, own.namespace, name) for name in maps),
+            Named(Resource.SECRETS, own.namespace, own.keys),
+        )
+
+    def claims(self, translation: Translation) -> Iterator[Claim]:
+        """Return a claim for each key of the ConfigMap of services."""
+        own, snapshot = translation.options.configmap, translation.snapshot
+        entries = {entry["name"]: entry for entry in translation.given.get("services", ())}
+        pods_of: defaultdict[str, list[tuple[Mapping[str, str], EndpointView]]] = defaultdict(list)
+        for pod_key, pod in sorted(snapshot.pods.items()):
+            view = pods_of_services.endpoint(address_of(pod), pod_key.name, ready=is_ready(pod))
+            pods_of[pod_key.namespace].append((pod.metadata.labels or {}, view))
+        key = Key(own.namespace, own.services)
+        record, ref = snapshot.config_maps.get(key), translation.ref("ConfigMap", key)
+        for name in sorted((record.data or {}) if record is not None else {}):
+            because = f"key {values.shown(name) or '(missing)'}"
+            entry = entries.get(name)
+            if entry is None:
+                yield Claim(ref, self.name, because, (), (), item=name)
+                continue
+            names = tuple(entry.get("hostnames", ()))
+            addresses = (address_of_text(pod["status"]["podIP"]) for pod in entry["pods"].values())
+            given = tuple(pods_of_services.endpoint(address) for address in addresses if address)
+            backend = ClaimedBackend(name, name, name, given, frozenset(names))
+            selector = entry["selector"].items()
+            pods = tuple(view for labels, view in pods_of[entry["namespace"]] if selector <= labels.items())
+            yield Claim(ref, self.name, because, names, (backend,), pods, name)
+
+    def how_to_claim(self, options: PresetOptions) -> str:
+        """Return the ConfigMap."""
+        own = options.configmap
+        return f"enter it into the ConfigMap {own.namespace}/{own.services}"

@@ -8,12 +8,15 @@ Read in this order: :func:`asked` parses what one object claims, :func:`read` up
 ``_decide`` gives each name to the oldest claim, ``_entries`` makes what templates see.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import difflib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.claim import Claim, ClaimedBackend
+from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner, Owners
@@ -22,14 +25,15 @@ from pyconfd.model.versioned import GivenDict, GivenList, TemplateDict, Versione
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import Claims, ParsedClaims, ReservedNames
-from pyconfd.presets.endpoints import targets_of_port
+from pyconfd.presets.endpoints import EXTERNAL_NAME, NO_TCP, targets_of_port
 from pyconfd.presets.policy import ClaimOptions, in_ranges
-from pyconfd.presets.reading import PresetOptions, PresetReading
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
 
 _T = TypeVar("_T")
 
 PREFIX = "pyconfd.io/"
+_ANNOTATIONS = ("domain", "proto", f"{PREFIX}domain", f"{PREFIX}proto")
 
 ROUTED_BY_NAME = frozenset({"http", "https"})
 """Protocols whose connections name the domain they want, so that many domains share one port."""
@@ -77,10 +81,6 @@ class DomainClaim:
         return self.rank, self.domain, self.proto, self.listen_port, port.name, port.port, port.node_port
 
 
-EXTERNAL_NAME = "a Service of type ExternalName is an alias in DNS: it has no endpoints to send traffic to"
-NO_TCP = "the Service has no TCP port, and HAProxy balances only TCP"
-
-
 class _RefusedClaim(Exception):  # noqa: N818 - it carries a Refusal out of a parser
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
@@ -116,9 +116,9 @@ def asked(
     refused: list[Refusal] = []
     sources: list[tuple[str, ObjectMeta, Mapping[str, str], Endpoints | None]] = []
     if service is not None:
-        sources.append(("Service", service.metadata, asked_by(service.metadata, "Service"), None))
+        sources.append(("Service", service.metadata, annotations_of(service.metadata, "Service"), None))
     if endpoints is not None:
-        sources.append(("Endpoints", endpoints.metadata, asked_by(endpoints.metadata, "Endpoints"), endpoints))
+        sources.append(("Endpoints", endpoints.metadata, annotations_of(endpoints.metadata, "Endpoints"), endpoints))
     for kind, meta, annotations, subsets in sources:
         if not (annotations["domain"] or annotations["proto"]):
             continue
@@ -154,7 +154,7 @@ def _numbers(port: PortView) -> tuple[str, int, str, int, int]:
     return port.name, port.port, port.protocol, port.node_port, port.target_port
 
 
-def asked_by(meta: ObjectMeta, kind: str) -> Mapping[str, str]:
+def annotations_of(meta: ObjectMeta, kind: str) -> Mapping[str, str]:
     """Return the annotations of a Service under their short names, the prefixed one wins; of Endpoints the plain ones.
 
     What is missing is "".
@@ -293,52 +293,6 @@ class _DomainsMemo:
         return self.options.node_ports, self.options.node_address_types
 
 
-def read(
-    snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetReading | None = None
-) -> PresetReading:
-    """Return ``domains``: a dict from domain to its entry, sorted by domain."""
-    memo = former.memo if former else None
-    if not isinstance(memo, _DomainsMemo) or memo.basis != (snapshot.cluster, options.claims):
-        former = None
-        nothing = _DecidedDomains({}, (), {})
-        memo = _DomainsMemo(
-            Snapshot(snapshot.cluster), {}, (), PresetOptions(claims=options.claims), Claims({}), nothing, {}
-        )
-    changed = {
-        *differing(memo.by_key, cluster.by_key),
-        *differing(memo.snapshot.services, snapshot.services),
-        *differing(memo.snapshot.endpoints, snapshot.endpoints),
-    }
-    known = Former(memo.snapshot, memo.by_key, memo.claims.by_key)
-    claims = memo.claims.updated(changed, lambda key: asked(key, snapshot, cluster, options.claims, known))
-    if claims.places is memo.claims.places and options == memo.options:
-        decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
-    else:
-        decided = _decide(list(claims.in_order()), options)
-    refused = memo.refused
-    if decided.refused is not memo.decided.refused or claims.refused is not memo.claims.refused:
-        refused = tuple(sorted((*claims.refused, *decided.refused)))
-    nodes = cluster.view.nodes
-    entries = _entries(decided, memo, nodes, options)
-    # A copy: what a template does to the whole must not reach the next translation.
-    names = former.names if former and entries is memo.entries else {"domains": TemplateDict(entries)}
-    claimed = memo.claimed
-    for domain in differing(memo.entries, entries):
-        claimed += len(_addresses_of(entries[domain])) if domain in entries else 0
-        claimed -= len(_addresses_of(memo.entries[domain])) if domain in memo.entries else 0
-    kept = _DomainsMemo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused, claimed)
-    return PresetReading(
-        names,
-        refused,
-        claimed,
-        decided.listeners,
-        serves=entries,
-        addresses_of=_addresses_of,
-        owners=decided.owners,
-        memo=kept,
-    )
-
-
 def _addresses_of(entry: Mapping[str, Any]) -> list[str]:
     return [endpoint.address for endpoint in entry["endpoints"] if endpoint.state == "ready"]
 
@@ -468,3 +422,99 @@ def _listen_port(
 def _taken(claim: DomainClaim, owner: DomainClaim) -> Refusal:
     detail = f"{owner.ref} has this name already (the older object keeps it); remove the annotation from one of them"
     return refusal(claim.ref, "annotation domain", claim.domain, RefusalReason.NAME_TAKEN, detail)
+
+
+class DomainsPreset(Preset):
+    """Reads annotations of Services and Endpoints."""
+
+    name = PresetName.DOMAINS
+    gives = frozenset({"domains"})
+    resources = CLUSTER_VIEW
+
+    def read(
+        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetResult | None = None
+    ) -> PresetResult:
+        """Return ``domains``: a dict from domain to its entry, sorted by domain."""
+        memo = former.memo if former else None
+        if not isinstance(memo, _DomainsMemo) or memo.basis != (snapshot.cluster, options.claims):
+            former = None
+            nothing = _DecidedDomains({}, (), {})
+            memo = _DomainsMemo(
+                Snapshot(snapshot.cluster), {}, (), PresetOptions(claims=options.claims), Claims({}), nothing, {}
+            )
+        changed = {
+            *differing(memo.by_key, cluster.by_key),
+            *differing(memo.snapshot.services, snapshot.services),
+            *differing(memo.snapshot.endpoints, snapshot.endpoints),
+        }
+        known = Former(memo.snapshot, memo.by_key, memo.claims.by_key)
+        claims = memo.claims.updated(changed, lambda key: asked(key, snapshot, cluster, options.claims, known))
+        if claims.places is memo.claims.places and options == memo.options:
+            decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
+        else:
+            decided = _decide(list(claims.in_order()), options)
+        refused = memo.refused
+        if decided.refused is not memo.decided.refused or claims.refused is not memo.claims.refused:
+            refused = tuple(sorted((*claims.refused, *decided.refused)))
+        nodes = cluster.view.nodes
+        entries = _entries(decided, memo, nodes, options)
+        # A copy: what a template does to the whole must not reach the next translation.
+        names = former.names if former and entries is memo.entries else {"domains": TemplateDict(entries)}
+        claimed = memo.claimed
+        for domain in differing(memo.entries, entries):
+            claimed += len(_addresses_of(entries[domain])) if domain in entries else 0
+            claimed -= len(_addresses_of(memo.entries[domain])) if domain in memo.entries else 0
+        kept = _DomainsMemo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused, claimed)
+        return PresetResult(
+            names,
+            refused,
+            claimed,
+            decided.listeners,
+            serves=entries,
+            addresses_of=_addresses_of,
+            owners=decided.owners,
+            memo=kept,
+        )
+
+    def claims(self, translation: Translation) -> Iterator[Claim]:
+        """Return a claim for each object with one of the annotations."""
+        entries: defaultdict[Key, list[Mapping[str, Any]]] = defaultdict(list)
+        for entry in translation.given.get("domains", {}).values():
+            entries[Key(entry["namespace"], entry["name"])].append(entry)
+        snapshot = translation.snapshot
+        for kind, objects in (("Service", snapshot.services), ("Endpoints", snapshot.endpoints)):
+            for key in sorted(objects):
+                given = annotations_of(objects[key].metadata, kind)
+                if not (given["domain"] or given["proto"]):
+                    continue
+                wanted = values.comparable_name(given["domain"])
+                domain, proto = (values.shown(given[name]) or "(missing)" for name in ("domain", "proto"))
+                yield Claim(
+                    translation.ref(kind, key),
+                    self.name,
+                    f"annotations domain {domain} and proto {proto}",
+                    (wanted,) if wanted else (),
+                    tuple(map(_backend, (entry for entry in entries[key] if entry["domain"] == wanted))),
+                    translation.endpoints_of(key),
+                )
+
+    def how_to_claim(self, options: PresetOptions) -> str:
+        """Return the annotations."""
+        del options
+        return "annotate the Service with domain and proto"
+
+    def mistakes(self, service: Service) -> Iterator[str]:
+        """Return misspelled annotations, and labels that should be annotations."""
+        for name in sorted(service.metadata.annotations or {}):
+            close = difflib.get_close_matches(name.lower(), _ANNOTATIONS, n=1, cutoff=0.75)
+            if close and name not in _ANNOTATIONS:
+                yield f"its annotation {values.shown(name)} has no effect: did you mean {close[0]}?"
+        if any(name in (service.metadata.labels or {}) for name in ("domain", "proto")):
+            yield "domain and proto are labels of it: they have to be annotations"
+
+
+def _backend(entry: Mapping[str, Any]) -> ClaimedBackend:
+    domain = entry["domain"]
+    routed = entry["proto"] in ROUTED_BY_NAME or entry["listen_port"] is not None
+    why = "" if routed else "it was given no port to listen on"
+    return ClaimedBackend(domain, entry["key"], domain, entry["endpoints"], frozenset({domain}), why)

@@ -23,8 +23,20 @@ from pyconfd.model.kubernetes import (
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.policy import AllowedAddresses
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView, NodeView, PortView
+
+EXTERNAL_NAME = "a Service of type ExternalName is an alias in DNS: it has no endpoints to send traffic to"
+NO_TCP = "the Service has no TCP port, and HAProxy balances only TCP"
+
+
+def unservable(service: Service) -> str:
+    """Return why traffic can never be sent to a Service as it is, "" where it can."""
+    if service.spec.type == "ExternalName":
+        return EXTERNAL_NAME
+    protocols = {port.protocol or "TCP" for port in service.spec.ports or ()}
+    return NO_TCP if protocols and "TCP" not in protocols else ""
+
 
 _PROTOCOLS = frozenset({"TCP", "UDP", "SCTP"})
 """Source: core/v1 ``Protocol``."""

@@ -4,22 +4,23 @@ Source: the README of UnityTech/ads-infra-haproxy, and what it and its Kontrol b
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from operator import itemgetter
 
-from pyconfd.model.context import ClusterTemplate, Refusal, RefusalReason
+from pyconfd.model.claim import Claim, ClaimedBackend
+from pyconfd.model.context import ClusterTemplate, PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Pod
 from pyconfd.model.reservation import NEVER, NO_RESERVATIONS, Name, Owner, Reservations
-from pyconfd.model.snapshot import KIND_OF, Key, Named, Snapshot
+from pyconfd.model.snapshot import KIND_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import differing
 from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import ReservedNames
-from pyconfd.presets.pods import address_of, is_ready, wrong_address
+from pyconfd.presets.pods import address_of, endpoint, is_ready, wrong_address
 from pyconfd.presets.policy import AllowedAddresses, ClaimOptions
-from pyconfd.presets.reading import HostsOptions, PresetOptions, PresetReading
+from pyconfd.presets.preset import HostsOptions, Preset, PresetOptions, PresetResult, Translation
 
 MASTER = "kontrol.unity3d.com/master"
 CONFIG = "haproxy.unity3d.com/config"
@@ -38,14 +39,6 @@ class _OwnBalancer:
     labels: Mapping[str, str]
 
 
-def named(options: PresetOptions) -> tuple[Named, ...]:
-    """Return the Deployment or Service that carries the configuration; a Pod is read with all others."""
-    ref = options.hosts.config
-    if ref is None or ref.kind == "Pod":
-        return ()
-    return (Named(_RESOURCE_OF[ref.kind], ref.namespace, ref.name),)
-
-
 @dataclass(frozen=True, slots=True)
 class _HostsMemo:
     """What a reading was made of, and its parts: the pods of each app, and what was refused for a pod or an app."""
@@ -58,57 +51,6 @@ class _HostsMemo:
     refused_apps: Mapping[str, tuple[Refusal, ...]]
     owners: Mapping[Name, Owner]
     reservations: Reservations
-
-
-def read(
-    snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetReading | None = None
-) -> PresetReading:
-    """Return ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
-    own, places = options.hosts, cluster.places
-    refused: list[Refusal] = []
-    balancer = _balancer(snapshot, own, refused)
-    own_app = _own_app(balancer, own)
-    known = former.memo if former else None
-    basis = (snapshot.cluster, own, own_app, places)
-    if not isinstance(known, _HostsMemo) or known.basis != basis:
-        former = None
-        known = _HostsMemo(basis, {}, {}, {}, {}, {}, {}, NO_RESERVATIONS)
-    memo = _updated(known, snapshot, _HostsReader(own, own_app, places, options.reservations_of("hosts")))
-    refused.extend(memo.refused_pods.values())
-    refused.extend(refusal for of_app in memo.refused_apps.values() for refusal in of_app)
-    claimed = sum(map(len, memo.hosts.values()))
-    # A copy: what a template does to the whole must not reach the next translation.
-    names = former.names if former and memo.hosts is known.hosts else {"hosts": dict(memo.hosts)}
-    templates: tuple[ClusterTemplate, ...] = ()
-    dns_names: tuple[str, ...] | None = None
-    if balancer is not None:
-        dns_names = _dns_names(balancer, options.claims, own.dns_suffixes, refused)
-        if CONFIG in balancer.annotations:
-            place = f"{balancer.ref.kind.lower()} {balancer.ref.namespace}/{balancer.ref.name}"
-            text = balancer.annotations[CONFIG]
-            templates = (ClusterTemplate(place, text, names, ref=balancer.ref, field=f"annotation {CONFIG}"),)
-        else:
-            detail = f"it has no annotation {CONFIG}, so nothing is served from it"
-            refused.append(Refusal(balancer.ref, f"annotation {CONFIG}", "", RefusalReason.INCOMPLETE, detail))
-    told = tuple(sorted(refused))
-    if former and told == former.refused:
-        told = former.refused
-    return PresetReading(
-        names,
-        told,
-        claimed,
-        templates=templates,
-        dns_names=dns_names,
-        serves=memo.hosts,
-        addresses_of=tuple,
-        owners=memo.owners,
-        memo=memo,
-    )
-
-
-def app_of_balancers(snapshot: Snapshot, options: HostsOptions) -> str:
-    """Return the label ``app`` of the balancers themselves, which are no targets; "" where it is not known."""
-    return _own_app(_balancer(snapshot, options, []), options)
 
 
 def _own_app(balancer: _OwnBalancer | None, options: HostsOptions) -> str:
@@ -304,3 +246,85 @@ def _outside(name: str, suffixes: tuple[str, ...]) -> str:
     if not suffixes or any(name == each or name.endswith(f".{each}") for each in suffixes):
         return ""
     return f"it is in none of {', '.join(suffixes)} (setting dns.annotation_suffixes)"
+
+
+class HostsPreset(Preset):
+    """Reads pods by their annotation or labels."""
+
+    name = PresetName.HOSTS
+    gives = frozenset({"hosts"})
+    resources = frozenset({Resource.PODS})
+
+    def read(
+        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetResult | None = None
+    ) -> PresetResult:
+        """Return ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
+        own, places = options.hosts, cluster.places
+        refused: list[Refusal] = []
+        balancer = _balancer(snapshot, own, refused)
+        own_app = _own_app(balancer, own)
+        known = former.memo if former else None
+        basis = (snapshot.cluster, own, own_app, places)
+        if not isinstance(known, _HostsMemo) or known.basis != basis:
+            former = None
+            known = _HostsMemo(basis, {}, {}, {}, {}, {}, {}, NO_RESERVATIONS)
+        memo = _updated(known, snapshot, _HostsReader(own, own_app, places, options.reservations_of("hosts")))
+        refused.extend(memo.refused_pods.values())
+        refused.extend(refusal for of_app in memo.refused_apps.values() for refusal in of_app)
+        claimed = sum(map(len, memo.hosts.values()))
+        # A copy: what a template does to the whole must not reach the next translation.
+        names = former.names if former and memo.hosts is known.hosts else {"hosts": dict(memo.hosts)}
+        templates: tuple[ClusterTemplate, ...] = ()
+        dns_names: tuple[str, ...] | None = None
+        if balancer is not None:
+            dns_names = _dns_names(balancer, options.claims, own.dns_suffixes, refused)
+            if CONFIG in balancer.annotations:
+                place = f"{balancer.ref.kind.lower()} {balancer.ref.namespace}/{balancer.ref.name}"
+                text = balancer.annotations[CONFIG]
+                templates = (ClusterTemplate(place, text, names, ref=balancer.ref, field=f"annotation {CONFIG}"),)
+            else:
+                detail = f"it has no annotation {CONFIG}, so nothing is served from it"
+                refused.append(Refusal(balancer.ref, f"annotation {CONFIG}", "", RefusalReason.INCOMPLETE, detail))
+        told = tuple(sorted(refused))
+        if former and told == former.refused:
+            told = former.refused
+        return PresetResult(
+            names,
+            told,
+            claimed,
+            templates=templates,
+            dns_names=dns_names,
+            serves=memo.hosts,
+            addresses_of=tuple,
+            owners=memo.owners,
+            memo=memo,
+        )
+
+    def named_objects(self, options: PresetOptions) -> tuple[Named, ...]:
+        """Return the Deployment or Service that carries the configuration; a Pod is read with all others."""
+        ref = options.hosts.config
+        if ref is None or ref.kind == "Pod":
+            return ()
+        return (Named(_RESOURCE_OF[ref.kind], ref.namespace, ref.name),)
+
+    def claims(self, translation: Translation) -> Iterator[Claim]:
+        """Return a claim for each pod that is a target."""
+        snapshot, own = translation.snapshot, translation.options.hosts
+        own_app = _own_app(_balancer(snapshot, own, []), own)
+        given = translation.given.get("hosts", {})
+        for key, pod in sorted(snapshot.pods.items()):
+            app = (pod.metadata.labels or {}).get(APP, "")
+            if not is_target(pod, own) or (app and app == own_app):
+                continue
+            view = endpoint(address_of(pod), key.name, ready=is_ready(pod))
+            backends: tuple[ClaimedBackend, ...] = ()
+            if view.ready and view.address in given.get(app, ()):
+                backends = (ClaimedBackend(app, app, app, (view,), frozenset({app})),)
+            because, names = f"label app {values.shown(app) or '(missing)'}", (app,) if app else ()
+            yield Claim(translation.ref("Pod", key), self.name, because, names, backends, (view,))
+
+    def how_to_claim(self, options: PresetOptions) -> str:
+        """Return the annotation or the labels."""
+        master = options.hosts.master
+        mark = f"the annotation {MASTER} with {master}" if master else "the labels of hosts.selector"
+        return f"give its pods {mark}, and the label {APP}"

@@ -1,19 +1,22 @@
 """What the values that templates see were made of, and a Snapshot without some of that. Pure."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pyconfd.model.context import Context, PresetName
+from pyconfd.model.claim import Claim
 from pyconfd.model.kubernetes import ConfigMap, ObjectRef
 from pyconfd.model.snapshot import KIND_OF, Key, Resource, Snapshot
 from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets.hosts import APP
-from pyconfd.presets.kube2lb_claims import Kube2lbNode, Kube2lbPort
+from pyconfd.presets.kube2lb.claims import Kube2lbNode
 from pyconfd.presets.views import CertificateView, NodeView
+
+_RESOURCE_OF = {kind: resource for resource, kind in KIND_OF.items()} | {"Endpoints": Resource.SERVICES}
 
 
 class ObjectOrigin(NamedTuple):
@@ -25,6 +28,11 @@ class ObjectOrigin(NamedTuple):
     resource: Resource
     key: Key
     entry: str = ""
+
+    @classmethod
+    def at(cls, ref: ObjectRef, entry: str = "") -> "ObjectOrigin":
+        """Return the origin that a reference names."""
+        return cls(_RESOURCE_OF[ref.kind], Key(ref.namespace, ref.name), entry)
 
 
 def owners_among(snapshot: Snapshot, origins: Collection[ObjectOrigin]) -> frozenset[Key]:
@@ -123,29 +131,30 @@ def ref_of(snapshot: Snapshot, origin: ObjectOrigin) -> ObjectRef:
     return ObjectRef(kind, *origin.key, snapshot.cluster)
 
 
-def everything(snapshot: Snapshot, services: Key | None) -> frozenset[ObjectOrigin]:
-    """Return all origins of a Snapshot; ``services`` is the ConfigMap whose entries are services, if one is read."""
+def everything(snapshot: Snapshot, claims: Iterable[Claim]) -> frozenset[ObjectOrigin]:
+    """Return all origins of a Snapshot; of ConfigMaps the entries that are ``claims``."""
     found = {ObjectOrigin(Resource.SERVICES, key) for key in (*snapshot.services, *snapshot.endpoints)}
     for resource in (Resource.PODS, Resource.NODES, Resource.SECRETS):
         found |= {ObjectOrigin(resource, key) for key in getattr(snapshot, resource.field)}
-    record = snapshot.config_maps.get(services) if services is not None else None
-    if services is not None and record is not None:
-        found |= {ObjectOrigin(Resource.CONFIGMAPS, services, name) for name in record.data or {}}
-    return frozenset(found)
+    return frozenset(found | {ObjectOrigin.at(claim.ref, claim.item) for claim in claims if claim.item})
 
 
 class ObjectOrigins:
-    """Finds the origins of values of one Context; ``services`` as in :func:`everything`."""
+    """Finds the origins of values that templates see."""
 
-    def __init__(self, snapshot: Snapshot, context: Context, services: Key | None) -> None:
+    def __init__(self, snapshot: Snapshot, claims: Collection[Claim]) -> None:
         self._snapshot = snapshot
-        self._names = context.names
-        self._services = services
-        self._backends: dict[str, Any] | None = None
+        self._claims = claims
+        self._by_word: defaultdict[str, set[ObjectOrigin]] = defaultdict(set)
+        for claim in claims:
+            sections = (word for each in claim.backends for word in (each.section, each.key))
+            for word in {*claim.names, *sections}:
+                self._by_word[word].add(ObjectOrigin.at(claim.ref, claim.item))
 
     def of(self, value: Any) -> frozenset[ObjectOrigin]:
-        """Return what ``value`` was made of, an element of a loop or a variable in it; empty where nothing tells."""
-        return frozenset(self._of(value))
+        """Return what ``value`` was made of: an element of a loop or a variable in it; empty where nothing tells."""
+        found = self._of(value)
+        return frozenset(origin for origin in found if exists(self._snapshot, origin))
 
     def of_element(self, value: Any) -> frozenset[ObjectOrigin]:
         """Return the same of an element, which may be made of several values."""
@@ -154,78 +163,41 @@ class ObjectOrigins:
         return self.of(value)
 
     def mentioned(self, text: str) -> list[ObjectOrigin]:
-        """Return those whose names, domains or apps stand in ``text`` as words, the longest mention first."""
+        """Return those whose names or claims stand in ``text`` as words, the longest mention first."""
         found: dict[ObjectOrigin, int] = {}
-        for origin in everything(self._snapshot, self._services):
+        for origin in everything(self._snapshot, self._claims):
             name = origin.entry or origin.key.name
             if _is_word_of(name, text):
                 found[origin] = len(name)
-        for preset in (PresetName.DOMAINS, PresetName.HOSTS):
-            names = self._names.get(preset)
-            for name in names if isinstance(names, Mapping) else ():
-                if _is_word_of(name, text):
-                    found |= {origin: max(len(name), found.get(origin, 0)) for origin in self._named(name)}
+        for name, origins in self._by_word.items():
+            if _is_word_of(name, text):
+                found |= {origin: max(len(name), found.get(origin, 0)) for origin in origins}
         return sorted(found, key=lambda origin: (-found[origin], origin))
 
     def _of(self, value: Any) -> Iterator[ObjectOrigin]:
+        """Go by the fields: nearly everything that stands for an object has its namespace and name."""
         match value:
             case NodeView() | Kube2lbNode():
-                yield from self._if_there(ObjectOrigin(Resource.NODES, Key("", value.name)))
+                yield ObjectOrigin(Resource.NODES, Key("", value.name))
+                return
             case CertificateView():
-                yield from self._if_there(ObjectOrigin(Resource.SECRETS, Key(value.namespace, value.name)))
-            case Kube2lbPort():
-                for each in self._given(PresetName.KUBE2LB, "services"):
-                    if each.port == value:
-                        yield from self._of(each)
+                yield ObjectOrigin(Resource.SECRETS, Key(value.namespace, value.name))
+                return
             case str():
-                yield from self._named(value)
-            case _:
-                yield from self._described(value)
-
-    def _described(self, value: Any) -> Iterator[ObjectOrigin]:
-        """Go by the fields: nearly everything that stands for an object has its namespace and name."""
+                yield from self._by_word.get(value, ())
+                return
         metadata = value.get("metadata") if isinstance(value, Mapping) else None
         if isinstance(metadata, Mapping):
-            yield from self._if_there(
-                ObjectOrigin(Resource.PODS, Key(_text(metadata, "namespace"), _text(metadata, "name")))
-            )
+            yield ObjectOrigin(Resource.PODS, Key(_text(metadata, "namespace"), _text(metadata, "name")))
             return
-        name = _text(value, "service") or _text(value, "name")
-        if self._services is not None and isinstance(value, Mapping) and "pods" in value:
-            yield from self._if_there(ObjectOrigin(Resource.CONFIGMAPS, self._services, name))
-        elif namespace := _text(value, "namespace"):
-            yield from self._if_there(ObjectOrigin(Resource.SERVICES, Key(namespace, name)))
-        for backend in (_text(value, "backend"), _text(value, "default_backend")):
-            yield from self._backend(backend)
-        for route in getattr(value, "routes", ()):
-            yield from self._backend(_text(route, "backend"))
-
-    def _named(self, text: str) -> Iterator[ObjectOrigin]:
-        """Go by what templates use as keys: domains, apps and names of backends."""
-        domains, hosts = self._names.get(PresetName.DOMAINS), self._names.get(PresetName.HOSTS)
-        if isinstance(domains, Mapping) and text in domains:
-            yield from self._described(domains[text])
-        if isinstance(hosts, Mapping) and text in hosts:
-            for key, pod in self._snapshot.pods.items():
-                if (pod.metadata.labels or {}).get(APP) == text:
-                    yield ObjectOrigin(Resource.PODS, key)
-        yield from self._backend(text)
-
-    def _backend(self, name: str) -> Iterator[ObjectOrigin]:
-        if self._backends is None:
-            self._backends = {each.name: each for each in self._given(PresetName.KUBEFIGURATOR, "backends")}
-        if name in self._backends:
-            backend = self._backends[name]
-            yield from self._if_there(ObjectOrigin(Resource.SERVICES, Key(backend.namespace, backend.service)))
-
-    def _given(self, preset: PresetName, name: str) -> Collection[Any]:
-        names = self._names.get(preset)
-        found: Collection[Any] = names.get(name, ()) if isinstance(names, Mapping) else ()
-        return found
-
-    def _if_there(self, origin: ObjectOrigin) -> Iterator[ObjectOrigin]:
-        if exists(self._snapshot, origin):
-            yield origin
+        if isinstance(value, Mapping) and "pods" in value:
+            yield from self._by_word.get(_text(value, "name"), ())
+            return
+        if namespace := _text(value, "namespace"):
+            yield ObjectOrigin(Resource.SERVICES, Key(namespace, _text(value, "service") or _text(value, "name")))
+        backends = [_text(value, "backend"), _text(value, "default_backend")]
+        for name in (*backends, *(_text(route, "backend") for route in getattr(value, "routes", ()))):
+            yield from self._by_word.get(name, ())
 
 
 def _text(value: Any, field: str) -> str:

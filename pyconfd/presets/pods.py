@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 
+from pyconfd.model.claim import ANY_PORT
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Pod
 from pyconfd.model.snapshot import Key
 from pyconfd.presets import values
 from pyconfd.presets.policy import AllowedAddresses
+from pyconfd.presets.views import EndpointView
 
 
 def is_ready(pod: Pod) -> bool:
@@ -34,8 +36,19 @@ def is_ready(pod: Pod) -> bool:
 
 def address_of(pod: Pod) -> str:
     """Return a pod's address in its usual spelling, "" where it has none."""
-    found = values.canonical_address(pod.status.pod_ip or "")
+    return address_of_text(pod.status.pod_ip or "")
+
+
+def address_of_text(text: str) -> str:
+    """Return an address in its usual spelling, "" where the text is none."""
+    found = values.canonical_address(text)
     return found[0] if found else ""
+
+
+def endpoint(address: str, pod: str = "", *, ready: bool = True) -> EndpointView:
+    """Return a pod as an endpoint on any port: these presets leave the port to the templates."""
+    state, family = "ready" if ready else "down", "ipv6" if ":" in address else "ipv4"
+    return EndpointView(address, ANY_PORT, state, family, pod, ready=ready, serving=ready)
 
 
 def may_serve(pod: Pod, places: AllowedAddresses) -> bool:

@@ -1,18 +1,24 @@
 """The presets by name, what is kept of former translations, and the reading of one Snapshot by several presets."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pyconfd.model.context import Claimed, ClusterTemplate, Context, EndpointTotals, PresetName, Refusal, RefusalReason
+from pyconfd.model.claim import Claim
+from pyconfd.model.context import Claimed, ClusterTemplate, Context, EndpointTotals, Refusal, RefusalReason
 from pyconfd.model.listener import Listener
-from pyconfd.model.snapshot import Named, Resource, Snapshot
-from pyconfd.presets import cluster, configmap, domains, hosts, kube2lb, kubefigurator
+from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
+from pyconfd.presets import cluster, values
 from pyconfd.presets.cluster import Translated
-from pyconfd.presets.reading import Preset, PresetOptions, PresetReading
+from pyconfd.presets.configmap import ConfigmapPreset
+from pyconfd.presets.domains import DomainsPreset
+from pyconfd.presets.hosts import HostsPreset
+from pyconfd.presets.kube2lb.preset import Kube2lbPreset
+from pyconfd.presets.kubefigurator.preset import KubefiguratorPreset
+from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
 
 if TYPE_CHECKING:
     from pyconfd.model.reservation import Owner
@@ -23,7 +29,7 @@ class _KeptReading:
     name: str
     snapshot: Snapshot
     options: PresetOptions
-    reading: PresetReading
+    reading: PresetResult
 
 
 class Memo:
@@ -65,13 +71,13 @@ class Memo:
             self._kept = [kept for kept in self._kept if kept.snapshot is self._snapshot]
             self._snapshot, self._whole, self._settled = snapshot, None, None
 
-    def former(self, name: str, options: PresetOptions) -> tuple[PresetReading | None, bool]:
+    def former(self, name: str, options: PresetOptions) -> tuple[PresetResult | None, bool]:
         """Return the reading to build on, and whether it is of this very Snapshot with these options.
 
         One Snapshot may be read with several options (a port is contested, fragments are being tried): each has its
         own successor.
         """
-        found: PresetReading | None = None
+        found: PresetResult | None = None
         for kept in reversed(self._kept):
             if kept.name != name:
                 continue
@@ -80,7 +86,7 @@ class Memo:
             found = found or kept.reading
         return found, False
 
-    def keep(self, name: str, snapshot: Snapshot, options: PresetOptions, reading: PresetReading) -> None:
+    def keep(self, name: str, snapshot: Snapshot, options: PresetOptions, reading: PresetResult) -> None:
         """Keep a reading for the next translation with these options."""
         self._kept = [kept for kept in self._kept if kept.name != name or kept.options != options]
         self._kept.append(_KeptReading(name, snapshot, options, reading))
@@ -98,35 +104,9 @@ SWITCH = "cluster_templates.allow_configuration_from_cluster"
 """The setting without which no template of the cluster is rendered."""
 
 
-def _nothing_named(options: PresetOptions) -> tuple[Named, ...]:
-    del options
-    return ()
+_ALL = (DomainsPreset(), KubefiguratorPreset(), Kube2lbPreset(), ConfigmapPreset(), HostsPreset())
 
-
-@dataclass(frozen=True, slots=True)
-class PresetEntry:
-    """A preset, the names it gives to templates, and the resources it needs; nothing else is read from the cluster.
-
-    ``named`` gives the single objects that it needs beside them.
-    """
-
-    read: Preset
-    names: frozenset[str]
-    resources: frozenset[Resource]
-    named: Callable[[PresetOptions], tuple[Named, ...]] = _nothing_named
-
-
-_CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
-
-PRESETS: Mapping[str, PresetEntry] = MappingProxyType(
-    {
-        PresetName.DOMAINS: PresetEntry(domains.read, frozenset({"domains"}), _CLUSTER_VIEW),
-        PresetName.KUBEFIGURATOR: PresetEntry(kubefigurator.read, frozenset({"listeners", "backends"}), _CLUSTER_VIEW),
-        PresetName.KUBE2LB: PresetEntry(kube2lb.read, kube2lb.NAMES, _CLUSTER_VIEW),
-        PresetName.CONFIGMAP: PresetEntry(configmap.read, configmap.NAMES, frozenset({Resource.PODS}), configmap.named),
-        PresetName.HOSTS: PresetEntry(hosts.read, frozenset({"hosts"}), frozenset({Resource.PODS}), hosts.named),
-    }
-)
+PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
 
 
 def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
@@ -137,15 +117,18 @@ def resources_of(names: Sequence[str], *, secrets: bool) -> frozenset[Resource]:
 
 def named_of(names: Sequence[str], options: PresetOptions) -> frozenset[Named]:
     """Return the single objects that these presets read by name."""
-    return frozenset(each for name in names for each in PRESETS[name].named(options))
+    return frozenset(each for name in names for each in PRESETS[name].named_objects(options))
 
 
-def clashes(names: Sequence[str], presets: Mapping[str, PresetEntry] = PRESETS) -> tuple[str, ...]:
-    """Return which plain names several presets give, who has each, and how the other's is reached."""
+def clashes(given: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+    """Return which template variables several presets give, which preset has each, and how the other's is reached.
+
+    ``given`` has the names by preset, in order of precedence.
+    """
     notes = []
     owners: dict[str, str] = {}
-    for preset in names:
-        for name in sorted(presets[preset].names):
+    for preset, names in given.items():
+        for name in sorted(names):
             owner = owners.setdefault(name, preset)
             if owner != preset:
                 notes.append(f"{name} is that of preset {owner}, listed first; that of {preset} is {preset}.{name}")
@@ -197,14 +180,14 @@ def _switched_off(template: ClusterTemplate) -> Refusal:
     return Refusal(template.ref, template.field, "", RefusalReason.NOT_ALLOWED, detail)
 
 
-def _dns_names(readings: Sequence[PresetReading]) -> tuple[str, ...] | None:
+def _dns_names(readings: Sequence[PresetResult]) -> tuple[str, ...] | None:
     told = [reading.dns_names for reading in readings if reading.dns_names is not None]
     return tuple(sorted({name for names in told for name in names})) if told else None
 
 
 def _readings(
     snapshot: Snapshot, names: Sequence[str], translated: Translated, options: PresetOptions, memo: Memo
-) -> list[PresetReading]:
+) -> list[PresetResult]:
     """Return the reading of each preset, without the listeners that an older claim of another preset has."""
     readings = [_read(name, snapshot, translated, options, memo) for name in names]
     lost: list[dict[Listener, str]] = [{} for _ in names]
@@ -218,7 +201,7 @@ def _readings(
     return readings
 
 
-def _lost_to_others(names: Sequence[str], readings: Sequence[PresetReading]) -> list[dict[Listener, str]]:
+def _lost_to_others(names: Sequence[str], readings: Sequence[PresetResult]) -> list[dict[Listener, str]]:
     """Return for each preset the listeners that it gave away though an older claim of another one covers them."""
     lost: list[dict[Listener, str]] = [{} for _ in names]
     claimed = [
@@ -246,10 +229,46 @@ def _takes(older: Listener, listener: Listener) -> bool:
     return older.covers(listener) or (not (older.address and listener.address) and older.overlaps(listener))
 
 
-def _read(name: str, snapshot: Snapshot, translated: Translated, options: PresetOptions, memo: Memo) -> PresetReading:
+def _read(name: str, snapshot: Snapshot, translated: Translated, options: PresetOptions, memo: Memo) -> PresetResult:
     former, is_current = memo.former(name, options)
     if former is not None and is_current:
         return former
     reading = PRESETS[name].read(snapshot, translated, options, former)
     memo.keep(name, snapshot, options, reading)
     return reading
+
+
+def claims_of(
+    snapshot: Snapshot,
+    context: Context,
+    names: Sequence[str],
+    options: PresetOptions,
+    refused: Iterable[Refusal] | None = None,
+) -> Iterator[Claim]:
+    """Return all claims with what was refused of each, in the order of the presets and of their objects.
+
+    ``context`` is what :func:`translate` returned. ``refused`` are all refusals, those of ``context`` by default.
+    """
+    view = context.names.get("cluster")
+    services = {Key(each.namespace, each.name): each for each in view.services} if view is not None else {}
+    by_object: defaultdict[tuple[str, str], list[Refusal]] = defaultdict(list)
+    for refusal in context.refused if refused is None else refused:
+        by_object[refusal.ref.namespace, refusal.ref.name].append(refusal)
+    for name in names:
+        preset, given = PRESETS[name], context.names.get(name, {})
+        given = {name: given} if preset.gives == {name} else given
+        for claim in preset.claims(Translation(snapshot, options, services, given)):
+            own = claim.ref
+            # Names are shortened in refusals.
+            shown = values.shown(own.namespace), values.shown(own.name)
+            found = {(own.namespace, own.name): None, shown: None}
+            mine = tuple(each for key in found for each in by_object.get(key, ()) if _is_about(each, claim))
+            yield replace(claim, refused=mine) if mine else claim
+
+
+def _is_about(refusal: Refusal, claim: Claim) -> bool:
+    kinds = {refusal.ref.kind, claim.ref.kind}
+    if (len(kinds) > 1 and kinds != {"Service", "Endpoints"}) or refusal.ref.cluster not in {"", claim.ref.cluster}:
+        return False
+    item = values.shown(claim.item)
+    return not item or refusal.field == item or refusal.field.startswith(f"{item} ")

@@ -55,6 +55,14 @@ def host_name(value: str) -> str:
     return name
 
 
+def comparable_name(text: str) -> str:
+    """Return a host name as claims compare it; what is none as it can be shown."""
+    try:
+        return host_name(text) if text else ""
+    except ValueError:
+        return shown(text)
+
+
 def protocol(value: str) -> str:
     """Return ``value`` as the keyword that templates compare with, for example ``http`` or ``redis``.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from pyconfd.model.context import PresetName
-from pyconfd.presets.kube2lb_names import DEFAULT_SERVER_NAME
+from pyconfd.presets.kube2lb.names import DEFAULT_SERVER_NAME
 from pyconfd.settings.dns import DnsSettings
 from pyconfd.settings.setting import YEAR_S, TextForm, section, setting
 from pyconfd.settings.values import (

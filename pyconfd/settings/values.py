@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from pyconfd.presets.kube2lb_names import DEFAULT_SERVER_NAME, name_template
+from pyconfd.presets.kube2lb.names import DEFAULT_SERVER_NAME, name_template
 from pyconfd.presets.policy import network
 from pyconfd.presets.values import host_name, protocol
 from pyconfd.settings.setting import FALSE_WORDS, TRUE_WORDS, YEAR_S, NotAcceptedError, TextForm, one_line

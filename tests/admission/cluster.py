@@ -10,7 +10,7 @@ from pyconfd.model.context import Context
 from pyconfd.model.hold import HoldKind, HoldStep
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.sources.kubernetes.cache import Cache
 from tests.presets import objects

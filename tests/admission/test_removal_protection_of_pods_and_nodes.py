@@ -9,7 +9,7 @@ from pyconfd.model.hold import HoldKind
 from pyconfd.model.kubernetes import ConfigMap, ObjectMeta, ServicePort
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import HostsOptions, PresetOptions
+from pyconfd.presets.preset import HostsOptions, PresetOptions
 from pyconfd.sources.kubernetes.cache import Cache
 from tests.presets import objects, pods
 

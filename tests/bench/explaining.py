@@ -8,7 +8,7 @@ from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.queries import explain
 from pyconfd.model.explanation import InstanceState
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from tests.bench.figures import Figure, median

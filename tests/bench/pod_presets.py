@@ -11,7 +11,7 @@ from pyconfd.model.kubernetes import ConfigMap, Pod
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import MASTER
-from pyconfd.presets.reading import HostsOptions, PresetOptions
+from pyconfd.presets.preset import HostsOptions, PresetOptions
 from pyconfd.render import cluster_templates
 from tests.bench.figures import Figure, median
 from tests.bench.presets import Change, figures

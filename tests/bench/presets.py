@@ -14,7 +14,7 @@ import msgspec
 
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.kubernetes.cache import Cache

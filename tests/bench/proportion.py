@@ -19,7 +19,7 @@ from pyconfd.haproxy.config.diff import Comparison
 from pyconfd.model.plan import Plan, RuntimeUpdate
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments

@@ -26,7 +26,7 @@ from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Resource, Snapshot
 from pyconfd.model.status import SourceHealth, Status
 from pyconfd.presets.policy import ClaimOptions
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings
 from pyconfd.sources.fragments import read_fragments

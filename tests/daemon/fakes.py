@@ -25,7 +25,7 @@ from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import ApiServerState, Paused, Phase, Sample, SourceHealth, Status
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import ApplySettings, HistorySettings
 from pyconfd.system.state_file import StateFile

@@ -3,7 +3,7 @@ import pytest
 from pyconfd.daemon.fragments import LiveFragments
 from pyconfd.errors import Problem, PyconfdError, TransientError
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 
 GOOD, OTHER, BAD = "# good\n", "# other\n", "{% fro x %}\n"

@@ -8,7 +8,7 @@ from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.outcome import Generation, Held, Outcome, Stored, Unchanged
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 
 SERVES = Stored(Generation(1, "", 0.0), Rendering((Piece("a", "global\n"),)))
 WELL: Outcome = Unchanged(SERVES.generation)

@@ -18,7 +18,7 @@ from pyconfd.model.reservation import Name, NameRegister, Reservation
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import conflicts
 from pyconfd.presets.origins import ObjectOrigin, owners_among
-from pyconfd.presets.reading import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.presets.registry import Memo
 from tests.presets.objects import endpoint, slice_
 from tests.presets.pods import pod

@@ -22,7 +22,7 @@ from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.origins import ObjectOrigin
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.cluster_text import Fallback
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import HaproxySettings
@@ -128,6 +128,9 @@ def trials(found: Snapshot, renderer: Renderer, check: Callable[[Rendering], Non
     return SearchTrials(
         snapshot=found,
         translate=TRANSLATE,
+        claims=lambda snapshot, context: tuple(
+            registry.claims_of(snapshot, context, names=("domains",), options=PresetOptions())
+        ),
         renderer=renderer,
         fallback=Fallback(),
         curdate="",

@@ -13,7 +13,7 @@ from pyconfd.model.outcome import Applied
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets.hosts import MASTER
 from pyconfd.presets.origins import ObjectOrigin
-from pyconfd.presets.reading import HostsOptions, PresetOptions
+from pyconfd.presets.preset import HostsOptions, PresetOptions
 from tests.daemon.test_offending import Judging, run, service
 from tests.presets import kubefigurator, objects, pods
 

@@ -10,7 +10,7 @@ from pyconfd.model.outcome import Applied, Failed, Held, Rejected, Step, Stored,
 from pyconfd.model.plan import Reload, ReloadReason
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.daemon.fakes import DATED, FIRST, TEMPLATE, FakeBalancer, cluster

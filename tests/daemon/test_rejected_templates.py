@@ -11,7 +11,7 @@ from pyconfd.model.kubernetes import ConfigMap, ObjectMeta
 from pyconfd.model.outcome import Applied, Rejected, Step, Unchanged
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.daemon.fakes import FakeBalancer, cluster
 

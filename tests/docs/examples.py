@@ -17,7 +17,7 @@ from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import ObjectMeta, Secret
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import translate
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.file import read_snapshot

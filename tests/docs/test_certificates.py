@@ -13,7 +13,7 @@ from cryptography import x509
 from pyconfd.model.kubernetes import ObjectMeta, Secret
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import translate
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.docs.examples import FRAGMENT, ROOT, blocks_of, examples

@@ -25,10 +25,10 @@ from pyconfd.errors import ApplyError
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
+from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.policy import network as network_of
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import RenderOptions
 from pyconfd.settings import TargetSettings
 from pyconfd.targets.target import Target

@@ -32,7 +32,7 @@ from pyconfd.model.kubernetes import (
 from pyconfd.model.rendering import FileKind, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
 from tests.explain.world import evidence_of, reasons, reasons_of, reports_of
 from tests.presets import kube2lb, objects, pods
 from tests.presets.pods import certificate

@@ -11,7 +11,7 @@ from pyconfd.model.explanation import ClaimReport, InstanceState
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 
 TEMPLATES = {

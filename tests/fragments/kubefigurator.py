@@ -12,7 +12,7 @@ from pyconfd.model.context import Refusal
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import HostFacts, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.render.order import natural_order
 from pyconfd.sources.file import read_snapshot

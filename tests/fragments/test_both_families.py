@@ -17,7 +17,7 @@ from pyconfd.fragments import directory
 from pyconfd.haproxy.config.text import binds
 from pyconfd.model.context import Context
 from pyconfd.model.listener import Listener, asked_for
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.settings import Settings
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.wiring import renderer

@@ -19,8 +19,8 @@ from pyconfd.fragments import of_presets
 from pyconfd.model.kubernetes import ObjectMeta, Service, ServicePort, ServiceSpec
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
-from pyconfd.presets.kubefigurator_claims import LABEL, PREFIX
-from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.kubefigurator.claims import LABEL, PREFIX
+from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
 from tests.fragments.kubefigurator import GOLDEN, Case, read_case, render_case
 from tests.fragments.shipped import HAPROXY, write_rendering
 from tests.presets.objects import node

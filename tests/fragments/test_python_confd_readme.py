@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.file import read_snapshot
 from tests.fragments.python_confd import fragments

@@ -18,9 +18,9 @@ from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
 from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
+from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule, network
-from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.render.order import natural_order
 from tests.fragments.shipped import write_rendering

@@ -16,9 +16,9 @@ from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import RECORD_OF, HostFacts, Key, Resource, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
+from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule
-from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments
 from tests.fuzz.haproxy_model import Config, Request, parse

@@ -11,7 +11,7 @@ from pyconfd.model.outcome import Applied, Generation
 from pyconfd.model.plan import RuntimeUpdate
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.presets import objects
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from pyconfd.model.context import Context
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.kube2lb.names import Kube2lbOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.sources.file import read_snapshot
 
 CLUSTER = Path(__file__).parents[1] / "data" / "go-templates" / "cluster.yaml"

@@ -9,8 +9,8 @@ from pyconfd.model.kubernetes import EndpointPort, ObjectMeta, Service, ServiceP
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb_claims import Kube2lbService
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.kube2lb.claims import Kube2lbService
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.presets.objects import Named, endpoint, slice_, snapshot
 

@@ -12,8 +12,8 @@ from pyconfd.model.kubernetes import (
 )
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
-from pyconfd.presets.kubefigurator import Backend, KubefiguratorListener
-from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.kubefigurator.preset import Backend, KubefiguratorListener
+from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
 from tests.presets.objects import Named, node, service, snapshot
 
 PREFIX = "haproxy-kubefigurator."

@@ -25,7 +25,7 @@ from pyconfd.model.kubernetes import (
 )
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 
 Named = Service | EndpointSlice | Endpoints | Node
 

@@ -18,7 +18,7 @@ from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import ConfigMap, Deployment, ObjectMeta, Pod, Secret, Service
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.sources.kubernetes.decode import with_whole
 
 Record = ConfigMap | Secret | Pod | Deployment | Service

@@ -33,8 +33,8 @@ from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import CONFIG, ROUTE53
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.reading import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.kube2lb.names import Kube2lbOptions
+from pyconfd.presets.preset import ConfigmapOptions, HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.render.cluster_templates import Fault, render
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.sources.fragments import read_fragments

@@ -10,7 +10,7 @@ from pyconfd.model.context import RefusalReason
 from pyconfd.model.snapshot import HostFacts, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.policy import AllowedAddresses, ClaimOptions, Rule, network
-from pyconfd.presets.reading import HostsOptions, PresetOptions
+from pyconfd.presets.preset import HostsOptions, PresetOptions
 from pyconfd.presets.registry import Memo
 from tests.presets.objects import endpoint, endpoints, node, read, service, slice_, snapshot, subset
 from tests.presets.pods import config_map, pod

@@ -15,7 +15,7 @@ from pyconfd.model.rendering import FileKind
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.presets import registry
 from pyconfd.presets.configmap import KNOWN_PASSWORD
-from pyconfd.presets.reading import ConfigmapOptions, PresetOptions
+from pyconfd.presets.preset import ConfigmapOptions, PresetOptions
 from pyconfd.render import cluster_templates
 from tests.presets.pods import Record, certificate, config_map, pod, read, refusals, secret
 from tests.world.haproxy import BINARY

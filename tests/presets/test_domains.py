@@ -5,7 +5,7 @@ from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, EndpointSubset, ServicePort
 from pyconfd.model.listener import Listener, Listeners
 from pyconfd.model.rendering import Fragment, FragmentSet
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.views import EndpointView
 from pyconfd.render.engine import Renderer, RenderOptions
 from tests.presets.objects import (

@@ -6,7 +6,7 @@ import pytest
 from pyconfd.model.context import RefusalReason
 from pyconfd.model.kubernetes import Service
 from pyconfd.presets.policy import ClaimOptions, Rule
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from tests.presets import kubefigurator
 
 RULES = ClaimOptions((Rule(("victim",)), Rule(("*",), domains=("team.example.com",))))

@@ -12,7 +12,7 @@ from pyconfd.model.kubernetes import Deployment, DeploymentSpec, ObjectMeta, Obj
 from pyconfd.model.snapshot import Named, Resource
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
-from pyconfd.presets.reading import HostsOptions, PresetOptions
+from pyconfd.presets.preset import HostsOptions, PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.render import cluster_templates
 from tests.presets.pods import Record, pod, read, refusals, snapshot

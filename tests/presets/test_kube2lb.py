@@ -5,8 +5,8 @@ import pytest
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.kube2lb.names import Kube2lbOptions
+from pyconfd.presets.preset import PresetOptions
 from tests.presets.kube2lb import HTTP, SLICE_HTTP, read, refusals, render, service, services, with_pod
 from tests.presets.objects import endpoint, node, slice_
 from tests.presets.objects import service as any_service
@@ -80,7 +80,7 @@ class TestContract:
         names = read(service(), with_pod()).names
 
         assert names["kube2lb"]["services"] == names["services"]
-        assert registry.PRESETS["kube2lb"].names <= names.keys()
+        assert registry.PRESETS["kube2lb"].gives <= names.keys()
 
     def test_services_without_endpoints_are_left_out_and_explained(self) -> None:
         assert refusals(service(), slice_("shop")) == [("endpoints", RefusalReason.INCOMPLETE)]

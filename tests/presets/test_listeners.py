@@ -8,8 +8,8 @@ from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
 from pyconfd.model.listener import Listener, Listeners
 from pyconfd.presets import registry
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.kube2lb.names import Kube2lbOptions
+from pyconfd.presets.preset import PresetOptions
 from tests.presets import kube2lb, kubefigurator, objects
 from tests.presets.objects import Named, endpoint, slice_, snapshot
 

@@ -17,9 +17,9 @@ from pyconfd.model.reservation import Name, Reservation
 from pyconfd.model.snapshot import HostFacts, Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
+from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule
-from pyconfd.presets.reading import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.presets.registry import Memo
 from tests.presets import objects
 from tests.presets.objects import endpoint, endpoints, node, service, slice_, subset

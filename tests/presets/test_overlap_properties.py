@@ -13,7 +13,7 @@ from pyconfd.model.context import Context
 from pyconfd.model.listener import Listener
 from pyconfd.presets import registry
 from pyconfd.presets.conflicts import covering
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from tests.presets.objects import Named, snapshot
 from tests.presets.test_overlaps import exposed, labelled
 

@@ -11,7 +11,7 @@ from pyconfd.model.reservation import Name, Reservation, Reservations
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
 from pyconfd.presets.policy import ClaimOptions, Rule, network
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from tests.presets import kube2lb, kubefigurator
 from tests.presets.objects import Named, snapshot
 from tests.presets.test_listeners import balanced, redis

@@ -23,8 +23,8 @@ from pyconfd.model.kubernetes import (
 from pyconfd.model.snapshot import RECORD_OF, Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import CONFIG, MASTER, ROUTE53
-from pyconfd.presets.kubefigurator_claims import OPTIONS
-from pyconfd.presets.reading import HostsOptions, KubefiguratorOptions, PresetOptions
+from pyconfd.presets.kubefigurator.claims import OPTIONS
+from pyconfd.presets.preset import HostsOptions, KubefiguratorOptions, PresetOptions
 from pyconfd.sources.kubernetes.decode import with_whole
 
 NASTY = st.one_of(

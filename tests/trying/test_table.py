@@ -4,7 +4,7 @@ from pyconfd.fragments import directory
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
 from pyconfd.presets import registry
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.sources.file import read_snapshot
 from pyconfd.trying.loopback import AddressOwner, AddressOwners
 from pyconfd.trying.table import (

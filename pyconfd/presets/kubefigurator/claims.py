@@ -15,7 +15,7 @@ from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import ParsedClaims
 from pyconfd.presets.policy import in_ranges
-from pyconfd.presets.reading import KubefiguratorOptions, PresetOptions
+from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
 from pyconfd.presets.views import PortView
 
 _T = TypeVar("_T")

@@ -4,6 +4,7 @@ Gives ``listeners`` (one for each address and port) and ``backends`` (one for ea
 Where two ask for one listener or one host name on it, the older Service has it and the other is refused by name.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
@@ -13,7 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.claim import Claim, ClaimedBackend
+from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.listener import ANY_IPV6, Listener
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
@@ -23,8 +25,8 @@ from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import Claims, ReservedNames, Sockets, kept_members
 from pyconfd.presets.endpoints import families_of, node_targets, pod_targets, targets_on_nodes
-from pyconfd.presets.kubefigurator_claims import ANY, ListenerClaim, Slot, asked, certified_name
-from pyconfd.presets.reading import PresetOptions, PresetReading
+from pyconfd.presets.kubefigurator.claims import ANY, LABEL, PREFIX, ListenerClaim, Slot, asked, certified_name
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.views import EndpointView, NodeView, ServiceView
 
 _NAMES_IN_A_LINE = 240
@@ -146,44 +148,6 @@ class _KubefiguratorMemo:
     decided: _DecidedListeners | None = None
     backends: Sequence[_Counted] = ()
     serves: Mapping[str, Backend] = field(default_factory=dict)
-
-
-def read(
-    snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetReading | None = None
-) -> PresetReading:
-    """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
-    host, nodes = snapshot.host, cluster.view.nodes
-    facts = (host.known, host.addresses, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
-    basis = _KubefiguratorBasis(snapshot.cluster, options.without_reservations(), facts)
-    memo = former.memo if former else None
-    if not isinstance(memo, _KubefiguratorMemo) or memo.basis != basis:
-        memo = _KubefiguratorMemo(basis, None, {}, {}, nodes, Claims({}))
-    changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
-    claims = memo.claims.updated(changed, lambda key: asked(key, snapshot, cluster, options))
-    same_files = memo.certificates == host.certificates
-    known, reservations = memo.decided, options.reservations_of("kubefigurator")
-    if known and same_files and claims.places is memo.claims.places and known.reservations == reservations:
-        decided = _with_claims(known, claims.replaced(memo.claims, changed))
-    else:
-        decided = _decide(list(claims.in_order()), host.certificates, options, known or _DecidedListeners())
-    backends = _backends(decided, memo, nodes, options)
-    if former and memo.decided and decided.refused is memo.decided.refused and claims.refused is memo.claims.refused:
-        refused = former.refused
-    else:
-        refused = tuple(sorted((*claims.refused, *decided.refused)))
-    serves = _serves(memo, backends)
-    return PresetReading(
-        {"listeners": list(decided.listeners), "backends": [backend for backend, _ in backends]},
-        refused,
-        sum([ready for _, ready in backends]),
-        decided.bound,
-        serves=serves,
-        addresses_of=_addresses_of,
-        owners=decided.owners,
-        memo=_KubefiguratorMemo(
-            basis, host.certificates, snapshot.services, cluster.by_key, nodes, claims, decided, backends, serves
-        ),
-    )
 
 
 def _serves(memo: _KubefiguratorMemo, backends: Sequence[_Counted]) -> Mapping[str, Backend]:
@@ -436,3 +400,88 @@ def _backend(claim: ListenerClaim, addresses: _Addresses, options: PresetOptions
         node_port=claim.port.node_port if own.node_ports else 0,
         targets=behind,
     )
+
+
+class KubefiguratorPreset(Preset):
+    """Reads Services with the label of haproxy-kubefigurator."""
+
+    name = PresetName.KUBEFIGURATOR
+    gives = frozenset({"listeners", "backends"})
+    resources = CLUSTER_VIEW
+
+    def read(
+        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetResult | None = None
+    ) -> PresetResult:
+        """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
+        host, nodes = snapshot.host, cluster.view.nodes
+        facts = (host.known, host.addresses, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
+        basis = _KubefiguratorBasis(snapshot.cluster, options.without_reservations(), facts)
+        memo = former.memo if former else None
+        if not isinstance(memo, _KubefiguratorMemo) or memo.basis != basis:
+            memo = _KubefiguratorMemo(basis, None, {}, {}, nodes, Claims({}))
+        changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
+        claims = memo.claims.updated(changed, lambda key: asked(key, snapshot, cluster, options))
+        same_files = memo.certificates == host.certificates
+        known, reservations = memo.decided, options.reservations_of("kubefigurator")
+        if known and same_files and claims.places is memo.claims.places and known.reservations == reservations:
+            decided = _with_claims(known, claims.replaced(memo.claims, changed))
+        else:
+            decided = _decide(list(claims.in_order()), host.certificates, options, known or _DecidedListeners())
+        backends = _backends(decided, memo, nodes, options)
+        if (
+            former
+            and memo.decided
+            and decided.refused is memo.decided.refused
+            and claims.refused is memo.claims.refused
+        ):
+            refused = former.refused
+        else:
+            refused = tuple(sorted((*claims.refused, *decided.refused)))
+        serves = _serves(memo, backends)
+        return PresetResult(
+            {"listeners": list(decided.listeners), "backends": [backend for backend, _ in backends]},
+            refused,
+            sum([ready for _, ready in backends]),
+            decided.bound,
+            serves=serves,
+            addresses_of=_addresses_of,
+            owners=decided.owners,
+            memo=_KubefiguratorMemo(
+                basis, host.certificates, snapshot.services, cluster.by_key, nodes, claims, decided, backends, serves
+            ),
+        )
+
+    def claims(self, translation: Translation) -> Iterator[Claim]:
+        """Return a claim for each labelled Service."""
+        given, options = translation.given, translation.options
+        hosts_of: defaultdict[str, set[str]] = defaultdict(set)
+        for listener in given.get("listeners", ()):
+            for route in listener.routes:
+                hosts_of[route.backend].add(f"*{route.hostname}" if route.wildcard else route.hostname.strip("[]"))
+        backends: defaultdict[Key, list[ClaimedBackend]] = defaultdict(list)
+        for each in given.get("backends", ()):
+            title, hosts = f"port {each.port or '(unnamed)'}", frozenset(hosts_of[each.name])
+            backend = ClaimedBackend(title, each.name, each.name, each.endpoints, hosts)
+            backends[Key(each.namespace, each.service)].append(backend)
+        for key, service in sorted(translation.snapshot.services.items()):
+            if (service.metadata.labels or {}).get(LABEL) != "yes":
+                continue
+            wanted = (
+                text.strip().replace("CLUSTER", options.kubefigurator.cluster, 1)
+                for name, text in sorted((service.metadata.annotations or {}).items())
+                if name.startswith(PREFIX) and name.endswith(".hostname")
+            )
+            names = tuple(dict.fromkeys(values.comparable_name(text) for text in wanted if text))
+            ref, endpoints = translation.ref("Service", key), translation.endpoints_of(key)
+            yield Claim(ref, self.name, f"label {LABEL} yes", names, tuple(backends[key]), endpoints)
+
+    def how_to_claim(self, options: PresetOptions) -> str:
+        """Return the label."""
+        del options
+        return f"label the Service {LABEL}=yes"
+
+    def mistakes(self, service: Service) -> Iterator[str]:
+        """Return the label with another value."""
+        value = (service.metadata.labels or {}).get(LABEL)
+        if value is not None:
+            yield f"its label {LABEL} is {values.shown(value)!r}: only 'yes' counts"

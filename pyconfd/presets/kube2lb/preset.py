@@ -1,10 +1,11 @@
 """Preset ``kube2lb``: NodePort and LoadBalancer services of all namespaces, one entry for each service port.
 
-Annotations of the Service: ``kube2lb/external-domains`` (see :mod:`pyconfd.presets.kube2lb_names`),
+Annotations of the Service: ``kube2lb/external-domains`` (see :mod:`pyconfd.presets.kube2lb.names`),
 ``kube2lb/port-mode`` and ``kube2lb/backend-timeout`` (JSON, from the name of a port to ``http`` or ``tcp``, and to
 milliseconds). A value that cannot be used is refused and its default counts; the rest of the service goes on.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -13,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from pyconfd.model.context import Refusal, RefusalReason
+from pyconfd.model.claim import Claim, ClaimedBackend
+from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER
@@ -23,7 +25,7 @@ from pyconfd.presets import values
 from pyconfd.presets.cluster import Translated
 from pyconfd.presets.conflicts import Claims, ParsedClaims, kept_members
 from pyconfd.presets.endpoints import targets_of_port
-from pyconfd.presets.kube2lb_claims import (
+from pyconfd.presets.kube2lb.claims import (
     EXTERNAL_DOMAINS,
     DecidedPorts,
     Kube2lbClaim,
@@ -35,9 +37,9 @@ from pyconfd.presets.kube2lb_claims import (
     refusal,
     with_claims,
 )
-from pyconfd.presets.kube2lb_names import ServerName, external_domains
+from pyconfd.presets.kube2lb.names import ServerName, external_domains
 from pyconfd.presets.policy import in_ranges
-from pyconfd.presets.reading import PresetOptions, PresetReading
+from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
 from pyconfd.presets.views import EndpointView, NodeView, PortView, ServiceView
 
 PORT_MODE = "kube2lb/port-mode"
@@ -72,57 +74,6 @@ class _Kube2lbMemo:
     claims: Claims[Kube2lbClaim]
     decided: DecidedPorts | None
     serves: Mapping[str, Kube2lbService] = field(default_factory=dict)
-
-
-def read(
-    snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetReading | None = None
-) -> PresetReading:
-    """Return the names of :data:`NAMES`; services in order of age, ports by address and number."""
-    host = snapshot.host
-    facts = (host.addresses, host.ephemeral_ports, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
-    basis = _Kube2lbBasis(snapshot.cluster, options.without_reservations(), facts, cluster.view.nodes)
-    memo = former.memo if former else None
-    if not isinstance(memo, _Kube2lbMemo) or not _reads_alike(memo.basis, basis):
-        memo = _Kube2lbMemo(basis, {}, {}, Claims({}), None)
-    changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
-    claims = memo.claims.updated(changed, lambda key: _asked(key, snapshot, cluster, options, memo.claims.of(key)))
-    known = memo.decided
-    if known and claims.places is memo.claims.places and known.reservations == options.reservations_of("kube2lb"):
-        decided = with_claims(known, claims.replaced(memo.claims, changed))
-    else:
-        decided = decide(list(claims.in_order()), options)
-    if former and memo.decided and decided.refused is memo.decided.refused and claims.refused is memo.claims.refused:
-        refused = former.refused
-    else:
-        refused = tuple(sorted({*claims.refused, *decided.refused}))
-    ports = [port for port, _ in decided.by_port]
-    given: dict[str, Any] = {
-        # Copies: what a template does to a list must not reach the next translation.
-        "services": list(decided.services),
-        "ports": ports,
-        "by_port": [(port, list(entries)) for port, entries in decided.by_port],
-        "nodes": [_node(node, options) for node in cluster.view.nodes if node.eligible],
-        "domain": options.kube2lb.domain,
-        "ServerNames": decided.names.of,
-        "EscapeNode": escape_node,
-        "IntRange": int_range,
-        "Add": add,
-        "ToLower": to_lower,
-        "ToUpper": to_upper,
-    }
-    serves = _serves(memo, claims, decided, changed)
-    kept = _Kube2lbMemo(basis, snapshot.services, cluster.by_key, claims, decided, serves)
-    claimed = sum([len(entry.endpoints) for entry in decided.services])
-    return PresetReading(
-        given,
-        refused,
-        claimed,
-        decided.bound,
-        serves=serves,
-        addresses_of=_addresses_of,
-        owners=decided.owners,
-        memo=kept,
-    )
 
 
 def _serves(
@@ -407,3 +358,93 @@ def _timeout_ms(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= LONGEST_TIMEOUT_MS:
         raise ValueError(f"a timeout is a whole number of milliseconds from 0 to {LONGEST_TIMEOUT_MS}")
     return value
+
+
+class Kube2lbPreset(Preset):
+    """Reads Services of the types in :data:`KINDS`."""
+
+    name = PresetName.KUBE2LB
+    gives = NAMES
+    resources = CLUSTER_VIEW
+
+    def read(
+        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetResult | None = None
+    ) -> PresetResult:
+        """Return the names of :data:`NAMES`; services in order of age, ports by address and number."""
+        host = snapshot.host
+        facts = (host.addresses, host.ephemeral_ports, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
+        basis = _Kube2lbBasis(snapshot.cluster, options.without_reservations(), facts, cluster.view.nodes)
+        memo = former.memo if former else None
+        if not isinstance(memo, _Kube2lbMemo) or not _reads_alike(memo.basis, basis):
+            memo = _Kube2lbMemo(basis, {}, {}, Claims({}), None)
+        changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
+        claims = memo.claims.updated(changed, lambda key: _asked(key, snapshot, cluster, options, memo.claims.of(key)))
+        known = memo.decided
+        if known and claims.places is memo.claims.places and known.reservations == options.reservations_of("kube2lb"):
+            decided = with_claims(known, claims.replaced(memo.claims, changed))
+        else:
+            decided = decide(list(claims.in_order()), options)
+        if (
+            former
+            and memo.decided
+            and decided.refused is memo.decided.refused
+            and claims.refused is memo.claims.refused
+        ):
+            refused = former.refused
+        else:
+            refused = tuple(sorted({*claims.refused, *decided.refused}))
+        ports = [port for port, _ in decided.by_port]
+        given: dict[str, Any] = {
+            # Copies: what a template does to a list must not reach the next translation.
+            "services": list(decided.services),
+            "ports": ports,
+            "by_port": [(port, list(entries)) for port, entries in decided.by_port],
+            "nodes": [_node(node, options) for node in cluster.view.nodes if node.eligible],
+            "domain": options.kube2lb.domain,
+            "ServerNames": decided.names.of,
+            "EscapeNode": escape_node,
+            "IntRange": int_range,
+            "Add": add,
+            "ToLower": to_lower,
+            "ToUpper": to_upper,
+        }
+        serves = _serves(memo, claims, decided, changed)
+        kept = _Kube2lbMemo(basis, snapshot.services, cluster.by_key, claims, decided, serves)
+        claimed = sum([len(entry.endpoints) for entry in decided.services])
+        return PresetResult(
+            given,
+            refused,
+            claimed,
+            decided.bound,
+            serves=serves,
+            addresses_of=_addresses_of,
+            owners=decided.owners,
+            memo=kept,
+        )
+
+    def claims(self, translation: Translation) -> Iterator[Claim]:
+        """Return a claim for each Service of these types."""
+        given, domain = translation.given, translation.options.kube2lb.domain
+        names_of = given.get("ServerNames")
+        backends: defaultdict[Key, list[ClaimedBackend]] = defaultdict(list)
+        names_given: defaultdict[Key, list[str]] = defaultdict(list)
+        for each in given.get("services", ()):
+            key = Key(each.namespace, each.name)
+            names = [str(name) for name in names_of(each, domain)] if names_of else []
+            names_given[key] += names
+            udp = "" if each.port.protocol == "tcp" else f"HAProxy balances TCP, not {each.port.protocol.upper()}"
+            title, endpoints = f"port {each.port.bind}", (*each.endpoints, *each.draining)
+            backends[key].append(ClaimedBackend(title, str(each), name_of(each), endpoints, frozenset(names), udp))
+        for key, service in sorted(translation.snapshot.services.items()):
+            if service.spec.type not in KINDS:
+                continue
+            wanted = (service.metadata.annotations or {}).get(EXTERNAL_DOMAINS, "").split(",")
+            external = [values.comparable_name(text.strip()) for text in wanted if text.strip()]
+            claimed = tuple(dict.fromkeys([*names_given[key], *external]))
+            because, ref = f"spec.type {service.spec.type}", translation.ref("Service", key)
+            yield Claim(ref, self.name, because, claimed, tuple(backends[key]), translation.endpoints_of(key))
+
+    def how_to_claim(self, options: PresetOptions) -> str:
+        """Return the types."""
+        del options
+        return "give the Service the type NodePort or LoadBalancer"

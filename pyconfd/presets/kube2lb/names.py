@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyconfd.presets import values
-from pyconfd.presets.kube2lb_templates import compile_template
+from pyconfd.presets.kube2lb.templates import compile_template
 from pyconfd.presets.policy import PortRanges
 
 if TYPE_CHECKING:  # settings read this module, and start faster without what templates see
-    from pyconfd.presets.kube2lb_claims import Kube2lbService
+    from pyconfd.presets.kube2lb.claims import Kube2lbService
 
 LONGEST_EXPRESSION = 253
 """As long as a host name can be."""

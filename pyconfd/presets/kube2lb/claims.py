@@ -16,9 +16,9 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import Name, Owner, Owners, Reservations
 from pyconfd.presets import values
 from pyconfd.presets.conflicts import ReservedNames, Sockets
-from pyconfd.presets.kube2lb_names import NameTemplate, ServerName, name_template
+from pyconfd.presets.kube2lb.names import NameTemplate, ServerName, name_template
 from pyconfd.presets.policy import ClaimOptions
-from pyconfd.presets.reading import PresetOptions
+from pyconfd.presets.preset import PresetOptions
 
 
 class Kube2lbPort(msgspec.Struct, frozen=True, gc=False):

@@ -1,21 +1,27 @@
-"""What every preset takes and gives."""
+"""A preset: what it reads, what it gives to templates, and which claims it sees."""
 
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyconfd.model.context import ClusterTemplate, Refusal
-from pyconfd.model.kubernetes import ObjectRef
+from pyconfd.model.claim import Claim
+from pyconfd.model.context import ClusterTemplate, PresetName, Refusal
+from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.listener import NOBODY, Listener, Listeners
 from pyconfd.model.rendering import OutputFile
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
-from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets.kube2lb_names import Kube2lbOptions
+from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
+from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 
 if TYPE_CHECKING:
     from pyconfd.presets.cluster import Translated
+    from pyconfd.presets.views import ServiceView
+
+CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
+"""The resources of a preset that reads Services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ class PresetOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class PresetReading:
+class PresetResult:
     """The names for templates, what was refused, and the number of ready endpoints behind what was claimed.
 
     ``listeners`` are what templates will bind for these names, over TCP, each with the object of its oldest claim:
@@ -140,14 +146,60 @@ class PresetReading:
     memo: object = field(default=None, repr=False, compare=False)
 
 
-class Preset(Protocol):
-    """Reads one predecessor's annotations from a Snapshot; pure, never raises."""
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What a preset read and returned: ``services`` are those of the cluster view, ``given`` the template variables."""
 
-    def __call__(
-        self, snapshot: Snapshot, cluster: "Translated", options: PresetOptions, former: PresetReading | None = None
-    ) -> PresetReading:
-        """Return the reading: the same one with or without ``former``, an earlier one of the same preset.
+    snapshot: Snapshot
+    options: PresetOptions
+    services: Mapping[Key, "ServiceView"]
+    given: Mapping[str, Any]
 
-        What did not change since then is not made again: it is the very object of ``former``.
+    def ref(self, kind: str, key: Key) -> ObjectRef:
+        """Return the reference of an object of the Snapshot."""
+        return ObjectRef(kind, key.namespace, key.name, self.snapshot.cluster)
+
+    def endpoints_of(self, key: Key) -> tuple[Any, ...]:
+        """Return all endpoints of a Service, in any state."""
+        view = self.services.get(key)
+        return tuple(dict.fromkeys(each for port in view.ports for each in port.endpoints)) if view is not None else ()
+
+
+class Preset(ABC):
+    """One way to ask to be served. Pure; :mod:`pyconfd.presets.registry` lists all presets.
+
+    ``gives`` are the names of its template variables; a preset that gives one equal to its own name gives just that.
+    ``resources`` are all that is read from the cluster for it, beside :meth:`named_objects`.
+    """
+
+    name: ClassVar[PresetName]
+    gives: ClassVar[frozenset[str]]
+    resources: ClassVar[frozenset[Resource]]
+
+    @abstractmethod
+    def read(
+        self, snapshot: Snapshot, cluster: "Translated", options: PresetOptions, former: PresetResult | None = None
+    ) -> PresetResult:
+        """Return the template variables and what was refused; never raise.
+
+        ``former`` is an earlier result of this preset: the new one is equal with and without it, but what did not
+        change since is not made again, it is the very object of ``former``.
         """
-        ...
+
+    @abstractmethod
+    def claims(self, translation: Translation) -> Iterator[Claim]:
+        """Return all claims, refused ones too; called for explanations, never on the way to a configuration."""
+
+    @abstractmethod
+    def how_to_claim(self, options: PresetOptions) -> str:
+        """Return what makes an object claim something, as an order to its owner."""
+
+    def named_objects(self, options: PresetOptions) -> tuple[Named, ...]:
+        """Return the single objects that are read by name."""
+        del options
+        return ()
+
+    def mistakes(self, service: Service) -> Iterator[str]:
+        """Return what of a Service has no effect though a claim was probably meant by it."""
+        del service
+        return iter(())

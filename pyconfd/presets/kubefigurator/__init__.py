@@ -1,0 +1,1 @@
+"""Preset ``kubefigurator``: Services labelled for haproxy-kubefigurator."""
