@@ -13,7 +13,6 @@ from tests.world.event_rules import validate_event
 from tests.world.requests import Target
 from tests.world.statuses import CONTINUE_EXPIRED, ApiError
 from tests.world.store import Obj, Page, PatchType
-from tests.world.tables import table
 
 JSON = "application/json"
 
@@ -32,11 +31,6 @@ class Answer:
 def of_error(error: ApiError, headers: Mapping[str, str] | None = None) -> Answer:
     """The answer that carries a Status."""
     return Answer(error.body(), error.code, headers=headers or {})
-
-
-def wants_table(headers: Mapping[str, str]) -> bool:
-    """Whether kubectl asks for rows and columns."""
-    return "as=Table" in headers.get("accept", "")
 
 
 def _page(cluster: Cluster, target: Target, query: Mapping[str, str], frozen: int | None) -> Page:
@@ -64,7 +58,6 @@ def listing(
     cluster: Cluster,
     target: Target,
     query: Mapping[str, str],
-    headers: Mapping[str, str],
     *,
     frozen: int | None = None,
     empty: bool = False,
@@ -83,22 +76,19 @@ def listing(
         if not query.get("labelSelector") and not query.get("fieldSelector"):
             metadata["remainingItemCount"] = page.remaining
     warning = {"Warning": target.resource.warning} if target.resource.warning else {}
-    if wants_table(headers):
-        rows = table(target.resource, (stored.obj for stored in page.items), page.rv) | {"metadata": metadata}
-        return Answer(msgspec.json.encode(rows), headers=warning, chunked=True)
     head: Obj = {"kind": f"{target.resource.kind}List", "apiVersion": target.resource.api_version, "metadata": metadata}
     items = b",".join([stored.item for stored in page.items])
     body = msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}\n"
     return Answer(body, headers=warning, chunked=True)
 
 
-def single(cluster: Cluster, target: Target, headers: Mapping[str, str]) -> Answer:
-    """One object. Raises: ApiError: 404."""
-    stored = cluster.stored(target.resource.plural, target.namespace, target.name)
-    body = stored.full
-    if wants_table(headers):
-        body = msgspec.json.encode(table(target.resource, [stored.obj], stored.rv))
-    return Answer(body)
+def single(cluster: Cluster, target: Target) -> Answer:
+    """One object; a resource that is deprecated warns of it even where the object is absent."""
+    warning = {"Warning": target.resource.warning} if target.resource.warning else {}
+    try:
+        return Answer(cluster.stored(target.resource.plural, target.namespace, target.name).full, headers=warning)
+    except ApiError as error:
+        return of_error(error, warning)
 
 
 def write(
@@ -140,13 +130,8 @@ def _patch(cluster: Cluster, target: Target, patch: Any, content_type: str) -> A
         patch_type = PatchType(content_type)
     except ValueError as error:
         raise ApiError(415, f"the body of the request was in an unknown format - {content_type}") from error
-    resource, namespace, name = target.resource.plural, target.namespace, target.name
-    if patch_type is PatchType.APPLY:
-        patch = {key: value for key, value in patch.items() if key not in {"kind", "apiVersion"}}
-        if not cluster.exists(resource, namespace, name):
-            metadata = {"namespace": namespace, "name": name} | patch.get("metadata", {})
-            return Answer(msgspec.json.encode(cluster.create(resource, patch | {"metadata": metadata})), 201)
-    return Answer(msgspec.json.encode(cluster.patch(resource, namespace, name, patch, patch_type)))
+    changed = cluster.patch(target.resource.plural, target.namespace, target.name, patch, patch_type)
+    return Answer(msgspec.json.encode(changed))
 
 
 def _delete(cluster: Cluster, target: Target, query: Mapping[str, str]) -> Answer:

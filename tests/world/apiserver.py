@@ -22,7 +22,6 @@ from tests.world.connection import Connection
 from tests.world.faults import Faults
 from tests.world.pki import KeyPair
 from tests.world.requests import RecordedRequest
-from tests.world.watching import WatchedServer
 
 if TYPE_CHECKING:
     from tests.world.rbac import Rules
@@ -66,7 +65,7 @@ class ApiServer:
         self.hangs_at_accept = False
         self.rules: Rules | None = None
         """What RBAC lets everybody do; None lets everybody do everything."""
-        self._bookmarks_asked = 0
+        self.bookmarks_asked = 0
         self._watches: Counter[str] = Counter()
         self._connections: set[Connection] = set()
         self._lock = threading.Lock()
@@ -76,7 +75,6 @@ class ApiServer:
         # Bound and never listening: keeps the port for this server while it refuses.
         self._reservation = _bound(host, port)
         self.port: int = self._reservation.getsockname()[1]
-        self.watched = WatchedServer(self.cluster, self.faults, lambda: self.frozen_rv, lambda: self._bookmarks_asked)
         self.listen()
 
     @property
@@ -178,7 +176,7 @@ class ApiServer:
 
     def send_bookmarks(self) -> None:
         """Every running watch that allows bookmarks gets one, with the cluster's resourceVersion."""
-        self._bookmarks_asked += 1
+        self.bookmarks_asked += 1
         self._wake()
 
     def watches(self, resource: str = "") -> int:
@@ -264,33 +262,20 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; prints one URL a line when ready."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.world.apiserver", description="A fake Kubernetes API server."
-    )
-    parser.add_argument("--port", type=int, action="append", help="repeat for several servers of one cluster; 0: any")
+    """Print the URL, and serve until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="python -m tests.world.apiserver")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--tls-cert", type=Path)
-    parser.add_argument("--tls-key", type=Path)
-    parser.add_argument("--client-ca", type=Path, help="clients must show a certificate of this CA")
+    parser.add_argument("--port", type=int, default=0, help="0: any")
     parser.add_argument("--load", type=Path, action="append", default=[], help="a YAML or JSON file of objects")
-    parser.add_argument("--token", default="", help="the bearer token clients must send")
     options = parser.parse_args(arguments)
-    context = None
-    if options.tls_cert:
-        context = tls_context(KeyPair(options.tls_cert, options.tls_key or options.tls_cert), options.client_ca)
     cluster = Cluster()
     for path in options.load:
         cluster.load(path)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
-    with contextlib.ExitStack() as stack:
-        for port in options.port or [0]:
-            server = ApiServer(cluster, host=options.host, port=port, tls=context, token=options.token)
-            stack.enter_context(server)
-            sys.stdout.write(f"{server.url}\n")
-        sys.stdout.flush()
+    with ApiServer(cluster, host=options.host, port=options.port) as server:
+        print(server.url, flush=True)
         over.wait()
     return 0
 

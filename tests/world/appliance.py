@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from pyconfd import fragments
 from pyconfd.settings.table import TABLE
@@ -149,16 +148,13 @@ class Appliance:
         """Start pyconfd, by default as ``pyconfd run --config``, and do not wait."""
         self.write_settings()
         arguments = arguments or ("run", "--config", str(self.config))
-        with self.log.open("ab") as log:
-            self.daemon = self._begun(arguments, self.environment(**environment), log, log)
-
-    def _begun(
-        self, arguments: Sequence[str], environment: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes]
-    ) -> forked.Process:
-        if self.forks and not self.launcher and forked.fits(environment):
-            return forked.start(arguments, environment, stdout, stderr)
+        given = self.environment(**environment)
+        if self.forks and not self.launcher and forked.fits(given):
+            self.daemon = forked.Forked(arguments, given, self.log, self.log)
+            return
         argv = [*self.launcher, sys.executable, "-m", "pyconfd", *arguments]
-        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environment)
+        with self.log.open("ab") as log:
+            self.daemon = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=given)
 
     def start(self, *arguments: str, **environment: str) -> None:
         """Start pyconfd with no configuration there; haproxy as soon as there is one, as its unit would."""
@@ -200,28 +196,7 @@ class Appliance:
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command of pyconfd to its end, outside of what the launcher makes for the daemon."""
-        given = self.environment(**environment)
-        if not self.forks or not forked.fits(given):
-            argv = [sys.executable, "-m", "pyconfd", *arguments]
-            return subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                env=given,
-                timeout=PATIENCE_S,
-                check=False,
-            )
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            process = forked.start(arguments, given, out, err)
-            try:
-                code = process.wait(PATIENCE_S)
-            finally:
-                process.kill()
-                process.wait()
-            out.seek(0)
-            err.seek(0)
-            return subprocess.CompletedProcess(arguments, code, out.read().decode(), err.read().decode())
+        return forked.run(arguments, self.environment(**environment), forks=self.forks)
 
     def command(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of pyconfd with the settings of the daemon."""

@@ -129,21 +129,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif target.verb == "list":
             empty = self._api.faults.take(resource, verb, FaultKind.EMPTY_LIST) is not None
             frozen = self._api.frozen_rv
-            self._write(
-                answers.listing(self._api.cluster, target, seen.query, seen.headers, frozen=frozen, empty=empty), seen
-            )
+            self._write(answers.listing(self._api.cluster, target, seen.query, frozen=frozen, empty=empty), seen)
         elif target.verb == "get":
-            self._write(self._warned(target, answers.single, seen.headers), seen)
+            self._write(answers.single(self._api.cluster, target), seen)
         else:
             self._write(answers.write(self._api.cluster, target, body, seen.headers, seen.query), seen)
-
-    def _warned(self, target: Target, answer: Any, headers: Mapping[str, str]) -> Answer:
-        warning = {"Warning": target.resource.warning} if target.resource.warning else {}
-        try:
-            found: Answer = answer(self._api.cluster, target, headers)
-        except ApiError as error:
-            return answers.of_error(error, warning)
-        return Answer(found.body, headers=warning)
 
     def _meet(self, fault: Fault, seen: RecordedRequest, target: Target | None) -> bool:
         """Whether the fault was the whole answer."""
@@ -218,8 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.drop()
 
     def _watch(self, seen: RecordedRequest, target: Target) -> None:
-        stream = _ChunkStream(self, self._link)
-        watch = Watch(self._api.watched, target, seen.query, stream, as_table=answers.wants_table(seen.headers))
+        stream = ChunkStream(self, self._link)
+        watch = Watch(self._api, target, seen.query, stream)
         extra = {"Warning": target.resource.warning} if target.resource.warning else {}
         self.connection.sendall(self._head(200, answers.JSON, {**extra, "Transfer-Encoding": "chunked"}))
         with self._api.counted_watch(target.resource.plural):
@@ -231,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._link.close()
 
 
-class _ChunkStream:
+class ChunkStream:
     """The body of a watch's answer."""
 
     def __init__(self, handler: _Handler, connection: Connection) -> None:
@@ -240,16 +230,20 @@ class _ChunkStream:
         self._poll.register(handler.connection, select.POLLIN)
 
     def gone(self) -> bool:
+        """Return whether the client closed, or the server cut the connection."""
         # A client says nothing while it watches: what can be read is its farewell.
         if self._link.cut or self._poll.poll(0):
             self._handler.close_connection = True
         return self._handler.close_connection
 
     def chunk(self, data: bytes) -> None:
+        """Write one chunk."""
         self._handler.connection.sendall(b"%x\r\n%s\r\n" % (len(data), data))
 
     def finish(self) -> None:
+        """End the answer; the connection lives on."""
         self._handler.connection.sendall(b"0\r\n\r\n")
 
     def drop(self) -> None:
+        """Close the connection at once."""
         self._handler.drop()

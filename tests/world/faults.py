@@ -32,8 +32,6 @@ class FaultKind(StrEnum):
     """A watch writes a few bytes at a time, ``interval_s`` apart."""
     WATCH_ERROR = auto()
     """Running and new watches get an ERROR event with ``code`` and end."""
-    NO_BOOKMARKS = auto()
-    """Watches never send bookmarks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +156,3 @@ class Faults:
     def watch_error(self, code: int = 410, resource: str = "", times: int | None = 1) -> Fault:
         """Watches get an ERROR event (410 or 500) and end; each watch that ends counts once."""
         return self.add(Fault(FaultKind.WATCH_ERROR, resource, WATCHES, times, code=code))
-
-    def no_bookmarks(self, resource: str = "") -> Fault:
-        """No bookmark is ever sent."""
-        return self.add(Fault(FaultKind.NO_BOOKMARKS, resource, WATCHES))

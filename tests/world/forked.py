@@ -1,135 +1,135 @@
-"""Starts pyconfd without its imports, which are most of what a start costs: as the fork of a process that did them.
+"""Start pyconfd without its imports, which are most of what a start costs: as the fork of a process that did them.
 
 It is a process of its own with a pid, streams, signals and an exit status like any other; only its command line, as
 ``ps`` shows it, is another one.
 """
 
 import atexit
-import json
+import multiprocessing
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
+import tempfile
 from collections.abc import Mapping, Sequence
-from itertools import count
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
-_MOST_BYTES = 1 << 17
-"""Of one request: a command line and an environment."""
-_SERVERS = 2
-"""Each has an order of sets of its own, as each start of Python has: what depends on it must not stay hidden."""
+import pyconfd
+from pyconfd.cli.main import PLACES, main
+
 _OF_THE_INTERPRETER = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "OPENSSL_")
 """Variables that count when a process starts."""
+_PATIENCE_S = 90.0
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(sorted({f"pyconfd.cli.commands.{place.partition(':')[0]}" for place in PLACES.values()}))
 
 
 class Process(Protocol):
     """What the tests use of ``subprocess.Popen``."""
 
-    returncode: int | None
+    @property
+    def returncode(self) -> int | None: ...
 
     @property
-    def pid(self) -> int:
-        """The process."""
+    def pid(self) -> int: ...
 
-    def poll(self) -> int | None:
-        """Give the exit status; None while it runs."""
+    def poll(self) -> int | None: ...
 
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for the exit status. Raises: subprocess.TimeoutExpired."""
+    def wait(self, timeout: float | None = None) -> int: ...
 
-    def send_signal(self, sig: int) -> None:
-        """Send a signal, unless it has ended."""
+    def send_signal(self, sig: int) -> None: ...
 
-    def kill(self) -> None:
-        """Kill it."""
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
 
 
 class Forked:
     """A fork, with what the tests use of ``subprocess.Popen``."""
 
-    def __init__(self, channel: socket.socket, arguments: Sequence[str]) -> None:
-        self._channel, self._arguments = channel, arguments
-        self.returncode: int | None = None
-        self.pid = int(channel.recv(64))
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], stdout: Path, stderr: Path) -> None:
+        self._arguments = arguments
+        given = (tuple(arguments), dict(environment), str(Path.cwd()), str(stdout), str(stderr))
+        self._process = _SERVER.Process(target=_become, args=given)
+        self._process.start()
+        assert self._process.pid
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status; None while it runs."""
+        return self._process.exitcode
 
     def poll(self) -> int | None:
-        """Give the exit status; None while it runs."""
-        try:
-            return self.wait(0.0)
-        except subprocess.TimeoutExpired:
-            return None
+        """Return the exit status; None while it runs."""
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the exit status. Raises: subprocess.TimeoutExpired."""
-        if self.returncode is None:
-            self._channel.settimeout(timeout)
-            try:
-                self.returncode = int(self._channel.recv(64))
-            except (TimeoutError, BlockingIOError):
-                raise subprocess.TimeoutExpired(self._arguments, timeout or 0.0) from None
-            self._channel.settimeout(None)
-            self._channel.shutdown(socket.SHUT_WR)
-            assert not self._channel.recv(1)  # the zombie is gone
-            self._channel.close()
-        return self.returncode
+        """Return the exit status. Raises: subprocess.TimeoutExpired."""
+        self._process.join(timeout)
+        if (code := self.returncode) is None:
+            raise subprocess.TimeoutExpired(self._arguments, timeout or 0.0)
+        return code
 
     def send_signal(self, sig: int) -> None:
         """Send a signal, unless it has ended."""
-        if self.poll() is None:
+        if self.returncode is None:
             os.kill(self.pid, sig)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill it."""
         self.send_signal(signal.SIGKILL)
 
 
-class _Server:
-    """One process to fork from; it ends with this one."""
-
-    def __init__(self) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            argv = [sys.executable, "-m", "tests.world.forking"]
-            self._process = subprocess.Popen(argv, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, cwd=_ROOT)
-        atexit.register(self._end)
-
-    def start(self, arguments: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]) -> Forked:
-        request = {"arguments": arguments, "environment": dict(environment), "folder": str(Path.cwd())}
-        text = json.dumps(request).encode()
-        assert len(text) < _MOST_BYTES
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            socket.send_fds(self._control, [text], [*streams, theirs.fileno()])
-        return Forked(ours, arguments)
-
-    def _end(self) -> None:
-        self._control.close()
-        self._process.wait()
-
-
-_ROOT = Path(__file__).parents[2]
-_lock = threading.Lock()
-_servers: list[_Server] = []
-_turns = count()
+def run(
+    arguments: Sequence[str], environment: Mapping[str, str], *, forks: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, as a fork where that is the same."""
+    if not forks or not fits(environment):
+        argv = [sys.executable, "-m", "pyconfd", *arguments]
+        return subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    with tempfile.TemporaryDirectory(prefix="forked-") as folder:
+        stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
+        process = Forked(arguments, environment, stdout, stderr)
+        try:
+            code = process.wait(_PATIENCE_S)
+        finally:
+            process.kill()
+            process.wait()
+        return subprocess.CompletedProcess(arguments, code, stdout.read_text(), stderr.read_text())
 
 
 def fits(environment: Mapping[str, str]) -> bool:
-    """Whether a fork of a process with this one's environment would be like a process that starts with the other."""
-    return _early(environment) == _early(os.environ)
+    """Return whether a fork of a process with this one's environment is like one that starts with the other."""
+    names = {name for name in (*environment, *os.environ) if name.startswith(_OF_THE_INTERPRETER)}
+    return all(environment.get(name) == os.environ.get(name) for name in names)
 
 
-def _early(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_OF_THE_INTERPRETER)}
-
-
-def start(arguments: Sequence[str], environment: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes]) -> Forked:
-    """Start ``pyconfd`` with these arguments and an empty standard input."""
-    with _lock:
-        if not _servers:
-            _servers.extend(_Server() for _ in range(_SERVERS))
-        server = _servers[next(_turns) % _SERVERS]
-    with Path(os.devnull).open("rb") as empty:
-        return server.start(arguments, environment, [each.fileno() for each in (empty, stdout, stderr)])
+def _become(arguments: Sequence[str], environment: Mapping[str, str], folder: str, stdout: str, stderr: str) -> None:
+    """Go on as ``python -m pyconfd`` does when its imports are done."""
+    for number, path in enumerate((os.devnull, stdout, stderr)):
+        stream = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = [str(Path(pyconfd.__file__).parent / "__main__.py"), *arguments]
+    try:
+        main()
+    finally:
+        atexit._run_exitfuncs()

@@ -11,9 +11,7 @@ Obj = dict[str, Any]
 SERVICE_NAME = "kubernetes.io/service-name"
 SLICE_MANAGER = {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
 ENDPOINTS_MANAGER = {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}
-OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 SLICE_SIZE = 100
-ENDPOINTS_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,20 +241,13 @@ def _slice(
 def endpoints_object(
     owner: Mapping[str, Any], endpoints: Sequence[EndpointSpec], ports: Sequence[SlicePort], old: Obj | None
 ) -> Obj:
-    """The v1 Endpoints object: terminating endpoints left out, cut at 1,000, annotations of ``old`` kept."""
+    """The v1 Endpoints object: terminating endpoints left out, annotations of ``old`` kept."""
     namespace, name = owner["metadata"]["namespace"], owner["metadata"]["name"]
     metadata: Obj = dict(old["metadata"]) if old else {"name": name, "namespace": namespace}
     metadata["labels"] = (metadata.get("labels") or dict(owner["metadata"].get("labels") or {})) | ENDPOINTS_MANAGER
     groups: dict[tuple[SlicePort, ...], list[EndpointSpec]] = {}
     living = [endpoint for endpoint in endpoints if not endpoint.terminating]
-    annotations = {
-        key: value for key, value in (metadata.pop("annotations", None) or {}).items() if key != OVER_CAPACITY
-    }
-    if len(living) > ENDPOINTS_SIZE:
-        annotations[OVER_CAPACITY] = "truncated"
-    if annotations:
-        metadata["annotations"] = annotations
-    for endpoint in living[:ENDPOINTS_SIZE]:
+    for endpoint in living:
         groups.setdefault(endpoint.ports or tuple(ports), []).append(endpoint)
     subsets = []
     for group, members in groups.items():

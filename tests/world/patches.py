@@ -1,13 +1,10 @@
-"""JSON merge patch (RFC 7386), JSON patch (RFC 6902) and the part of strategic merge patch that kubectl sends."""
+"""JSON merge patch (RFC 7386) and the part of strategic merge patch that kubectl sends."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
 
-from tests.world.statuses import ApiError
-
-Obj = dict[str, Any]
 _Value = TypeVar("_Value")
 _DIRECTIVES = ("$setElementOrder/", "$retainKeys", "$patch", "$deleteFromPrimitiveList/")
 
@@ -62,41 +59,3 @@ def strategic(target: Any, patch: Any, merge_keys: Mapping[str, str]) -> Any:
         else:
             result[key] = strategic(result.get(key), value, merge_keys)
     return result
-
-
-def json_patch(target: Obj, operations: list[Obj]) -> Obj:
-    """The target after add, replace and remove operations.
-
-    Raises:
-        ApiError: 422 where a path does not exist.
-    """
-    result = clone(target)
-    for operation in operations:
-        steps = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]]
-        node: Any = result
-        try:
-            for step in steps[:-1]:
-                node = node[int(step)] if isinstance(node, list) else node[step]
-            _apply(node, steps[-1], operation)
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise ApiError(422, f"the path {operation['path']} does not exist: {error}") from error
-    return result
-
-
-def _apply(node: Any, last: str, operation: Obj) -> None:
-    match (operation["op"], isinstance(node, list)):
-        case ("remove", True):
-            del node[int(last)]
-        case ("remove", False):
-            del node[last]
-        case ("add", True):
-            node.insert(len(node) if last == "-" else int(last), operation["value"])
-        case ("replace", True):
-            node[int(last)] = operation["value"]
-        case ("add" | "replace", False):
-            node[last] = operation["value"]
-        case ("test", _):
-            if (node[int(last)] if isinstance(node, list) else node[last]) != operation["value"]:
-                raise ValueError("test failed")
-        case (other, _):
-            raise ValueError(f"unknown operation {other}")

@@ -3,7 +3,7 @@
 import threading
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -18,6 +18,7 @@ from tests.world.statuses import ApiError, not_found, too_old
 
 Obj = dict[str, Any]
 Key = tuple[str, str]
+_MOST_EVENTS = 20_000
 
 
 class EventType(StrEnum):
@@ -33,8 +34,6 @@ class PatchType(StrEnum):
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
-    JSON = "application/json-patch+json"
-    APPLY = "application/apply-patch+yaml"
 
 
 class Stored:
@@ -125,10 +124,8 @@ class Store:
     Objects go in and come out as plain dicts that the caller may keep and change.
     """
 
-    def __init__(self, *, history_limit: int = 20_000, clock: Callable[[], datetime] | None = None) -> None:
+    def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
-        self._clock = clock or (lambda: datetime.now(UTC))
-        self._history_limit = history_limit
         self._rv = 100
         self._shelves = {plural: _Shelf(resource) for plural, resource in RESOURCES.items()}
 
@@ -139,7 +136,7 @@ class Store:
 
     def now(self) -> str:
         """RFC 3339, as the API writes times."""
-        return self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def advance(self, by: int = 1) -> int:
         """Let the resourceVersion grow as if something that nobody lists had changed."""
@@ -153,10 +150,6 @@ class Store:
         with self.changed:
             for shelf in self._shelves.values():
                 shelf.compact(self._rv if rv is None else rv)
-
-    def floor(self, resource: str) -> int:
-        """The oldest resourceVersion that a watch of ``resource`` may start from."""
-        return self._shelves[resource].floor
 
     # Reading
 
@@ -246,7 +239,7 @@ class Store:
         if event_type is not EventType.MODIFIED:
             shelf.order = None
         shelf.log.append(Event(self._rv, event_type, key, stored, before))
-        if len(shelf.log) > self._history_limit:
+        if len(shelf.log) > _MOST_EVENTS:
             shelf.compact(shelf.log[len(shelf.log) // 2].rv)
         self.changed.notify_all()
         return stored
@@ -320,16 +313,13 @@ class Store:
     def patch(
         self, resource: str, namespace: str, name: str, patch: Any, patch_type: PatchType = PatchType.MERGE
     ) -> Obj:
-        """Raises: ApiError: 404, 409 or 422."""
+        """Raises: ApiError: 404 or 409."""
         with self.changed:
             old = patches.clone(self.stored(resource, namespace, name).obj)
-            match patch_type:
-                case PatchType.JSON:
-                    new = patches.json_patch(old, patch)
-                case PatchType.STRATEGIC:
-                    new = patches.strategic(old, patch, dict(RESOURCES[resource].merge_keys))
-                case PatchType.MERGE | PatchType.APPLY:
-                    new = patches.merge(old, patch)
+            if patch_type is PatchType.STRATEGIC:
+                new = patches.strategic(old, patch, dict(RESOURCES[resource].merge_keys))
+            else:
+                new = patches.merge(old, patch)
             for empty in ("annotations", "labels"):
                 if new["metadata"].get(empty) == {}:
                     del new["metadata"][empty]

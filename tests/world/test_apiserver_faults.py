@@ -4,7 +4,7 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,9 +12,9 @@ import pytest
 
 from tests.world.apiserver import ApiServer, tls_context
 from tests.world.cluster import Cluster
-from tests.world.exchange import connect, fetch
+from tests.world.exchange import Exchange, connect, fetch
 from tests.world.objects import EndpointSpec
-from tests.world.pki import CertificateAuthority
+from tests.world.pki import CertificateAuthority, KeyPair
 
 SERVICES = "GET /api/v1/services"
 PATIENCE_S = 30.0
@@ -50,28 +50,39 @@ class _Watcher:
         self.client.close()
 
 
-def _ask_in_vain(server: ApiServer) -> None:
-    """A request that gets no byte of an answer for a moment."""
+def _ask(server: ApiServer) -> None:
     client = http.client.HTTPConnection(server.host, server.port, timeout=0.3)
     try:
         client.request("GET", "/api/v1/services")
-        with pytest.raises(TimeoutError):
-            client.getresponse()
+        client.getresponse().read()
     finally:
         client.close()
 
 
-def test_refuse_and_listen_again(server: ApiServer) -> None:
-    server.refuse()
-    with pytest.raises(ConnectionRefusedError):
-        fetch(server.url, SERVICES)
-    server.listen()
+@pytest.mark.parametrize(
+    ("strike", "error", "heal"),
+    [
+        (ApiServer.refuse, ConnectionRefusedError, ApiServer.listen),
+        (ApiServer.blackhole, TimeoutError, ApiServer.listen),
+        (ApiServer.hang_at_accept, TimeoutError, ApiServer.listen),
+        (lambda server: server.faults.hang("services"), TimeoutError, lambda server: server.faults.clear()),
+        (lambda server: server.faults.half_body(), http.client.IncompleteRead, lambda server: server.faults.clear()),
+    ],
+)
+def test_what_gets_no_answer(
+    server: ApiServer, strike: Callable[[ApiServer], object], error: type[Exception], heal: Callable[[ApiServer], None]
+) -> None:
+    strike(server)
+    with pytest.raises(error):
+        _ask(server)
+    heal(server)
     assert fetch(server.url, SERVICES).status == 200
 
 
-def test_refusing_cuts_running_watches_of_this_server_only(server: ApiServer) -> None:
+@pytest.mark.parametrize("cut", [ApiServer.refuse, ApiServer.cut_connections])
+def test_cutting_ends_running_watches_of_this_server_only(server: ApiServer, cut: Callable[[ApiServer], None]) -> None:
     with ApiServer(server.cluster) as second, _Watcher(server) as first_watch, _Watcher(second) as second_watch:
-        server.refuse()
+        cut(server)
         with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
             first_watch.response.read()
         assert server.wait_until(lambda: server.watches() == 0, PATIENCE_S)
@@ -79,78 +90,25 @@ def test_refusing_cuts_running_watches_of_this_server_only(server: ApiServer) ->
         assert second_watch.event()["type"] == "MODIFIED"
 
 
-def test_cut_connections_leaves_the_listener(server: ApiServer) -> None:
-    with _Watcher(server) as watcher:
-        server.cut_connections()
-        with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
-            watcher.response.read()
-    assert fetch(server.url, SERVICES).status == 200
-
-
-def test_hang_reads_and_never_answers(server: ApiServer) -> None:
-    fault = server.faults.hang("services")
-    _ask_in_vain(server)
-    server.wait_for_request("services", "list")
-    assert fetch(server.url, "GET /api/v1/nodes").status == 200
-    server.faults.remove(fault)
-    assert fetch(server.url, SERVICES).status == 200
-
-
-def test_hang_at_accept_does_not_even_shake_hands(server: ApiServer, tmp_path: Path) -> None:
-    authority = CertificateAuthority(tmp_path)
-    server.tls = tls_context(authority.server())
-    server.hang_at_accept()
-    with (
-        socket.create_connection((server.host, server.port), timeout=0.3) as raw,
-        pytest.raises(TimeoutError),
-    ):
-        ssl.create_default_context(cafile=str(authority.cert)).wrap_socket(raw, server_hostname="localhost")
-    server.listen()
-    trust = ssl.create_default_context(cafile=str(authority.cert))
-    assert fetch(server.url, SERVICES, context=trust).status == 200
-
-
-def test_blackhole_lets_connecting_time_out(server: ApiServer) -> None:
-    server.blackhole()
-    with pytest.raises(TimeoutError):
-        socket.create_connection((server.host, server.port), timeout=0.3)
-    server.listen()
-    assert fetch(server.url, SERVICES).status == 200
+def _reason(answer: Exchange) -> Any:
+    return answer.status, answer.headers.get("Retry-After"), answer.body["reason"]
 
 
 @pytest.mark.parametrize(
-    ("code", "reason"), [(429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable")]
+    ("strike", "seen", "what"),
+    [
+        (lambda faults: faults.answer(429, retry_after_s=7, times=1), _reason, (429, "7", "TooManyRequests")),
+        (lambda faults: faults.answer(500, times=1), _reason, (500, None, "InternalError")),
+        (lambda faults: faults.html(times=1), lambda answer: answer.headers["Content-Type"][:9], "text/html"),
+        (lambda faults: faults.empty_list("services"), lambda answer: answer.body["items"], []),
+    ],
 )
-def test_errors_with_retry_after(server: ApiServer, code: int, reason: str) -> None:
-    server.faults.answer(code, retry_after_s=7, times=2)
-    for _ in range(2):
-        answer = fetch(server.url, SERVICES)
-        assert (answer.status, answer.headers["Retry-After"], answer.body["reason"]) == (code, "7", reason)
-    assert fetch(server.url, SERVICES).status == 200
-
-
-def test_html_instead_of_json(server: ApiServer) -> None:
-    server.faults.html(times=1)
-    answer = fetch(server.url, SERVICES)
-    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-    assert answer.body.startswith("<!DOCTYPE html>")
-    assert fetch(server.url, SERVICES).body["kind"] == "ServiceList"
-
-
-def test_half_a_body(server: ApiServer) -> None:
-    whole = len(json.dumps(fetch(server.url, SERVICES).body, separators=(",", ":")))
-    server.faults.half_body("services", times=1)
-    with pytest.raises(http.client.IncompleteRead) as caught:
-        fetch(server.url, SERVICES)
-    assert 0 < len(caught.value.partial) < whole
-    assert fetch(server.url, SERVICES).status == 200
-
-
-def test_an_empty_list_once(server: ApiServer) -> None:
-    server.faults.empty_list("services")
-    assert fetch(server.url, "GET /api/v1/endpoints").body["items"]
-    assert fetch(server.url, SERVICES).body["items"] == []
-    assert fetch(server.url, SERVICES).body["items"]
+def test_what_is_answered_once(
+    server: ApiServer, strike: Callable[[Any], object], seen: Callable[[Exchange], Any], what: object
+) -> None:
+    strike(server.faults)
+    assert seen(fetch(server.url, SERVICES)) == what
+    assert len(fetch(server.url, SERVICES).body["items"]) == 1
 
 
 def test_a_held_list_comes_when_released(server: ApiServer) -> None:
@@ -171,8 +129,7 @@ def test_list_allowed_and_watch_denied(server: ApiServer, code: int) -> None:
     assert fetch(server.url, SERVICES).status == 200
     denied = fetch(server.url, f"{SERVICES}?watch=1")
     assert (denied.status, denied.body["code"]) == (code, code)
-    if code == 403:
-        assert 'cannot watch resource "services"' in denied.body["message"]
+    assert code == 401 or 'cannot watch resource "services"' in denied.body["message"]
 
 
 def test_half_a_line_then_the_end(server: ApiServer) -> None:
@@ -194,7 +151,7 @@ def test_silence_outlasts_the_timeout_and_what_was_missed_follows(server: ApiSer
         assert sock.recv(65536).startswith(b"HTTP/1.1 200 OK")
         server.wait_for_watches("services")
         server.cluster.annotate("services", "demo", "app", {"a": "b"})
-        sock.settimeout(1.5)
+        sock.settimeout(1.2)
         with pytest.raises(TimeoutError):
             sock.recv(65536)
         sock.settimeout(PATIENCE_S)
@@ -220,17 +177,13 @@ def test_error_events_end_a_watch(server: ApiServer, code: int, reason: str) -> 
         assert watcher.response.read() == b""
 
 
-def test_bookmarks_on_demand_and_switched_off(server: ApiServer) -> None:
+def test_bookmarks_go_to_those_that_allow_them(server: ApiServer) -> None:
     with _Watcher(server) as willing, _Watcher(server, "endpoints", query="") as unwilling:
         version = server.cluster.advance(5)
         server.send_bookmarks()
         bookmark = willing.event()
         assert (bookmark["type"], bookmark["object"]["metadata"]) == ("BOOKMARK", {"resourceVersion": str(version)})
-        server.faults.no_bookmarks()
-        server.send_bookmarks()
-        server.cluster.annotate("services", "demo", "app", {"a": "b"})
         server.cluster.annotate("endpoints", "demo", "app", {"a": "b"})
-        assert willing.event()["type"] == "MODIFIED"
         assert unwilling.event()["type"] == "MODIFIED"
 
 
@@ -248,26 +201,14 @@ def test_a_frozen_server_knows_nothing_newer(server: ApiServer) -> None:
         assert len(fetch(behind.url, SERVICES).body["items"]) == 2
 
 
-def test_faults_end_with_clear(server: ApiServer) -> None:
-    faults = server.faults
-    added = [faults.answer(503), faults.html(), faults.hang()]
-    assert all(faults.active(fault) for fault in added)
-    faults.clear()
-    assert not any(faults.active(fault) for fault in added)
-    assert fetch(server.url, SERVICES).status == 200
-
-
-# TLS
-
-
-def _trust(authority: CertificateAuthority, pair: Any = None) -> ssl.SSLContext:
+def _trust(authority: CertificateAuthority, pair: KeyPair | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(authority.cert))
     if pair:
         context.load_cert_chain(pair.cert, pair.key)
     return context
 
 
-def test_mutual_tls(tmp_path: Path) -> None:
+def test_mutual_tls_and_a_renewed_certificate(tmp_path: Path) -> None:
     authority, stranger = CertificateAuthority(tmp_path / "ours"), CertificateAuthority(tmp_path / "other", "other")
     with ApiServer(tls=tls_context(authority.server(), authority.cert)) as server:
         good = _trust(authority, authority.client("alice"))
@@ -275,22 +216,17 @@ def test_mutual_tls(tmp_path: Path) -> None:
         assert server.requests[-1].client_cn == "alice"
         server.faults.deny("services")
         assert 'User "alice"' in fetch(server.url, SERVICES, context=good).body["message"]
+        server.faults.clear()
         count = len(server.requests)
         for pair in (None, stranger.client("eve"), authority.client("old", expired=True)):
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 fetch(server.url, SERVICES, context=_trust(authority, pair))
-        with pytest.raises(ssl.SSLCertVerificationError):
-            fetch(server.url, SERVICES, context=_trust(stranger, authority.client("alice")))
-        assert len(server.requests) == count
-
-
-def test_an_expired_server_certificate_and_its_renewal(tmp_path: Path) -> None:
-    authority = CertificateAuthority(tmp_path)
-    with ApiServer(tls=tls_context(authority.server("old", expired=True))) as server:
+        server.tls = tls_context(authority.server("old", expired=True), authority.cert)
         with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
-            fetch(server.url, SERVICES, context=_trust(authority))
-        server.tls = tls_context(authority.server("new"))
-        assert fetch(server.url, SERVICES, context=_trust(authority)).status == 200
+            fetch(server.url, SERVICES, context=good)
+        assert len(server.requests) == count
+        server.tls = tls_context(authority.server("new"), authority.cert)
+        assert fetch(server.url, SERVICES, context=good).status == 200
 
 
 def test_a_token_or_a_client_certificate_lets_in(tmp_path: Path) -> None:

@@ -3,19 +3,20 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tests.world import requests, selectors
-from tests.world.cluster import Cluster
-from tests.world.faults import Fault, FaultKind, Faults
+from tests.world.faults import Fault, FaultKind
 from tests.world.requests import Target
 from tests.world.statuses import ApiError, too_old
 from tests.world.store import Event, EventType, Obj, Stored
-from tests.world.tables import table
+
+if TYPE_CHECKING:
+    from tests.world.apiserver import ApiServer
+    from tests.world.connection import ChunkStream
 
 _LOOK_AROUND_S = 0.5
 _DRIP_BYTES = 7
@@ -24,38 +25,10 @@ REFUSED_INITIAL_EVENTS = (
 )
 
 
-class Stream(Protocol):
-    """The connection a watch writes to."""
-
-    def gone(self) -> bool:
-        """Whether the client closed, or the server cut the connection."""
-
-    def chunk(self, data: bytes) -> None:
-        """Write one chunk."""
-
-    def finish(self) -> None:
-        """End the answer properly; the connection lives on."""
-
-    def drop(self) -> None:
-        """Close the connection at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedServer:
-    """What a watch needs to know of its server, at each moment."""
-
-    cluster: Cluster
-    faults: Faults
-    frozen: Callable[[], int | None]
-    bookmarks_asked: Callable[[], int]
-
-
 class Watch:
     """Runs in its connection's thread until the client, the server, a fault or the timeout ends it."""
 
-    def __init__(
-        self, server: WatchedServer, target: Target, query: Mapping[str, str], stream: Stream, *, as_table: bool
-    ) -> None:
+    def __init__(self, server: "ApiServer", target: Target, query: Mapping[str, str], stream: "ChunkStream") -> None:
         """Raises: ApiError: 400 for a query that cannot be read."""
         self._server, self._target, self._stream = server, target, stream
         self._cluster, self._faults = server.cluster, server.faults
@@ -67,8 +40,7 @@ class Watch:
         seconds = requests.integer(query, "timeoutSeconds")
         self._deadline = time.monotonic() + (seconds or random.uniform(1800, 3600))  # as the real server
         self._bookmarks = query.get("allowWatchBookmarks") in {"true", "1"}
-        self._bookmarks_seen = server.bookmarks_asked()
-        self._as_table = as_table
+        self._bookmarks_seen = server.bookmarks_asked
 
     def run(self) -> None:
         """Raises: OSError: where the client went away while being written to."""
@@ -89,7 +61,7 @@ class Watch:
         return self._faults.find(self._plural, "watch", *kinds)
 
     def _current(self) -> int:
-        frozen = self._server.frozen()
+        frozen = self._server.frozen_rv
         return self._cluster.rv if frozen is None else min(frozen, self._cluster.rv)
 
     def _step(self) -> bool:
@@ -110,7 +82,7 @@ class Watch:
                     events = [e for e in self._cluster.events_after(self._plural, self._rv) if e.rv <= current]
                 except ApiError as error:
                     events, failure = [], error
-            asked = self._server.bookmarks_asked()
+            asked = self._server.bookmarks_asked
             over = time.monotonic() >= self._deadline
             if not (events or failure or over or asked != self._bookmarks_seen):
                 left = self._deadline - time.monotonic()
@@ -129,7 +101,7 @@ class Watch:
             self._rv = event.rv
         due = over or asked != self._bookmarks_seen
         self._bookmarks_seen = asked
-        if due and self._bookmarks and current >= self._rv and not self._find(FaultKind.NO_BOOKMARKS):
+        if due and self._bookmarks and current >= self._rv:
             self._rv = current
             if not self._send(self._bookmark(current)):
                 return False
@@ -152,17 +124,12 @@ class Watch:
         return self._line(event_type, event.stored)
 
     def _line(self, event_type: EventType, stored: Stored) -> bytes:
-        full = stored.full
-        if self._as_table:
-            full = msgspec.json.encode(table(self._target.resource, [stored.obj], stored.rv))
-        return b'{"type":"' + event_type.encode() + b'","object":' + full + b"}\n"
+        return b'{"type":"' + event_type.encode() + b'","object":' + stored.full + b"}\n"
 
     def _bookmark(self, rv: int) -> bytes:
         resource = self._target.resource
         head: Obj = {"kind": resource.kind, "apiVersion": resource.api_version}
         empty: Obj = head | {"metadata": {"resourceVersion": str(rv)}} | dict(resource.empty_fields)
-        if self._as_table:
-            empty = table(resource, [], rv)
         return msgspec.json.encode({"type": "BOOKMARK", "object": empty}) + b"\n"
 
     def _send(self, line: bytes) -> bool:
