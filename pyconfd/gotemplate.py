@@ -1,8 +1,8 @@
 """Parser of Go templates (``text/template``), for the part of the language that kube2lb's users write.
 
-Text with trim markers, comments, fields, variables (``:=`` and ``=``), pipelines, parentheses, strings, whole numbers,
-``true`` and ``false``, ``if`` with ``else if`` and ``else``, ``range``, ``with``, ``define`` and ``template``. Anything
-else is a GoTemplateError that names the line and what to write instead.
+Text with trim markers, comments, fields, variables (``:=``), pipelines, parentheses, strings, whole numbers, ``true``
+and ``false``, ``if`` with ``else if`` and ``else``, ``range`` and ``with``. Anything else is a GoTemplateError that
+names the line and what to write instead.
 
 Source: Go's documentation of package text/template.
 """
@@ -40,15 +40,6 @@ class Comment:
     value: str
 
 
-@dataclass(eq=False, slots=True)
-class Declaration:
-    """A variable where it is declared; compared by identity, since inner ones may have the same name."""
-
-    name: str
-    is_used: bool = False
-    is_assigned: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A constant."""
@@ -67,9 +58,9 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """The use of a variable."""
+    """The use of a variable, by its name without ``$``."""
 
-    declared: Declaration
+    name: str
     line: int
 
 
@@ -96,13 +87,12 @@ Value = Literal | Dot | Variable | Field | Call
 
 @dataclass(frozen=True, slots=True)
 class GoAction:
-    """``{{ value }}``, ``{{ $declared := value }}`` or, if it ``assigns``, ``{{ $declared = value }}``."""
+    """``{{ value }}`` or ``{{ $declared := value }}``."""
 
     value: Value
     source: str
     line: int
-    declared: Declaration | None = None
-    assigns: bool = False
+    declared: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +101,7 @@ class Branch:
 
     keyword: str
     value: Value
-    declared: tuple[Declaration, ...]
+    declared: tuple[str, ...]
     body: tuple["Node", ...]
     otherwise: tuple["Node", ...] | None
     source: str
@@ -119,32 +109,7 @@ class Branch:
     is_chained: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Include:
-    """``{{ template "name" value }}``."""
-
-    name: str
-    value: Value | None
-    source: str
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class Define:
-    """Where ``{{ define "name" }}`` stood; its body is in the template's ``defined``."""
-
-    name: str
-
-
-Node = Text | Comment | GoAction | Branch | Include | Define
-
-
-@dataclass(frozen=True, slots=True)
-class GoTemplate:
-    """A whole text: its nodes, and the bodies of what it defines."""
-
-    nodes: tuple[Node, ...]
-    defined: dict[str, tuple[Node, ...]]
+Node = Text | Comment | GoAction | Branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,16 +141,18 @@ _TOKEN = re.compile(
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"'}
 _KEYWORDS = {
-    "block": "write {{ define }} and {{ template }}",
+    "block": "write its text here",
     "break": "put an {{ if }} around what shall be left out",
     "continue": "put an {{ if }} around what shall be left out",
+    "define": "write its text where it is used",
+    "template": "write the text of that template here",
     "nil": "compare with the empty value of the type, or use {{ if }}",
 }
 """What kube2lb's own Go did not have, or nobody uses, and what does the same."""
 
 
-def parse(text: str) -> GoTemplate:
-    """Return the tree of a template.
+def parse(text: str) -> tuple[Node, ...]:
+    """Return the nodes of a template.
 
     Raises:
         GoTemplateError: something is wrong, or is not a part of the language that is read here.
@@ -247,14 +214,12 @@ class _Parser:
         self._tokens = list(_lex(text))
         self._next = 0
         self._depth = 0
-        self._variables: list[Declaration] = []
-        self._defined: dict[str, tuple[Node, ...]] = {}
 
-    def parse(self) -> GoTemplate:
-        nodes, stopped = self._nodes(is_top=True)
+    def parse(self) -> tuple[Node, ...]:
+        nodes, stopped = self._nodes()
         if stopped.text:
-            raise GoTemplateError(f"{{{{ {stopped.text} }}}} without an if, range, with or define", stopped.line)
-        return GoTemplate(nodes, self._defined)
+            raise GoTemplateError(f"{{{{ {stopped.text} }}}} without an if, range or with", stopped.line)
+        return nodes
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]
@@ -276,7 +241,7 @@ class _Parser:
         if self._depth > _MAX_DEPTH:
             raise GoTemplateError(f"nested too deeply: more than {_MAX_DEPTH} levels", token.line)
 
-    def _nodes(self, *, is_top: bool = False) -> tuple[tuple[Node, ...], _Token]:
+    def _nodes(self) -> tuple[tuple[Node, ...], _Token]:
         """Read up to ``{{ end`` or ``{{ else``, which is taken and returned too, or the end of the text."""
         nodes: list[Node] = []
         while True:
@@ -290,28 +255,21 @@ class _Parser:
                 self._next += 1
                 if self._peek().text in ("end", "else"):
                     return tuple(nodes), self._take()
-                nodes.append(self._action(is_top=is_top))
+                nodes.append(self._action())
 
-    def _action(self, *, is_top: bool) -> Node:
+    def _action(self) -> Node:
         first, begin = self._peek(), self._next
-        match first.text:
-            case "if" | "with" | "range":
-                return self._branch(self._take())
-            case "template":
-                self._take()
-                name = self._string(self._take("string", "template"))
-                value = None if self._peek().kind == "close" else self._pipeline("template")
-                self._take("close", "template")
-                return Include(name, value, self._source(begin), first.line)
-            case "define" if is_top:
-                self._take()
-                return self._define(first.line)
-        declared, assigns = self._declaration()
+        if first.text in ("if", "with", "range"):
+            return self._branch(self._take())
+        declared = None
+        if first.kind == "variable" and self._tokens[self._next + 1].text in (":=", "="):
+            self._take()
+            if self._take().text == "=":
+                raise GoTemplateError("= is not translated: write := and another name", first.line)
+            declared = first.text[1:]
         value = self._pipeline("an action")
         self._take("close", "an action")
-        if declared is not None and not assigns:
-            self._variables.append(declared)
-        return GoAction(value, self._source(begin), first.line, declared, assigns)
+        return GoAction(value, self._source(begin), first.line, declared)
 
     def _source(self, begin: int) -> str:
         """Return the action from token ``begin`` up to the last ``}}``, on one line."""
@@ -320,55 +278,23 @@ class _Parser:
             out += f" {token.text}" if token.is_spaced and out else token.text
         return f"{{{{ {out} }}}}"
 
-    def _declaration(self) -> tuple[Declaration | None, bool]:
-        token, following = self._peek(), self._tokens[self._next + 1]
-        if token.kind != "variable" or following.text not in (":=", "="):
-            return None, False
-        self._next += 2
-        if following.text == ":=":
-            return Declaration(token.text[1:]), False
-        declared = self._find(token)
-        declared.is_assigned = True
-        return declared, True
-
-    def _find(self, token: _Token) -> Declaration:
-        for declared in reversed(self._variables):
-            if declared.name == token.text[1:]:
-                return declared
-        raise GoTemplateError(f"{token.text} is not declared", token.line)
-
-    def _define(self, line: int) -> Define:
-        name = self._string(self._take("string", "define"))
-        self._take("close", "define")
-        outer, self._variables = self._variables, []
-        nodes, stopped = self._nodes()
-        if stopped.text != "end":
-            raise GoTemplateError(f"define of {name!r} without its {{{{ end }}}}", line)
-        self._take("close", "end")
-        self._variables = outer
-        if name in self._defined:
-            raise GoTemplateError(f"template {name!r} is defined twice", line)
-        self._defined[name] = nodes
-        return Define(name)
-
     def _branch(self, keyword: _Token, *, is_chained: bool = False) -> Branch:
         self._deeper(keyword)
-        word, known, begin = keyword.text, len(self._variables), self._next - 1
-        declared: list[Declaration] = []
+        word, begin = keyword.text, self._next - 1
+        declared: list[str] = []
         while self._peek().kind == "variable":
             following = self._tokens[self._next + 1]
             if following.text == "=":
                 raise GoTemplateError(f"{word} with = is not translated: write := and another name", keyword.line)
             if following.text != ":=" and (following.text != "," or word != "range" or declared):
                 break
-            declared.append(Declaration(self._take().text[1:]))
+            declared.append(self._take().text[1:])
             self._take()
             if following.text == ":=":
                 break
         value = self._pipeline(word)
         self._take("close", word)
         source = self._source(begin)
-        self._variables += declared
         body, stopped = self._nodes()
         otherwise: tuple[Node, ...] | None = None
         if stopped.text == "else" and word == "if" and self._peek().text == "if":
@@ -380,7 +306,6 @@ class _Parser:
             if stopped.text != "end":
                 raise GoTemplateError(f"{source} without its {{{{ end }}}}", keyword.line)
             self._take("close", "end")
-        del self._variables[known:]
         self._depth -= 1
         return Branch(word, value, tuple(declared), body, otherwise, source, keyword.line, is_chained)
 
@@ -436,9 +361,7 @@ class _Parser:
             case "variable" if token.text == "$":
                 value = Dot(token.line, is_root=True)
             case "variable":
-                declared = self._find(token)
-                declared.is_used = True
-                value = Variable(declared, token.line)
+                value = Variable(token.text[1:], token.line)
             case "mark" if token.text == "(":
                 value = self._parenthesized(token)
             case _:

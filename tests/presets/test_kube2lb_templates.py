@@ -63,7 +63,7 @@ def test_as_go_reads_them(template: str, name: str) -> None:
         ("~a b{{ .Domain }}", "cannot be a part"),
         ("~", "empty"),
         ("{{ if .Domain }}" * 61, "too deeply"),
-        ('{{ define "x" }}a{{ end }}', "define is not known"),
+        ('{{ define "x" }}a{{ end }}', "define is not translated"),
         ("{{ " + "(" * 61 + " }}", "too deeply"),
     ],
 )

@@ -25,10 +25,7 @@ def compile_template(text: str, scope: Scope, check_text: Callable[[str], object
     Raises:
         ValueError: the template is none, or has something that is not understood; the message says what.
     """
-    template = parse(text)
-    if template.defined:
-        raise ValueError("define is not known in a server-name template")
-    return _compiled(template.nodes, scope, check_text)
+    return _compiled(parse(text), scope, check_text)
 
 
 def _compiled(nodes: Sequence[Node], scope: Scope, check_text: Callable[[str], object]) -> Callable[[object], str]:
@@ -47,8 +44,7 @@ def _compiled(nodes: Sequence[Node], scope: Scope, check_text: Callable[[str], o
                 otherwise = _compiled(node.otherwise or (), scope, check_text)
                 parts.append(_choice(_evaluate(value, scope), then, otherwise))
             case _:
-                source = getattr(node, "source", "define")
-                raise ValueError(f"{source} is not known here; of Go's actions there are fields, functions and if")
+                raise ValueError(f"{node.source} is not known here; of Go's actions there are fields, functions and if")
     return lambda given: "".join([part if isinstance(part, str) else _printed(part(given)) for part in parts])
 
 

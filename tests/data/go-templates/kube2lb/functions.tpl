@@ -1,1 +1,0 @@
-{{ ToUpper .Domain }} {{ ToLower "ABC" }} {{ EscapeNode "10.0.0.1:80" }} {{ IntRange 3 10 5 }} {{ Add 1 2 3 }} {{ Add }} {{ .Domain | ToUpper | printf "%s!" }} {{ range IntRange 2 0 1 }}{{ . }}{{ end }}

@@ -1,1 +1,0 @@
-{{ $services := .Services }}{{ $ports := .Ports }}{{ range $services := $services }}{{ $services.Name }}{{ end }}{{ range $ports }}{{ .Port }}{{ end }}{{ with .Nodes }}{{ index . 1 }}{{ end }}{{ $nodes := .Nodes }}{{ $nodes }}{{ $.Domain }}

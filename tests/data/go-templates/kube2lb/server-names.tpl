@@ -1,2 +1,0 @@
-{{ $domain := .Domain }}{{ range $service := .Services }}{{ range $name := ServerNames $service $domain }}{{ if $name.IsRegexp }}~{{ $name.Regexp }}{{ else }}{{ $name }}{{ end }} {{ $name.IsRegexp }}
-{{ end }}{{ end }}
