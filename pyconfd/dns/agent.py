@@ -18,10 +18,11 @@ from zlib import crc32
 
 import structlog
 
-from pyconfd.dns.ownership import Marker, Mode, markers_of
-from pyconfd.dns.planner import DnsNode, NamePlan, NameSpec, Wish, doubt, forget, plan
+from pyconfd.dns.ownership import Marker, markers_of
+from pyconfd.dns.planner import DnsNode, NamePlan, Wish, doubt, forget, plan
 from pyconfd.dns.records import Provider, RecordSet, RefusedBatchError
 from pyconfd.errors import Problem, PyconfdError, TransientError, first_line
+from pyconfd.settings import Mode, NameSettings
 from pyconfd.system.backoff import Backoff
 
 log = structlog.get_logger(__name__)
@@ -110,7 +111,7 @@ class NameState:
     ``failures`` are those in a row; the totals count since the start.
     """
 
-    spec: NameSpec
+    spec: NameSettings
     want: Want
     backoff: Backoff
     due: float = 0.0
@@ -136,7 +137,7 @@ class Agent:
     def __init__(
         self,
         provider: Provider,
-        zone_of: Callable[[NameSpec], str],
+        zone_of: Callable[[NameSettings], str],
         *,
         node: str,
         answers: Callable[[Sequence[Marker]], Collection[str]],
@@ -145,7 +146,7 @@ class Agent:
         expected_nodes: int = 4,
         reap_after_s: float = 0.0,
     ) -> None:
-        self.names: dict[NameSpec, NameState] = {}
+        self.names: dict[NameSettings, NameState] = {}
         self._provider = provider
         self._zone_of = zone_of
         self._node = node
@@ -154,7 +155,7 @@ class Agent:
         self._interval_s, self._expected_nodes, self._reap_after_s = interval_s, expected_nodes, reap_after_s
         self._used_slot = -1
 
-    def turn(self, now: float, wants: Mapping[NameSpec, Want]) -> float:
+    def turn(self, now: float, wants: Mapping[NameSettings, Want]) -> float:
         """Do what is due, one name at most, if the slot is this node's; return when to be called again.
 
         ``wants`` are all names; one that is no longer among them is left as it is.
@@ -179,7 +180,7 @@ class Agent:
         self._visit(state, now)
         return min(item.due for item in self.names.values())
 
-    def _new(self, spec: NameSpec, want: Want) -> NameState:
+    def _new(self, spec: NameSettings, want: Want) -> NameState:
         return NameState(spec, want, Backoff(first_s=_FIRST_PAUSE_S, last_s=self._interval_s, jitter=self._chance))
 
     def _place(self) -> tuple[int, int]:

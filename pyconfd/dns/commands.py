@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import SystemRandom
 from typing import Any
 
@@ -17,7 +17,6 @@ from pyconfd.dns.names import (
     of_name,
     set_published,
     set_withdrawn,
-    spec_of,
     stored_annotated,
 )
 from pyconfd.dns.node import NodeAddresses, NodeReader
@@ -80,7 +79,9 @@ def plan_names(settings: Settings) -> tuple[PlannedName, ...]:
     facts = None if active else _facts(settings)
 
     def decide(kept: KeptName, seen: tuple[RecordSet, ...]) -> NamePlan:
-        serves = active.get(_key(kept), active.get(_NODE, False)) if facts is None else not reasons(facts, kept.own.vip)
+        serves = (
+            active.get(_key(kept), active.get(_NODE, False)) if facts is None else not reasons(facts, kept.spec.vip)
+        )
         wish = Wish.PUBLISH if serves and not withdrawn and not kept.gone else Wish.WITHDRAW
         return planner.plan(kept.spec, _node(names, kept), wish, seen)
 
@@ -95,7 +96,7 @@ def withdraw(settings: Settings, *, until_boot: bool) -> tuple[PlannedName, ...]
 
     def decide(kept: KeptName, seen: tuple[RecordSet, ...]) -> NamePlan:
         # Not from the source of addresses: instance metadata may be away at a shutdown.
-        known = published.get(_key(kept)) or [kept.own.address, kept.own.address6]
+        known = published.get(_key(kept)) or [kept.spec.address, kept.spec.address6]
         v4, v6 = (next((address for address in known if mark in address), "") for mark in ".:")
         return planner.plan(kept.spec, DnsNode(names.node, v4, v6), Wish.WITHDRAW, seen)
 
@@ -116,7 +117,7 @@ def publish(settings: Settings) -> tuple[PlannedName, ...]:
         raise RejectedInput(Problem("dns publish", message, "the service joins when it can"))
 
     def decide(kept: KeptName, seen: tuple[RecordSet, ...]) -> NamePlan:
-        wish = Wish.WITHDRAW if reasons(facts, kept.own.vip) else Wish.PUBLISH
+        wish = Wish.WITHDRAW if reasons(facts, kept.spec.vip) else Wish.PUBLISH
         return planner.plan(kept.spec, _node(names, kept), wish, seen)
 
     return _each(names, (kept for kept in _kept(names) if not kept.gone), decide)
@@ -140,13 +141,13 @@ def drop(settings: Settings, name: str) -> PlannedName:
         wanted = dns_name(name)
     except ValueError as error:
         raise RejectedInput(Problem("dns drop", str(error))) from error
-    own = name_of(settings.dns, wanted)
+    own = name_of(replace(settings.dns, annotation_zones=()), wanted)
     for kept in _kept(names):
         if _key(kept) == (wanted, own.private) and not kept.gone:
             where = "in the annotation" if kept.annotated else "in the settings"
             remedy = "take it out there first, on all nodes; then no node puts it back"
             raise RejectedInput(Problem("dns drop", f"{wanted} is still {where} of this node", remedy))
-    return _done(names, KeptName(spec_of(own), own), lambda kept, seen: planner.drop(kept.spec, seen))
+    return _done(names, KeptName(own), lambda kept, seen: planner.drop(kept.spec, seen))
 
 
 def forget(settings: Settings, node: str) -> tuple[PlannedName, ...]:
@@ -237,7 +238,7 @@ class _NoAddressError(TransientError):
 
 def _node(names: DnsNames, kept: KeptName) -> DnsNode:
     try:
-        return NodeAddresses(kept.own, names.node, floating=floating(names.settings)).read()
+        return NodeAddresses(kept.spec, names.node, floating=floating(names.settings)).read()
     except TransientError as error:
         raise _NoAddressError(*error.problems) from error
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pyconfd.dns.activity import Activity
 from pyconfd.dns.node import host_name
-from pyconfd.dns.ownership import LABEL, Mode
-from pyconfd.dns.planner import NameSpec, Wish
+from pyconfd.dns.ownership import LABEL
+from pyconfd.dns.planner import Wish
 from pyconfd.dns.records import Provider, Zone, zone_of
 from pyconfd.dns.route53 import Route53
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
@@ -82,10 +82,9 @@ def _parse(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeptName:
-    """One name, how it is kept, and its settings; ``annotated`` is None for a name of the settings themselves."""
+    """One name and how it is kept; ``annotated`` is None for a name of the settings themselves."""
 
-    spec: NameSpec
-    own: NameSettings
+    spec: NameSettings
     annotated: AnnotatedName | None = None
 
     @property
@@ -104,12 +103,12 @@ class DnsNames:
     def kept(self, annotated: Mapping[str, AnnotatedName]) -> tuple[KeptName, ...]:
         """Return the names of the settings, and the annotated ones beside them."""
         dns = self.settings.dns
-        own = tuple(KeptName(spec_of(name), name) for name in names_of(dns))
+        own = tuple(map(KeptName, names_of(dns)))
         known = {each.spec.name for each in own}
-        more = ((entry, name_of(dns, name)) for name, entry in annotated.items() if name not in known)
-        return own + tuple(KeptName(spec_of(name, dns.annotation_zones), name, entry) for entry, name in more)
+        more = (KeptName(name_of(dns, name), entry) for name, entry in annotated.items() if name not in known)
+        return (*own, *more)
 
-    def zone_id(self, spec: NameSpec) -> str:
+    def zone_id(self, spec: NameSettings) -> str:
         """Return the id of the hosted zone of a name.
 
         Raises:
@@ -124,7 +123,7 @@ class DnsNames:
             except ConfigurationError:
                 self._zones = ()  # list again: the operator may create it
                 raise
-        if spec.may_be_in and found not in spec.may_be_in:
+        if spec.annotation_zones and found not in spec.annotation_zones:
             remedy = "add it there, or take the name out of the annotation"
             raise RejectedInput(Problem(spec.name, f"its zone {found} is not among dns.annotation_zones", remedy))
         return found
@@ -142,22 +141,6 @@ def dns_names(settings: Settings, before_request: Callable[[], None] | None = No
         raise ConfigurationError(problem)
     provider = Route53(dns.endpoint_url, read_timeout_s=dns.timeout_s, before_request=before_request)
     return DnsNames(settings, provider, dns.node or host_name())
-
-
-def spec_of(own: NameSettings, may_be_in: tuple[str, ...] = ()) -> NameSpec:
-    """Return how a name is kept; in one of these zones, where any are given."""
-    return NameSpec(
-        own.name,
-        own.owner,
-        Mode(own.mode),
-        own.ttl_s,
-        own.weight,
-        own.health_check_id,
-        own.min_records,
-        own.zone_id,
-        own.private,
-        may_be_in,
-    )
 
 
 def of_name(kept: Iterable[KeptName], name: str) -> tuple[KeptName, ...]:

@@ -8,9 +8,9 @@ that keeps two nodes from leaving at once.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pyconfd.dns.records import Policy, RecordSet, record_set
+from pyconfd.settings import Mode
 
 HERITAGE = "pyconfd"
 LABEL = "_pyconfd"
@@ -18,17 +18,6 @@ _GENERATION = "+generation"  # not a valid name of a node, nor one that begins l
 _ADOPTED = "adopted:"
 _STRING = 255
 """Characters in one string of a TXT record. Source: RFC 1035, 3.3."""
-
-
-class Mode(StrEnum):
-    """How a name points at nodes."""
-
-    MULTIVALUE = "multivalue"
-    """Each node has a record set of its own."""
-    SHARED = "shared"
-    """One record set with the addresses of all."""
-    VIP = "vip"
-    """One record set with the address of the node that holds the floating address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from enum import StrEnum
 
 from pyconfd.dns.ownership import (
     Marker,
-    Mode,
     NameOwner,
     adopted_node,
     identifier_of,
@@ -23,35 +22,16 @@ from pyconfd.dns.ownership import (
 )
 from pyconfd.dns.records import ADDRESS_TYPES, Policy, RecordChange, RecordSet, normalised, record_set, swapped
 from pyconfd.errors import Problem
+from pyconfd.settings import Mode, NameSettings
 
 _BY_HAND = "pyconfd never touches it: remove it by hand, or take another name"
 
 
-@dataclass(frozen=True, slots=True)
-class NameSpec:
-    """How one name is kept. With ``weight`` the record sets of mode multivalue are weighted ones instead.
-
-    ``zone_id`` "" is the zone with the longest fitting name among the ``private`` ones or the public ones; of the
-    zones ``may_be_in`` only, where these are given.
-    """
-
-    name: str
-    owner: str
-    mode: Mode = Mode.MULTIVALUE
-    ttl_s: int = 60
-    weight: int | None = None
-    health_check_id: str = ""
-    min_records: int = 1
-    zone_id: str = ""
-    private: bool = False
-    may_be_in: tuple[str, ...] = ()
-
-    @property
-    def policy(self) -> Policy:
-        """The routing policy of the record sets."""
-        if self.mode is not Mode.MULTIVALUE:
-            return Policy.SIMPLE
-        return Policy.MULTIVALUE if self.weight is None else Policy.WEIGHTED
+def policy_of(spec: NameSettings) -> Policy:
+    """Return the routing policy of a name's record sets."""
+    if spec.mode is not Mode.MULTIVALUE:
+        return Policy.SIMPLE
+    return Policy.MULTIVALUE if spec.weight is None else Policy.WEIGHTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +72,7 @@ class NamePlan:
         return not self.changes and self.problem is None
 
 
-def plan(spec: NameSpec, node: DnsNode, wish: Wish, observed: Iterable[RecordSet]) -> NamePlan:
+def plan(spec: NameSettings, node: DnsNode, wish: Wish, observed: Iterable[RecordSet]) -> NamePlan:
     """Plan what makes a name say what the node wishes, as far as that leaves an answer."""
     view = NameView(spec, observed)
     if wish is Wish.WITHDRAW and spec.mode is Mode.VIP:
@@ -118,12 +98,12 @@ def plan(spec: NameSpec, node: DnsNode, wish: Wish, observed: Iterable[RecordSet
     return draft.plan()
 
 
-def forget(spec: NameSpec, name: str, observed: Iterable[RecordSet]) -> NamePlan:
+def forget(spec: NameSettings, name: str, observed: Iterable[RecordSet]) -> NamePlan:
     """Plan what takes a node that will not come back out of a name, as far as that leaves an answer."""
     return plan(spec, DnsNode(name), Wish.WITHDRAW, observed)
 
 
-def drop(spec: NameSpec, observed: Iterable[RecordSet]) -> NamePlan:
+def drop(spec: NameSettings, observed: Iterable[RecordSet]) -> NamePlan:
     """Plan what takes out all that an owner has at a name: the last record too, so only ever by command."""
     view = NameView(spec, observed)
     own = identifier_of(spec.owner, "")
@@ -137,7 +117,7 @@ def drop(spec: NameSpec, observed: Iterable[RecordSet]) -> NamePlan:
     return NamePlan(tuple(change for item in records for change in swapped(item, None)))
 
 
-def doubt(spec: NameSpec, name: str, doubter: str, observed: Iterable[RecordSet]) -> NamePlan:
+def doubt(spec: NameSettings, name: str, doubter: str, observed: Iterable[RecordSet]) -> NamePlan:
     """Plan what marks a node as seemingly dead, which it undoes itself if it lives; with "" undo it for the node."""
     view = NameView(spec, observed)
     found = view.marker(name)
@@ -148,7 +128,7 @@ def doubt(spec: NameSpec, name: str, doubter: str, observed: Iterable[RecordSet]
     return NamePlan(swapped(record, marker_record(spec.name, doubted, spec.ttl_s)))
 
 
-def adopt(spec: NameSpec, observed: tuple[RecordSet, ...]) -> NamePlan:
+def adopt(spec: NameSettings, observed: tuple[RecordSet, ...]) -> NamePlan:
     """Plan what makes the records of a name pyconfd's own; only ever by command, and the answer stays the same.
 
     Every address stays in the answer. In mode multivalue each that no node has published gets a record set of its own,
@@ -172,7 +152,7 @@ def adopt(spec: NameSpec, observed: tuple[RecordSet, ...]) -> NamePlan:
 class NameView:
     """What is at a name, seen by one owner: the ``records``, and those ``beside`` it at its marker name."""
 
-    def __init__(self, spec: NameSpec, observed: Iterable[RecordSet]) -> None:
+    def __init__(self, spec: NameSettings, observed: Iterable[RecordSet]) -> None:
         found = tuple(observed)
         self.spec = spec
         self.records = tuple(item for item in found if item.name == normalised(spec.name))
@@ -253,18 +233,22 @@ def obstacle(view: NameView, kinds: Iterable[str]) -> Problem | None:
 
 
 def _in_the_way(view: NameView, kind: str) -> Problem | None:
-    name, spec = view.spec.name, view.spec
+    name, spec, policy = view.spec.name, view.spec, policy_of(view.spec)
     for item in view.at(kind):
-        if item.alias and (item.policy is Policy.SIMPLE or item.policy is not spec.policy):
+        if item.alias and (item.policy is Policy.SIMPLE or item.policy is not policy):
             return Problem(name, f"an alias is there as {kind}", _BY_HAND)
-        if item.policy is spec.policy and (item.policy is not Policy.SIMPLE or view.owner):
+        if item.policy is policy and (item.policy is not Policy.SIMPLE or view.owner):
             continue
         if item.policy is Policy.SIMPLE:
             owners = ", ".join(sorted(view.owners.keys() - {spec.owner}))
-            whose = f"that {owners} keeps" if owners and spec.policy is Policy.SIMPLE else "that pyconfd did not write"
+            whose = (
+                f"that {owners} keeps" if owners and policy is Policy.SIMPLE else "that pyconfd did not write"
+            )
             message = f"a simple {kind} record ({', '.join(item.values)}) is there {whose}"
             return Problem(name, message, f"to take it over, run: {_adopt_command(name)}")
-        message = f"{kind} records are there with routing policy {item.policy} ({item.identifier}), not {spec.policy}"
+        message = (
+            f"{kind} records are there with routing policy {item.policy} ({item.identifier}), not {policy}"
+        )
         remedy = _BY_HAND
         if item.identifier.startswith(identifier_of(spec.owner, "")):
             modes = "give all nodes the same dns.mode, and dns.weight to all or to none"
@@ -312,12 +296,12 @@ class _Draft:
         return NamePlan(tuple(self.changes), tuple(self.kept))
 
 
-def _marker_record(spec: NameSpec, marker: Marker) -> RecordSet:
+def _marker_record(spec: NameSettings, marker: Marker) -> RecordSet:
     return marker_record(spec.name, marker, spec.ttl_s)
 
 
-def _node_record(spec: NameSpec, kind: str, node: str, address: str) -> RecordSet:
-    record = record_set(spec.name, kind, spec.ttl_s, [address], spec.policy, identifier_of(spec.owner, node))
+def _node_record(spec: NameSettings, kind: str, node: str, address: str) -> RecordSet:
+    record = record_set(spec.name, kind, spec.ttl_s, [address], policy_of(spec), identifier_of(spec.owner, node))
     return replace(record, weight=spec.weight, health_check_id=spec.health_check_id)
 
 

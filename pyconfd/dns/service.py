@@ -27,11 +27,10 @@ from pyconfd.dns.names import (
     wish_of,
 )
 from pyconfd.dns.node import NodeAddresses, NodeReader, nodes_that_accept
-from pyconfd.dns.ownership import Mode
 from pyconfd.dns.planner import DnsNode, NamePlan, Wish, drop
 from pyconfd.dns.report import REPORT_EVERY_S, line, name_values, write_report
 from pyconfd.errors import PyconfdError, first_line
-from pyconfd.settings import Resolved, Settings, names_of, resolve_again
+from pyconfd.settings import Mode, Resolved, Settings, names_of, resolve_again
 from pyconfd.status.logging import configure
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.system.state_file import StateLock
@@ -168,7 +167,7 @@ class DnsService:
     def _look(self, now: float) -> None:
         self._facts = self._reader.facts()
         changed = False
-        for vip in {"", *(kept.own.vip for kept in self._kept)}:
+        for vip in {"", *(kept.spec.vip for kept in self._kept)}:
             why = self._facts.away(vip) if vip else reasons(self._facts)
             former = self._activity(vip)
             rules = self._rules.for_holder if vip else self._rules
@@ -227,10 +226,10 @@ class DnsService:
 
     def _active(self, kept: KeptName) -> bool | None:
         """Return whether this node is to be in the answer of a name: it serves, and holds the address that counts."""
-        return both(*(self._activity(vip).active for vip in {"", kept.own.vip}))
+        return both(*(self._activity(vip).active for vip in {"", kept.spec.vip}))
 
     def _addresses_of(self, kept: KeptName) -> NodeAddresses:
-        own = kept.own
+        own = kept.spec
         key = (own.address_source.value, own.address, own.address6, own.interface, own.vip)
         if key not in self._addresses:
             self._addresses[key] = NodeAddresses(own, self.names.node, floating=floating(self._settings))
@@ -250,7 +249,7 @@ class DnsService:
                 {
                     **name_values(self._agent.names[kept.spec]),
                     "active": self._active(kept),
-                    "reasons": list(reasons(self._facts, kept.own.vip)),
+                    "reasons": list(reasons(self._facts, kept.spec.vip)),
                     "asked_by_cluster": kept.annotated is not None,
                     "dropped": kept.gone,
                 }

@@ -6,7 +6,7 @@ between settings, ``show.py`` the list, the file and the reference for people.
 """
 
 from pyconfd.settings.checks import SettingOrigin, Source
-from pyconfd.settings.dns import AddressSource, DnsSettings, NameSettings, name_of, names_of
+from pyconfd.settings.dns import AddressSource, DnsSettings, Mode, NameSettings, name_of, names_of
 from pyconfd.settings.resolve import Resolved, overlaid, resolve, resolve_again
 from pyconfd.settings.sections import (
     ApplySettings,
@@ -45,6 +45,7 @@ __all__ = [
     "Kube2lbSettings",
     "KubefiguratorSettings",
     "KubernetesSettings",
+    "Mode",
     "NameSettings",
     "PresetSettings",
     "ReadMode",

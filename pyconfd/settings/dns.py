@@ -1,6 +1,6 @@
 """``[dns]``: names in Route 53 that follow the nodes that can serve."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -17,7 +17,6 @@ from pyconfd.settings.values import (
     Frontend,
     Suffix,
     whole,
-    words,
 )
 
 
@@ -28,6 +27,17 @@ class AddressSource(StrEnum):
     IMDS_PUBLIC = "imds-public"
     IMDS_PRIVATE = "imds-private"
     INTERFACE = "interface"
+
+
+class Mode(StrEnum):
+    """How a name points at nodes."""
+
+    MULTIVALUE = "multivalue"
+    """Each node has a record set of its own."""
+    SHARED = "shared"
+    """One record set with the addresses of all."""
+    VIP = "vip"
+    """One record set with the address of the node that holds the floating address."""
 
 
 # With the longest name of a node a SetIdentifier stays below Route 53's 128 characters.
@@ -41,7 +51,6 @@ _Owner = Annotated[
 ]
 _NodeName = Annotated[str, whole(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", "a name")]
 _Id = Annotated[str, TextForm("ID"), whole(r"[A-Za-z0-9-]{1,64}", "an id")]
-_Mode = Annotated[str, words("multivalue", "shared", "vip")]
 _Ttl = Annotated[int, Meta(ge=1, le=86400)]
 _Weight = Annotated[int, Meta(ge=0, le=255)]
 _MinRecords = Annotated[int, Meta(ge=1, le=100)]
@@ -56,7 +65,7 @@ class RecordSettings:
     owner: _Owner | None = None
     zone_id: _Id | None = None
     private: bool | None = None
-    mode: _Mode | None = None
+    mode: Mode | None = None
     ttl_s: _Ttl | None = None
     weight: _Weight | None = None
     health_check_id: _Id | None = None
@@ -105,8 +114,8 @@ class DnsSettings:
         "", "hosted zone of all names", empty="for each name the zone with the longest name that it is in"
     )
     private: bool = setting(False, "look for the zone among private ones rather than public ones")
-    mode: _Mode = setting(
-        "multivalue",
+    mode: Mode = setting(
+        Mode.MULTIVALUE,
         "multivalue: a record for each node; shared: one record with all addresses; vip: one record with the"
         " address of the node that holds dns.vip",
     )
@@ -155,7 +164,10 @@ class DnsSettings:
 
 @dataclass(frozen=True, slots=True)
 class NameSettings(DnsSettings):
-    """One name with all that is kept of it: what ``[dns]`` says, or its own table instead."""
+    """One name with all that is kept of it: what ``[dns]`` says, or its own table instead.
+
+    It must be in one of ``annotation_zones`` where any are given, which is so for names of the annotation only.
+    """
 
     name: str = ""
 
@@ -167,7 +179,8 @@ def name_of(dns: DnsSettings, name: str) -> NameSettings:
 
 def names_of(dns: DnsSettings) -> tuple[NameSettings, ...]:
     """Return all names of the settings, each with all that is kept of it."""
-    return (*(name_of(dns, name) for name in dns.names), *(_named(dns, _given(record)) for record in dns.records))
+    own = replace(dns, annotation_zones=())
+    return (*(name_of(own, name) for name in dns.names), *(_named(own, _given(record)) for record in dns.records))
 
 
 def _named(dns: DnsSettings, own: dict[str, Any]) -> NameSettings:

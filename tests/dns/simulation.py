@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from pyconfd.dns.activity import Activity, ActivityRules, advance, both
 from pyconfd.dns.agent import Agent, Want
 from pyconfd.dns.names import wish_of
-from pyconfd.dns.ownership import Marker, Mode
-from pyconfd.dns.planner import DnsNode, NameSpec
+from pyconfd.dns.ownership import Marker
+from pyconfd.dns.planner import DnsNode, policy_of
 from pyconfd.dns.records import ADDRESS_TYPES, Policy, RecordChange, RecordSet, ThrottledError, Zone
 from pyconfd.errors import Problem, TransientError
+from pyconfd.settings import Mode, NameSettings
 from tests.dns.stage import NAME, ZONE, beside, foreign, node
 from tests.dns.strict import StrictRoute53
 
@@ -48,7 +49,7 @@ class World:
 
     seed: int
     count: int
-    spec: NameSpec
+    spec: NameSettings
     crashes: bool = False
     now: float = START
     answered: set[str] = field(default_factory=set)
@@ -57,7 +58,7 @@ class World:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.provider = StrictRoute53(ZONE)
-        self.foreign = (*foreign(), *([beside()] if self.spec.policy is Policy.MULTIVALUE else []))
+        self.foreign = (*foreign(), *([beside()] if policy_of(self.spec) is Policy.MULTIVALUE else []))
         self.provider.put(ZONE.zone_id, *self.foreign)
         self.provider.after_change = self._check
         self.recent: deque[float] = deque()

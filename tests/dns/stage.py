@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
-from pyconfd.dns.planner import DnsNode, NamePlan, NameSpec, Wish, plan
+from pyconfd.dns.planner import DnsNode, NamePlan, Wish, plan
 from pyconfd.dns.records import Policy, Provider, RecordSet, Zone, record_set
+from pyconfd.settings import NameSettings
 from tests.dns.strict import StrictRoute53
 
 ZONE = Zone("Z1", "example.com.")
 NAME = "lb.example.com"
-SPEC = NameSpec(NAME, "prod")
+SPEC = NameSettings(name=NAME, owner="prod")
 
 
 def node(number: int, *, v6: bool = False) -> DnsNode:
@@ -44,7 +45,7 @@ def carry_out(provider: StrictRoute53, found: NamePlan) -> NamePlan:
     return found
 
 
-def turn_over_wire(provider: Provider, zone: Zone, spec: NameSpec, who: DnsNode, wish: Wish) -> NamePlan:
+def turn_over_wire(provider: Provider, zone: Zone, spec: NameSettings, who: DnsNode, wish: Wish) -> NamePlan:
     """The same in any zone of any provider."""
     found = plan(spec, who, wish, provider.records(zone.zone_id, spec.name))
     if found.changes:
@@ -52,6 +53,6 @@ def turn_over_wire(provider: Provider, zone: Zone, spec: NameSpec, who: DnsNode,
     return found
 
 
-def turn(provider: StrictRoute53, spec: NameSpec, who: DnsNode, wish: Wish) -> NamePlan:
+def turn(provider: StrictRoute53, spec: NameSettings, who: DnsNode, wish: Wish) -> NamePlan:
     """One node reads, plans and changes."""
     return carry_out(provider, plan(spec, who, wish, provider.records(ZONE.zone_id, spec.name)))

@@ -18,8 +18,9 @@ from pyconfd.dns.agent import (
     place,
     slot_number,
 )
-from pyconfd.dns.ownership import Marker, Mode
-from pyconfd.dns.planner import DnsNode, NameSpec, Wish
+from pyconfd.dns.ownership import Marker
+from pyconfd.dns.planner import DnsNode, Wish
+from pyconfd.settings import Mode, NameSettings
 from tests.dns.stage import NAME, SPEC, ZONE, node, zone_with
 from tests.dns.strict import StrictRoute53
 
@@ -80,7 +81,7 @@ def test_a_dead_node_is_forgotten_in_each_of_many_names() -> None:
 
 def test_names_are_wanted_each_for_itself_and_one_that_is_wanted_no_more_is_let_go_as_it_is() -> None:
     provider = zone_with()
-    public, other = SPEC, NameSpec("other.example.com", "second", Mode.SHARED)
+    public, other = SPEC, NameSettings(name="other.example.com", owner="second", mode=Mode.SHARED)
     one = agent(provider, node(0))
     wants = {public: Want(Wish.PUBLISH, node(0)), other: Want(None, node(0))}
     now = NOW

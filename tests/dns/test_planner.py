@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.dns.ownership import Mode, marker_name, markers_of, owners_of
-from pyconfd.dns.planner import DnsNode, NamePlan, NameSpec, Wish, adopt, doubt, drop, forget, plan
+from pyconfd.dns.ownership import marker_name, markers_of, owners_of
+from pyconfd.dns.planner import DnsNode, NamePlan, Wish, adopt, doubt, drop, forget, plan, policy_of
 from pyconfd.dns.records import Policy, RecordSet, RefusedBatchError, record_set
+from pyconfd.settings import Mode, NameSettings
 from tests.dns.stage import NAME, SPEC, ZONE, beside, carry_out, foreign, node, turn, zone_with
 from tests.dns.strict import StrictRoute53
 
@@ -20,7 +21,7 @@ def read(provider: StrictRoute53) -> tuple[RecordSet, ...]:
 
 
 @pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED, VIP], ids=["multivalue", "weighted", "shared", "vip"])
-def test_a_node_publishes_both_addresses_and_says_whose_they_are(spec: NameSpec) -> None:
+def test_a_node_publishes_both_addresses_and_says_whose_they_are(spec: NameSettings) -> None:
     provider = zone_with()
     assert turn(provider, spec, node(0, v6=True), PUBLISH).changes
     assert provider.answer(NAME, "A") == ("192.0.2.1",)
@@ -66,7 +67,7 @@ def test_a_time_to_live_of_one_record_set_is_mended_by_one_node() -> None:
 
 
 @pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED])
-def test_a_node_withdraws_while_enough_others_answer_and_the_last_one_stays(spec: NameSpec) -> None:
+def test_a_node_withdraws_while_enough_others_answer_and_the_last_one_stays(spec: NameSettings) -> None:
     provider = zone_with()
     for number in range(3):
         turn(provider, spec, node(number, v6=True), PUBLISH)
@@ -92,7 +93,7 @@ def test_each_type_of_address_keeps_its_last_record() -> None:
 
 
 @pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED])
-def test_of_two_nodes_that_leave_on_the_same_view_one_is_refused(spec: NameSpec) -> None:
+def test_of_two_nodes_that_leave_on_the_same_view_one_is_refused(spec: NameSettings) -> None:
     provider = zone_with()
     for number in range(2):
         turn(provider, spec, node(number), PUBLISH)
@@ -113,7 +114,7 @@ def test_joining_needs_no_lock() -> None:
 
 
 @pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED, VIP])
-def test_a_new_address_takes_the_place_of_the_former_one_in_one_batch(spec: NameSpec) -> None:
+def test_a_new_address_takes_the_place_of_the_former_one_in_one_batch(spec: NameSettings) -> None:
     provider = zone_with()
     turn(provider, spec, node(0), PUBLISH)
     turn(provider, spec, DnsNode("n0", "192.0.2.77"), PUBLISH)
@@ -145,7 +146,7 @@ def test_the_name_follows_who_holds_the_floating_address_and_nobody_withdraws() 
     ],
 )
 @pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED, VIP])
-def test_what_is_in_the_way_blocks_and_stays(there: RecordSet, says: str, remedy: str, spec: NameSpec) -> None:
+def test_what_is_in_the_way_blocks_and_stays(there: RecordSet, says: str, remedy: str, spec: NameSettings) -> None:
     provider = zone_with(there)
     before = provider.everything()
     found = turn(provider, spec, node(0), PUBLISH)
@@ -167,7 +168,7 @@ def test_a_node_with_another_mode_or_weight_than_the_others_is_blocked() -> None
 
 
 @pytest.mark.parametrize("spec", [SPEC, WEIGHTED, SHARED])
-def test_adoption_keeps_every_address_until_its_node_takes_it_or_it_is_forgotten(spec: NameSpec) -> None:
+def test_adoption_keeps_every_address_until_its_node_takes_it_or_it_is_forgotten(spec: NameSettings) -> None:
     provider = zone_with(record_set(NAME, "A", 300, ["192.0.2.1", "192.0.2.2", "198.51.100.7"]))
     before = provider.answer(NAME, "A")
     carry_out(provider, adopt(spec, read(provider)))
@@ -183,7 +184,7 @@ def test_adoption_keeps_every_address_until_its_node_takes_it_or_it_is_forgotten
 
 
 @pytest.mark.parametrize("spec", [WEIGHTED, SHARED])
-def test_adoption_changes_the_mode_of_a_name_and_its_answer_stays(spec: NameSpec) -> None:
+def test_adoption_changes_the_mode_of_a_name_and_its_answer_stays(spec: NameSettings) -> None:
     provider = zone_with()
     for number in range(3):
         turn(provider, SPEC, node(number, v6=True), PUBLISH)
@@ -254,7 +255,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.sampled_from(lis
 
 @given(steps=STEPS, mode=st.sampled_from([SPEC, WEIGHTED, SHARED, VIP]), least=st.integers(1, 3))
 def test_whatever_nodes_do_no_answer_empties_and_nothing_foreign_changes(
-    steps: list[tuple[int, bool, Wish]], mode: NameSpec, least: int
+    steps: list[tuple[int, bool, Wish]], mode: NameSettings, least: int
 ) -> None:
     spec = replace(mode, min_records=least)
     provider = zone_with()
@@ -285,8 +286,8 @@ def test_the_longest_names_fit_into_what_route_53_takes() -> None:
 
 
 @pytest.mark.parametrize("spec", [SPEC, replace(SPEC, weight=3), replace(SPEC, mode=Mode.SHARED)])
-def test_what_is_dropped_by_command_is_gone_to_the_last_record_and_nothing_else(spec: NameSpec) -> None:
-    other = record_set(NAME, "A", 17, ["203.0.113.9"], spec.policy, "pyconfd:other:n0")
+def test_what_is_dropped_by_command_is_gone_to_the_last_record_and_nothing_else(spec: NameSettings) -> None:
+    other = record_set(NAME, "A", 17, ["203.0.113.9"], policy_of(spec), "pyconfd:other:n0")
     others = [replace(other, weight=spec.weight)] if spec.mode is Mode.MULTIVALUE else []
     provider = zone_with(*others)
     before = provider.everything()

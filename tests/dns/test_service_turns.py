@@ -12,14 +12,13 @@ import pytest
 
 from pyconfd.dns.commands import drop
 from pyconfd.dns.names import stored_annotated
-from pyconfd.dns.ownership import Mode
 from pyconfd.dns.planner import DnsNode, Wish
 from pyconfd.dns.service import DnsService
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.model.outcome import Generation
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth, Status
-from pyconfd.settings import Settings, resolve
+from pyconfd.settings import Mode, Settings, resolve
 from pyconfd.status import document
 from tests.dns.imds import FakeMetadata
 from tests.dns.nodes import FieldNode

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from pyconfd.dns.agent import REQUESTS_IN_A_SLOT, slot_number
-from pyconfd.dns.ownership import Mode
-from pyconfd.dns.planner import NameSpec, Wish, plan
+from pyconfd.dns.planner import Wish, plan
 from pyconfd.dns.records import ADDRESS_TYPES, RefusedBatchError
+from pyconfd.settings import Mode, NameSettings
 from tests.dns.simulation import World
 from tests.dns.stage import NAME, SPEC, ZONE, node, turn, zone_with
 from tests.dns.strict import StrictRoute53
@@ -56,7 +56,7 @@ def settles(world: World) -> None:
 @pytest.mark.parametrize(
     "spec", [SPECS["multivalue"], SPECS["weighted"], SPECS["shared"]], ids=["multivalue", "weighted", "shared"]
 )
-def test_two_nodes_that_leave_together_two_hundred_times_never_empty_the_answer(spec: NameSpec) -> None:
+def test_two_nodes_that_leave_together_two_hundred_times_never_empty_the_answer(spec: NameSettings) -> None:
     for _ in range(200):
         provider = zone_with()
         for number in range(2):
@@ -70,7 +70,7 @@ def test_two_nodes_that_leave_together_two_hundred_times_never_empty_the_answer(
         assert len(provider.answer(NAME, "A")) == 1
 
 
-def _leave(provider: StrictRoute53, spec: NameSpec, number: int, together: threading.Barrier) -> None:
+def _leave(provider: StrictRoute53, spec: NameSettings, number: int, together: threading.Barrier) -> None:
     seen = provider.records(ZONE.zone_id, NAME)
     together.wait()
     found = plan(spec, node(number), Wish.WITHDRAW, seen)

@@ -4,8 +4,8 @@ import json
 import tomllib
 
 from pyconfd.dns.ownership import marker_name
-from pyconfd.dns.planner import DnsNode, NameSpec, Wish, plan
-from pyconfd.settings import names_of, resolve
+from pyconfd.dns.planner import DnsNode, Wish, plan
+from pyconfd.settings import NameSettings, names_of, resolve
 from tests.docs.examples import ROOT, blocks_of
 
 PAGE = ROOT / "docs" / "route53.md"
@@ -38,7 +38,7 @@ def test_the_policy_allows_what_is_sent_and_no_more() -> None:
     allowed = next(iter(statement["Condition"].values()))
     name = "lb.example.com"
     assert set(allowed["route53:ChangeResourceRecordSetsNormalizedRecordNames"]) == {name, marker_name(name)}
-    spec = NameSpec(name, "prod")
+    spec = NameSettings(name=name, owner="prod")
     first = plan(spec, DnsNode("n0", "192.0.2.1", "2001:db8::1"), Wish.PUBLISH, ())
     assert first.changes
     second = plan(spec, DnsNode("n0", "192.0.2.2"), Wish.PUBLISH, [change.record for change in first.changes])
