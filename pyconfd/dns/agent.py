@@ -20,7 +20,8 @@ import structlog
 
 from pyconfd.dns.ownership import Marker, markers_of
 from pyconfd.dns.planner import DnsNode, NamePlan, Wish, doubt, forget, plan
-from pyconfd.dns.records import Provider, RecordSet, RefusedBatchError
+from pyconfd.dns.records import RecordSet, RefusedBatchError
+from pyconfd.dns.route53 import Route53
 from pyconfd.errors import Problem, PyconfdError, TransientError, first_line
 from pyconfd.settings import Mode, NameSettings
 from pyconfd.system.backoff import Backoff
@@ -136,7 +137,7 @@ class Agent:
 
     def __init__(
         self,
-        provider: Provider,
+        provider: Route53,
         zone_of: Callable[[NameSettings], str],
         *,
         node: str,

@@ -13,7 +13,7 @@ from pyconfd.dns.activity import Activity
 from pyconfd.dns.node import host_name
 from pyconfd.dns.ownership import LABEL
 from pyconfd.dns.planner import Wish
-from pyconfd.dns.records import Provider, Zone, zone_of
+from pyconfd.dns.records import Zone, zone_of
 from pyconfd.dns.route53 import Route53
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
 from pyconfd.settings import DnsSettings, NameSettings, Settings, dns_name, name_of, names_of
@@ -96,7 +96,7 @@ class KeptName:
 class DnsNames:
     """The names that this node keeps, and the hosted zones of the provider; zones are listed once."""
 
-    def __init__(self, settings: Settings, provider: Provider, node: str) -> None:
+    def __init__(self, settings: Settings, provider: Route53, node: str) -> None:
         self.settings, self.provider, self.node = settings, provider, node
         self._zones: tuple[Zone, ...] = ()
 

@@ -241,14 +241,10 @@ def _in_the_way(view: NameView, kind: str) -> Problem | None:
             continue
         if item.policy is Policy.SIMPLE:
             owners = ", ".join(sorted(view.owners.keys() - {spec.owner}))
-            whose = (
-                f"that {owners} keeps" if owners and policy is Policy.SIMPLE else "that pyconfd did not write"
-            )
+            whose = f"that {owners} keeps" if owners and policy is Policy.SIMPLE else "that pyconfd did not write"
             message = f"a simple {kind} record ({', '.join(item.values)}) is there {whose}"
             return Problem(name, message, f"to take it over, run: {_adopt_command(name)}")
-        message = (
-            f"{kind} records are there with routing policy {item.policy} ({item.identifier}), not {policy}"
-        )
+        message = f"{kind} records are there with routing policy {item.policy} ({item.identifier}), not {policy}"
         remedy = _BY_HAND
         if item.identifier.startswith(identifier_of(spec.owner, "")):
             modes = "give all nodes the same dns.mode, and dns.weight to all or to none"

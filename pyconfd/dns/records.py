@@ -1,10 +1,9 @@
-"""Record sets, changes and zones in Route 53's words, and the provider that keeps them."""
+"""Record sets, changes and zones in Route 53's words."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
-from typing import Protocol
 
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
 
@@ -138,23 +137,3 @@ class RefusedBatchError(RejectedInput):
 
 class ThrottledError(TransientError):
     """The account sent too many requests; all of its programs share one limit."""
-
-
-class Provider(Protocol):
-    """Record sets in hosted zones. All calls raise TransientError, or RejectedInput where a retry does not help."""
-
-    def zones(self) -> tuple[Zone, ...]:
-        """Return the hosted zones of the account."""
-        ...
-
-    def records(self, zone_id: str, name: str) -> tuple[RecordSet, ...]:
-        """Return the record sets at a name and at its marker name."""
-        ...
-
-    def change(self, zone_id: str, changes: tuple[RecordChange, ...]) -> None:
-        """Carry out all changes or none.
-
-        Raises:
-            RefusedBatchError: a record set is not as a change says, or must not be.
-        """
-        ...

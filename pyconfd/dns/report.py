@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from pyconfd.dns.agent import NameState
 from pyconfd.errors import TransientError, first_line
 from pyconfd.settings import Settings
 from pyconfd.system.files import replace_shared
+from pyconfd.system.textfile import exposition
 
 log = structlog.get_logger(__name__)
 
@@ -77,37 +78,26 @@ def line(document: Mapping[str, Any]) -> str:
 
 def metrics(document: Mapping[str, Any]) -> str:
     """Return a report in Prometheus' text format."""
-    return "\n".join(_metrics(document)) + "\n"
-
-
-_OF_NODE = (
-    ("report_timestamp_seconds", "gauge", lambda it: f"{it['at']:.3f}"),
-    ("active", "gauge", lambda it: int(it["active"] is True)),
-    ("withdrawn_by_command", "gauge", lambda it: int(it["withdrawn_by_command"])),
-    ("troubles", "gauge", lambda it: int(bool(it["problem"]))),
-    ("names", "gauge", lambda it: len(it["names"])),
-    ("refused_names", "gauge", lambda it: len(it["refused"])),
-    ("requests_total", "counter", lambda it: it["requests_total"]),
-)
-_OF_NAME = (
-    ("name_active", "gauge", lambda it: int(it["active"] is True)),
-    ("name_in_step", "gauge", lambda it: int(it["in_step"])),
-    ("name_stuck", "gauge", lambda it: int(bool(it["problem"]))),
-    ("name_kept", "gauge", lambda it: int(bool(it["kept"]))),
-    ("name_read_timestamp_seconds", "gauge", lambda it: f"{it['read_at']:.3f}"),
-    ("name_changed_timestamp_seconds", "gauge", lambda it: f"{it['changed_at']:.3f}"),
-    ("changes_total", "counter", lambda it: it["changes_total"]),
-    ("failures_total", "counter", lambda it: it["failures_total"]),
-    ("forgotten_nodes_total", "counter", lambda it: it["forgotten_total"]),
-)
-
-
-def _metrics(document: Mapping[str, Any]) -> Iterator[str]:
-    for metric, kind, value in _OF_NODE:
-        yield f"# TYPE pyconfd_dns_{metric} {kind}"
-        yield f"pyconfd_dns_{metric} {value(document)}"
-    for metric, kind, value in _OF_NAME:
-        yield f"# TYPE pyconfd_dns_{metric} {kind}"
-        for item in document["names"]:
-            zone = "private" if item["private"] else "public"
-            yield f'pyconfd_dns_{metric}{{name="{item["name"]}",zone="{zone}"}} {value(item)}'
+    names = [
+        (f'name="{each["name"]}",zone="{"private" if each["private"] else "public"}"', each)
+        for each in document["names"]
+    ]
+    families: dict[str, list[tuple[str, object]]] = {
+        "report_timestamp_seconds": [("", f"{document['at']:.3f}")],
+        "active": [("", int(document["active"] is True))],
+        "withdrawn_by_command": [("", int(document["withdrawn_by_command"]))],
+        "troubles": [("", int(bool(document["problem"])))],
+        "names": [("", len(names))],
+        "refused_names": [("", len(document["refused"]))],
+        "requests_total": [("", document["requests_total"])],
+        "name_active": [(of, int(each["active"] is True)) for of, each in names],
+        "name_in_step": [(of, int(each["in_step"])) for of, each in names],
+        "name_stuck": [(of, int(bool(each["problem"]))) for of, each in names],
+        "name_kept": [(of, int(bool(each["kept"]))) for of, each in names],
+        "name_read_timestamp_seconds": [(of, f"{each['read_at']:.3f}") for of, each in names],
+        "name_changed_timestamp_seconds": [(of, f"{each['changed_at']:.3f}") for of, each in names],
+        "changes_total": [(of, each["changes_total"]) for of, each in names],
+        "failures_total": [(of, each["failures_total"]) for of, each in names],
+        "forgotten_nodes_total": [(of, each["forgotten_total"]) for of, each in names],
+    }
+    return exposition("pyconfd_dns", families)

@@ -49,7 +49,8 @@ def metadata_without_proxy(environ: MutableMapping[str, str]) -> None:
 class Route53:
     """The hosted zones that the credentials of this machine reach; ``endpoint_url`` is another implementation's.
 
-    ``before_request`` is called before each request that leaves, those that botocore tries again too.
+    ``before_request`` is called before each request that leaves, those that botocore tries again too. All calls raise
+    TransientError, or RejectedInput where a retry does not help.
     """
 
     def __init__(

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pyconfd.system.textfile import exposition
 from pyconfd.vip.policy import Alarm, HoldState, NodeFault
 
 if TYPE_CHECKING:
@@ -106,14 +107,7 @@ def metrics(document: Mapping[str, Any]) -> str:
         "alarm": [(f'{of},alarm="{each}"', int(each in router["alarms"])) for of, router in routers for each in Alarm],
         "holds": [(of, int(router["holds"])) for of, router in routers],
     }
-    lines = []
-    for name, samples in families.items():
-        lines.append(f"# TYPE pyconfd_vip_{name} {'counter' if name.endswith('_total') else 'gauge'}")
-        lines += [
-            f"pyconfd_vip_{name}{{{labels}}} {value}" if labels else f"pyconfd_vip_{name} {value}"
-            for labels, value in samples
-        ]
-    return "\n".join(lines) + "\n"
+    return exposition("pyconfd_vip", families)
 
 
 def has_problem(document: Mapping[str, Any]) -> bool:

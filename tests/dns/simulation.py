@@ -12,6 +12,7 @@ from pyconfd.dns.names import wish_of
 from pyconfd.dns.ownership import Marker
 from pyconfd.dns.planner import DnsNode, policy_of
 from pyconfd.dns.records import ADDRESS_TYPES, Policy, RecordChange, RecordSet, ThrottledError, Zone
+from pyconfd.dns.route53 import Route53
 from pyconfd.errors import Problem, TransientError
 from pyconfd.settings import Mode, NameSettings
 from tests.dns.stage import NAME, ZONE, beside, foreign, node
@@ -174,7 +175,7 @@ class World:
         assert set(self.foreign) <= self.provider.everything(), "a foreign record was touched"
 
 
-class _Reached:
+class _Reached(Route53):
     """Route 53 as one node reaches it: at times not at all, and at times a reply is lost after the change was done."""
 
     def __init__(self, world: World, number: int) -> None:

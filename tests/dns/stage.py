@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from pyconfd.dns.planner import DnsNode, NamePlan, Wish, plan
-from pyconfd.dns.records import Policy, Provider, RecordSet, Zone, record_set
+from pyconfd.dns.records import Policy, RecordSet, Zone, record_set
+from pyconfd.dns.route53 import Route53
 from pyconfd.settings import NameSettings
 from tests.dns.strict import StrictRoute53
 
@@ -45,7 +46,7 @@ def carry_out(provider: StrictRoute53, found: NamePlan) -> NamePlan:
     return found
 
 
-def turn_over_wire(provider: Provider, zone: Zone, spec: NameSettings, who: DnsNode, wish: Wish) -> NamePlan:
+def turn_over_wire(provider: Route53, zone: Zone, spec: NameSettings, who: DnsNode, wish: Wish) -> NamePlan:
     """The same in any zone of any provider."""
     found = plan(spec, who, wish, provider.records(zone.zone_id, spec.name))
     if found.changes:

@@ -21,6 +21,7 @@ from pyconfd.dns.records import (
     inside,
     normalised,
 )
+from pyconfd.dns.route53 import Route53
 from pyconfd.errors import Problem, RejectedInput
 
 MOST_VALUES = 1000
@@ -30,7 +31,7 @@ _TXT = re.compile(r'"[^"]{0,255}"(?: "[^"]{0,255}")*')
 _LABEL = re.compile(r"[!-~]{1,63}")
 
 
-class StrictRoute53:
+class StrictRoute53(Route53):
     """Hosted zones by id; ``requests`` counts the calls, ``before`` is called with the kind of each before it counts.
 
     ``lose_reply`` decides, after a batch was done, whether its reply is lost: it raises what the caller then sees.

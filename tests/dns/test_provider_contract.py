@@ -10,7 +10,6 @@ import pytest
 from pyconfd.dns.ownership import marker_name
 from pyconfd.dns.records import (
     Policy,
-    Provider,
     RecordAction,
     RecordChange,
     RecordSet,
@@ -34,12 +33,12 @@ def own(kind: str = "A", value: str = "192.0.2.1", identifier: str = "pyconfd:pr
 
 
 @pytest.fixture
-def strict() -> tuple[Provider, Zone]:
+def strict() -> tuple[Route53, Zone]:
     return StrictRoute53(ZONE), ZONE
 
 
 @pytest.fixture(params=["strict", "strict over HTTP", "moto"])
-def both(request: pytest.FixtureRequest) -> Iterator[tuple[Provider, Zone]]:
+def both(request: pytest.FixtureRequest) -> Iterator[tuple[Route53, Zone]]:
     if request.param == "strict":
         yield StrictRoute53(ZONE), ZONE
         return
@@ -53,11 +52,11 @@ def both(request: pytest.FixtureRequest) -> Iterator[tuple[Provider, Zone]]:
     yield Route53(proxy.url), zone
 
 
-def read(both: tuple[Provider, Zone], name: str = NAME) -> set[RecordSet]:
+def read(both: tuple[Route53, Zone], name: str = NAME) -> set[RecordSet]:
     return set(both[0].records(both[1].zone_id, name))
 
 
-def change(both: tuple[Provider, Zone], *changes: RecordChange) -> None:
+def change(both: tuple[Route53, Zone], *changes: RecordChange) -> None:
     both[0].change(both[1].zone_id, changes)
 
 
@@ -73,7 +72,7 @@ def change(both: tuple[Provider, Zone], *changes: RecordChange) -> None:
         record_set("*.example.com", "A", 60, ["192.0.2.1"]),
     ],
 )
-def test_what_was_written_is_read_as_it_was_and_can_be_deleted(both: tuple[Provider, Zone], record: RecordSet) -> None:
+def test_what_was_written_is_read_as_it_was_and_can_be_deleted(both: tuple[Route53, Zone], record: RecordSet) -> None:
     name = record.name.removeprefix("_pyconfd.")
     change(both, *swapped(None, record))
     assert read(both, name) == {record}
@@ -81,7 +80,7 @@ def test_what_was_written_is_read_as_it_was_and_can_be_deleted(both: tuple[Provi
     assert read(both, name) == set()
 
 
-def test_only_the_records_of_the_name_are_given(both: tuple[Provider, Zone]) -> None:
+def test_only_the_records_of_the_name_are_given(both: tuple[Route53, Zone]) -> None:
     others = [
         record_set(f"{label}.example.com", "A", 60, ["192.0.2.1"])
         for label in ("a", "lb2", "lb-x", "1.lb", "z.lb", "z")
@@ -92,23 +91,23 @@ def test_only_the_records_of_the_name_are_given(both: tuple[Provider, Zone]) -> 
     assert read(both) == {A, marker}
 
 
-def test_the_second_of_two_that_create_one_record_set_is_refused(both: tuple[Provider, Zone]) -> None:
+def test_the_second_of_two_that_create_one_record_set_is_refused(both: tuple[Route53, Zone]) -> None:
     change(both, *swapped(None, A))
     with pytest.raises(RefusedBatchError):
         change(both, *swapped(None, A))
 
 
-def test_a_record_set_that_is_not_there_cannot_be_deleted(both: tuple[Provider, Zone]) -> None:
+def test_a_record_set_that_is_not_there_cannot_be_deleted(both: tuple[Route53, Zone]) -> None:
     with pytest.raises(RejectedInput):
         change(both, *swapped(A, None))
 
 
-def test_a_name_outside_the_zone_is_refused(both: tuple[Provider, Zone]) -> None:
+def test_a_name_outside_the_zone_is_refused(both: tuple[Route53, Zone]) -> None:
     with pytest.raises(RejectedInput):
         change(both, *swapped(None, record_set("lb.example.org", "A", 60, ["192.0.2.1"])))
 
 
-def test_a_zone_that_is_not_there_is_an_error(both: tuple[Provider, Zone]) -> None:
+def test_a_zone_that_is_not_there_is_an_error(both: tuple[Route53, Zone]) -> None:
     with pytest.raises(RejectedInput, match="NoSuchHostedZone"):
         both[0].records("Z0000000000000", NAME)
 
@@ -122,7 +121,7 @@ def test_a_zone_that_is_not_there_is_an_error(both: tuple[Provider, Zone]) -> No
         replace(A, health_check_id="hc"),
     ],
 )
-def test_a_delete_that_is_not_exact_undoes_its_whole_batch(strict: tuple[Provider, Zone], stale: RecordSet) -> None:
+def test_a_delete_that_is_not_exact_undoes_its_whole_batch(strict: tuple[Route53, Zone], stale: RecordSet) -> None:
     change(strict, *swapped(None, A))
     other = record_set("x.example.com", "A", 60, ["192.0.2.1"])
     with pytest.raises(RefusedBatchError):
@@ -153,7 +152,7 @@ def test_a_delete_that_is_not_exact_undoes_its_whole_batch(strict: tuple[Provide
         record_set("example.com", "CNAME", 60, ["x.example.org."]),
     ],
 )
-def test_the_strict_one_refuses_what_route_53_refuses(strict: tuple[Provider, Zone], wrong: RecordSet) -> None:
+def test_the_strict_one_refuses_what_route_53_refuses(strict: tuple[Route53, Zone], wrong: RecordSet) -> None:
     with pytest.raises(RefusedBatchError):
         change(strict, *swapped(None, wrong))
 
@@ -168,13 +167,13 @@ def test_the_strict_one_refuses_what_route_53_refuses(strict: tuple[Provider, Zo
         (record_set(NAME, "CNAME", 60, ["x.example.org."]), record_set(NAME, "TXT", 60, ['"x"'])),
     ],
 )
-def test_the_strict_one_mixes_no_policies(strict: tuple[Provider, Zone], there: RecordSet, beside: RecordSet) -> None:
+def test_the_strict_one_mixes_no_policies(strict: tuple[Route53, Zone], there: RecordSet, beside: RecordSet) -> None:
     change(strict, *swapped(None, there))
     with pytest.raises(RefusedBatchError):
         change(strict, *swapped(None, beside))
 
 
-def test_the_strict_one_limits_a_batch_and_refuses_an_empty_one(strict: tuple[Provider, Zone]) -> None:
+def test_the_strict_one_limits_a_batch_and_refuses_an_empty_one(strict: tuple[Route53, Zone]) -> None:
     with pytest.raises(RefusedBatchError):
         change(strict)
     many = [record_set(f"n{number}.example.com", "A", 60, ["192.0.2.1"]) for number in range(1001)]
