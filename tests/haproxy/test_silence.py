@@ -1,13 +1,15 @@
-"""A worker that hangs is told for as long as it is there, also when a reload has put another one beside it."""
+"""A worker that hangs is reported for as long as it is there, also when a reload has put another one beside it."""
 
 import os
 import signal
 
 import pytest
 
-from pyconfd.haproxy.process.haproxy_process import Silence
+from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
+from pyconfd.haproxy.process.unit import UnitFacts
 from pyconfd.haproxy.runtime.runtime import NotConfirmed
 from pyconfd.haproxy.runtime.sockets import NoAnswer
+from pyconfd.settings import HaproxySettings
 from tests.haproxy.live_bench import Live
 
 
@@ -17,29 +19,34 @@ def caused_by(error: OSError) -> NotConfirmed:
     return made
 
 
-def test_it_is_told_until_it_answers_or_is_gone() -> None:
+def test_it_is_reported_until_it_answers_or_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {7, 8}
-    silence = Silence(lambda: there)
-    silence.note(caused_by(ConnectionRefusedError()), 7)
-    silence.note(NotConfirmed("haproxy answered otherwise"), 7)
-    assert silence.problems() == ()
-    silence.note(caused_by(TimeoutError()), 7)
-    silence.ended(8)
-    [problem] = silence.problems()
+    process = HaproxyProcess(HaproxySettings(), UnitFacts())
+    monkeypatch.setattr(process, "pids", lambda: there)
+    process.failed_to_answer(7, caused_by(ConnectionRefusedError()))
+    process.failed_to_answer(7, NotConfirmed("haproxy answered otherwise"))
+    assert process.silent_problems() == ()
+    process.failed_to_answer(7, caused_by(TimeoutError()))
+    process.answered(8)
+    [problem] = process.silent_problems()
     assert "worker 7 does not answer" in problem.message
-    silence.ended(7)
-    assert silence.problems() == ()
-    silence.note(caused_by(TimeoutError()), 7)
+    process.answered(7)
+    assert process.silent_problems() == ()
+    process.failed_to_answer(7, caused_by(TimeoutError()))
     there.remove(7)
-    assert silence.problems() == ()
+    assert process.silent_problems() == ()
 
 
 @pytest.mark.parametrize("look_first", [False, True])
-def test_a_worker_that_is_stopped_is_told_whichever_question_finds_it(live: Live, *, look_first: bool) -> None:
+def test_a_stopped_worker_is_reported_by_the_first_question(
+    live: Live, monkeypatch: pytest.MonkeyPatch, *, look_first: bool
+) -> None:
+    monkeypatch.setattr("pyconfd.haproxy.runtime.sockets.ANSWER_TIMEOUT_S", 0.5)
     live.begin(1)
     assert live.balancer.standing().problems == ()
     worker = int(live.worker())
     os.kill(worker, signal.SIGSTOP)
+    live.balancer._runtime.close()
     try:
         if look_first:
             live.balancer.look()

@@ -14,6 +14,9 @@ SUSPECT   a change was not confirmed, or drifted: what runs is not known        
 DOWN      no process                                                            look, then start
 ========  ====================================================================  =======================
 
+AHEAD is IN_SYNC while a write is pending. ``_look``, ``_repair_drift``, ``_update_process`` and ``_reload`` enter
+states; everything else only reads them.
+
 =================  =======================================================================  =======
 from               event                                                                    to
 =================  =======================================================================  =======
@@ -46,7 +49,7 @@ from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.process import adoption
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.file_writer import FileWriter, UnfinishedChange
-from pyconfd.haproxy.process.haproxy_process import HaproxyProcess, Silence
+from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
 from pyconfd.haproxy.process.observation import ChangedWorker, NotRunning, Observation, Running
 from pyconfd.haproxy.process.transaction import Known, Transaction
 from pyconfd.haproxy.runtime.drift import DriftMonitor
@@ -125,27 +128,31 @@ class Balancer:
         self._unfinished = UnfinishedChange(state_dir)
         self._overrides = OverrideStore(state_dir)
         self._drift = DriftMonitor(self._overrides)
-        self._silence = Silence(self._process.pids)
         self._reloaded_for_drift: Rendering | None = None
         self._planned: tuple[Rendering, Stored | None, Plan] | None = None
+        """The last rendering, what it was compared with, and what followed."""
         self.old_workers, self._oldest_worker_age_s = 0, 0.0
 
     @property
     def state(self) -> BalancerState:
         """The state at this moment: the file is written in another thread."""
-        if self._state is BalancerState.AHEAD and not self._file.pending:
-            self._state = BalancerState.IN_SYNC
-        return self._state
+        ahead = self._state is BalancerState.IN_SYNC and self._file.pending
+        return BalancerState.AHEAD if ahead else self._state
 
     @property
     def _is_known(self) -> bool:
         """Whether the process runs what is applied."""
-        return self.state in {BalancerState.IN_SYNC, BalancerState.AHEAD}
+        return self._state is BalancerState.IN_SYNC
 
-    def _enter(self, state: BalancerState, why: str = "") -> None:
+    def _enter(self, state: BalancerState, why: str = "", *, reloaded: bool = False) -> None:
         """Change the state; SUSPECT ends by a verified reload only."""
-        if state is BalancerState.SUSPECT or self._state is not BalancerState.SUSPECT:
+        if reloaded or state is BalancerState.SUSPECT or self._state is not BalancerState.SUSPECT:
             self._state, self._why = state, why
+
+    def _suspect(self, error: Exception) -> None:
+        """Note that a change of the process was not confirmed: what runs is not known."""
+        self._enter(BalancerState.SUSPECT, str(error))
+        self._process.failed_to_answer(self._worker_pid, error)
 
     def startup(self) -> tuple[Problem, ...]:
         """Take the lock, remove what a killed pyconfd left behind, and return what would prevent an apply.
@@ -197,7 +204,7 @@ class Balancer:
         live = self._drift.status(self._runtime)
         if self._is_known and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
-        own = (*self._file.problems(), *self._suspect_problems(), *self._silence.problems())
+        own = (*self._file.problems(), *self._suspect_problems(), *self._process.silent_problems())
         return Standing(own, live, self.old_workers, self._oldest_worker_age_s, self._file.pending)
 
     def _suspect_problems(self) -> tuple[Problem, ...]:
@@ -220,11 +227,10 @@ class Balancer:
             self.look()
             return
         except NotConfirmed as error:
-            self._enter(BalancerState.SUSPECT, str(error))
+            self._suspect(error)
             log.warning("runtime.state_unknown", problem=str(error))
-            self._silence.note(error, self._worker_pid)
             return
-        self._silence.ended(self._worker_pid)
+        self._process.answered(self._worker_pid)
         if may_repair:
             self._runtime.reap(self._apply_settings.drain_limit_s)
         if may_repair and found.beyond and self._reloaded_for_drift is not last.rendering:
@@ -249,13 +255,10 @@ class Balancer:
     def observe(self) -> Observation:
         """Look at what is installed and what runs."""
         observed = self._transaction.observe(self._known())
-        self._silence.saw(found := observed.running, self._worker_pid)
-        if isinstance(found, Running):
+        if isinstance(found := observed.running, Running):
             if self._worker_pid not in {0, found.worker_pid}:
                 log.info("worker.replaced", former=self._worker_pid, now=found.worker_pid)
             self._worker_pid = found.worker_pid
-            if self._unfinished.was_left(self._worker_pid):
-                self._enter(BalancerState.SUSPECT, CUT_SHORT)
             self.old_workers, self._oldest_worker_age_s = found.old_workers, found.oldest_worker_age_s
         return observed
 
@@ -277,7 +280,7 @@ class Balancer:
         observed = None
         if last is None or not self._is_known:
             observed = self._look()
-            observed = None if self._compared(observed, last) else observed
+            observed = None if self._is_known else observed
         applied, can = last.rendering if last else None, self._runtime.abilities
         can = replace(can, refused=frozenset(self._refused)) if self._refused else can
         found = diff.plan(rendering, applied, observed, comparison=self._comparison, abilities=can)
@@ -300,11 +303,10 @@ class Balancer:
             return Noop()
         try:
             observed = self._look()
-            in_sync = self._compared(observed, last)
-            found = Noop(verified=True) if in_sync else diff.plan(last.rendering, last.rendering, observed)
+            found = diff.plan(last.rendering, last.rendering, None if self._is_known else observed)
         finally:
             self._file.lock.release()
-        if in_sync:
+        if isinstance(found, Noop):
             self._file.retry()
             found = _FILE_REJECTED if self._file.rejected else found
         if self._state is BalancerState.SUSPECT:
@@ -312,27 +314,23 @@ class Balancer:
         return found
 
     def _look(self) -> Observation:
-        observed = self.observe()
+        """Look at files and process, connect to its socket, and enter the state that this shows."""
+        observed, last = self.observe(), self.last_good()
         running = observed.running
+        if isinstance(running, Running) and self._unfinished.was_left(running.worker_pid):
+            self._enter(BalancerState.SUSPECT, CUT_SHORT)
+        if last is not None and diff.is_in_sync(last.rendering, observed):
+            self._transaction.confirm()
+            self._enter(BalancerState.IN_SYNC)
+        else:
+            self._enter(BalancerState.DOWN if isinstance(running, NotRunning) else BalancerState.UNKNOWN)
         if isinstance(running, NotRunning):
             self._runtime.close()
         elif isinstance(running, Running) and running.worker_pid == self._runtime.pid:
             self._runtime.connect(self.sockets)  # a worker keeps those that it began with, whatever is written since
         else:
-            last = self.last_good()
             self._connect(observed.installed_text or (last.rendering.text if last else ""))
         return observed
-
-    def _compared(self, observed: Observation, last: Stored | None) -> bool:
-        """Enter the state that ``observed`` shows; return whether files and process are as applied."""
-        in_sync = last is not None and diff.is_in_sync(last.rendering, observed)
-        if in_sync:
-            self._transaction.confirm()
-            self._enter(BalancerState.AHEAD if self._file.pending else BalancerState.IN_SYNC)
-        else:
-            down = isinstance(observed.running, NotRunning)
-            self._enter(BalancerState.DOWN if down else BalancerState.UNKNOWN)
-        return in_sync
 
     def _connect(self, text: str) -> None:
         self.sockets = stats_sockets(text, self._settings.runtime_socket)
@@ -430,8 +428,7 @@ class Balancer:
             self._note_updated(without_servers(rendering, error.refused), generation)
             return Reload((ReloadReason.NOT_LIVE,), (str(error), *plan.details))
         except NotConfirmed as error:
-            self._enter(BalancerState.SUSPECT, str(error))
-            self._silence.note(error, self._worker_pid)
+            self._suspect(error)
             log.warning("runtime_update.failed", problem=str(error), commands=len(plan.commands))
             return Reload((ReloadReason.NOT_LIVE,), (str(error), *plan.details))
         return Applied(self._note_updated(rendering, generation), plan, verified=True)
@@ -447,7 +444,7 @@ class Balancer:
             generation = replace(generation, loaded=self._changed.digest, worker=self._changed.pid)
         self._last_good, self._has_served = Stored(generation, rendering), True
         self._file.write_later(self._last_good)
-        self._enter(BalancerState.AHEAD)
+        self._enter(BalancerState.IN_SYNC)
         return generation
 
     def _write_file(self, stored: Stored) -> None:
@@ -474,7 +471,7 @@ class Balancer:
             raise
         self._written, self._changed, self._has_served = None, None, True
         self.old_workers += 1
-        self._state, self._why = BalancerState.UNKNOWN, ""
+        self._enter(BalancerState.UNKNOWN, reloaded=True)
         self._refused.clear()
         self._unfinished.forget()
         self._runtime.forget()

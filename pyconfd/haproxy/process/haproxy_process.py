@@ -4,7 +4,7 @@ import os
 import signal
 import textwrap
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -57,6 +57,7 @@ class HaproxyProcess:
         if settings.master_socket == defaults.master_socket and unit.master_socket:
             self.master_socket = unit.master_socket
         self._stats_socket = ""
+        self._newest_worker = self._silent_worker = 0
         self.pid_file = settings.pid_file
         if settings.pid_file == defaults.pid_file and unit.pid_file:
             self.pid_file = unit.pid_file
@@ -66,18 +67,45 @@ class HaproxyProcess:
         refusals: list[NoAnswer] = []
         found = self._ask_sockets(texts, refusals)
         if found is not None:
+            self._newest_worker = found.worker_pid
+            self.answered(found.worker_pid)
             return found
+        if any(refusal.silent for refusal in refusals):
+            with suppress(NoAnswer):
+                self._newest_worker = processes(self.master_socket).worker_pid or self._newest_worker
+            self._silent_worker = self._newest_worker
         forbidden = [refusal for refusal in refusals if refusal.forbidden]
         if self.pids() or forbidden:
-            silent = any(refusal.silent for refusal in refusals)
-            why = str((forbidden or refusals)[0]) if refusals else ""
-            return UnknownProcess(why, silent, self._newest_worker() if silent else 0)
+            return UnknownProcess(str((forbidden or refusals)[0]) if refusals else "")
         return NotRunning()
 
-    def _newest_worker(self) -> int:
-        with suppress(NoAnswer):
-            return processes(self.master_socket).worker_pid
-        return 0
+    def answered(self, worker: int) -> None:
+        """Note that ``worker`` has answered a question."""
+        if worker == self._silent_worker:
+            self._silent_worker = 0
+
+    def failed_to_answer(self, worker: int, error: Exception) -> None:
+        """Note that a question to ``worker`` ended with ``error``, which may say that it is silent."""
+        cause = error.__cause__
+        if isinstance(cause, NoAnswer) and cause.silent:
+            self._silent_worker = worker
+
+    def silent_problems(self) -> tuple[Problem, ...]:
+        """Return the worker that did not answer last, until it answers or is gone.
+
+        A reload does not end it: the worker hears of that as little as of anything else, and keeps its share of new
+        connections.
+        """
+        if self._silent_worker and self._silent_worker not in self.pids():
+            self._silent_worker = 0
+        if not self._silent_worker:
+            return ()
+        message = f"its worker {self._silent_worker} does not answer: connections that it has, or gets, hang"
+        remedy = (
+            f"pyconfd reloads; if this stays: kill -9 {self._silent_worker}, which ends the connections of that worker "
+            "(systemd restarts haproxy where no other worker runs)"
+        )
+        return (Problem("haproxy", message, remedy),)
 
     def pids(self) -> frozenset[int]:
         """Return the processes of this HAProxy, by their command line and by the pid file."""
@@ -352,45 +380,3 @@ def _has_failed(found: Running, before: RunningState) -> bool:
         and found.reloads > before.reloads
         and found.failed_reloads > 0
     )
-
-
-class Silence:
-    """The worker that did not answer last, reported until it answers or is gone; ``pids`` gives HAProxy's processes.
-
-    A reload does not end it: it hears of that as little as of anything else, and keeps its share of new connections.
-    """
-
-    def __init__(self, pids: Callable[[], Collection[int]]) -> None:
-        self._pids = pids
-        self._worker = 0
-
-    def note(self, error: Exception, worker: int) -> None:
-        """Take note of what came of a question to ``worker``."""
-        cause = error.__cause__
-        if isinstance(cause, NoAnswer) and cause.silent:
-            self._worker = worker
-
-    def saw(self, running: RunningState, newest: int) -> None:
-        """Take note of a look at the process; ``newest`` is the worker that was seen last."""
-        if isinstance(running, Running):
-            self.ended(running.worker_pid)
-        elif isinstance(running, UnknownProcess) and running.silent:
-            self._worker = running.worker_pid or newest
-
-    def ended(self, worker: int) -> None:
-        """Take note that ``worker`` has answered."""
-        if worker == self._worker:
-            self._worker = 0
-
-    def problems(self) -> tuple[Problem, ...]:
-        """Return what it means for the operator."""
-        if self._worker and self._worker not in self._pids():
-            self._worker = 0
-        if not self._worker:
-            return ()
-        message = f"its worker {self._worker} does not answer: connections that it has, or gets, hang"
-        remedy = (
-            f"pyconfd reloads; if this stays: kill -9 {self._worker}, which ends the connections of that worker "
-            "(systemd restarts haproxy where no other worker runs)"
-        )
-        return (Problem("haproxy", message, remedy),)

@@ -15,14 +15,9 @@ class NotRunning:
 
 @dataclass(frozen=True, slots=True)
 class UnknownProcess:
-    """HAProxy runs, or seems to, but no socket shows which text; ``why`` says what to open for pyconfd.
-
-    ``silent`` where it was connected to and did not answer: ``worker_pid`` is the newest worker, 0 if not known.
-    """
+    """HAProxy runs, or seems to, but no socket shows which text; ``why`` says what to open for pyconfd."""
 
     why: str = ""
-    silent: bool = False
-    worker_pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)

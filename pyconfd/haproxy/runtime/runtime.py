@@ -33,7 +33,7 @@ from pyconfd.haproxy.runtime.readback import (
     servers_now,
     unfulfilled,
 )
-from pyconfd.haproxy.runtime.sockets import ANSWER_TIMEOUT_S, NoAnswer, ReplacedError, RuntimeSocket
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ReplacedError, RuntimeSocket
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
@@ -104,7 +104,7 @@ class Runtime:
         *,
         progress: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
-        timeout_s: float = ANSWER_TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> None:
         self._progress = progress
         self._timeout_s = timeout_s

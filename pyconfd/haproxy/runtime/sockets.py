@@ -44,7 +44,7 @@ class NoAnswer(Exception):  # noqa: N818 - it says what happened
         super().__init__(f"{path}: {error.strerror or error}")
 
 
-def ask(path: str, command: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+def ask(path: str, command: str, *, timeout_s: float | None = None) -> str:
     """Send one command and return the whole answer.
 
     Raises:
@@ -53,7 +53,7 @@ def ask(path: str, command: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
     answer = bytearray()
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout_s)
+            connection.settimeout(ANSWER_TIMEOUT_S if timeout_s is None else timeout_s)
             connection.connect(path)
             connection.sendall(command.encode() + b"\n")
             connection.shutdown(socket.SHUT_WR)
@@ -179,12 +179,10 @@ class Worker:
 class RuntimeSocket:
     """A connection that is opened when it is needed, and again after each failure."""
 
-    def __init__(
-        self, path: str, *, timeout_s: float = ANSWER_TIMEOUT_S, max_answer_bytes: int = MAX_ANSWER_BYTES
-    ) -> None:
+    def __init__(self, path: str, *, timeout_s: float | None = None, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
         self.path = path
         self._max_answer_bytes = max_answer_bytes
-        self._timeout_s = timeout_s
+        self._timeout_s = ANSWER_TIMEOUT_S if timeout_s is None else timeout_s
         self._connection: socket.socket | None = None
         self._unread = bytearray()
         self._answered = False
