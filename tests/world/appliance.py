@@ -149,8 +149,8 @@ class Appliance:
         self.write_settings()
         arguments = arguments or ("run", "--config", str(self.config))
         given = self.environment(**environment)
-        if self.forks and not self.launcher and forked.fits(given):
-            self.daemon = forked.Forked(arguments, given, self.log, self.log)
+        if not self.launcher:
+            self.daemon = forked.start(arguments, given, self.log, forks=self.forks)
             return
         argv = [*self.launcher, sys.executable, "-m", "pyconfd", *arguments]
         with self.log.open("ab") as log:

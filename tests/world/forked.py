@@ -22,7 +22,8 @@ _OF_THE_INTERPRETER = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "OPENSSL
 """Variables that count when a process starts."""
 _PATIENCE_S = 90.0
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(sorted({f"pyconfd.cli.commands.{place.partition(':')[0]}" for place in PLACES.values()}))
+_COMMANDS = sorted({f"pyconfd.cli.commands.{place.partition(':')[0]}" for place in PLACES.values()})
+_SERVER.set_forkserver_preload([*_COMMANDS, "boto3", "botocore.session"])
 
 
 class Process(Protocol):
@@ -86,6 +87,15 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def start(arguments: Sequence[str], environment: Mapping[str, str], log: Path, *, forks: bool = True) -> Process:
+    """Start a command that logs to ``log``, as a fork where that is the same."""
+    if forks and fits(environment):
+        return Forked(arguments, environment, log, log)
+    argv = [sys.executable, "-m", "pyconfd", *arguments]
+    with log.open("ab") as stream:
+        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment)
+
+
 def run(
     arguments: Sequence[str], environment: Mapping[str, str], *, forks: bool = True
 ) -> subprocess.CompletedProcess[str]:
@@ -113,9 +123,9 @@ def run(
 
 
 def fits(environment: Mapping[str, str]) -> bool:
-    """Return whether a fork of a process with this one's environment is like one that starts with the other."""
-    names = {name for name in (*environment, *os.environ) if name.startswith(_OF_THE_INTERPRETER)}
-    return all(environment.get(name) == os.environ.get(name) for name in names)
+    """Return whether a fork is like a process that starts with this: whether it asks the interpreter for no more."""
+    asked = {name: value for name, value in environment.items() if name.startswith(_OF_THE_INTERPRETER)}
+    return all(os.environ.get(name) == value for name, value in asked.items())
 
 
 def _become(arguments: Sequence[str], environment: Mapping[str, str], folder: str, stdout: str, stderr: str) -> None:
