@@ -23,7 +23,7 @@ from pyconfd.settings import Resolved, Settings, TotalLoss, resolve_again
 from pyconfd.settings.table import CONFIG_FLAG, TABLE
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
-from pyconfd.status.page import StatusPage, StatusServer
+from pyconfd.status.page import StatusPage
 from pyconfd.system.backoff import Backoff
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.system.state_file import StateFile
@@ -210,7 +210,7 @@ class _Instance:
             holds.prepare()
             stack.callback(page.stop)
             if settings.status.listen:
-                page.serve(StatusServer(settings.status.listen, self._loop.status, explain=page.explain))
+                page.serve(settings.status.listen, self._loop.status)
             self._parts = stack.pop_all()
 
     def run(self) -> int:

@@ -30,7 +30,7 @@ from pyconfd.sources.file import FollowedFiles
 from pyconfd.status.changes import ChangeLog, line_of
 from pyconfd.status.document import StatusFile
 from pyconfd.status.logging import configure
-from pyconfd.status.page import StatusPage, StatusServer
+from pyconfd.status.page import StatusPage
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.targets.worker import Targets
 from pyconfd.trying.loopback import HOST, Loopback
@@ -199,7 +199,7 @@ class _Stage:
         daemon = loop_in(world, settings)
         holds.prepare()
         stack.callback(page.stop)
-        page.serve(StatusServer(settings.status.listen, daemon.status))
+        page.serve(settings.status.listen, daemon.status)
         return daemon
 
     def _run(self) -> None:

@@ -17,7 +17,7 @@ import msgspec
 import psutil
 import structlog
 
-from pyconfd.errors import ConfigurationError, Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.status import Phase, SourceHealth, Status
 from pyconfd.printable import long_duration, short_duration
@@ -252,7 +252,7 @@ def read_report(settings: Settings, *, clock: Callable[[], float] = time.time, t
     if settings.status.listen:
         try:
             status = decode(get(parse_listen(settings.status.listen), "/status.json", timeout_s))
-        except (ConfigurationError, TransientError, RejectedInput) as error:
+        except (TransientError, RejectedInput) as error:
             problems.extend(_problems(error))
         else:
             return StatusReport(Freshness.LIVE, status.now, status)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from pyconfd.errors import ConfigurationError, Problem, TransientError
+from pyconfd.errors import Problem, TransientError
 
 _BACKLOG = 64
 
@@ -35,22 +35,9 @@ class Listen:
 
 
 def parse_listen(text: str) -> Listen:
-    """Read ``host:port``, an IPv6 address in brackets.
-
-    Raises:
-        ConfigurationError: it is something else.
-    """
-    host, colon, port = text.strip().rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 0xFFFF:
-        raise ConfigurationError(_bad(text, "it is not host:port"))
-    if ":" in host and not bracketed:
-        raise ConfigurationError(_bad(text, "an IPv6 address needs brackets"))
-    return Listen(host[1:-1] if bracketed else host, int(port))
-
-
-def _bad(text: str, message: str) -> Problem:
-    return Problem("status.listen", f'"{text}": {message}', 'write for example "127.0.0.1:9101" or "[::1]:9101"')
+    """Parse ``host:port``, an IPv6 address in brackets, as the setting ``status.listen`` has it."""
+    host, _, port = text.rpartition(":")
+    return Listen(host.strip("[]"), int(port))
 
 
 def bind(listen: Listen) -> socket.socket:

@@ -11,8 +11,8 @@ from pyconfd.errors import RejectedInput
 from pyconfd.fragments import directory
 from pyconfd.model.status import Phase, Status
 from pyconfd.settings import HaproxySettings, KubernetesSettings, Settings, StatusSettings, TemplateSettings
-from pyconfd.status.page import StatusServer
 from tests.cli.invoking import invoke
+from tests.status.serving import served
 
 SNAPSHOT = """
 kind: List
@@ -50,13 +50,13 @@ def status() -> Status:
 
 
 def test_a_loop_that_reads_no_cluster_says_so(settings_for: Callable[[str], Settings]) -> None:
-    with StatusServer("127.0.0.1:0", status) as server, pytest.raises(RejectedInput, match="explains nothing"):
+    with served(status) as server, pytest.raises(RejectedInput, match="explains nothing"):
         ask_daemon(settings_for(server.address), "web")
 
 
 def test_an_answer_of_another_version_is_told_as_such(settings_for: Callable[[str], Settings]) -> None:
     with (
-        StatusServer("127.0.0.1:0", status, explain=lambda _: b'{"query": 1}') as server,
+        served(status, explain=lambda _: b'{"query": 1}') as server,
         pytest.raises(RejectedInput, match="another version"),
     ):
         ask_daemon(settings_for(server.address), "web")

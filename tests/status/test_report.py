@@ -14,8 +14,8 @@ from pyconfd.errors import TransientError
 from pyconfd.model.status import ApiServerState, Phase, SourceHealth, Status
 from pyconfd.settings import Settings, StatusSettings
 from pyconfd.status.document import Freshness, StatusFile, StatusReport, decode, read_report
-from pyconfd.status.page import StatusServer
 from pyconfd.status.text import render_text
+from tests.status.serving import served
 
 NOW = 4_000_000_000.0
 """After the start of any process that these tests can meet."""
@@ -48,8 +48,8 @@ def silent_port() -> Iterator[int]:
 
 def test_the_daemon_is_asked_first(settings: Settings, status: Status) -> None:
     StatusFile(settings.runtime_dir).write(replace(status, now=NOW - 900, phase=Phase.FAILED))
-    with StatusServer("127.0.0.1:0", lambda: status) as server:
-        report = read_report(replace(settings, status=StatusSettings(listen=server.address)), clock=lambda: NOW)
+    with served(lambda: status) as page:
+        report = read_report(replace(settings, status=StatusSettings(listen=page.address)), clock=lambda: NOW)
     assert report.freshness is Freshness.LIVE
     assert report.status == status
     assert report.exit_code == 0
