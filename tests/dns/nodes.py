@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from click.testing import CliRunner, Result
+
+from pyconfd.cli.main import cli
 from pyconfd.model.outcome import Generation
 from pyconfd.model.status import Phase, Status
 from pyconfd.status import document
@@ -60,6 +63,16 @@ class FieldNode:
         path = self.folder / "run" / "dns-status.json"
         found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         return found if found.get("pid") == self.service.pid else {}
+
+    def hook_says(self, vip: str, *, holds: bool, drained: bool = False) -> dict[str, str]:
+        """Leave a report behind as ``pyconfd-vip`` does; return the settings that lead to it."""
+        folder = self.folder / "vip"
+        folder.mkdir(exist_ok=True)
+        router = {"addresses": [f"{vip}/24"], "holds": holds, "holder": "lb2", "rivals": []}
+        router |= {"drained": {"at": 1.0} if drained else None}
+        (folder / "new").write_text(json.dumps({"at": time.time(), "routers": [router]}))
+        (folder / "new").replace(folder / "status.json")
+        return {"VIP_INTERFACE": "lo", "VIP_RUNTIME_DIR": str(folder)}
 
     def environ(self, **changes: str) -> dict[str, str]:
         settings = {
@@ -118,12 +131,12 @@ class FieldNode:
         self._service.wait()
         self._service = None
 
-    def pyconfd(self, *arguments: str, **changes: str) -> "subprocess.CompletedProcess[str]":
-        """Run a command of ``pyconfd dns``."""
-        argv = [sys.executable, "-m", "pyconfd", "dns", *arguments]
-        return subprocess.run(
-            argv, capture_output=True, text=True, timeout=90, check=False, env=self.environ(**changes)
-        )
+    def pyconfd(self, *arguments: str, **changes: str) -> Result:
+        """Run a command of ``pyconfd dns`` in this process, with this node's environment."""
+        hidden = {name: None for name in os.environ if name.startswith(("PYCONFD_", "AWS_"))}
+        # Route53 writes these two; given here, they are put back.
+        environ = hidden | {"no_proxy": "", "NO_PROXY": ""} | self.environ(**changes)
+        return CliRunner().invoke(cli, ["dns", *arguments], env=environ)
 
 
 def answers(provider: StrictRoute53, *nodes: FieldNode, limit_s: float = LIMIT_S) -> None:

@@ -40,20 +40,12 @@ def zone_with(*records: RecordSet) -> StrictRoute53:
     return provider
 
 
-def carry_out(provider: StrictRoute53, found: NamePlan) -> NamePlan:
-    if found.changes:
-        provider.change(ZONE.zone_id, found.changes)
-    return found
-
-
-def turn_over_wire(provider: Route53, zone: Zone, spec: NameSettings, who: DnsNode, wish: Wish) -> NamePlan:
-    """The same in any zone of any provider."""
-    found = plan(spec, who, wish, provider.records(zone.zone_id, spec.name))
+def carry_out(provider: Route53, found: NamePlan, zone: Zone = ZONE) -> NamePlan:
     if found.changes:
         provider.change(zone.zone_id, found.changes)
     return found
 
 
-def turn(provider: StrictRoute53, spec: NameSettings, who: DnsNode, wish: Wish) -> NamePlan:
+def turn(provider: Route53, spec: NameSettings, who: DnsNode, wish: Wish, zone: Zone = ZONE) -> NamePlan:
     """One node reads, plans and changes."""
-    return carry_out(provider, plan(spec, who, wish, provider.records(ZONE.zone_id, spec.name)))
+    return carry_out(provider, plan(spec, who, wish, provider.records(zone.zone_id, spec.name)), zone)

@@ -49,37 +49,6 @@ def test_the_last_node_stays_whatever_its_haproxy_does(
     answers(provider, node)
 
 
-def test_restarts_of_every_process_and_an_absent_cluster_send_no_changing_request(
-    provider: StrictRoute53, aws: FaultProxy, new_node: Callable[[int], FieldNode]
-) -> None:
-    """There is no daemon and no Kubernetes here at all: what it said last is in its status file."""
-    node, other = new_node(0), new_node(1)
-    assert other.pyconfd("publish").returncode == 0  # with another one there, this one could be taken out
-    node.run()
-    answers(provider, node, other)
-    sent = provider.changing
-    for end in (node.stop, node.kill):
-        end()
-        node.haproxy.stop()
-        node.haproxy.start()
-        aws.seen.clear()
-        node.run()
-        wait_until(lambda: len(aws.seen) > 1, "it read the records", limit_s=LIMIT_S)
-        assert aws.changing == 0
-    assert provider.changing == sent
-
-
-def test_a_node_that_never_applied_anything_is_not_published(
-    provider: StrictRoute53, new_node: Callable[[int], FieldNode]
-) -> None:
-    node = new_node(0)
-    (node.folder / "run" / "status.json").unlink()
-    node.run()
-    wait_until(lambda: "no configuration was applied yet" in node.log, "it says why", limit_s=LIMIT_S)
-    assert provider.answer(NAME, "A") == ()
-    assert node.stop() == 0
-
-
 def test_route_53_that_is_away_changes_nothing_and_is_told_once(
     provider: StrictRoute53, aws: FaultProxy, new_node: Callable[[int], FieldNode]
 ) -> None:
@@ -92,31 +61,31 @@ def test_route_53_that_is_away_changes_nothing_and_is_told_once(
     node.stop()
     aws.faults = [HANG] * 3
     done = node.pyconfd("status", DNS_TIMEOUT_S="0.2")
-    assert done.returncode == 75, done.stderr
+    assert done.exit_code == 75, done.stderr
 
 
 def test_plan_publish_status_and_withdraw(provider: StrictRoute53, new_node: Callable[[int], FieldNode]) -> None:
     node, other = new_node(0), new_node(1)
-    assert node.pyconfd("plan").returncode == 2
+    assert node.pyconfd("plan").exit_code == 2
     assert provider.changing == 0
-    assert node.pyconfd("publish").returncode == 0
-    assert node.pyconfd("plan").returncode == 0
+    assert node.pyconfd("publish").exit_code == 0
+    assert node.pyconfd("plan").exit_code == 0
     alone = node.pyconfd("withdraw")
-    assert alone.returncode == 1
+    assert alone.exit_code == 1
     assert "dns.min_records is 1" in alone.stdout
-    assert other.pyconfd("publish").returncode == 0
+    assert other.pyconfd("publish").exit_code == 0
     shown = node.pyconfd("status")
-    assert shown.returncode == 3
+    assert shown.exit_code == 3
     assert "192.0.2.2  n1" in shown.stdout
     assert "does not run: systemctl status pyconfd-dns" in shown.stdout
     done = node.pyconfd("withdraw", "--wait", "--until-boot", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)[0]["state"] == "changes"
     answers(provider, other)
-    assert node.pyconfd("plan").returncode == 0  # withdrawn by command: that is as it should be
-    assert node.pyconfd("publish").returncode == 0
-    assert other.pyconfd("forget", "n0").returncode == 0
-    assert other.pyconfd("forget", "n0").returncode == 1
+    assert node.pyconfd("plan").exit_code == 0  # withdrawn by command: that is as it should be
+    assert node.pyconfd("publish").exit_code == 0
+    assert other.pyconfd("forget", "n0").exit_code == 0
+    assert other.pyconfd("forget", "n0").exit_code == 1
     answers(provider, other)
 
 
@@ -125,22 +94,22 @@ def test_one_name_that_fails_keeps_no_other_from_its_turn_and_the_longest_answer
 ) -> None:
     """A name without a zone, which an annotation may ask for too, must not spoil a shutdown."""
     slow, lost = "slow.example.com", "lost.example.org"
-    records = json.dumps([{"name": lost}, {"name": slow, "ttl_s": 6}])
+    records = json.dumps([{"name": lost}, {"name": slow, "ttl_s": 3}])
     node, other = new_node(0), new_node(1)
     for each in (node, other):
         done = each.pyconfd("publish", DNS_RECORDS=records)
-        assert done.returncode == 78
+        assert done.exit_code == 78
         assert f"no public hosted zone has {lost}" in done.stderr
     answers(provider, node, other)
     assert provider.answer(slow, "A") == ("192.0.2.1", "192.0.2.2")
     shown = node.pyconfd("status", DNS_RECORDS=records)
-    assert shown.returncode == 78
+    assert shown.exit_code == 78
     assert re.search(r"192\.0\.2\.2 +n1", shown.stdout)
     assert re.search(rf"{lost} +\(not known\)", shown.stdout)
     began = time.monotonic()
     done = node.pyconfd("withdraw", "--wait", "--json", DNS_RECORDS=records)
-    assert time.monotonic() - began >= 6
-    assert done.returncode == 78
+    assert time.monotonic() - began >= 3
+    assert done.exit_code == 78
     states = {item["name"]: item["state"] for item in json.loads(done.stdout)}
     assert states == {NAME: "changes", lost: "failed", slow: "changes"}
     answers(provider, other)
@@ -154,7 +123,7 @@ def test_a_route_53_that_is_away_is_an_error_of_plan_and_is_not_asked_for_each_n
     node = new_node(0)
     for command, code in (("plan", 1), ("withdraw", 75)):
         aws.faults, aws.seen = ["ServiceUnavailable"] * 100, []
-        assert node.pyconfd(command, DNS_RECORDS=records).returncode == code
+        assert node.pyconfd(command, DNS_RECORDS=records).exit_code == code
         assert len(aws.seen) == ATTEMPTS
 
 
@@ -164,9 +133,9 @@ def test_a_busy_account_is_asked_again_by_commands(
     """Where all nodes are stopped at once; what it asks for in vain is more than the SDK tries by itself."""
     node, other = new_node(0), new_node(1)
     for each in (node, other):
-        assert each.pyconfd("publish").returncode == 0
+        assert each.pyconfd("publish").exit_code == 0
     aws.faults = ["", *["Throttling"] * (ATTEMPTS + 1)]
-    assert node.pyconfd("withdraw").returncode == 0
+    assert node.pyconfd("withdraw").exit_code == 0
     answers(provider, other)
 
 
@@ -186,7 +155,7 @@ def test_what_withdrew_by_command_stays_out_while_the_service_runs(
     for each in (node, other):
         each.run()
     answers(provider, node, other)
-    assert node.pyconfd("withdraw").returncode == 0
+    assert node.pyconfd("withdraw").exit_code == 0
     answers(provider, other)
     node.kill()
     node.run()
@@ -195,11 +164,11 @@ def test_what_withdrew_by_command_stays_out_while_the_service_runs(
     assert (said["running"], said["active"], said["withdrawn_by_command"]) == (True, True, True)
     answers(provider, other)
     shown = node.pyconfd("status")
-    assert shown.returncode == 0
+    assert shown.exit_code == 0
     assert "withdrawn by command" in shown.stdout
     other.kill()
-    assert other.pyconfd("status").returncode == 3  # what a dead service said is not shown as fresh
-    assert node.pyconfd("publish").returncode == 0
+    assert other.pyconfd("status").exit_code == 3  # what a dead service said is not shown as fresh
+    assert node.pyconfd("publish").exit_code == 0
     answers(provider, node, other)
 
 
@@ -210,14 +179,14 @@ def test_a_record_of_somebody_else_blocks_until_it_is_adopted(
     provider.put(ZONE.zone_id, there)
     node = new_node(0)
     blocked = node.pyconfd("plan")
-    assert blocked.returncode == 1
+    assert blocked.exit_code == 1
     assert f"pyconfd dns adopt {NAME}" in blocked.stdout
-    assert node.pyconfd("publish").returncode == 1
+    assert node.pyconfd("publish").exit_code == 1
     assert there in provider.everything()
-    assert node.pyconfd("adopt", NAME).returncode == 0
+    assert node.pyconfd("adopt", NAME).exit_code == 0
     assert provider.answer(NAME, "A") == ("192.0.2.1", "198.51.100.7")
-    assert node.pyconfd("publish").returncode == 0
-    assert node.pyconfd("forget", "adopted:198.51.100.7").returncode == 0
+    assert node.pyconfd("publish").exit_code == 0
+    assert node.pyconfd("forget", "adopted:198.51.100.7").exit_code == 0
     answers(provider, node)
 
 
@@ -225,6 +194,6 @@ def test_settings_that_would_answer_a_dead_node_for_ever_are_refused_at_start(
     aws: FaultProxy, new_node: Callable[[int], FieldNode]
 ) -> None:
     refused = new_node(0).pyconfd("run", DNS_ACCEPT_DEAD_NODES="no")
-    assert refused.returncode == 78
+    assert refused.exit_code == 78
     assert "answer a crashed node for ever" in refused.stderr
     assert not aws.seen

@@ -12,7 +12,7 @@ from pyconfd.dns.records import RefusedBatchError, ThrottledError, Zone, record_
 from pyconfd.dns.route53 import ATTEMPTS, Route53, metadata_without_proxy
 from pyconfd.errors import RejectedInput, TransientError
 from tests.dns.imds import FakeMetadata
-from tests.dns.stage import NAME, SPEC, node, turn_over_wire
+from tests.dns.stage import NAME, SPEC, node, turn
 from tests.dns.wire import HANG, LOSE_REPLY, FaultProxy
 
 A = record_set(NAME, "A", 60, ["192.0.2.1"])
@@ -83,8 +83,8 @@ def test_a_lost_reply_is_refused_when_it_is_tried_again_and_reading_finds_it_don
     provider = Route53(proxy.url)
     proxy.faults = ["", LOSE_REPLY]
     with pytest.raises(RefusedBatchError):
-        turn_over_wire(provider, zone, SPEC, node(0), Wish.PUBLISH)
-    assert turn_over_wire(provider, zone, SPEC, node(0), Wish.PUBLISH) == NamePlan()
+        turn(provider, SPEC, node(0), Wish.PUBLISH, zone)
+    assert turn(provider, SPEC, node(0), Wish.PUBLISH, zone) == NamePlan()
 
 
 def test_a_large_group_is_read_over_several_pages(proxy: FaultProxy, new_zone: Callable[..., Zone]) -> None:
@@ -94,9 +94,9 @@ def test_a_large_group_is_read_over_several_pages(proxy: FaultProxy, new_zone: C
     for begin in range(0, len(names), 160):
         records = [record_set(name, "A", 60, ["192.0.2.9"]) for name in names[begin : begin + 160]]
         provider.change(zone.zone_id, tuple(change for item in records for change in swapped(None, item)))
-    turn_over_wire(provider, zone, SPEC, node(0), Wish.PUBLISH)
+    turn(provider, SPEC, node(0), Wish.PUBLISH, zone)
     proxy.seen.clear()
-    assert turn_over_wire(provider, zone, SPEC, node(0), Wish.PUBLISH) == NamePlan()
+    assert turn(provider, SPEC, node(0), Wish.PUBLISH, zone) == NamePlan()
     assert len(proxy.seen) == 2
 
 

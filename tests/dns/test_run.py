@@ -5,11 +5,8 @@ import signal
 import socket
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -61,56 +58,33 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
     made.close()
 
 
-def test_systemd_is_told_that_it_is_ready_how_it_is_and_that_it_lives(
-    provider: StrictRoute53, new_node: Callable[[int], FieldNode], systemd: Systemd
+def test_systemd_knows_that_it_is_ready_how_it_is_and_that_it_lives(
+    provider: StrictRoute53, aws: FaultProxy, new_node: Callable[[int], FieldNode], systemd: Systemd, tmp_path: Path
 ) -> None:
-    node = new_node(0)
-    node.around = {"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "300000000"}
-    node.run()
-    wait_until(lambda: systemd.heard("READY"), "it is ready", limit_s=LIMIT_S)
-    wait_until(lambda: "in; 1 of 1 names in step" in systemd.heard("STATUS"), "it says how it is", limit_s=LIMIT_S)
-    answers(provider, node)
-    beats = len(systemd.heard("WATCHDOG"))
-    wait_until(lambda: len(systemd.heard("WATCHDOG")) > beats + 2, "it says that it lives", limit_s=LIMIT_S)
-    node.haproxy.stop()
-    wait_until(
-        lambda: systemd.heard("STATUS")[-1].startswith("out; haproxy does not"), "why it is out", limit_s=LIMIT_S
-    )
-    assert node.stop() == 0
-    assert systemd.heard("STOPPING") == ["1"]
+    def until(status: str) -> None:
+        wait_until(lambda: status in systemd.heard("STATUS")[-1], status, limit_s=LIMIT_S)
 
-
-def test_systemctl_status_says_that_new_settings_are_refused_until_they_are_mended(
-    provider: StrictRoute53, new_node: Callable[[int], FieldNode], systemd: Systemd, tmp_path: Path
-) -> None:
     path = tmp_path / "pyconfd.toml"
     path.write_text("")
+    aws.faults = ["ServiceUnavailable"] * 3
     node = new_node(0)
-    node.around = {"NOTIFY_SOCKET": str(systemd.path)}
+    node.around = {"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "300000000"}
     node.run(CONFIG=str(path))
+    wait_until(lambda: systemd.heard("READY"), "it is ready without Route 53", limit_s=LIMIT_S)
+    until("Route 53 answers 503")
+    until("in; 1 of 1 names in step")
     answers(provider, node)
-    path.write_text("[dns")
-    node.service.send_signal(signal.SIGHUP)
-    wait_until(
-        lambda: systemd.heard("STATUS")[-1].endswith("; the former settings are still in force"), "it says so",
-        limit_s=LIMIT_S,
-    )  # fmt: skip
-    assert "is not TOML" in systemd.heard("STATUS")[-1]
-    answers(provider, node)
-    path.write_text("")
-    node.service.send_signal(signal.SIGHUP)
-    wait_until(lambda: systemd.heard("STATUS")[-1] == "in; 1 of 1 names in step", "all is well", limit_s=LIMIT_S)
-
-
-def test_a_route_53_that_is_away_does_not_keep_it_from_being_ready(
-    aws: FaultProxy, new_node: Callable[[int], FieldNode], systemd: Systemd
-) -> None:
-    aws.faults = ["ServiceUnavailable"] * 1000
-    node = new_node(0)
-    node.around = {"NOTIFY_SOCKET": str(systemd.path)}
-    node.run()
-    wait_until(lambda: systemd.heard("READY"), "it is ready", limit_s=LIMIT_S)
-    wait_until(lambda: "Route 53 answers 503" in systemd.heard("STATUS")[-1], "it says why", limit_s=LIMIT_S)
+    beats = len(systemd.heard("WATCHDOG"))
+    wait_until(lambda: len(systemd.heard("WATCHDOG")) > beats + 2, "it lives", limit_s=LIMIT_S)
+    for text, status in (("[dns", "is not TOML"), ("", "in; 1 of 1 names in step")):
+        path.write_text(text)
+        node.service.send_signal(signal.SIGHUP)
+        until(status)
+        assert ("the former settings are still in force" in systemd.heard("STATUS")[-1]) is bool(text)
+    node.haproxy.stop()
+    until("out; haproxy does not")
+    assert node.stop() == 0
+    assert systemd.heard("STOPPING") == ["1"]
 
 
 def test_a_second_one_for_the_same_node_is_refused(
@@ -120,7 +94,7 @@ def test_a_second_one_for_the_same_node_is_refused(
     node.run()
     answers(provider, node)
     second = node.pyconfd("run")
-    assert second.returncode == 75
+    assert second.exit_code == 75
     assert f"pid {node.service.pid}) keeps the names in Route 53" in second.stderr
 
 
@@ -179,80 +153,31 @@ def test_each_name_has_its_own_mode_owner_zone_and_address(tmp_path: Path, crede
         assert "192.0.2.1" in shown
 
 
-class Hook:
-    """Leaves its report behind as ``pyconfd-vip`` does, each second; ``says`` changes it."""
-
-    def __init__(self, node: FieldNode) -> None:
-        self.folder = node.folder / "vip"
-        self.folder.mkdir()
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._routers: list[dict[str, Any]] = []
-        self.says(holds=False)
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def says(self, *, holds: bool, drained: bool = False) -> None:
-        instance = {"addresses": [f"{VIP}/24"], "holds": holds, "holder": "lb2", "rivals": []}
-        with self._lock:
-            self._routers = [{"drained": {"at": 1.0} if drained else None, **instance}]
-            self._write()
-
-    def _write(self) -> None:
-        beside = self.folder / "new"
-        beside.write_text(json.dumps({"at": time.time(), "routers": self._routers}))
-        beside.replace(self.folder / "status.json")
-
-    def _run(self) -> None:
-        while not self._ended.wait(1.0):
-            with self._lock:
-                self._write()
-
-    def close(self) -> None:
-        self._ended.set()
-        self._thread.join()
-
-
-@pytest.fixture
-def new_hook() -> Iterator[Callable[[FieldNode], Hook]]:
-    with ExitStack() as stack:
-
-        def make(node: FieldNode) -> Hook:
-            hook = Hook(node)
-            stack.callback(hook.close)
-            return hook
-
-        yield make
-
-
-def test_the_hook_says_who_holds_the_floating_address_and_who_is_drained(
-    provider: StrictRoute53, new_node: Callable[[int], FieldNode], new_hook: Callable[[FieldNode], Hook]
+def test_the_floating_address_is_followed_until_another_node_holds_it(
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode]
 ) -> None:
     first, second = new_node(0), new_node(1)
-    one, other = new_hook(first), new_hook(second)
-    one.says(holds=True)
     for node in (first, second):
-        node.run(DNS_MODE="vip", DNS_VIP=VIP, VIP_INTERFACE="lo", VIP_RUNTIME_DIR=str(node.folder / "vip"))
+        node.run(DNS_MODE="vip", DNS_VIP=VIP, **node.hook_says(VIP, holds=node is first))
     answers(provider, first)
-    one.says(holds=False)
-    other.says(holds=True)
+    first.hook_says(VIP, holds=False)
+    second.hook_says(VIP, holds=True)
     answers(provider, second)
-    other.says(holds=True, drained=True)
+    second.hook_says(VIP, holds=True, drained=True)
     wait_until(lambda: "this node is drained" in second.log, "it is drained", limit_s=LIMIT_S)
-    answers(provider, second)  # until somebody else holds the address
-    one.says(holds=True)
+    answers(provider, second)
+    first.hook_says(VIP, holds=True)
     answers(provider, first)
 
 
 def test_a_drained_node_is_taken_out_of_names_with_a_record_for_each(
-    provider: StrictRoute53, new_node: Callable[[int], FieldNode], new_hook: Callable[[FieldNode], Hook]
+    provider: StrictRoute53, new_node: Callable[[int], FieldNode]
 ) -> None:
     first, second = new_node(0), new_node(1)
-    hooks = {node.name: new_hook(node) for node in (first, second)}
     for node in (first, second):
-        node.run(VIP_INTERFACE="lo", VIP_RUNTIME_DIR=str(node.folder / "vip"))
+        node.run(**node.hook_says(VIP, holds=False))
     answers(provider, first, second)
-    hooks[first.name].says(holds=False, drained=True)
+    first.hook_says(VIP, holds=False, drained=True)
     answers(provider, second)
-    hooks[first.name].says(holds=False)
+    first.hook_says(VIP, holds=False)
     answers(provider, first, second)

@@ -59,14 +59,6 @@ class Life:
         path = self.node.folder / "run" / "status.json"
         path.write_bytes(document.encode(replace(status, dns_names=names)))
 
-    def hook_says(self, **holds: bool) -> None:
-        """Leave behind what the hook would, for ``holds`` of one address."""
-        instance = {"addresses": [f"{VIP}/24"], "holder": "lb2", "rivals": [], **holds}
-        routers = [{"drained": None, **instance}]
-        path = self.node.folder / "vip" / "status.json"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"at": time.time(), "routers": routers}))
-
     def live(self, seconds: int, *names: str) -> None:
         """Let time pass while all is well with the daemon, and it says that these names are asked for."""
         for _ in range(seconds):
@@ -128,22 +120,18 @@ def test_a_dropped_name_is_withdrawn_from_only_after_the_time_of_grace(
 def test_a_name_follows_its_address_however_soon_it_comes_back(
     node: FieldNode, provider: StrictRoute53, stack: ExitStack
 ) -> None:
-    hook = {"VIP_INTERFACE": "lo", "VIP_RUNTIME_DIR": str(node.folder / "vip")}
+    hook = node.hook_says(VIP, holds=True)
     life = Life(node, stack, DNS_MODE="vip", DNS_VIP=VIP, DNS_HOLD_S="60", **hook)
     other = DnsNode("n1", "192.0.2.2")
     for _ in range(8):  # more often than a node may join in an hour
-        for _ in range(15):
-            life.hook_says(holds=True)
-            life.live(1)
+        node.hook_says(VIP, holds=True)
+        life.live(15)
         assert provider.answer(NAME, "A") == ("192.0.2.1",)
-        for _ in range(5):
-            life.hook_says(holds=False)
-            life.live(1)
+        node.hook_says(VIP, holds=False)
+        life.live(5)
         turn(provider, replace(SPEC, mode=Mode.VIP, ttl_s=1), other, Wish.PUBLISH)
         assert provider.answer(NAME, "A") == (other.v4,)
-        for _ in range(15):
-            life.hook_says(holds=False)
-            life.live(1)
+        life.live(15)
         assert provider.answer(NAME, "A") == (other.v4,)
 
 
@@ -166,7 +154,7 @@ def test_an_address_that_cannot_be_read_any_more_stays_and_one_that_was_never_re
 
 
 HOUR_S, RESTART_S = 3600.0, 600.0
-RARELY = {"DNS_INTERVAL_S": "60", "DNS_NODES": "4"}
+RARELY = {"DNS_INTERVAL_S": "60", "DNS_NODES": "4", "DNS_LOOK_S": "5"}
 
 
 def test_an_hour_without_kubernetes_and_restarts_of_every_process_send_no_changing_request(

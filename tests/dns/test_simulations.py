@@ -26,7 +26,7 @@ SPECS = {
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("count", [2, 3, 12] if len(SEEDS) == 1 else [2, 3, 5, 12, 30])
+@pytest.mark.parametrize("count", [2, 5] if len(SEEDS) == 1 else [2, 3, 5, 12, 30])
 @pytest.mark.parametrize(("spec", "crashes"), [(name, crashes) for name in SPECS for crashes in (False, True)])
 def test_the_answer_always_becomes_the_nodes_that_serve(seed: int, count: int, spec: str, crashes: bool) -> None:
     settles(World(seed * 1000 + count, count, SPECS[spec], crashes=crashes))

@@ -1,5 +1,6 @@
 """A machine that is told what to do after its boot, bit by bit."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.image.trees import missing
 from tests.image.world import World, followed
 
 pytestmark = [
+    pytest.mark.skipif(not os.environ.get("PYCONFD_TEST_IMAGE"), reason="make image-test"),
     pytest.mark.skipif(bool(missing()), reason=missing()),
     pytest.mark.timeout(600),
 ]

@@ -1,6 +1,7 @@
 """The scripts of the appliance, each by itself, on a plain Debian 12 machine."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.image.trees import base, missing
 from tests.matrix import Unavailable
 
 pytestmark = [
+    pytest.mark.skipif(not os.environ.get("PYCONFD_TEST_IMAGE"), reason="make image-test"),
     pytest.mark.skipif(bool(missing()), reason=missing()),
     pytest.mark.timeout(600),
 ]

@@ -366,8 +366,7 @@ def faults(long_s: float) -> Mapping[str, Fault]:
 
 
 CORE = (
-    "haproxy_killed", "haproxy_stopped", "keepalived_killed", "keepalived_stopped", "hook_killed", "link_down",
-    "node_crash", "planned_failover", "drain", "full_partition_and_heal", "hostile_all", "hostile_all_last_node",
+    "haproxy_killed", "keepalived_killed", "hook_killed", "link_down", "node_crash", "drain", "hostile_all_last_node",
 )  # fmt: skip
 """Those that every run of the suite injects once."""
 

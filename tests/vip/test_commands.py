@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pyconfd.cli.main import cli
-from pyconfd.vip.report import metrics
 from tests.vip.bed import Bed, Node, missing, wait_for
 from tests.vip.network import LIMIT_S
 
@@ -64,34 +63,31 @@ def test_the_commands_speak_with_the_hook() -> None:
         assert "does not run" in dead.stdout
         assert "role.changed" in dead.stdout
         assert vip(first, "drain").exit_code == 75
+        first.start_hook()
+        writes_metrics_that_are_documented(first)
+        takes_new_settings_at_sighup(first)
 
 
-@needs_bed
-def test_at_sighup_the_hook_ends_for_other_settings_and_tells_of_wrong_ones() -> None:
-    with Bed(profile="safe") as bed:
-        holder = bed.holder
-        hook, path = holder.hook, holder.folder / "pyconfd.toml"
-        assert hook is not None
-        text = path.read_text()
-        path.write_text("[vip")
-        hook.send_signal(signal.SIGHUP)
-        wait_for("the word", lambda: "still in force" in holder.status()["troubles"].get("settings", ""))
-        path.write_text(f"{text}\n# the same\n")
-        hook.send_signal(signal.SIGHUP)
-        wait_for("its end", lambda: not holder.status()["troubles"])
-        path.write_text(text.replace("[vip]\n", "[vip]\nreset_sessions = false\n"))
-        hook.send_signal(signal.SIGHUP)
-        assert hook.wait(LIMIT_S) == 0
-        assert holder.holds()
+def takes_new_settings_at_sighup(holder: Node) -> None:
+    """The hook ends for other settings, and reports wrong ones."""
+    path = holder.folder / "pyconfd.toml"
+    text = path.read_text()
+    assert holder.hook is not None
+    path.write_text("[vip")
+    holder.hook.send_signal(signal.SIGHUP)
+    wait_for("the report", lambda: "still in force" in holder.status()["troubles"].get("settings", ""))
+    path.write_text(f"{text}\n# the same\n")
+    holder.hook.send_signal(signal.SIGHUP)
+    wait_for("its end", lambda: not holder.status()["troubles"])
+    path.write_text(text.replace("[vip]\n", "[vip]\nreset_sessions = false\n"))
+    holder.hook.send_signal(signal.SIGHUP)
+    assert holder.hook.wait(LIMIT_S) == 0
+    assert holder.holds()
 
 
-@needs_bed
-def test_metrics_are_written_and_documented() -> None:
-    with Bed(profile="safe") as bed:
-        holder = bed.holder
-        path = holder.folder / "run" / "metrics.prom"
-        wait_for("the metrics", path.exists)
-        wait_for("the holder", lambda: 'pyconfd_vip_holds{router="51"} 1' in path.read_text())
-        names = set(re.findall(r"^(pyconfd_vip_\w+)", metrics(holder.status()), re.MULTILINE))
+def writes_metrics_that_are_documented(holder: Node) -> None:
+    path = holder.folder / "run" / "metrics.prom"
+    wait_for("the holder", lambda: path.exists() and 'pyconfd_vip_holds{router="51"} 1' in path.read_text())
+    names = set(re.findall(r"^(pyconfd_vip_\w+)", path.read_text(), re.MULTILINE))
     documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
     assert names == set(re.findall(r"`(pyconfd_vip_\w+)", documented))
