@@ -1,9 +1,11 @@
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.config.binds import addresses_and_ports, contested, judge
+from pyconfd.errors import Problem
+from pyconfd.haproxy.config.binds import addresses_and_ports, judge
 from pyconfd.haproxy.config.text import Bind, binds
 from pyconfd.model.listener import Listener
 from pyconfd.model.snapshot import HostFacts, ListeningSocket
@@ -13,6 +15,14 @@ HERE = frozenset({"10.0.0.1", "127.0.0.1", "::1", "2001:db8::1"})
 
 def wanted(*written: str) -> tuple[Bind, ...]:
     return binds("".join(f"frontend f{number}\n    bind {one}\n" for number, one in enumerate(written)))
+
+
+def judged(new: Sequence[Bind], current: Sequence[Bind], host: HostFacts, **more: Any) -> tuple[Problem, ...]:
+    return tuple(fault.problem for fault in judge(new, current, host, **more))
+
+
+def contested(new: Sequence[Bind], current: Sequence[Bind], host: HostFacts) -> Mapping[Listener, str]:
+    return {key: owner for fault in reversed(judge(new, current, host)) for key, owner in fault.taken.items()}
 
 
 def facts(*listening: ListeningSocket, **changes: Any) -> HostFacts:
@@ -41,7 +51,7 @@ def facts(*listening: ListeningSocket, **changes: Any) -> HostFacts:
     ],
 )
 def test_a_port_that_somebody_has(written: str, taken: str, conflict: bool) -> None:
-    problems = judge(wanted(written), (), facts(ListeningSocket(taken, 80, "nginx (pid 7)")))
+    problems = judged(wanted(written), (), facts(ListeningSocket(taken, 80, "nginx (pid 7)")))
     assert bool(problems) is conflict
     if problems:
         assert f"port 80 is taken by nginx (pid 7) on {taken}" in problems[0].message
@@ -49,13 +59,13 @@ def test_a_port_that_somebody_has(written: str, taken: str, conflict: bool) -> N
 
 
 def test_a_socket_for_ipv6_only_leaves_ipv4_alone() -> None:
-    assert judge(wanted("*:80"), (), facts(ListeningSocket("::", 80, "nginx", v6only=True))) == ()
+    assert judged(wanted("*:80"), (), facts(ListeningSocket("::", 80, "nginx", v6only=True))) == ()
 
 
 def test_what_the_running_configuration_holds_is_not_judged_again() -> None:
     listening = ListeningSocket("0.0.0.0", 80)
-    assert judge(wanted("*:80"), wanted("*:80"), facts(listening)) == ()
-    assert judge(wanted("192.0.2.1:80"), wanted("192.0.2.1:80"), facts()) == ()
+    assert judged(wanted("*:80"), wanted("*:80"), facts(listening)) == ()
+    assert judged(wanted("192.0.2.1:80"), wanted("192.0.2.1:80"), facts()) == ()
     assert addresses_and_ports(wanted("*:80", "10.0.0.1:81-82"), wanted("*:80")) == (
         frozenset({"10.0.0.1"}),
         frozenset({81, 82}),
@@ -64,8 +74,8 @@ def test_what_the_running_configuration_holds_is_not_judged_again() -> None:
 
 def test_a_wider_bind_beside_our_own_is_no_conflict_with_ourselves() -> None:
     """Whose socket it is may not be visible to an unprivileged pyconfd."""
-    assert judge(wanted("*:80"), wanted("10.0.0.1:80"), facts(ListeningSocket("10.0.0.1", 80))) == ()
-    assert judge(wanted("*:80"), wanted("10.0.0.1:80"), facts(ListeningSocket("127.0.0.1", 80))) != ()
+    assert judged(wanted("*:80"), wanted("10.0.0.1:80"), facts(ListeningSocket("10.0.0.1", 80))) == ()
+    assert judged(wanted("*:80"), wanted("10.0.0.1:80"), facts(ListeningSocket("127.0.0.1", 80))) != ()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +95,7 @@ def test_a_wider_bind_beside_our_own_is_no_conflict_with_ourselves() -> None:
     ],
 )
 def test_an_address_that_is_not_here(written: str, changes: dict[str, bool], absent: bool) -> None:
-    problems = judge(wanted(written), (), facts(**changes))
+    problems = judged(wanted(written), (), facts(**changes))
     assert bool(problems) is absent
     if problems:
         assert "not on this host" in problems[0].message
@@ -93,15 +103,15 @@ def test_an_address_that_is_not_here(written: str, changes: dict[str, bool], abs
 
 
 def test_two_proxies_on_one_socket_are_told_with_their_fragments() -> None:
-    problems = judge(wanted("*:6379", "0.0.0.0:6379"), (), facts(), place_of=lambda line: ("04-redis.tmpl", line))
+    problems = judged(wanted("*:6379", "0.0.0.0:6379"), (), facts(), place_of=lambda line: ("04-redis.tmpl", line))
     assert len(problems) == 1
     assert problems[0].place == "04-redis.tmpl line 4"
-    assert "frontend f1 is also bound by frontend f0 (04-redis.tmpl line 2)" in problems[0].message
+    assert "frontend f1: also bound by frontend f0 (04-redis.tmpl line 2)" in problems[0].message
 
 
 def test_two_proxies_on_one_socket_are_told_even_if_it_runs_that_way_already() -> None:
     same = wanted("*:80", "*:80")
-    assert judge(same, same, facts()) != ()
+    assert judged(same, same, facts()) != ()
 
 
 @pytest.mark.parametrize(
@@ -114,22 +124,22 @@ def test_two_proxies_on_one_socket_are_told_even_if_it_runs_that_way_already() -
     ],
 )
 def test_binds_that_the_kernel_tells_apart_are_fine(written: tuple[str, str]) -> None:
-    assert judge(wanted(*written), (), facts()) == ()
+    assert judged(wanted(*written), (), facts()) == ()
 
 
 def test_overlapping_ranges_of_two_proxies() -> None:
-    assert len(judge(wanted("*:80-90", "*:85"), (), facts())) == 1
+    assert len(judged(wanted("*:80-90", "*:85"), (), facts())) == 1
 
 
 def test_one_proxy_may_repeat_itself() -> None:
-    assert judge(binds("frontend f\n bind :80\n bind :80\n"), (), facts()) == ()
+    assert judged(binds("frontend f\n bind :80\n bind :80\n"), (), facts()) == ()
 
 
 def test_ports_that_haproxy_may_not_bind() -> None:
-    assert judge(wanted("*:80"), (), facts(), may_bind_low_ports=True) == ()
-    (problem,) = judge(wanted("*:80"), (), facts(), may_bind_low_ports=False)
+    assert judged(wanted("*:80"), (), facts(), may_bind_low_ports=True) == ()
+    (problem,) = judged(wanted("*:80"), (), facts(), may_bind_low_ports=False)
     assert "may not bind ports below 1024" in problem.message
-    assert judge(wanted("*:8080"), (), facts(), may_bind_low_ports=False) == ()
+    assert judged(wanted("*:8080"), (), facts(), may_bind_low_ports=False) == ()
 
 
 NGINX = ListeningSocket("10.0.0.1", 80, "nginx (pid 7)")

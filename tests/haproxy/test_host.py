@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from pyconfd.haproxy.process import host
-from pyconfd.haproxy.process.unit import UNLIMITED, UnitFacts, environment_file, gather, parse, problems
+from pyconfd.haproxy.process.unit import UnitFacts, environment_file, gather, parse, problems
 from pyconfd.model.snapshot import ListeningSocket
 from pyconfd.settings import HaproxySettings
 
@@ -119,16 +119,6 @@ def test_an_unprivileged_unit() -> None:
     assert (facts.user, facts.group, facts.low_ports) == ("haproxy", "proxies", False)
     with_capability = shown.replace("AmbientCapabilities=", "AmbientCapabilities=cap_net_bind_service")
     assert parse("haproxy.service", with_capability, nothing).low_ports
-
-
-def test_how_many_files_a_unit_may_open() -> None:
-    shown = f"{DEBIAN}LimitNOFILE=524288\nCapabilityBoundingSet=cap_chown cap_sys_resource\n"
-    facts = parse("haproxy.service", shown, nothing)
-    assert (facts.descriptors, facts.raises_limits) == (524_288, True)
-    unprivileged = parse("haproxy.service", shown.replace("User=", "User=haproxy"), nothing)
-    assert not unprivileged.raises_limits, "what is in the bounding set is not held"
-    assert parse("haproxy.service", shown.replace("524288", "infinity"), nothing).descriptors == UNLIMITED
-    assert parse("haproxy.service", DEBIAN, nothing).descriptors == 0
 
 
 def test_a_unit_that_is_not_there() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.errors import ApplyError, RejectedInput
+from pyconfd.errors import ApplyError
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
 from pyconfd.haproxy.process.observation import NotRunning, UnknownProcess
@@ -66,9 +66,7 @@ def test_a_port_that_the_former_haproxy_may_hold_says_so_first(tmp_path: Path) -
     balancer = Balancer(settings, ApplySettings(), str(tmp_path / "state"), unit=unit)
     with socket.create_server(("127.0.0.1", 0)) as former:
         text = f"frontend a\n bind 127.0.0.1:{former.getsockname()[1]}\n"
-        with pytest.raises(RejectedInput) as caught:
-            balancer.judge_binds(Rendering((Piece("a.conf", text),)))
-    first, second = caught.value.problems
+        first, second = balancer.bind_problems(Rendering((Piece("a.conf", text),)))
     assert RESTART in first.remedy
     assert "is taken" in second.message
 

@@ -11,7 +11,6 @@ from pyconfd.haproxy.process.preflight import (
     directories,
     idle_close_note,
     judge_expiry,
-    limits,
     program,
     shortage,
     sockets,
@@ -164,27 +163,6 @@ def test_lists_of_certificates_are_looked_into(tmp_path: Path) -> None:
 def test_sockets_need_their_directory(tmp_path: Path) -> None:
     text = f"global\n stats socket {tmp_path}/here level admin\n stats socket {tmp_path}/no/there level admin\n"
     assert [each.what for each in sockets(text)] == [f"{tmp_path}/no/there"]
-
-
-def checked(servers: int, maxconn: int = 200) -> Rendering:
-    lines = "".join(f"    server s{number} 127.0.0.1:9 check\n" for number in range(servers))
-    return Rendering((Piece("01.tmpl", f"global\n    maxconn {maxconn}\nbackend b\n{lines}"),))
-
-
-@pytest.mark.parametrize(
-    ("rendering", "unit", "level"),
-    [
-        (checked(1_000), UnitFacts("haproxy.service", found=True, descriptors=2_000), Level.OK),
-        (checked(1_700), UnitFacts("haproxy.service", found=True, descriptors=2_000), Level.WARNING),
-        (checked(0, 1_000), UnitFacts("haproxy.service", found=True, descriptors=2_000), Level.WARNING),
-        (checked(1_700), UnitFacts("haproxy.service", found=True, descriptors=2_000, raises_limits=True), Level.OK),
-        (checked(0, 500_000_000), UnitFacts(), Level.WARNING),
-    ],
-)
-def test_open_files(rendering: Rendering, unit: UnitFacts, level: Level, tmp_path: Path) -> None:
-    settings = HaproxySettings(conf=str(tmp_path / "haproxy.cfg"), master_socket=str(tmp_path / "master"))
-    found = [each for each in limits(settings, unit, rendering) if each.what == "open files"]
-    assert [each.level for each in found] == [level]
 
 
 WITH = "    option idle-close-on-response\n"

@@ -72,7 +72,6 @@ def _try(settings: Settings, balancer: Balancer, copy: Fragment) -> None:
     rendering = wiring.render_empty_cluster(settings, wiring.renderer(settings, together))
     wanted = binds_of(rendering.text)
     # HAProxy's check takes two proxies on one address; what is bound by the running haproxy is no problem.
-    problems = binds.judge(wanted, wanted, HostFacts(), place_of=rendering.place_of)
-    if problems:
-        raise RejectedInput(*problems)
+    if faults := binds.judge(wanted, wanted, HostFacts(), place_of=rendering.place_of):
+        raise RejectedInput(*(fault.problem for fault in faults))
     balancer.check(rendering)

@@ -16,7 +16,7 @@ from pyconfd.app.dry_run import EmptyBalancer, dry_run
 from pyconfd.cli.command import CommandContext, command, json_option, snapshot_option
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_json, print_text
-from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.errors import Problem, PyconfdError, TransientError
 from pyconfd.haproxy.config.certificates import CertificateFiles
 from pyconfd.haproxy.process import preflight as haproxy
 from pyconfd.haproxy.process import unit as systemd
@@ -67,7 +67,7 @@ def preflight(
 
     Before it is started or beside it; nothing is changed. HAProxy, its sockets and the way to reload it, directories,
     fragments (rendered for an empty cluster and for the real one, and checked by HAProxy), each API server and each
-    permission there, certificates, limits, the clock. Each line is ok, a warning or a failure, with what to do. Run it
+    permission there, certificates, the clock. Each line is ok, a warning or a failure, with what to do. Run it
     as the user that pyconfd runs as.
 
     With --new-haproxy it looks at what another haproxy would make of this machine: the new one checks the installed
@@ -128,7 +128,6 @@ def look(settings: Settings, now: float) -> Iterator[Finding]:
     if served and rendering is not None:
         yield from _adoption(settings, unit, rendering)
         yield from haproxy.sockets(rendering.text)
-        yield from haproxy.limits(settings.haproxy, unit, rendering)
         yield from haproxy.certificates(rendering, now)
     yield from _own_certificates(settings)
 
@@ -271,12 +270,10 @@ def _for_cluster(settings: Settings, unit: systemd.UnitFacts) -> Generator[Findi
 
 def _binds(balancer: Balancer, rendering: Rendering) -> Iterator[Finding]:
     """Return which ports or addresses HAProxy will not get; its check does not open them."""
-    try:
-        balancer.judge_binds(rendering)
-    except RejectedInput as error:
+    if problems := balancer.bind_problems(rendering):
         # Before its one restart the former haproxy has them, and lets them go then.
-        own = error.problems[0].place.endswith(".service")
-        yield from findings_of(Level.WARNING if own else Level.FAILURE, "binds", error.problems)
+        own = problems[0].place.endswith(".service")
+        yield from findings_of(Level.WARNING if own else Level.FAILURE, "binds", problems)
     else:
         yield Finding.ok("binds", "ports and addresses", "each can be had, or HAProxy has it")
 

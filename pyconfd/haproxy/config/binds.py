@@ -7,6 +7,7 @@ about two seconds, for everybody, at each attempt; so what can be known is known
 import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from pyconfd.errors import Problem
@@ -62,53 +63,63 @@ class _OtherSockets:
             yield from (socket for socket in self._by_port[port] if socket.listener.overlaps(wanted))
 
 
+PlaceOf = Callable[[int], tuple[str, int]]
+"""Returns fragment and line for a line of the candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindFault:
+    """What is wrong with a bind; ``taken`` says who has what it asks for, a sentence for each listener."""
+
+    problem: Problem
+    taken: Mapping[Listener, str] = field(default_factory=dict)
+
+
 def judge(
     new: Sequence[Bind],
     current: Sequence[Bind],
     facts: HostFacts,
     *,
-    place_of: Callable[[int], tuple[str, int]] = lambda line: ("", line),
+    place_of: PlaceOf = lambda line: ("", line),
     may_bind_low_ports: bool = True,
-) -> tuple[Problem, ...]:
+) -> tuple[BindFault, ...]:
     """Return what is wrong with the binds of a candidate.
 
     ``current`` are the binds that the running worker holds: they are inherited at a reload and not judged again.
-    ``facts.listening`` must not contain the sockets of that worker where they could be recognised. ``place_of``
-    gives fragment and line for a line of the candidate.
-    """
-    held = _InheritedBinds(current)
-    sockets = _OtherSockets(facts, held)
-    problems = list(_shared(new, place_of))
-    for bind in new:
-        if not bind.judged or held.holds(bind):
-            continue
-        place = _place(bind, place_of)
-        for message, remedy in _faults(bind, sockets, facts, may_bind_low_ports=may_bind_low_ports):
-            problems.append(Problem(place, f"{bind.text} of {bind.proxy}: {message}", remedy, place_of(bind.number)[0]))
-    return tuple(problems)
-
-
-def contested(new: Sequence[Bind], current: Sequence[Bind], facts: HostFacts) -> Mapping[Listener, str]:
-    """Return what new binds ask for and another process, or another proxy of the candidate, has; and who that is.
-
-    The owner is a sentence about who listens where.
+    ``facts.listening`` must not contain the sockets of that worker where they could be recognised.
     """
     held = _InheritedBinds(current)
     sockets = _OtherSockets(facts, held)
     judged = [bind for bind in new if bind.judged]
-    found: dict[Listener, str] = {}
+    found = [_shared(earlier, later, place_of) for earlier, later in _overlapping(judged)]
     for bind in judged:
-        if not held.holds(bind) and _is_literal(bind.address):
-            for socket in sockets.taking(bind):
-                owner = f"{socket.owner or 'another program'} of this machine listens on {socket.listener}"
-                found.setdefault(bind.listener(socket.port), owner)
-    for earlier, later in _overlapping(judged):
-        for port in range(max(earlier.first_port, later.first_port), min(earlier.last_port, later.last_port) + 1):
-            listener = later.listener(port)
-            found.setdefault(
-                listener, f"{earlier.proxy} and {later.proxy} of the rendered text both listen on {listener}"
-            )
-    return found
+        if held.holds(bind):
+            continue
+        if _is_literal(bind.address):
+            if _is_absent(bind, facts):
+                family = "ipv6" if ":" in bind.address else "ipv4"
+                remedy = (
+                    f"add it to an interface, or set net.{family}.ip_nonlocal_bind=1 if it moves between hosts, or "
+                    "correct it"
+                )
+                found.append(_fault(bind, place_of, f"the address {bind.address} is not on this host", remedy))
+            if taking := list(sockets.taking(bind)):
+                first = taking[0]
+                taken = {
+                    bind.listener(one.port): f"{one.owner or 'another program'} of this machine listens on "
+                    f"{one.listener}"
+                    for one in reversed(taking)
+                }
+                message = f"port {first.port} is taken by {first.owner or 'another process'} on {first.address}"
+                remedy = (
+                    f"stop what listens there (`ss -ltnp 'sport = :{first.port}'` names it), or choose another port"
+                )
+                found.append(_fault(bind, place_of, message, remedy, taken))
+        if not may_bind_low_ports and bind.first_port < facts.unprivileged_port_start:
+            message = f"haproxy may not bind ports below {facts.unprivileged_port_start}"
+            remedy = "give its unit AmbientCapabilities=CAP_NET_BIND_SERVICE, or use a higher port"
+            found.append(_fault(bind, place_of, message, remedy))
+    return tuple(found)
 
 
 def addresses_and_ports(binds: Sequence[Bind], current: Sequence[Bind]) -> tuple[frozenset[str], frozenset[int]]:
@@ -120,42 +131,23 @@ def addresses_and_ports(binds: Sequence[Bind], current: Sequence[Bind]) -> tuple
     return addresses, ports
 
 
-def _place(bind: Bind, place_of: Callable[[int], tuple[str, int]]) -> str:
+def _fault(
+    bind: Bind, place_of: PlaceOf, message: str, remedy: str, taken: Mapping[Listener, str] | None = None
+) -> BindFault:
+    problem = Problem(
+        _place(bind, place_of), f"{bind.text} of {bind.proxy}: {message}", remedy, place_of(bind.number)[0]
+    )
+    return BindFault(problem, taken or {})
+
+
+def _place(bind: Bind, place_of: PlaceOf) -> str:
     fragment, line = place_of(bind.number)
     return f"{fragment} line {line}" if fragment else f"line {bind.number}"
 
 
-def _faults(
-    bind: Bind, sockets: _OtherSockets, facts: HostFacts, *, may_bind_low_ports: bool
-) -> Iterator[tuple[str, str]]:
-    if _is_literal(bind.address):
-        yield from _absent(bind, facts)
-        yield from _taken(bind, sockets)
-    if not may_bind_low_ports and bind.first_port < facts.unprivileged_port_start:
-        yield (
-            f"haproxy may not bind ports below {facts.unprivileged_port_start}",
-            "give its unit AmbientCapabilities=CAP_NET_BIND_SERVICE, or use a higher port",
-        )
-
-
-def _absent(bind: Bind, facts: HostFacts) -> Iterator[tuple[str, str]]:
+def _is_absent(bind: Bind, facts: HostFacts) -> bool:
     nonlocal_bind = facts.nonlocal_bind_v6 if ":" in bind.address else facts.nonlocal_bind_v4
-    if bind.address in ANY or bind.address in facts.addresses or nonlocal_bind or bind.transparent:
-        return
-    family = "ipv6" if ":" in bind.address else "ipv4"
-    yield (
-        f"the address {bind.address} is not on this host",
-        f"add it to an interface, or set net.{family}.ip_nonlocal_bind=1 if it moves between hosts, or correct it",
-    )
-
-
-def _taken(bind: Bind, sockets: _OtherSockets) -> Iterator[tuple[str, str]]:
-    socket = next(sockets.taking(bind), None)
-    if socket is not None:
-        yield (
-            f"port {socket.port} is taken by {socket.owner or 'another process'} on {socket.address}",
-            f"stop what listens there (`ss -ltnp 'sport = :{socket.port}'` names it), or choose another port",
-        )
+    return not (bind.address in ANY or bind.address in facts.addresses or nonlocal_bind or bind.transparent)
 
 
 def _is_literal(address: str) -> bool:
@@ -166,16 +158,16 @@ def _is_literal(address: str) -> bool:
     return True
 
 
-def _shared(binds: Sequence[Bind], place_of: Callable[[int], tuple[str, int]]) -> Iterator[Problem]:
+def _shared(earlier: Bind, later: Bind, place_of: PlaceOf) -> BindFault:
     """Two proxies with one address and port are no error for HAProxy: the kernel deals connections out at random."""
-    for earlier, later in _overlapping([bind for bind in binds if bind.judged]):
-        yield Problem(
-            _place(later, place_of),
-            f"{later.text} of {later.proxy} is also bound by {earlier.proxy} ({_place(earlier, place_of)}): "
-            "connections would go to either at random",
-            "give one of them another address or port, or join them in one frontend",
-            place_of(later.number)[0],
-        )
+    message = f"also bound by {earlier.proxy} ({_place(earlier, place_of)}): connections would go to either at random"
+    remedy = "give one of them another address or port, or join them in one frontend"
+    ports = range(max(earlier.first_port, later.first_port), min(earlier.last_port, later.last_port) + 1)
+    taken = {
+        listener: f"{earlier.proxy} and {later.proxy} of the rendered text both listen on {listener}"
+        for listener in map(later.listener, ports)
+    }
+    return _fault(later, place_of, message, remedy, taken)
 
 
 def _overlapping(binds: Sequence[Bind]) -> Iterator[tuple[Bind, Bind]]:

@@ -346,9 +346,9 @@ class Balancer:
         """Let HAProxy judge ``rendering``, install nothing. Raises: RejectedInput: refused. TransientError: not run."""
         self._transaction.check(rendering, self._progressed)
 
-    def judge_binds(self, rendering: Rendering) -> None:
-        """Judge its new binds, as before a reload. Raises: RejectedInput: one cannot be had."""
-        self._transaction.judge_binds(rendering, self._known())
+    def bind_problems(self, rendering: Rendering) -> tuple[Problem, ...]:
+        """Return what is wrong with its new binds, as a reload would."""
+        return self._transaction.bind_problems(rendering, self._known())
 
     def goes_live(self) -> bool:
         """Return whether some changes may need no reload at present: what was not looked at yet may take them."""

@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +11,7 @@ import psutil
 from pyconfd.errors import ApplyError, Problem, TransientError
 from pyconfd.haproxy.config.certificates import expiry_of, fault_of, leaf_expiry
 from pyconfd.haproxy.config.index import index_of
-from pyconfd.haproxy.config.servers import inherited, servers_of
-from pyconfd.haproxy.config.text import binds, certificate_lists, parse, stats_sockets
+from pyconfd.haproxy.config.text import certificate_lists, parse, stats_sockets
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.check import haproxy_features, haproxy_version
 from pyconfd.haproxy.process.haproxy_process import HaproxyProcess
@@ -32,8 +30,6 @@ EXPIRY_WARNING_S = 30 * 86400.0
 FIRST_START = "# pyconfd: nothing to serve yet."
 """How the text of pyconfd-haproxy-prestart begins; the runtime socket comes with the first configuration."""
 _LEAST_FREE_BYTES = 64 << 20
-_LEAST_MAXCONN = 100
-"""Without ``maxconn`` HAProxy takes what its limit allows, but never fewer. Source: ``DEFAULT_MAXCONN``."""
 _IDLE_CLOSE = "idle-close-on-response"
 _SHOWN_FEATURES = ("OPENSSL", "OPENSSL_AWSLC", "OPENSSL_WOLFSSL", "LUA", "PCRE2", "PCRE2_JIT", "PCRE", "QUIC", "THREAD")
 
@@ -167,76 +163,6 @@ def shortage(name: str, path: str, room: os.statvfs_result) -> Finding | None:
     level = Level.FAILURE if free < 1 << 20 or no_files else Level.WARNING
     message = f"{path} has {free >> 20} MiB and {room.f_favail} files left"
     return Finding(level, "directories", name, message, "make room: changes cannot be written on a full disk")
-
-
-def limits(settings: HaproxySettings, unit: systemd.UnitFacts, rendering: Rendering) -> Iterator[Finding]:
-    """Compare what a rendering needs, estimated, with what the HAProxy that runs, or its unit, may have."""
-    running = HaproxyProcess(settings, unit).observe([rendering.text])
-    pid = (running.master_pid or running.worker_pid) if isinstance(running, Running) else 0
-    limit, whose = _open_files(pid, unit)
-    needed, memory = _needs(rendering.text, threads=len(os.sched_getaffinity(pid)))
-    if limit and needed > limit:
-        message = (
-            f"haproxy needs about {needed:,} file descriptors, the limit of {whose} is {limit:,}: it may not start"
-        )
-        remedy = f"set LimitNOFILE={needed} in {unit.name or 'the unit of haproxy'} and restart it, or a lower maxconn"
-        yield Finding(Level.WARNING, "limits", "open files", message, remedy)
-    else:
-        yield Finding.ok("limits", "open files", f"{limit:,} of {whose} are enough")
-    if memory > (free := psutil.virtual_memory().available):
-        message = (
-            f"a worker takes about {memory >> 20} MiB, two of them run during a reload, and {free >> 20} MiB are free"
-        )
-        remedy = "give the machine more memory, or set a short hard-stop-after so that former workers end soon"
-        yield Finding(Level.WARNING, "limits", "memory", message, remedy)
-
-
-def _open_files(pid: int, unit: systemd.UnitFacts) -> tuple[int, str]:
-    """Return the hard limit of the process ``pid`` (0 for none), of the unit, or our own, and whose it is."""
-    most = int(Path("/proc/sys/fs/nr_open").read_text())
-    if pid:
-        with suppress(OSError, psutil.Error):
-            process = psutil.Process(pid)
-            parent = process.parent()
-            # The master starts the next worker; this one has given up its right to raise limits.
-            pid = parent.pid if parent is not None and parent.name() == process.name() else pid
-            if _may_raise_limits(pid):
-                return most, f"haproxy (pid {pid})"
-            lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
-            hard = next(line for line in lines if line.startswith("Max open files")).split()[4]
-            return int(hard) if hard.isdecimal() else most, f"haproxy (pid {pid})"
-    if unit.found and unit.descriptors:
-        return most if unit.raises_limits else min(most, unit.descriptors), f"{unit.name} (LimitNOFILE)"
-    own = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return most if own == resource.RLIM_INFINITY else own, "pyconfd itself"
-
-
-def _may_raise_limits(pid: int) -> bool:
-    """Return whether it has CAP_SYS_RESOURCE (24). Source: capabilities(7)."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return bool(int(status.partition("CapEff:")[2].split()[0], 16) >> 24 & 1)
-
-
-def _needs(text: str, *, threads: int) -> tuple[int, int]:
-    """Estimate the file descriptors and the bytes of memory that a worker with this configuration takes.
-
-    Two descriptors for each connection, one for each listener and health check, a few more. Memory was measured with
-    2.6: 100,000 servers in 10,000 backends 0.7 GB with 2 threads, 1.1 GB with 8.
-    """
-    sections = parse(text)
-    bases, _ = inherited(sections)
-    maxconn, servers, checks, backends = _LEAST_MAXCONN, 0, 0, 0
-    for section in sections:
-        if section.keyword == "global":
-            values = [line.words[1] for line in section.lines if line.words[0] == "maxconn" and len(line.words) > 1]
-            maxconn = int(values[-1]) if values and values[-1].isdecimal() else maxconn
-        elif section.keyword in {"backend", "listen"}:
-            own = servers_of(section, bases[section.number])
-            backends += 1
-            servers += len(own)
-            checks += sum("check" in server.effective for server in own)
-    memory = 15_000_000 + servers * (5_000 + 550 * threads) + backends * 12_000
-    return 2 * maxconn + len(binds(text)) + checks + 3 * threads + 50, memory
 
 
 def sockets(text: str) -> Iterator[Finding]:

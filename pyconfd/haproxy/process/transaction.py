@@ -5,13 +5,14 @@ configuration, reload, see the new worker run that very text, record. Whatever f
 back and the former text serves.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyconfd.errors import ApplyError, Problem, RejectedInput, TransientError
 from pyconfd.haproxy.config import binds
+from pyconfd.haproxy.config.binds import BindFault
 from pyconfd.haproxy.config.text import Bind, digest_in, forget_parsed, mark
 from pyconfd.haproxy.config.text import binds as binds_of
 from pyconfd.haproxy.history.generations import GenerationStore
@@ -109,18 +110,15 @@ class Transaction:
         check(rendering, settings=self._settings, unit=self._unit, progress=progress)
 
     def contested(self, rendering: Rendering, known: Known) -> Mapping[Listener, str]:
-        """Return the new binds of ``rendering`` that somebody else has already, and who that is."""
-        wanted = binds_of(rendering.text)
-        held = self._held_binds(self.observe(known), known)
-        return binds.contested(wanted, held, self._host_facts(wanted, held))
+        """Return what the new binds of ``rendering`` ask for and another process or proxy has, and who that is."""
+        taken: dict[Listener, str] = {}
+        for fault in self._bind_faults(rendering, self.observe(known), known):
+            taken = {**fault.taken, **taken}
+        return taken
 
-    def judge_binds(self, rendering: Rendering, known: Known) -> None:
-        """Judge the new binds of ``rendering`` as before a reload.
-
-        Raises:
-            RejectedInput: one cannot be had; the problems name fragments and lines.
-        """
-        self._judge_binds(rendering, self.observe(known), known)
+    def bind_problems(self, rendering: Rendering, known: Known) -> tuple[Problem, ...]:
+        """Return what is wrong with the new binds of ``rendering``, by fragments and lines."""
+        return self._bind_problems(rendering, self.observe(known), known)
 
     def reload(
         self, rendering: Rendering, generation: Generation | None, known: Known, progress: Callable[[], None]
@@ -144,7 +142,8 @@ class Transaction:
         with _as_apply_error(Step.CHECK):
             self.check(rendering, progress)
         before = self.observe(known)
-        self._judge_binds(rendering, before, known)
+        if problems := self._bind_problems(rendering, before, known):
+            raise RejectedInput(*problems, step=Step.BINDS)
         declared_before = self._store.declared_paths()
         prepared = self._prepared(rendering, generation)
         # Before their contents are read: what somebody writes in between has another identity.
@@ -220,23 +219,20 @@ class Transaction:
         if (identity := identities.get(self._settings.conf)) is not None:
             self._read = identity, mark(rendering.text, rendering.digest)
 
-    def _judge_binds(self, rendering: Rendering, before: Observation, known: Known) -> None:
-        wanted, held = binds_of(rendering.text), self._held_binds(before, known)
-        problems = binds.judge(
-            wanted,
-            held,
-            self._host_facts(wanted, held),
-            place_of=rendering.place_of,
-            may_bind_low_ports=self._may_bind_low_ports(before.running),
-        )
-        if problems:
-            # The former haproxy itself may have the port; to whom a socket belongs only root can see.
-            former = self._process.not_restarted() if isinstance(before.running, NotRunning) else None
-            raise RejectedInput(*([former] if former else []), *problems, step=Step.BINDS)
+    def _bind_problems(self, rendering: Rendering, before: Observation, known: Known) -> tuple[Problem, ...]:
+        problems = tuple(fault.problem for fault in self._bind_faults(rendering, before, known))
+        # The former haproxy itself may have the port; to whom a socket belongs only root can see.
+        former = self._process.not_restarted() if problems and isinstance(before.running, NotRunning) else None
+        return (former, *problems) if former is not None else problems
 
-    def _host_facts(self, wanted: Sequence[Bind], held: Sequence[Bind]) -> HostFacts:
+    def _bind_faults(self, rendering: Rendering, before: Observation, known: Known) -> tuple[BindFault, ...]:
+        wanted, held = binds_of(rendering.text), self._held_binds(before, known)
         addresses, ports = binds.addresses_and_ports(wanted, held)
-        return host.gather(ports=ports, probe=addresses, ignore_pids=self._process.pids()) if ports else HostFacts()
+        facts = HostFacts()
+        if ports:
+            facts = host.gather(ports=ports, probe=addresses, ignore_pids=self._process.pids())
+        low = self._may_bind_low_ports(before.running)
+        return binds.judge(wanted, held, facts, place_of=rendering.place_of, may_bind_low_ports=low)
 
     def _held_binds(self, before: Observation, known: Known) -> tuple[Bind, ...]:
         """Return the binds that a reload inherits; where it is not known which text runs, those of all that may."""

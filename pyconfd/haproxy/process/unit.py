@@ -17,12 +17,7 @@ from pyconfd.system.command import run
 SYSTEMD_RUNS = "/run/systemd/system"
 """Exists when systemd is the service manager. Source: sd_booted(3)."""
 
-PROPERTIES = (
-    "LoadState,User,Group,Environment,EnvironmentFiles,ExecStart,AmbientCapabilities,CapabilityBoundingSet,LimitNOFILE,"
-    "MainPID"
-)
-UNLIMITED = 1 << 30
-"""Stands for ``infinity``: the highest that the kernel lets ``fs.nr_open`` be is about that."""
+PROPERTIES = "LoadState,User,Group,Environment,EnvironmentFiles,ExecStart,AmbientCapabilities,MainPID"
 _ROOT = frozenset({"", "root", "0"})
 
 
@@ -31,8 +26,7 @@ class UnitFacts:
     """``found`` is False where there is no systemd or no such unit; then the rest is empty.
 
     ``user`` is "" for root; ``configurations`` are the ``-f`` arguments of ``ExecStart`` with its variables put in;
-    ``low_ports`` tells whether it may bind ports below 1024; ``descriptors`` is its hard limit of open files (0 where
-    it is not known), ``raises_limits`` whether it may exceed it; ``main_pid`` was its process when it was asked.
+    ``low_ports`` tells whether it may bind ports below 1024; ``main_pid`` was its process when it was asked.
     """
 
     name: str = ""
@@ -45,8 +39,6 @@ class UnitFacts:
     master_socket: str = ""
     pid_file: str = ""
     low_ports: bool = True
-    descriptors: int = 0
-    raises_limits: bool = False
     main_pid: int = 0
 
 
@@ -82,9 +74,6 @@ def parse(name: str, shown: str, read: Callable[[str], str]) -> UnitFacts:
     argv = _command(properties.get("ExecStart", []), environment)
     user = next(iter(properties.get("User", [])), "")
     capabilities = " ".join(properties.get("AmbientCapabilities", []))
-    bounding = " ".join(properties.get("CapabilityBoundingSet", []))
-    held = (bounding if user in _ROOT else capabilities).lower()
-    descriptors = next(iter(properties.get("LimitNOFILE", [])), "")
     main_pid = next(iter(properties.get("MainPID", [])), "")
     return UnitFacts(
         name,
@@ -97,8 +86,6 @@ def parse(name: str, shown: str, read: Callable[[str], str]) -> UnitFacts:
         master_socket=next(_values(argv, "-S"), "").partition(",")[0].removeprefix("unix@"),
         pid_file=next(_values(argv, "-p"), ""),
         low_ports=user in _ROOT or "cap_net_bind_service" in capabilities.lower(),
-        descriptors=UNLIMITED if descriptors == "infinity" else int(descriptors) if descriptors.isdecimal() else 0,
-        raises_limits="cap_sys_resource" in held,
         main_pid=int(main_pid) if main_pid.isdecimal() else 0,
     )
 
