@@ -15,7 +15,16 @@ from pyconfd.model.outcome import Outcome
 from pyconfd.model.plan import Plan
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import EventCounts, Paused, PinStatus, Sample, SourceHealth, Standing, Status, TargetState
+from pyconfd.model.status import (
+    BalancerStatus,
+    EventCounts,
+    Paused,
+    PinStatus,
+    Sample,
+    SourceHealth,
+    Status,
+    TargetState,
+)
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer
 from pyconfd.system.state_file import StateFile
@@ -68,7 +77,7 @@ class RestoringBalancer(BalancerPort, Protocol):
         """Compare disk and process with what is applied."""
         ...
 
-    def standing(self, *, may_repair: bool = True) -> Standing:
+    def standing(self, *, may_repair: bool = True) -> BalancerStatus:
         """Look after what runs, repair what somebody changed by hand if that may be, and tell how it stands."""
         ...
 

@@ -18,7 +18,7 @@ from pyconfd.model.context import Context, PresetName, Refusal, RefusalReason
 from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.plan import Reload, RuntimeUpdate
-from pyconfd.model.status import NextAttempt, Paused, Phase, QuarantineStatus, SourceHealth, Standing, Status
+from pyconfd.model.status import BalancerStatus, NextAttempt, Paused, Phase, QuarantineStatus, SourceHealth, Status
 
 log = structlog.get_logger(__name__)
 
@@ -268,7 +268,7 @@ class Reporter:
             if change is not None:
                 self._changes.record(change)
 
-    def balancer(self, standing: Standing, paused: Paused | None) -> None:
+    def balancer(self, standing: BalancerStatus, paused: Paused | None) -> None:
         """Show the state of the balancer."""
         why = standing.live.unavailable
         if why and why != self.status.live.unavailable:

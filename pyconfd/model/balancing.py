@@ -6,7 +6,7 @@ from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied, Deferred, Stored
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import Standing
+from pyconfd.model.status import BalancerStatus
 
 
 class TakesAll(ABC):
@@ -28,10 +28,10 @@ class TakesAll(ABC):
         """Return False: there are no runtime updates."""
         return False
 
-    def standing(self, *, may_repair: bool = True) -> Standing:
+    def standing(self, *, may_repair: bool = True) -> BalancerStatus:
         """Return nothing: nothing is left behind."""
         del may_repair
-        return Standing()
+        return BalancerStatus()
 
     def crowded(self) -> bool:
         """Say that nothing stands against the next reload."""

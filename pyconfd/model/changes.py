@@ -46,7 +46,7 @@ class Action(StrEnum):
     DEFERRED = "deferred"
     HELD = "held"
     RELEASED = "released"
-    """What was held of a change is held no more; only told, never a plan."""
+    """What was held of a change is held no more; recorded, never a plan."""
     REJECTED = "rejected"
     FAILED = "failed"
 
@@ -99,7 +99,7 @@ def change_of(outcome: Outcome, *, at: float, serving: int, duration_s: float) -
 
 _ENDS: Mapping[HoldStep, str] = MappingProxyType(
     {
-        HoldStep.EXPIRED: "the loss has lasted, and is believed",
+        HoldStep.EXPIRED: "the loss has lasted and is applied",
         HoldStep.ALLOWED: "an operator allowed it",
         HoldStep.RETURNED: "the endpoints are back",
     }
@@ -155,7 +155,7 @@ def _done(command: Command) -> Iterator[tuple[str, str, int]]:  # noqa: C901, PL
         case RemoveMapEntries(path, keys):
             yield _name(path), "- entry", len(keys)
         case ReplaceMap(path, entries):
-            yield _name(path), " entry loaded anew", len(entries)
+            yield _name(path), " reloaded entry", len(entries)
         case UpdateCertificate(path):
             yield _name(path), "renewed", 0
         case AddCertificate(_, path):
@@ -175,7 +175,7 @@ def _counted(what: str, number: int) -> str:
         return what
     sign, _, noun = what.partition(" ")
     if number > 1:
-        first, *rest = noun.split(" ", 1) if not noun.startswith("changed ") else [noun]
+        first, *rest = noun.split(" ", 1) if not noun.startswith(("changed ", "reloaded ")) else [noun]
         plural = f"{first[:-1]}ies" if first.endswith("y") else f"{first}s"
         noun = " ".join((plural, *rest))
     return f"{sign}{number} {noun}"

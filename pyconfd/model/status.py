@@ -302,8 +302,8 @@ class QuarantineStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What a look at the balancer shows beside whether it serves: its troubles, and what former changes left behind."""
+class BalancerStatus:
+    """What an observation of the balancer shows: its problems, and what former changes left behind."""
 
     problems: tuple[Problem, ...] = ()
     live: LiveStatus = LiveStatus()

@@ -199,42 +199,37 @@ DETAILS_SHOWN = 3
 
 def line_of(change: Change) -> str:
     """Return one line: when, what changed, how and how fast, and the running generation."""
-    return clean(f"{time.strftime('%H:%M:%S', time.localtime(change.at))} {_said(change)}")
+    return clean(f"{time.strftime('%H:%M:%S', time.localtime(change.at))} {_sentence(change)}")
 
 
-def without_time(change: Change) -> str:
-    """Return the same line without when it was."""
-    return clean(_said(change))
-
-
-def _said(change: Change) -> str:  # noqa: PLR0911 - one sentence for each action
-    number = f"generation {change.generation}" if change.generation else "nothing serves yet"
+def _sentence(change: Change) -> str:  # noqa: PLR0911 - one sentence for each action
+    number = f"generation {change.generation}" if change.generation else "no configuration is applied yet"
     took = duration(change.duration_s)
     match change.action:
         case Action.NOOP:
             return f"nothing to do, {number}"
         case Action.LIVE:
-            return f"{change.summary}, live {took}, no reload, {number}"
+            return f"{change.summary}, runtime update {took}, {number}"
         case Action.FILE:
-            return f"only the file{_about(change)} {took}, no reload, {number}"
+            return f"only the file{_about(change)} {took}, {number}"
         case Action.RELOAD:
             return f"reload{_about(change)} {took}, {number}"
         case Action.DEFERRED:
-            meanwhile = f"; {change.summary} live {took}" if change.summary else ""
+            meanwhile = f"; {change.summary}, runtime update {took}" if change.summary else ""
             return f"reload waits for its turn{_about(change)}{meanwhile}, {number}"
         case Action.HELD:
-            return f"held{_problem(change)}; {_serving(change)}"
+            return f"held{_problem(change)}; {_running(change)}"
         case Action.RELEASED:
-            return f"held no more after {took}: {'; '.join(change.details)} ({change.summary}); {_serving(change)}"
+            return f"hold ended after {took}: {'; '.join(change.details)} ({change.summary}); {_running(change)}"
         case Action.REJECTED:
-            return f"refused{_at_step(change)}{_problem(change)}; {_serving(change)}"
+            return f"rejected{_at_step(change)}{_problem(change)}; {_running(change)}"
         case Action.FAILED:
-            return f"failed{_at_step(change)}{_problem(change)}; {_serving(change)}"
+            return f"failed{_at_step(change)}{_problem(change)}; {_running(change)}"
     assert_never(change.action)
 
 
-def _serving(change: Change) -> str:
-    return f"generation {change.generation} serves" if change.generation else "nothing serves yet"
+def _running(change: Change) -> str:
+    return f"generation {change.generation} runs on" if change.generation else "no configuration is applied yet"
 
 
 def duration(seconds: float) -> str:

@@ -19,7 +19,7 @@ import structlog
 
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.status import Phase, SourceHealth, Status
+from pyconfd.model.status import Phase, Status
 from pyconfd.printable import long_duration, short_duration
 from pyconfd.settings import Settings
 from pyconfd.status.listen import Listen, parse_listen
@@ -181,9 +181,9 @@ class StatusFile:
         self._failing = False
 
     def update(self, status: Status) -> bool:
-        """Write if something changed or the last writing is ``every_s`` old; True if it wrote.
+        """Write if the headline changed or the last writing is ``every_s`` old; True if it wrote.
 
-        Ages and counters alone are no change. Never raises: a full disk must not stop the balancer; it is logged once.
+        Never raises: a full disk must not stop the balancer; it is logged once.
         """
         if not self._due(status):
             return False
@@ -221,29 +221,15 @@ class StatusFile:
     def _due(self, status: Status) -> bool:
         if self._written is None or abs(status.now - self._written.now) >= self._every_s:
             return True
-        return _lasting(status) != _lasting(self._written)
+        return _headline(status) != _headline(self._written)
 
 
-def _lasting(status: Status) -> Status:
-    """Return ``status`` without what changes all the time."""
-    source = SourceHealth(
-        synced=status.source.synced,
-        api_servers=tuple(replace(server, last_ok_at=0.0, last_error_at=0.0) for server in status.source.api_servers),
-        resources=tuple(replace(item, last_sync_at=0.0, objects=0) for item in status.source.resources),
-        credentials=status.source.credentials,
-    )
-    applying = replace(status.applying, plans_by_action={}, times_by_action={})
-    live = replace(status.live, leaving=(), leaving_total=0)
-    return replace(
-        status,
-        now=0.0,
-        heartbeat_at=0.0,
-        source=source,
-        events_total=0,
-        reconciliations_total=0,
-        applying=applying,
-        live=live,
-    )
+def _headline(status: Status) -> tuple[object, ...]:
+    """Return what is written at once where it changes; the rest may wait for the next period."""
+    generation = status.generation.number if status.generation else 0
+    up = tuple(server.healthy for server in status.source.api_servers)
+    applied = (generation, status.verified, status.pin, status.live.paused)
+    return status.phase, status.problems, status.hold_id, applied, up
 
 
 def read_report(settings: Settings, *, clock: Callable[[], float] = time.time, timeout_s: float = 2.0) -> StatusReport:

@@ -1,9 +1,10 @@
 """A status for a person: aligned, a screenful, the worst first."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pyconfd.model.condition import condition_of_refusal
 from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.hold import command_of
 from pyconfd.model.status import (
@@ -174,10 +175,10 @@ def pin_lines(pinned: PinStatus, now: float) -> tuple[str, tuple[str, ...]]:
     """Return a headline about a pin, and lines below it: what waits on disk, and how the pin is ended."""
     pin = pinned.pin
     if pin.broken:
-        return "PINNED, but nobody knows to what", (pin.broken,)
+        return "PINNED, but the pin cannot be read", (pin.broken,)
     reason = f": {pin.reason}" if pin.reason else ""
     headline = f"PINNED to generation {pin.generation} for {short_duration(now - pin.since)}{reason}"
-    serves = () if pinned.serves else ("it does not serve yet" if not pinned.refused else "it cannot be made to serve",)
+    serves = () if pinned.serves else ("it is not applied yet" if not pinned.refused else "it cannot be applied",)
     waiting = pinned.waiting[:EDITS_SHOWN]
     more = len(pinned.waiting) - len(waiting)
     differs = (
@@ -233,7 +234,7 @@ def _by_hand(status: Status, now: float, pen: Pen) -> list[str]:
         count = f"{live.leaving_total:,} {'server' if live.leaving_total == 1 else 'servers'}"
         found += _section("On their way out", [f"{count}{oldest if live.leaving else ''}"], pen)
     beyond = [f"{pen(_BAD, '!')} {clean(detail)}" for detail in live.beyond_repair[:OVERRIDES_SHOWN]]
-    found += _section("Changed by somebody else; a reload repairs it", beyond, pen)
+    found += _section("Differs from the configuration; a reload repairs it", beyond, pen)
     why = [clean(live.unavailable)] if live.unavailable else []
     return [*found, *_section("Every change needs a reload", why, pen)]
 
@@ -324,20 +325,19 @@ def _in_quarantine(status: Status, now: float, pen: Pen) -> list[str]:
 
 
 def _refused(refused: Sequence[Refusal], pen: Pen) -> list[str]:
-    groups: dict[RefusalReason, list[Refusal]] = defaultdict(list)
+    """Return the refused objects by their condition, a few of each: a rare one is not drowned by a frequent one."""
+    groups: dict[str, list[str]] = defaultdict(list)
     for refusal in sorted(refused):
-        groups[refusal.reason].append(refusal)
-    # The first of each reason, then the second of each: a rare reason is not drowned by a frequent one.
-    ranked = sorted((rank, reason) for reason, members in groups.items() for rank in range(len(members)))
-    shown = Counter(reason for _, reason in ranked[:REFUSED_SHOWN])
+        condition = condition_of_refusal(refusal)
+        heading = f"{condition.type}={condition.status} {condition.reason}"
+        groups[heading].append(f"{clean(str(refusal.ref))}  {clean(condition.message)}")
+    each_shows = max(1, REFUSED_SHOWN // max(1, len(groups)))
     lines = []
-    for reason, members in sorted(groups.items()):
-        lines.append(f"{reason.value} ({len(members)})")
-        for refusal in members[: shown[reason]]:
-            value = f' "{clean(refusal.value)}"' if refusal.value else ""
-            lines.append(f"    {clean(str(refusal.ref))}  {clean(refusal.field)}{value}: {clean(refusal.detail)}")
-    if len(refused) > REFUSED_SHOWN:
-        lines.append(f"... and {len(refused) - REFUSED_SHOWN} more: pyconfd explain --all-refused")
+    for heading, found in sorted(groups.items()):
+        lines += [f"{heading} ({len(found)})", *(f"    {line}" for line in found[:each_shows])]
+    more = sum(max(0, len(found) - each_shows) for found in groups.values())
+    if more:
+        lines.append(f"... and {more} more: pyconfd explain --all-refused")
     return _section(f"Left out ({len(refused)})", lines, pen)
 
 
@@ -350,7 +350,7 @@ def _left_behind(status: Status, now: float) -> Iterator[str]:
         )
         yield f"{workers} sessions, the oldest was started {_ago(known.oldest_worker_since, now)}"
     if known.file_behind_since:
-        yield f"the file has been behind what was changed live for {short_duration(now - known.file_behind_since)}"
+        yield f"the file has been behind the runtime updates for {short_duration(now - known.file_behind_since)}"
 
 
 def _counts(status: Status, pen: Pen) -> list[str]:

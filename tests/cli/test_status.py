@@ -124,7 +124,7 @@ def test_watch_begins_in_the_past_and_goes_on(
     assert watched.exit_code == 0
     lines = watched.stdout.splitlines()
     assert [int(line.split()[-1]) for line in lines] == list(range(first, 18))
-    assert lines[0].endswith(f"shop +{first} servers, live 1.0 ms, no reload, generation {first}")
+    assert lines[0].endswith(f"shop +{first} servers, runtime update 1.0 ms, generation {first}")
     (last,) = (json.loads(line) for line in machine.call("watch", "--json", "--since", "16").stdout.splitlines())
     assert (last["generation"], last["action"]) == (17, "live")
 

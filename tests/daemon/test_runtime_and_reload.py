@@ -9,7 +9,7 @@ from pyconfd.model.outcome import Applied, Deferred, Generation, Step, Stored
 from pyconfd.model.plan import Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import Paused, Phase, Standing
+from pyconfd.model.status import BalancerStatus, Paused, Phase
 from tests.daemon.fakes import DISRUPTIVE, Bed, FakeBalancer, FakeClock, FakeDisk, cluster
 from tests.presets import objects
 
@@ -58,9 +58,9 @@ class LiveBalancer(FakeBalancer):
     def crowded(self) -> bool:
         return self.old_workers > 2
 
-    def standing(self, *, may_repair: bool = True) -> Standing:
+    def standing(self, *, may_repair: bool = True) -> BalancerStatus:
         del may_repair
-        return Standing(old_workers=self.old_workers)
+        return BalancerStatus(old_workers=self.old_workers)
 
     def change(
         self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float

@@ -102,7 +102,7 @@ def test_what_became_of_it(outcome: Outcome, expected: Change | None) -> None:
         ((AddMapEntries("/m/hosts.map", (("a", "b"),)),), "hosts.map +1 entry"),
         ((RemoveMapEntries("/m/hosts.map", ("a", "b")),), "hosts.map -2 entries"),
         ((ChangeMapEntries("/m/hosts.map", (("a", "b"), ("c", "d"))),), "hosts.map 2 changed entries"),
-        ((ReplaceMap("/m/hosts.map", (("a", "b"), ("c", "d"))),), "hosts.map 2 entries loaded anew"),
+        ((ReplaceMap("/m/hosts.map", (("a", "b"), ("c", "d"))),), "hosts.map 2 reloaded entries"),
         ((UpdateCertificate("/c/a.pem", "KEY"),), "a.pem renewed"),
         ((AddCertificate("/c", "/c/a.pem", "KEY"), RemoveCertificate("/c", "/c/b.pem")), "a.pem added; b.pem removed"),
         (

@@ -185,7 +185,7 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     [
         (
             Change(AT, 418, Action.LIVE, "shop/web +2 servers", duration_s=0.0009),
-            "12:03:04 shop/web +2 servers, live 0.9 ms, no reload, generation 418",
+            "12:03:04 shop/web +2 servers, runtime update 0.9 ms, generation 418",
         ),
         (
             Change(AT, 419, Action.RELOAD, "", ("frontend fe: 1 bind added",), ("binds_changed",), 0.214),
@@ -197,7 +197,10 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ),
         (
             Change(AT, 42, Action.DEFERRED, "shop +1 server", ("bind added",), ("binds_changed",), 0.001),
-            "12:03:04 reload waits for its turn (binds_changed: bind added); shop +1 server live 1.0 ms, generation 42",
+            (
+                "12:03:04 reload waits for its turn (binds_changed: bind added);"
+                " shop +1 server, runtime update 1.0 ms, generation 42"
+            ),
         ),
         (
             Change(AT, 420, Action.DEFERRED, "", (), ("binds_changed",)),
@@ -205,23 +208,23 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ),
         (
             Change(AT, 421, Action.FILE, "", ("a comment",), (), 0.0001),
-            "12:03:04 only the file (a comment) 0.1 ms, no reload, generation 421",
+            "12:03:04 only the file (a comment) 0.1 ms, generation 421",
         ),
         (
             Change(AT, 421, Action.HELD, "", ("removal protection: 9 of 9 would go\n    -> pyconfd allow 3f",)),
-            "12:03:04 held: removal protection: 9 of 9 would go -> pyconfd allow 3f; generation 421 serves",
+            "12:03:04 held: removal protection: 9 of 9 would go -> pyconfd allow 3f; generation 421 runs on",
         ),
         (
             Change(AT, 421, Action.REJECTED, "", ("a.tmpl line 3: wrong\n    -> mend it", "more"), ("check",)),
-            "12:03:04 refused at check: a.tmpl line 3: wrong -> mend it (and 1 more); generation 421 serves",
+            "12:03:04 rejected at check: a.tmpl line 3: wrong -> mend it (and 1 more); generation 421 runs on",
         ),
         (
             Change(AT, 0, Action.FAILED, "", ("haproxy: is not running",), ("reload",)),
-            "12:03:04 failed at reload: haproxy: is not running; nothing serves yet",
+            "12:03:04 failed at reload: haproxy: is not running; no configuration is applied yet",
         ),
         (
             Change(AT, 421, Action.RELEASED, "3f9c", ("the endpoints are back",), (), 62.0),
-            "12:03:04 held no more after 62.0 s: the endpoints are back (3f9c); generation 421 serves",
+            "12:03:04 hold ended after 62.0 s: the endpoints are back (3f9c); generation 421 runs on",
         ),
         (Change(AT, 421, Action.NOOP), "12:03:04 nothing to do, generation 421"),
     ],

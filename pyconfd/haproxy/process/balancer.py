@@ -61,7 +61,7 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import AddServer, Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import Standing
+from pyconfd.model.status import BalancerStatus
 from pyconfd.settings import ApplySettings, HaproxySettings
 from pyconfd.system.files import refuse_as_root, remove_stale
 from pyconfd.system.state_file import StateLock
@@ -189,7 +189,7 @@ class Balancer:
             *self._process.problems(),
         )
 
-    def standing(self, *, may_repair: bool = True) -> Standing:
+    def standing(self, *, may_repair: bool = True) -> BalancerStatus:
         """Delete servers that have gone, repair drift, and return how it stands.
 
         Raises what a bug in the thread of the file raised.
@@ -205,7 +205,7 @@ class Balancer:
         if self._is_known and not self._runtime.abilities.runtime:
             live = replace(live, unavailable=self._runtime.abilities.why)
         own = (*self._file.problems(), *self._suspect_problems(), *self._process.silent_problems())
-        return Standing(own, live, self.old_workers, self._oldest_worker_age_s, self._file.pending)
+        return BalancerStatus(own, live, self.old_workers, self._oldest_worker_age_s, self._file.pending)
 
     def _suspect_problems(self) -> tuple[Problem, ...]:
         if not self._why.startswith(CUT_SHORT):
