@@ -87,7 +87,7 @@ def test_a_copy_that_clashes_with_a_fragment_is_refused(appliance: Appliance, ol
     waits(appliance)
     done = appliance.command("adopt", "--copy")
     assert done.returncode == 1
-    assert f"bind 127.0.0.1:{old_port} of frontend http-in is also bound by frontend fe_main" in done.stderr
+    assert f"bind 127.0.0.1:{old_port} of frontend http-in: also bound by frontend fe_main" in done.stderr
     assert not (Path(appliance.values["templates"]["dir"]) / "00-adopted.conf").exists()
     beats(appliance)
     assert (appliance.phase, fetch(old_port)) == ("held", "old site")
