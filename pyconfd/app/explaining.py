@@ -19,8 +19,8 @@ from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.queries import explain
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.process.balancer import Balancer
-from pyconfd.haproxy.runtime.readback import ServerNow, servers_now
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
+from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now
 from pyconfd.model.condition import Age
 from pyconfd.model.context import Context, Refusal, RefusalReason
 from pyconfd.model.explanation import Explanation, InstanceState

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from pyconfd.explain.configuration import RenderedConfig, ServerLine
-from pyconfd.haproxy.runtime.readback import ServerNow, condition_of
+from pyconfd.haproxy.runtime.servers_now import ServerNow, condition_of
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.condition import Age, Condition, ConditionStatus, ConditionType, condition_of_refusal
 from pyconfd.model.context import Context, Refusal

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pyconfd.haproxy.config.text import mark
-from pyconfd.haproxy.runtime.readback import servers_now
+from pyconfd.haproxy.runtime.servers_now import servers_now
 from pyconfd.haproxy.runtime.sockets import RuntimeSocket
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.runtime.readback import servers_now
+from pyconfd.haproxy.runtime.servers_now import servers_now
 from pyconfd.haproxy.runtime.sockets import ask as ask_socket
 from tests.e2e.expect import all_is_well, beats, new_pod_answers, serving, undisturbed
 from tests.world.appliance import Appliance

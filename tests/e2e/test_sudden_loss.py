@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyconfd.haproxy.runtime.readback import servers_now
+from pyconfd.haproxy.runtime.servers_now import servers_now
 from pyconfd.haproxy.runtime.sockets import ask as ask_socket
 from tests.e2e.expect import all_is_well, complaints, lists_anew, undisturbed
 from tests.world.appliance import NAMESPACE, Appliance

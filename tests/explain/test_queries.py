@@ -9,7 +9,7 @@ import pytest
 from pyconfd.explain.conditions import Evidence
 from pyconfd.explain.queries import explain
 from pyconfd.explain.text import render
-from pyconfd.haproxy.runtime.readback import ServerNow
+from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.model.condition import Age
 from pyconfd.model.explanation import Explanation, InstanceState
 from pyconfd.model.reservation import Name, NameRegister, Reservation

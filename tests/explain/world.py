@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyconfd.explain.conditions import Evidence, report_of
-from pyconfd.haproxy.runtime.readback import ServerNow
+from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.model.condition import Age
 from pyconfd.model.context import Context, PresetName, Refusal
 from pyconfd.model.explanation import ClaimReport, InstanceState

@@ -1,7 +1,7 @@
 """A balancer with its haproxy, changed without a reload."""
 
 from pyconfd.haproxy.runtime.overrides import Override, OverrideStore
-from pyconfd.haproxy.runtime.readback import servers_now
+from pyconfd.haproxy.runtime.servers_now import servers_now
 from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied

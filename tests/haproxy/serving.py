@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from pyconfd.haproxy.runtime.readback import ServerNow
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
+from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.plan import AddServer, Command
 from tests.world.backends import Backend, Backends

@@ -14,8 +14,8 @@ from pyconfd.haproxy.config.index import Index, SectionKey, configured_backend, 
 from pyconfd.haproxy.config.servers import ConfiguredBackend
 from pyconfd.haproxy.runtime.drift import MAX_SLICE, ROUND_S, SLICE, Drift, DriftMonitor
 from pyconfd.haproxy.runtime.overrides import FILE_NAME, Override, OverrideKey, OverrideStore, with_overrides
-from pyconfd.haproxy.runtime.readback import ServerNow
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
+from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until

@@ -7,8 +7,8 @@ import pytest
 from pyconfd.haproxy.config.index import SectionKey, configured_backend, index_of
 from pyconfd.haproxy.runtime.drift import Drift
 from pyconfd.haproxy.runtime.overrides import GONE_AFTER_S, Override, OverrideKey
-from pyconfd.haproxy.runtime.readback import ServerNow
 from pyconfd.haproxy.runtime.runtime import Leaving
+from pyconfd.haproxy.runtime.servers_now import ServerNow
 from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
 
 NOW = 1000.0

@@ -6,7 +6,7 @@ import pytest
 
 from pyconfd.haproxy.config.text import mark
 from pyconfd.haproxy.process.balancer import Balancer
-from pyconfd.haproxy.runtime.readback import servers_now
+from pyconfd.haproxy.runtime.servers_now import servers_now
 from pyconfd.haproxy.runtime.sockets import RuntimeSocket
 from pyconfd.model.plan import Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import Piece, Rendering

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from pyconfd.haproxy.config.changes import entries_of
 from pyconfd.haproxy.config.diff import Comparison, plan
 from pyconfd.haproxy.runtime.drift import DriftMonitor
+from pyconfd.haproxy.runtime.operations import fingerprint
 from pyconfd.haproxy.runtime.overrides import OverrideStore
-from pyconfd.haproxy.runtime.readback import fingerprint, wrong_address
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
+from pyconfd.haproxy.runtime.servers_now import wrong_address
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.plan import AddBackend, AddServer, Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Rendering

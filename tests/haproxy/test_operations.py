@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyconfd.errors import RejectedInput
 from pyconfd.haproxy.runtime.operations import described, lines_of, reason_text, summarised, transcript
-from pyconfd.haproxy.runtime.readback import ServerNow, find_servers
+from pyconfd.haproxy.runtime.servers_now import ServerNow, find_servers
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from pyconfd.haproxy.config.changes import MAX_CERTIFICATE_BYTES, Abilities, changed_files, entries_of
 from pyconfd.haproxy.config.index import index_of
-from pyconfd.haproxy.runtime.operations import SocketLine, filled_map, lines_of
-from pyconfd.haproxy.runtime.readback import fingerprint
+from pyconfd.haproxy.runtime.operations import SocketLine, filled_map, fingerprint, lines_of
 from pyconfd.haproxy.runtime.sockets import RuntimeSocket
 from pyconfd.model.plan import (
     AddCertificate,

@@ -20,8 +20,8 @@ from pyconfd.haproxy.config.index import Index, configured_backend, index_of, ke
 from pyconfd.haproxy.config.servers import ConfiguredBackend, ConfiguredServer
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.runtime.overrides import Override, OverrideKey, OverrideStore
-from pyconfd.haproxy.runtime.readback import ServerNow, condition_of, find_servers, takes_traffic
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
+from pyconfd.haproxy.runtime.servers_now import ServerNow, condition_of, find_servers, takes_traffic
 from pyconfd.model.plan import ServerState
 from pyconfd.printable import short_duration
 from pyconfd.settings import Settings

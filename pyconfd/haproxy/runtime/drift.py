@@ -15,8 +15,15 @@ import structlog
 from pyconfd.haproxy.config.index import Index, SectionKey, configured_backend, keys_of, keys_with_servers
 from pyconfd.haproxy.config.servers import ConfiguredBackend, ConfiguredServer, is_literal
 from pyconfd.haproxy.runtime.overrides import GONE_AFTER_S, KnownOverrides, Override, OverrideKey, OverrideStore
-from pyconfd.haproxy.runtime.readback import ServerNow, server_rows, servers_now, state_of, takes_traffic, wrong_address
 from pyconfd.haproxy.runtime.runtime import Leaving, Runtime
+from pyconfd.haproxy.runtime.servers_now import (
+    ServerNow,
+    server_rows,
+    servers_now,
+    state_of,
+    takes_traffic,
+    wrong_address,
+)
 from pyconfd.model.plan import Command, RemoveServer, ServerState, SetState, SetWeight
 from pyconfd.model.status import BackendDown, LeavingStatus, LiveStatus, OverrideStatus
 

@@ -1,11 +1,13 @@
-"""The operations of a plan: as lines for the runtime socket with the answers they must get, and in words. Pure.
+"""The operations of a plan: lines for the runtime socket and their answers, how the result is read back, words. Pure.
 
 Never in words: the content of a certificate. Servers that HAProxy rejects are distinguished from other failures.
 
 Source: HAProxy management manual, 9.3; the texts of the answers as 2.6, 3.0, 3.2 and 3.4 give them.
 """
 
+import hashlib
 import re
+import ssl
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +18,7 @@ from typing import NamedTuple, assert_never
 from pyconfd.haproxy.config.diff import PARTIAL
 from pyconfd.haproxy.config.index import cut
 from pyconfd.haproxy.config.text import words
-from pyconfd.haproxy.runtime.readback import servers_now
+from pyconfd.haproxy.runtime.servers_now import ServerNow, servers_now, state_of, wrong_address
 from pyconfd.model.plan import (
     AddBackend,
     AddCertificate,
@@ -30,6 +32,7 @@ from pyconfd.model.plan import (
     RemoveMapEntries,
     RemoveServer,
     ReplaceMap,
+    ServerState,
     SetState,
     SetWeight,
     UpdateCertificate,
@@ -42,6 +45,7 @@ BATCH = 2_000
 MAX_PAYLOAD_BYTES = 8_000
 """A whole command has to fit a buffer of 16 KiB (``tune.bufsize``)."""
 
+_ENTRY = re.compile(r"^0x[0-9a-f]+ ", re.MULTILINE)
 SILENCE = ("",)
 _DONE = ("Success!",)
 _SAFE = re.compile(r"[A-Za-z0-9_.:/@,=+%*()\[\] -]+(?: <<\n(?:[^\n\r\0]+\n)+)?")
@@ -213,6 +217,131 @@ def is_same(words: tuple[str, ...], command: AddServer) -> bool:
 def _without_weight(words: tuple[str, ...]) -> list[str]:
     places = {at + offset for at, word in enumerate(words) if word == "weight" for offset in (0, 1)}
     return [word for at, word in enumerate(words) if at not in places]
+
+
+def fingerprint(pem: str) -> str:
+    """Return the SHA-1 of the first certificate, as ``show ssl cert`` prints it; "" where there is none."""
+    found = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", pem, re.DOTALL)
+    if found is None:
+        return ""
+    return hashlib.sha1(ssl.PEM_cert_to_DER_cert(found[0])).hexdigest().upper()  # noqa: S324 - what haproxy prints
+
+
+def checks_of(commands: Sequence[Command]) -> list[str]:
+    """Return the questions whose answers show whether ``commands`` took effect."""
+    asked = [f"show servers state {backend}" for backend, _ in _by_server(commands)]
+    for command in commands:
+        if isinstance(command, AddMapEntries | ChangeMapEntries):
+            asked += [f"get map {command.path} {key}" for key, _ in command.entries]
+        elif isinstance(command, RemoveMapEntries):
+            asked += [f"get map {command.path} {key}" for key in command.keys]
+        elif isinstance(command, ReplaceMap):
+            asked.append(f"show map {command.path}")
+        elif isinstance(command, UpdateCertificate | AddCertificate | RemoveCertificate):
+            asked.append(f"show ssl cert {command.path}")
+    return list(dict.fromkeys(asked))
+
+
+def _by_server(commands: Sequence[Command]) -> dict[tuple[str, str], dict[type, Command]]:
+    """Return the commands for each server, the last one of each kind."""
+    found: dict[tuple[str, str], dict[type, Command]] = {}
+    for command in commands:
+        if isinstance(command, AddServer | RemoveServer | SetWeight | SetState):
+            found.setdefault((command.backend, command.server), {})[type(command)] = command
+        elif isinstance(command, RemoveBackend):
+            for server in command.servers:
+                found.setdefault((server.backend, server.server), {})[RemoveServer] = server
+    return found
+
+
+def unfulfilled(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
+    """Return what is not as the commands wanted it, by the answers to :func:`checks_of`; "" where all is."""
+    final = _by_server(commands)
+    names: dict[str, list[str]] = {}
+    for backend, name in final:
+        names.setdefault(backend, []).append(name)
+    servers: dict[tuple[str, str], ServerNow] = {}
+    try:
+        for backend, wanted in names.items():
+            found = servers_now(answers[f"show servers state {backend}"], wanted)
+            servers |= {(one.backend, one.name): one for one in found}
+    except ValueError as error:
+        return f"its state cannot be read: {error}"
+    for key, own in final.items():
+        if why := _wrong_server(servers.get(key), own):
+            return f"server {'/'.join(key)} {why}"
+    return _wrong_file(commands, answers)
+
+
+def _wrong_server(now: ServerNow | None, wanted: Mapping[type, Command]) -> str:
+    if RemoveServer in wanted:
+        return "" if now is None or now.drain or now.maint else "still takes traffic"
+    if now is None:
+        return "is not there"
+    for command in wanted.values():
+        why = ""
+        if isinstance(command, SetState):
+            why = _wrong_state(now, command.state)
+        elif isinstance(command, SetWeight):
+            why = _wrong_weight(now, command.weight)
+        elif isinstance(command, AddServer):
+            why = wrong_address(now, command.address)
+            if not why and SetState not in wanted:
+                why = _wrong_state(now, ServerState.MAINT if command.disabled else ServerState.READY)
+            if not why and SetWeight not in wanted:
+                why = _wrong_weight(now, command.weight)
+        if why:
+            return why
+    return ""
+
+
+def _wrong_state(now: ServerNow, wanted: ServerState) -> str:
+    state = state_of(now)
+    return "" if state is wanted else f"is in the state {state}"
+
+
+def _wrong_weight(now: ServerNow, wanted: int) -> str:
+    return "" if now.weight == wanted else f"has the weight {now.weight}"
+
+
+def _wrong_file(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
+    for command in commands:
+        why = ""
+        if isinstance(command, AddMapEntries | ChangeMapEntries | RemoveMapEntries):
+            why = _wrong_entries(command, answers)
+        elif isinstance(command, ReplaceMap):
+            why = _wrong_map(command, answers[f"show map {command.path}"])
+        elif isinstance(command, UpdateCertificate | AddCertificate):
+            why = _wrong_certificate(command, answers[f"show ssl cert {command.path}"])
+        elif isinstance(command, RemoveCertificate) and "Status:" in answers[f"show ssl cert {command.path}"]:
+            why = f"certificate {command.path} is still there"
+        if why:
+            return why
+    return ""
+
+
+def _wrong_certificate(command: UpdateCertificate | AddCertificate, answer: str) -> str:
+    wanted = fingerprint(command.pem)
+    shown = answer.replace(":", "").upper()
+    return "" if wanted and wanted in shown else f"certificate {command.path} is another one"
+
+
+def _wrong_entries(command: AddMapEntries | ChangeMapEntries | RemoveMapEntries, answers: Mapping[str, str]) -> str:
+    if isinstance(command, RemoveMapEntries):
+        still = (key for key in command.keys if f'key="{key}"' in answers[f"get map {command.path} {key}"])
+        return next((f"map {command.path} still has {key}" for key in still), "")
+    for key, value in command.entries:
+        if f'value="{value}"' not in answers[f"get map {command.path} {key}"]:
+            return f"map {command.path} does not give {value} for {key}"
+    return ""
+
+
+def _wrong_map(command: ReplaceMap, answer: str) -> str:
+    """Compare all entries: which of two comes first has a meaning for some converters."""
+    shown = [row for row in _ENTRY.sub("", answer).split("\n") if row]
+    if shown == [f"{key} {value}" for key, value in command.entries]:
+        return ""
+    return f"map {command.path} has {len(shown)} entries, or others than the {len(command.entries)} that it should have"
 
 
 MOST_NAMED = 5

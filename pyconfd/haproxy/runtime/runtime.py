@@ -14,6 +14,7 @@ from pyconfd.haproxy.runtime.operations import (
     BATCH,
     SocketLine,
     batches,
+    checks_of,
     filled_map,
     is_same,
     is_there,
@@ -25,14 +26,9 @@ from pyconfd.haproxy.runtime.operations import (
     published,
     refused_servers,
     revived,
-)
-from pyconfd.haproxy.runtime.readback import (
-    ServerNow,
-    checks_of,
-    connections_now,
-    servers_now,
     unfulfilled,
 )
+from pyconfd.haproxy.runtime.servers_now import ServerNow, connections_now, servers_now
 from pyconfd.haproxy.runtime.sockets import NoAnswer, ReplacedError, RuntimeSocket
 from pyconfd.model.plan import (
     AddBackend,

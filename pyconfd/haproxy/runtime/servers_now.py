@@ -1,31 +1,14 @@
-"""What the running process answers about servers, maps and certificates, against what it was told. Pure."""
+"""The servers of the running process as its socket shows them. Pure."""
 
 import difflib
-import hashlib
 import ipaddress
 import re
-import ssl
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 from pyconfd.errors import Problem, RejectedInput
-from pyconfd.model.plan import (
-    AddCertificate,
-    AddMapEntries,
-    AddServer,
-    ChangeMapEntries,
-    Command,
-    RemoveBackend,
-    RemoveCertificate,
-    RemoveMapEntries,
-    RemoveServer,
-    ReplaceMap,
-    ServerState,
-    SetState,
-    SetWeight,
-    UpdateCertificate,
-)
+from pyconfd.model.plan import ServerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +54,6 @@ _COLUMNS = (
 _HEADER = re.compile(r"^# (be_id [^\n]*)\n?", re.MULTILINE)
 _FEW = 20
 """So many servers are looked for in the rows; more than that are found faster by reading all of them."""
-
-_ENTRY = re.compile(r"^0x[0-9a-f]+ ", re.MULTILINE)
 
 
 def servers_now(answer: str, names: Collection[str] = ()) -> Iterator[ServerNow]:
@@ -157,82 +138,6 @@ def connections_now(answer: str) -> Iterator[tuple[tuple[str, str], int]]:
             yield (backend, server), int(fields[used_at])
 
 
-def fingerprint(pem: str) -> str:
-    """Return the SHA-1 of the first certificate, as ``show ssl cert`` prints it; "" where there is none."""
-    found = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", pem, re.DOTALL)
-    if found is None:
-        return ""
-    return hashlib.sha1(ssl.PEM_cert_to_DER_cert(found[0])).hexdigest().upper()  # noqa: S324 - what haproxy prints
-
-
-def checks_of(commands: Sequence[Command]) -> list[str]:
-    """Return the questions whose answers show whether ``commands`` took effect."""
-    asked = [f"show servers state {backend}" for backend, _ in _by_server(commands)]
-    for command in commands:
-        if isinstance(command, AddMapEntries | ChangeMapEntries):
-            asked += [f"get map {command.path} {key}" for key, _ in command.entries]
-        elif isinstance(command, RemoveMapEntries):
-            asked += [f"get map {command.path} {key}" for key in command.keys]
-        elif isinstance(command, ReplaceMap):
-            asked.append(f"show map {command.path}")
-        elif isinstance(command, UpdateCertificate | AddCertificate | RemoveCertificate):
-            asked.append(f"show ssl cert {command.path}")
-    return list(dict.fromkeys(asked))
-
-
-def _by_server(commands: Sequence[Command]) -> dict[tuple[str, str], dict[type, Command]]:
-    """Return the commands for each server, the last one of each kind."""
-    found: dict[tuple[str, str], dict[type, Command]] = {}
-    for command in commands:
-        if isinstance(command, AddServer | RemoveServer | SetWeight | SetState):
-            found.setdefault((command.backend, command.server), {})[type(command)] = command
-        elif isinstance(command, RemoveBackend):
-            for server in command.servers:
-                found.setdefault((server.backend, server.server), {})[RemoveServer] = server
-    return found
-
-
-def unfulfilled(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
-    """Return what is not as the commands wanted it, by the answers to :func:`checks_of`; "" where all is."""
-    final = _by_server(commands)
-    names: dict[str, list[str]] = {}
-    for backend, name in final:
-        names.setdefault(backend, []).append(name)
-    servers: dict[tuple[str, str], ServerNow] = {}
-    try:
-        for backend, wanted in names.items():
-            found = servers_now(answers[f"show servers state {backend}"], wanted)
-            servers |= {(one.backend, one.name): one for one in found}
-    except ValueError as error:
-        return f"its state cannot be read: {error}"
-    for key, own in final.items():
-        if why := _wrong_server(servers.get(key), own):
-            return f"server {'/'.join(key)} {why}"
-    return _wrong_file(commands, answers)
-
-
-def _wrong_server(now: ServerNow | None, wanted: Mapping[type, Command]) -> str:
-    if RemoveServer in wanted:
-        return "" if now is None or now.drain or now.maint else "still takes traffic"
-    if now is None:
-        return "is not there"
-    for command in wanted.values():
-        why = ""
-        if isinstance(command, SetState):
-            why = _wrong_state(now, command.state)
-        elif isinstance(command, SetWeight):
-            why = _wrong_weight(now, command.weight)
-        elif isinstance(command, AddServer):
-            why = wrong_address(now, command.address)
-            if not why and SetState not in wanted:
-                why = _wrong_state(now, ServerState.MAINT if command.disabled else ServerState.READY)
-            if not why and SetWeight not in wanted:
-                why = _wrong_weight(now, command.weight)
-        if why:
-            return why
-    return ""
-
-
 def state_of(now: ServerNow) -> ServerState:
     """Return the state that was asked for by command; what health checks found is none."""
     # Drain stays remembered below maintenance, and is of no meaning there.
@@ -256,15 +161,6 @@ def condition_of(now: ServerNow) -> str:
     return state.value if state is not ServerState.READY else _OPERATING.get(now.operating, "unknown")
 
 
-def _wrong_state(now: ServerNow, wanted: ServerState) -> str:
-    state = state_of(now)
-    return "" if state is wanted else f"is in the state {state}"
-
-
-def _wrong_weight(now: ServerNow, wanted: int) -> str:
-    return "" if now.weight == wanted else f"has the weight {now.weight}"
-
-
 def wrong_address(now: ServerNow, target: str) -> str:
     """Return "" where a server has the address of a server line, else which one it has."""
     host, _, port = target.rpartition(":")
@@ -279,46 +175,6 @@ def _canonical(address: str) -> str:
         return str(ipaddress.ip_address(address))
     except ValueError:
         return address
-
-
-def _wrong_file(commands: Sequence[Command], answers: Mapping[str, str]) -> str:
-    for command in commands:
-        why = ""
-        if isinstance(command, AddMapEntries | ChangeMapEntries | RemoveMapEntries):
-            why = _wrong_entries(command, answers)
-        elif isinstance(command, ReplaceMap):
-            why = _wrong_map(command, answers[f"show map {command.path}"])
-        elif isinstance(command, UpdateCertificate | AddCertificate):
-            why = _wrong_certificate(command, answers[f"show ssl cert {command.path}"])
-        elif isinstance(command, RemoveCertificate) and "Status:" in answers[f"show ssl cert {command.path}"]:
-            why = f"certificate {command.path} is still there"
-        if why:
-            return why
-    return ""
-
-
-def _wrong_certificate(command: UpdateCertificate | AddCertificate, answer: str) -> str:
-    wanted = fingerprint(command.pem)
-    shown = answer.replace(":", "").upper()
-    return "" if wanted and wanted in shown else f"certificate {command.path} is another one"
-
-
-def _wrong_entries(command: AddMapEntries | ChangeMapEntries | RemoveMapEntries, answers: Mapping[str, str]) -> str:
-    if isinstance(command, RemoveMapEntries):
-        still = (key for key in command.keys if f'key="{key}"' in answers[f"get map {command.path} {key}"])
-        return next((f"map {command.path} still has {key}" for key in still), "")
-    for key, value in command.entries:
-        if f'value="{value}"' not in answers[f"get map {command.path} {key}"]:
-            return f"map {command.path} does not give {value} for {key}"
-    return ""
-
-
-def _wrong_map(command: ReplaceMap, answer: str) -> str:
-    """Compare all entries: which of two comes first has a meaning for some converters."""
-    shown = [row for row in _ENTRY.sub("", answer).split("\n") if row]
-    if shown == [f"{key} {value}" for key, value in command.entries]:
-        return ""
-    return f"map {command.path} has {len(shown)} entries, or others than the {len(command.entries)} that it should have"
 
 
 _SHOWN = 10
