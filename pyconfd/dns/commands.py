@@ -89,7 +89,7 @@ def plan_names(settings: Settings) -> tuple[PlannedName, ...]:
 
 
 def withdraw(settings: Settings, *, until_boot: bool) -> tuple[PlannedName, ...]:
-    """Take this node out of every name, and keep it out; where that fails the service goes on trying."""
+    """Remove this node from every name until it is published again; the service retries what fails."""
     names = dns_names(settings)
     set_withdrawn(settings, until_boot=until_boot)
     published = {(item["name"], item["private"]): item["addresses"] for item in report(settings).get("names", ())}
@@ -104,7 +104,7 @@ def withdraw(settings: Settings, *, until_boot: bool) -> tuple[PlannedName, ...]
 
 
 def publish(settings: Settings) -> tuple[PlannedName, ...]:
-    """Let this node in again, and publish it at once where it can serve.
+    """Lift the withdrawal, and publish this node at once where it can serve.
 
     Raises:
         RejectedInput: it cannot serve; it joins by itself when it can.
@@ -124,13 +124,13 @@ def publish(settings: Settings) -> tuple[PlannedName, ...]:
 
 
 def adopt(settings: Settings, name: str) -> tuple[PlannedName, ...]:
-    """Take over what is at a name."""
+    """Adopt the records at a name."""
     names = dns_names(settings)
     return _each(names, of_name(_kept(names), name), lambda kept, seen: planner.adopt(kept.spec, seen))
 
 
 def drop(settings: Settings, name: str) -> PlannedName:
-    """Take out all that this owner has at a name that is kept no more, the last record too.
+    """Remove all that this owner has at a name that is no longer kept, the last record too.
 
     Raises:
         RejectedInput: it is still kept here, or is no name.
@@ -151,7 +151,7 @@ def drop(settings: Settings, name: str) -> PlannedName:
 
 
 def forget(settings: Settings, node: str) -> tuple[PlannedName, ...]:
-    """Take a node that will not come back out of every name.
+    """Remove a node that will not come back from every name.
 
     Raises:
         RejectedInput: no name has it.

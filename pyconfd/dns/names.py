@@ -199,7 +199,7 @@ def is_withdrawn(settings: Settings) -> bool:
 
 
 def set_withdrawn(settings: Settings, *, until_boot: bool) -> None:
-    """Keep this node out, until ``pyconfd dns publish`` or until the next boot.
+    """Withdraw this node until ``pyconfd dns publish`` or until the next boot.
 
     Raises:
         TransientError: it cannot be written.
@@ -209,7 +209,7 @@ def set_withdrawn(settings: Settings, *, until_boot: bool) -> None:
 
 
 def set_published(settings: Settings) -> None:
-    """Let this node in again, as far as it can serve.
+    """Lift the withdrawal; the node joins when it can serve.
 
     Raises:
         TransientError: it cannot be written.

@@ -58,8 +58,8 @@ class Wish(StrEnum):
 class NamePlan:
     """What is to be done about a name: the changes of one batch; none where it is in step, or blocked.
 
-    ``kept`` says what stays although the node would withdraw it, ``problem`` which records of somebody else are in the
-    way, with the command that solves it.
+    ``kept`` says what stays although the node would withdraw it, ``problem`` which foreign records are in the way, with
+    the command that solves it.
     """
 
     changes: tuple[RecordChange, ...] = ()
@@ -302,7 +302,7 @@ def _node_record(spec: NameSettings, kind: str, node: str, address: str) -> Reco
 
 
 def _own_record(draft: _Draft, kind: str, address: str) -> None:
-    """Put the node's own record set in, or take it out where enough others answer."""
+    """Add the node's own record set, or remove it where enough others answer."""
     view, name = draft.view, draft.node.name
     have = view.own(kind, name)
     if address:
@@ -318,7 +318,7 @@ def _own_record(draft: _Draft, kind: str, address: str) -> None:
 
 
 def _take_adopted(draft: _Draft) -> None:
-    """Take out what was adopted for the addresses that this node publishes itself."""
+    """Remove what was adopted for the addresses that this node publishes itself."""
     view = draft.view
     for marker in view.markers():
         if not marker.adopted or not set(marker.addresses) <= set(draft.published):
@@ -330,7 +330,7 @@ def _take_adopted(draft: _Draft) -> None:
 
 
 def _shared_record(draft: _Draft, kind: str, address: str) -> None:
-    """Put the node's address into the one record set (mode vip: in place of all others), or take it out."""
+    """Add the node's address to the one record set (mode vip: in place of all others), or remove it."""
     view, spec = draft.view, draft.view.spec
     have = view.simple(kind)
     values = set(have.values) if have else set()
@@ -383,7 +383,7 @@ def _adopted_markers(view: NameView) -> list[RecordChange]:
 
 
 def _other_owners(view: NameView) -> list[RecordChange]:
-    """Take out what other owners say of the name whose one record set is taken over."""
+    """Remove the markers of the former owners of a record set that is adopted."""
     others = {owner for owner, (said, _) in view.owners.items() if said.mode is not Mode.MULTIVALUE}
     others.discard(view.spec.owner)
     records = [view.owners[owner][1] for owner in sorted(others)]

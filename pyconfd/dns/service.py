@@ -43,7 +43,7 @@ _CHANGING = frozenset({"may_join_at", "requests_total"})
 
 
 def run(resolved: Resolved, *, child_of: int = 0) -> int:
-    """Keep the names in step until asked to stop; SIGHUP starts again with fresh settings. Return the exit code.
+    """Maintain the names until asked to stop; SIGHUP starts again with fresh settings. Return the exit code.
 
     To stop changes nothing: ``pyconfd dns withdraw`` takes a node out. With ``child_of`` it also ends when that process
     is no longer its parent.
@@ -73,7 +73,7 @@ def run(resolved: Resolved, *, child_of: int = 0) -> int:
 
 
 def _run_until_signal(settings: Settings, notifier: SystemdNotifier, child_of: int, refused: str) -> int:
-    """Take turns until a signal comes, which is only looked for between two of them; return its number."""
+    """Run turns until a signal comes, which is only looked for between two of them; return its number."""
     configure(settings.log.level, settings.log.format)
     lock = StateLock(settings.state_dir, "dns.lock", "keeps the names in Route 53", "pyconfd-dns")
     with DnsService(settings) as service:

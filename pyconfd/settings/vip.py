@@ -85,7 +85,7 @@ class VipSettings:
     interface: Interface = setting("", "network interface that carries the floating addresses", empty="none")
     virtual_router_id: Annotated[int, Meta(ge=0, le=255)] = setting(
         0,
-        "number of the virtual router, 1 to 255, that nobody else uses on this network; required, there is no"
+        "number of the virtual router, 1 to 255, unique among all VRRP routers on this network; required, there is no"
         " safe default",
         empty="none",
     )
@@ -138,7 +138,7 @@ class VipSettings:
     )
     peers_port: Annotated[int, Meta(ge=0, le=65535)] = setting(
         0,
-        "TCP port on which the haproxies of the nodes tell one another their stick tables, as the shipped"
+        "TCP port on which the haproxies of the nodes exchange their stick tables, as the shipped"
         " fragments have it; the same on all nodes",
         empty="none",
     )
@@ -147,12 +147,13 @@ class VipSettings:
         "when an address leaves this node, reset the connections to it that are left: their clients try again at"
         " once instead of waiting",
     )
-    fencing: bool = setting(True, "remove the address when keepalived is dead or hangs while it is there")
-    farewell: bool = setting(
-        True, "after that send the advert by which a dying keepalived lets the next one in at once"
+    fencing: bool = setting(
+        True,
+        "when keepalived is dead or hangs while the address is there, remove the address, then send the advert with"
+        " priority 0 in keepalived's stead",
     )
     offer_s: Duration = setting(
-        30.0, "a faulty node that holds the address, since nobody else did, offers it again so often"
+        30.0, "how often a faulty node that holds the address, for want of a healthy one, offers it to the others"
     )
     grace_s: Annotated[float, Meta(ge=2, le=YEAR_S)] = setting(
         10.0, "silence of the hook after which keepalived's own slow check judges instead"

@@ -3,7 +3,7 @@
 Everything is written and flushed beside its target before the first rename, so a full disk is met while nothing has
 changed; the former files stay reachable by hard links, so putting them back needs no space.
 
-Whoever owns a directory can exchange what is in it between two calls of root: a link to one of root's files then makes
+The owner of a directory can exchange what is in it between two calls of root: a link to one of root's files then makes
 root write, give away or remove that file. With the owner's rights such a swap reaches only what the owner could reach.
 """
 
@@ -76,7 +76,7 @@ def controlling_owner(path: str | Path) -> os.stat_result | None:
 
 @contextmanager
 def as_owner_of(path: str | Path) -> Iterator[None]:
-    """Let this thread, where it is root's, act with the file rights of the owner of the directory of ``path``.
+    """Run the body, where this thread is root's, with the file rights of the owner of the directory of ``path``.
 
     New files are the owner's without a chown. Source: setfsuid(2): the calling thread alone; the capabilities that
     override file rights are off meanwhile. The supplementary groups stay.
@@ -157,13 +157,13 @@ class _Staged:
 
 
 def problem_of(path: str, error: OSError) -> Problem:
-    """Put an error of the file system into words, with what to do."""
+    """Return the problem of an error of the file system, with its remedy."""
     reason = error.strerror or str(error)
     return Problem(path, f"cannot be written: {reason}", _REMEDIES.get(error.errno or 0, ""))
 
 
 def stay_within(path: str, directory: str) -> None:
-    """Make sure that ``path`` really lies in or below ``directory``, whatever symbolic links there are.
+    """Check that ``path`` lies in or below ``directory`` once symbolic links are resolved.
 
     Raises:
         TransientError: a link leads out of it.
@@ -179,7 +179,7 @@ def temporary_beside(path: str) -> str:
 
 
 def flush_directory(path: str) -> None:
-    """Make renames in the directory ``path`` survive a power cut."""
+    """Flush a directory, so that renames in it survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -361,7 +361,7 @@ class Installation:
                 raise TransientError(problem, *self.roll_back()) from error
 
     def roll_back(self) -> tuple[Problem, ...]:
-        """Put the former files back in reverse order, and remove those that were not there before."""
+        """Restore the former files in reverse order, and remove those that were not there before."""
         problems = []
         for staged in reversed(self._staged):
             if staged.installed:
@@ -421,7 +421,7 @@ def _set_ownership(descriptor: int, file: NewFile, staged: _Staged) -> None:
 
 
 def _copy_ownership(source: str, status: os.stat_result, descriptor: int) -> None:
-    """Keep owner and group as far as this user may; access lists and security labels come along."""
+    """Copy owner and group as far as this user may, access lists and security labels."""
     own = os.fstat(descriptor)
     if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
         try:

@@ -25,7 +25,7 @@ _known: dict[str, None] = {}
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Have these hidden from now on, in all that goes through :func:`without_secrets`."""
+    """Hide these from now on in all that goes through :func:`without_secrets`."""
     for secret in secrets:
         if len(secret) >= SHORTEST:
             _known.pop(secret, None)

@@ -120,7 +120,7 @@ class StateLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock, unless this object holds it already; again where its file was removed.
+        """Acquire the lock, unless this object holds it already; again where its file was removed.
 
         Raises:
             TransientError: another process holds it (the message names it), or the directory cannot be written.

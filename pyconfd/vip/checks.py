@@ -128,7 +128,7 @@ class HaproxyProbe:
         self._registered = False
 
     def distrust(self) -> None:
-        """Take haproxy for silent until it has answered: the process is new."""
+        """Count haproxy as silent until it has answered: the process is new."""
         self.misses = max(self.misses, self._unproven)
 
     def step(self, now: float) -> None:
@@ -270,7 +270,7 @@ class CarrierDamping:
         return now - self._back
 
     def trusts(self, carrier: bool, now: float) -> bool:
-        """Take the carrier as it is; return whether it is trusted. ``now`` is monotonic, in seconds."""
+        """Observe the carrier; return whether it is trusted. ``now`` is monotonic, in seconds."""
         self._losses = [at for at in self._losses if now - at < FLAPS_WITHIN_S]
         if carrier != self._carrier:
             self._carrier = carrier
@@ -302,7 +302,7 @@ class Uplink:
         self._since = self._heard = now
 
     def on_claim(self, address: str, now: float) -> None:
-        """Take an address claim that came in."""
+        """Record a claim of a gateway's address."""
         if address in self.gateways:
             self._answered[address] = now
 

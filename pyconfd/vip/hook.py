@@ -24,7 +24,7 @@ from pyconfd.status.logging import configure
 from pyconfd.system.notify import SystemdNotifier
 from pyconfd.vip.control import ControlSocket
 from pyconfd.vip.frames import AddressClaim, Advert, announcements, probe, say_farewell
-from pyconfd.vip.monitor import NodeMonitor
+from pyconfd.vip.monitor import NodeMonitor, Timer
 from pyconfd.vip.netlink import reset_connections
 from pyconfd.vip.output import (
     Background,
@@ -112,25 +112,21 @@ class Hook:
         settings = resolved.settings
         self._resolved, self.vip, self.topology = resolved, settings.vip, topology
         vip = self.vip
-        self.limits = VipLimits(
-            topology.advert_s, vip.ping_misses, vip.offer_s, vip.gateway_s, fencing=vip.fencing, farewell=vip.farewell
-        )
-        self._probe_s = max(0.2, min(0.5, topology.advert_s))
+        self.limits = VipLimits(topology.advert_s, vip.ping_misses, vip.offer_s, vip.gateway_s, fencing=vip.fencing)
+        probe_s = max(0.2, min(0.5, topology.advert_s))
         for folder in (vip.runtime_dir, vip.state_dir):
             Path(folder).mkdir(parents=True, exist_ok=True, mode=0o755)
         self._memory_file = memory_file(vip.state_dir)
         self.memory = self._read_memory()
         self.started = self.now = time.monotonic()
-        self.routers = [
-            VirtualRouter(router, self.limits, 2.5 * self._probe_s, self.now) for router in topology.routers
-        ]
+        self.routers = [VirtualRouter(router, self.limits, 2.5 * probe_s, self.now) for router in topology.routers]
         self._track_files = {router.id: InPlaceFile(router.track_file) for router in topology.routers}
-        self._announce_due = dict.fromkeys(self._track_files, 0.0)
-        self._probe_due = dict.fromkeys(self._track_files, 0.0)
+        self._announcing = {number: Timer(ANNOUNCE_AGAIN_S) for number in self._track_files}
+        self._probing = {number: Timer(probe_s) for number in self._track_files}
         self._selector = selectors.DefaultSelector()
         self.monitor = NodeMonitor(vip, topology, f"{settings.runtime_dir}/status.json", self._selector, self)
         self._heartbeat = InPlaceFile(topology.heartbeat)
-        self._heartbeat_due = self._report_due = self._learn_due = 0.0
+        self._beating, self._reporting, self._learning = Timer(HEARTBEAT_S), Timer(REPORT_S), Timer(LEARN_S)
         self._systemd = SystemdNotifier()
         self._decide_at = -math.inf
         self._stopping = self._ready = self._reload_asked = False
@@ -221,14 +217,13 @@ class Hook:
             self._beat()
         self.trouble("files", self._files.error(self.now))
         self.trouble("sessions", self._resets.error(self.now))
-        if self._changed or self.now >= self._report_due:
+        if self._reporting.due(self.now) or self._changed:
             self._report()
 
     def _beat(self) -> None:
         """Show keepalived's backstop and systemd that this process lives, and has decided."""
-        if self.now < self._heartbeat_due:
+        if not self._beating.due(self.now):
             return
-        self._heartbeat_due = self.now + HEARTBEAT_S
         # After the decisions, not at a pace of its own: a hook that hangs in them must not look alive.
         self._heartbeat.write(boot_seconds())
         self.trouble("heartbeat", self._heartbeat.error)
@@ -240,9 +235,8 @@ class Hook:
 
     def _learn(self) -> None:
         """Ask for the own addresses of peers and gateways: which are there, and at which hardware address."""
-        if self.now < self._learn_due or self.monitor.packets is None:
+        if self.monitor.packets is None or not self._learning.due(self.now):
             return
-        self._learn_due = self.now + LEARN_S
         own = self.monitor.packets.hardware
         routers = [router.router for router in self.routers]
         peers = {(peer.address, router.source) for router in routers for peer in router.peers}
@@ -257,13 +251,13 @@ class Hook:
                 router.peer_seen = -math.inf
             came, went = router.set_addresses(link.addresses, self.now)
             if came:
-                self._announce_due[router.router.id] = 0.0
+                self._announcing[router.router.id].reset()
             for event, addresses in (("address.added", came), ("address.removed", went)):
                 for address in sorted(addresses):
                     self._transition(router.router.name, event, address=address)
 
     def on_packet(self, packet: Advert | AddressClaim, own: str, *, outgoing: bool) -> bool:
-        """Take what passed the interface; return whether it needs a decision before the next one is due."""
+        """Pass a packet to all routers; return whether it needs a decision before the next one is due."""
         news = False
         for router in self.routers:
             if isinstance(packet, Advert):
@@ -278,14 +272,14 @@ class Hook:
         return news
 
     def on_role(self, name: str, role: Role) -> None:
-        """Take the role of a virtual router that keepalived reports."""
+        """Store the role that keepalived reports for a virtual router."""
         for router in self.routers:
             before = router.role
             if router.router.name == name and router.set_role(role, self.now):
                 self._transition(name, "role.changed", before=before.value, after=role.value)
 
     def on_keepalived_died(self) -> None:
-        """Take that keepalived's VRRP process has ended."""
+        """Forget all roles: keepalived's VRRP process has ended."""
         for router in self.routers:
             self.on_role(router.router.name, Role.UNKNOWN)
         log.error("keepalived.died")
@@ -339,7 +333,7 @@ class Hook:
         router.set_reachable(reachable, self.now)
 
     def _fence(self, router: VirtualRouter, decision: Decision) -> None:
-        """Take the addresses off, and only then let a peer take over: never two holders."""
+        """Remove the addresses, and only then send the advert by which a peer takes over: never two holders."""
         if decision.kill:
             self.monitor.keepalived.kill()
             self.monitor.keepalived_parent.kill()
@@ -359,18 +353,16 @@ class Hook:
 
     def _announce(self, router: VirtualRouter) -> None:
         packets = self.monitor.packets
-        if packets is None or self.now < self._announce_due[router.router.id]:
+        if packets is None or not self._announcing[router.router.id].due(self.now):
             return
-        self._announce_due[router.router.id] = self.now + ANNOUNCE_AGAIN_S
         for address in sorted(router.held):
             packets.send(announcements(packets.hardware, address))
 
     def _probe(self, router: VirtualRouter) -> None:
         """Ask who has the addresses while this node does, or must not; an able backup hears the adverts."""
-        packets, number = self.monitor.packets, router.router.id
+        packets = self.monitor.packets
         asks = router.decision.hold is not HoldState.ABLE or router.holds
-        if packets is not None and asks and self.now >= self._probe_due[number]:
-            self._probe_due[number] = self.now + self._probe_s
+        if packets is not None and asks and self._probing[router.router.id].due(self.now):
             packets.send([probe(packets.hardware, address) for address in router.router.bare])
 
     def trouble(self, what: str, error: str) -> None:
@@ -390,7 +382,6 @@ class Hook:
 
     def _report(self) -> None:
         """Write the report for other programs and, after a change, the memory for the next start."""
-        self._report_due = self.now + REPORT_S
         document = report(self)
         if (status := line(document)) != self._status_line:
             self._status_line = status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import stat
@@ -27,6 +28,25 @@ SLOW_S = 0.5
 FIFO_S = 1.0
 HEALTH_S = 0.25
 _DAEMON_SILENT_S = 180.0
+
+
+class Timer:
+    """When something that is done each ``interval_s`` is due; at first at once."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._next = -math.inf
+
+    def due(self, now: float) -> bool:
+        """Return whether it is due, which then begins the next interval."""
+        if now < self._next:
+            return False
+        self._next = now + self._interval_s
+        return True
+
+    def reset(self) -> None:
+        """Make it due at once."""
+        self._next = -math.inf
 
 
 class NodeMonitor:
@@ -63,7 +83,7 @@ class NodeMonitor:
         self.uplink = Uplink(vip.gateways, topology.interface)
         self.uplink.start(time.monotonic())
         self._shared: frozenset[Alarm] = frozenset()
-        self._slow_due = self._fifo_due = 0.0
+        self._slow, self._fifo_check = Timer(SLOW_S), Timer(FIFO_S)
 
     @property
     def complete(self) -> bool:
@@ -114,11 +134,9 @@ class NodeMonitor:
     def look(self, now: float) -> None:
         """Look at whatever is due."""
         self._open_packets()
-        if now >= self._fifo_due:
-            self._fifo_due = now + FIFO_S
+        if self._fifo_check.due(now):
             self._open_fifo()
-        if now >= self._slow_due:
-            self._slow_due = now + SLOW_S
+        if self._slow.due(now):
             self._look_at_ports()
             self._look_at_uplink(now)
             self._look_at_daemon()

@@ -125,7 +125,7 @@ class Link:
                 self.addresses[address] = prefix
 
     def remove(self, address: str) -> None:
-        """Take an address off the interface; one that is not there is fine.
+        """Remove an address from the interface; one that is absent is fine.
 
         Raises:
             OSError: the kernel refused.

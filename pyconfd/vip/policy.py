@@ -93,7 +93,6 @@ class VipLimits:
     offer_s: float
     gateway_s: float = 3.0
     fencing: bool = True
-    farewell: bool = True
 
     @property
     def hang_s(self) -> float:
@@ -213,7 +212,7 @@ def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, l
         since=before.since if hold is before.hold else now,
         faults=faults,
         fence=why if fences else None,
-        farewell=fences and limits.farewell and why in {Alarm.KEEPALIVED_DEAD, Alarm.KEEPALIVED_HANGS},
+        farewell=fences and why in {Alarm.KEEPALIVED_DEAD, Alarm.KEEPALIVED_HANGS},
         kill=fences and why is Alarm.KEEPALIVED_HANGS,
         announce=router.holds and why is None and (not router.announced or (bool(router.rivals) and not loses)),
         alarms=_alarms(faults, hold, why, node, router, limits=limits),

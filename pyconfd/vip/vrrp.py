@@ -75,7 +75,7 @@ class VirtualRouter:
         return len(self.held) == len(self.router.bare)
 
     def set_addresses(self, present: Collection[str], now: float) -> tuple[frozenset[str], frozenset[str]]:
-        """Take which addresses the interface has; return those that came and those that went."""
+        """Set which addresses the interface has; return those that came and those that went."""
         held = frozenset(address for address in self.router.bare if address in present)
         came, went = held - self.held, self.held - held
         if held and not self.held:
@@ -92,18 +92,18 @@ class VirtualRouter:
         return came, went
 
     def set_role(self, role: Role, now: float) -> bool:
-        """Take the role that keepalived reports; return whether it is another one."""
+        """Set the role that keepalived reports; return whether it changed."""
         if role is self.role:
             return False
         self.role, self.role_since = role, now
         return True
 
     def set_reachable(self, reachable: bool, now: float) -> None:
-        """Take whether the kernel knows the hardware address of a peer: without one no advert can leave."""
+        """Set whether the kernel knows the hardware address of a peer: without one no advert can leave."""
         self._reachable_since = min(self._reachable_since, now) if reachable else math.inf
 
     def on_advert(self, advert: Advert, now: float, *, outgoing: bool) -> None:
-        """Take an advert that passed the interface."""
+        """Record an advert that passed the interface."""
         if advert.router != self.router.id or (":" in advert.source) != (self.router.family == 6):
             return
         is_peer = any(peer.address == advert.source for peer in self.router.peers)
@@ -126,7 +126,7 @@ class VirtualRouter:
                 self.heard.pop(advert.source, None)
 
     def on_claim(self, claim: AddressClaim, own_hardware: str, now: float, *, outgoing: bool) -> None:
-        """Take an address claim that passed the interface."""
+        """Record an address claim that passed the interface."""
         floating = claim.address in self.router.bare
         if outgoing or claim.hardware == own_hardware:
             if outgoing and floating and claim.hardware == own_hardware:

@@ -95,7 +95,7 @@ class World:
         return set(self.provider.answer(NAME, kind)) - set(beside().values)
 
     def run(self, busy_s: float, settle_s: float) -> None:
-        """Let things happen for ``busy_s``, then nothing more for ``settle_s``."""
+        """Run with faults for ``busy_s``, then without any for ``settle_s``."""
         order = itertools.count()
         events = [(self.now + self.random.random() * 30, next(order), number) for number in range(self.count)]
         events.append((self.now + 20.0, next(order), -1))

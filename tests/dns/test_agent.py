@@ -43,7 +43,7 @@ def agent(provider: StrictRoute53, who: DnsNode, *, answers: bool = True, reap_a
 
 
 def run(begin: float, end: float, nodes: Nodes) -> None:
-    """Let nodes take their turns, each where it can."""
+    """Run the turns of nodes, each where it can."""
     wants = [(each, {spec: Want(Wish.PUBLISH, who) for spec in MANY}, can) for each, who, can in nodes]
     for second in range(int(begin), int(end)):
         for each, wanted, can in wants:

@@ -60,13 +60,13 @@ class Life:
         path.write_bytes(document.encode(replace(status, dns_names=names)))
 
     def live(self, seconds: int, *names: str) -> None:
-        """Let time pass while all is well with the daemon, and it says that these names are asked for."""
+        """Run while the daemon is well and its status has these names."""
         for _ in range(seconds):
             self.say(Phase.SERVING, names, synced_at=time.time())
             self.run(1.0)
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Run turn by turn."""
         end = self.now + seconds
         while self.now < end:
             self.service.turn(self.now)

@@ -42,7 +42,7 @@ class Clients:
                 self.failures.append((begin, time.monotonic(), answer))
 
     def outside(self, windows: list[Window]) -> list[tuple[float, float, str]]:
-        """Give the failures that lie in none of the times."""
+        """Return the failures that lie in none of the times."""
         return [one for one in self.failures if not any(a <= one[1] and one[0] <= b for a, b in windows)]
 
     def stop(self) -> None:
@@ -54,7 +54,7 @@ class Clients:
 
 @contextmanager
 def window(found: list[Window]) -> Iterator[None]:
-    """Note the time that this takes."""
+    """Record the time that the body takes."""
     begin = time.monotonic()
     yield
     found.append((begin, time.monotonic()))

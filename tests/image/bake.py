@@ -25,7 +25,7 @@ class Baked:
 
 
 def shelf() -> Path:
-    """Give the folder whose ``dist/wheelhouse`` is used here: other tests may read the checkout's own meanwhile."""
+    """Return the folder whose ``dist/wheelhouse`` is used here: other tests may read the checkout's own meanwhile."""
     return cache() / "image"
 
 
@@ -46,7 +46,7 @@ def _wheelhouse() -> None:
 
 
 def bundle(folder: Path) -> Path:
-    """Make the bundle of this checkout; give its path. Wheels that are there are not fetched again."""
+    """Build the bundle of this checkout; return its path. Wheels that are there are not fetched again."""
     target = folder / "pyconfd-appliance.tar"
     with alone():
         _wheelhouse()
@@ -82,7 +82,7 @@ def bake(name: str, layers: tuple[Path, ...], folder: Path, *options: str) -> Ba
 
 
 def packer(*arguments: str, **environ: str) -> str:
-    """Run Packer in its folder; give what it printed. Raises: AssertionError: with that, where it failed."""
+    """Run Packer in its folder; return what it printed. Raises: AssertionError: with that, where it failed."""
     environment = {**os.environ, "CHECKPOINT_DISABLE": "1", "PACKER_CACHE_DIR": str(cache() / "packer"), **environ}
     done = subprocess.run(
         ["packer", *arguments], cwd=PACKER, env=environment, capture_output=True, text=True, check=False, timeout=1800
@@ -94,7 +94,7 @@ def packer(*arguments: str, **environ: str) -> str:
 
 
 def first() -> tuple[Path, ...]:
-    """Give the layers of a machine that was baked once: from the cache, unless its inputs have changed.
+    """Return the layers of a machine that was baked once: from the cache, unless its inputs have changed.
 
     pyconfd itself is no input: what the machine has of it may be old.
     """
@@ -117,7 +117,7 @@ def _first(tree: Path) -> tuple[Path, ...]:
 
 
 def appliance(folder: Path) -> Baked:
-    """Give an appliance of this checkout, made ready to be copied."""
+    """Return an appliance of this checkout, made ready to be copied."""
     return bake("bake", first(), folder, "-var=generalize=always")
 
 

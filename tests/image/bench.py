@@ -26,14 +26,14 @@ def _until(condition: Callable[[], object]) -> float:
 
 
 def _inside(machine: Machine, unit: str) -> float:
-    """Give the seconds between systemd's own start and that of a unit, as systemd has them."""
+    """Return the seconds between systemd's own start and that of a unit, as systemd has them."""
     machine.until(lambda: machine.active(unit) == "active", f"{unit} is up")
     manager = int(machine.systemctl("show", "--property=UserspaceTimestampMonotonic", "--value"))
     return (int(machine.show(unit, "ActiveEnterTimestampMonotonic")["ActiveEnterTimestampMonotonic"]) - manager) / 1e6
 
 
 def _round(machine: Machine, world: World, *, fresh: bool) -> dict[str, float]:
-    """Take the power away and give it back; with ``fresh`` a pod is new meanwhile, else no API server answers."""
+    """Cut the power and restore it; with ``fresh`` a pod is new meanwhile, else no API server answers."""
     machine.kill()
     pod = world.scale_up("shop") if fresh else ""
     if not fresh:

@@ -10,7 +10,7 @@ UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")
 
 
 def _hierarchies() -> Iterator[Path]:
-    """Give this process's group in each hierarchy in which systemd makes groups."""
+    """Return this process's group in each hierarchy in which systemd makes groups."""
     paths: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -27,7 +27,7 @@ def _hierarchies() -> Iterator[Path]:
 
 
 def make(name: str) -> list[Path]:
-    """Make a group in each hierarchy."""
+    """Create a group in each hierarchy."""
     groups = [path / f"pyconfd-test-{os.getpid()}-{name}" for path in _hierarchies()]
     for group in groups:
         group.mkdir(exist_ok=True)

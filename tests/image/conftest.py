@@ -44,12 +44,12 @@ def world() -> Iterator[World]:
 
 
 def user_data(settings: str) -> str:
-    """Give cloud-init's text that writes the one file."""
+    """Return cloud-init's text that writes the one file."""
     return USER_DATA.format(settings="\n".join(f"      {line}" for line in settings.splitlines()))
 
 
 def seeded(machine: Machine, settings: str) -> Machine:
-    """Give a machine the one file, by cloud-init's NoCloud data source."""
+    """Seed a machine with its one file, by cloud-init's NoCloud data source."""
     seed = "/var/lib/cloud/seed/nocloud"
     machine.prepare(f"{seed}/user-data", user_data(settings))
     machine.prepare(f"{seed}/meta-data", f"instance-id: {machine.name}\nlocal-hostname: {machine.name}\n")

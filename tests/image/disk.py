@@ -17,13 +17,13 @@ PROGRAMS = ("qemu-system-x86_64", "qemu-img", "mke2fs")
 
 
 def missing() -> str:
-    """Say what a virtual machine lacks here; "" for nothing."""
+    """Return what a virtual machine lacks here; "" for nothing."""
     absent = [name for name in PROGRAMS if not shutil.which(name, path="/usr/bin:/usr/sbin:/sbin")]
     return f"{', '.join(absent)} not installed" if absent else ""
 
 
 def boot_files(tree: Path) -> tuple[Path, Path]:
-    """Give kernel and initial ramdisk: the disk has no boot loader, which needs more than a file system to install."""
+    """Return kernel and initial ramdisk. The disk has no boot loader: that needs more than a file system to install."""
     return next((tree / "boot").glob("vmlinuz-*")), next((tree / "boot").glob("initrd.img-*"))
 
 
@@ -39,7 +39,7 @@ def _arguments(tree: Path, serial: Path) -> list[tuple[str, str]]:
 
 
 def base_disk() -> Path:
-    """Give a disk of Debian 12 that lets nobody in, as a cloud's; in the cache as long as the tree is the same."""
+    """Return a disk of Debian 12 that lets nobody in, as a cloud's; in the cache as long as the tree is the same."""
     tree = base(kernel=True)
     disk = tree.parent / f"disk-{digest(tree.name, _NETWORK, _SIZE)}.qcow2"
     if disk.exists():
@@ -64,7 +64,7 @@ def base_disk() -> Path:
 
 
 def bake_disk(folder: Path) -> Baked:
-    """Let Packer's qemu source make an image; the disk is in its output folder."""
+    """Run Packer's qemu source; the disk is in its output folder."""
     disk, bake = base_disk(), folder / "bake"
     subprocess.run([PACKER / "seed.sh", bake], check=True)
     output = folder / "output"

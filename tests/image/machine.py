@@ -42,12 +42,12 @@ class Lan:
 
     @staticmethod
     def address(number: int) -> str:
-        """Give the address of a machine."""
+        """Return the address of a machine."""
         return f"10.79.0.{10 + number}"
 
     @staticmethod
     def address6(number: int) -> str:
-        """Give the IPv6 address of a machine."""
+        """Return the IPv6 address of a machine."""
         return f"fd79::{10 + number}"
 
 
@@ -169,7 +169,7 @@ class Machine:
         cgroups.remove(self._groups)
 
     def kill(self) -> None:
-        """Take its power away."""
+        """Cut its power."""
         if self._nspawn is None or self._nspawn.poll() is not None:
             return
         if self._init:
@@ -183,11 +183,11 @@ class Machine:
     # Inside
 
     def path(self, name: str) -> Path:
-        """Give a path that leads to a file of the running machine."""
+        """Return a path that leads to a file of the running machine."""
         return Path(f"/proc/{self._init}/root") / name.lstrip("/")
 
     def write(self, name: str, text: str, mode: int = 0o644) -> None:
-        """Put a file there, whole."""
+        """Write a file, whole."""
         target = self.path(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f"{target.name}.new")
@@ -215,20 +215,20 @@ class Machine:
         return done
 
     def said(self, *argv: str) -> str:
-        """Give what a program in it prints, whatever its exit status."""
+        """Return what a program in it prints, whatever its exit status."""
         return self.run(*argv, check=False).stdout.strip()
 
     def systemctl(self, *argv: str) -> str:
-        """Run systemctl; give what it prints. Raises: AssertionError: it failed."""
+        """Run systemctl; return what it prints. Raises: AssertionError: it failed."""
         return self.run("systemctl", *argv).stdout.strip()
 
     def show(self, unit: str, *properties: str) -> dict[str, str]:
-        """Give properties of a unit."""
+        """Return properties of a unit."""
         text = self.systemctl("show", unit, *(f"--property={one}" for one in properties))
         return dict(line.split("=", 1) for line in text.splitlines())
 
     def active(self, unit: str) -> str:
-        """Give ``active``, ``inactive``, ``failed`` and so on."""
+        """Return ``active``, ``inactive``, ``failed`` and so on."""
         return self.show(unit, "ActiveState")["ActiveState"]
 
     def idle(self) -> bool:
@@ -237,11 +237,11 @@ class Machine:
         return not re.search(r"pyconfd|haproxy|keepalived|nftables", jobs)
 
     def pid(self, unit: str) -> int:
-        """Give the main process of a unit, as the machine numbers it; 0 for none."""
+        """Return the main process of a unit, as the machine numbers it; 0 for none."""
         return int(self.show(unit, "MainPID")["MainPID"])
 
     def effective(self, unit: str) -> tuple[str, int]:
-        """Give the user and the effective capabilities of a unit's main process."""
+        """Return the user and the effective capabilities of a unit's main process."""
         pid = self.pid(unit)
         found = re.search(r"^CapEff:\s*(\w+)$", self.path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
         assert found
@@ -256,12 +256,12 @@ class Machine:
         self.run("kill", f"-{number.value}", str(self.pid(unit)))
 
     def journal(self, *units: str) -> str:
-        """Give what the journal has of these units in this boot, with all that was said until now."""
+        """Return what the journal has of these units in this boot, with all that was said until now."""
         self.run("journalctl", "--sync", check=False)
         return self.said("journalctl", "--boot", "--no-pager", "--output=cat", *(f"--unit={unit}" for unit in units))
 
     def status(self) -> dict[str, Any]:
-        """Give what pyconfd says of itself; empty where it does not answer."""
+        """Return what pyconfd says of itself; empty where it does not answer."""
         connection = http.client.HTTPConnection(self.address, 9101, timeout=5)
         try:
             connection.request("GET", "/status.json")
@@ -273,7 +273,7 @@ class Machine:
         return found
 
     def ask(self, name: str) -> str:
-        """Ask for ``<name>.example.com`` through the balancer; give the pod that answered, or what failed."""
+        """Ask for ``<name>.example.com`` through the balancer; return the pod that answered, or what failed."""
         return ask(80, f"{name}.example.com", address=self.address)
 
     def until(self, condition: Callable[[], object], what: str) -> None:

@@ -56,7 +56,7 @@ def baked(tmp_path_factory: pytest.TempPathFactory) -> Baked:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder to the virtual machine; give their URL."""
+    """Serve the files of a folder to the virtual machine; return their URL."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:

@@ -100,7 +100,7 @@ def comes_back(machine: Machine) -> None:
     for number in (signal.SIGKILL, signal.SIGSTOP):
         former = machine.pid("pyconfd-dns")
         machine.signal("pyconfd-dns", number)
-        machine.until(lambda f=former: machine.restarted("pyconfd-dns", f), "systemd starts it anew")  # type: ignore[misc]
+        machine.until(lambda f=former: machine.restarted("pyconfd-dns", f), "systemd starts it again")  # type: ignore[misc]
     assert "Watchdog timeout" in machine.journal("pyconfd-dns")
 
 

@@ -55,7 +55,7 @@ def serves(machine: Machine) -> bool:
 
 
 def level(machine: Machine) -> int:
-    """Give the number of the generation that serves, once it is on the disk too; 0 until then."""
+    """Return the number of the generation that serves, once it is on the disk too; 0 until then."""
     shown = (machine.status().get("generation") or {}).get("number", 0)
     stored = (int(path.name) for path in machine.path("/var/lib/pyconfd/generations").iterdir() if path.name.isdigit())
     return int(shown) if shown == max(stored, default=0) else 0
@@ -208,14 +208,14 @@ def test_stop_and_crash_change_nothing_that_serves(lb: Machine, world: World) ->
         lb.systemctl("start", "pyconfd")
         former = lb.pid("pyconfd")
         lb.signal("pyconfd", signal.SIGKILL)
-        lb.until(lambda: lb.restarted("pyconfd", former), "systemd starts pyconfd anew")
+        lb.until(lambda: lb.restarted("pyconfd", former), "systemd starts pyconfd again")
         # It goes on with its work.
         pod = world.scale_up("shop")
         lb.until(lambda: lb.ask("shop") == pod, "the new pod is asked")
     assert lb.pid("haproxy") == haproxy
 
 
-def test_a_daemon_that_hangs_is_killed_and_started_anew(lb: Machine) -> None:
+def test_a_daemon_that_hangs_is_killed_and_started_again(lb: Machine) -> None:
     with drop_in(lb, "pyconfd", "WatchdogSec=2s"):
         lb.systemctl("restart", "pyconfd")
         former = lb.pid("pyconfd")
@@ -230,7 +230,7 @@ def test_a_haproxy_that_dies_is_back_with_the_last_good_configuration(lb: Machin
     former = lb.pid("haproxy")
     lb.systemctl("stop", "pyconfd")
     lb.signal("haproxy", signal.SIGKILL)
-    lb.until(lambda: lb.restarted("haproxy", former), "systemd starts haproxy anew")
+    lb.until(lambda: lb.restarted("haproxy", former), "systemd starts haproxy again")
     lb.until(lambda: serves(lb), "without pyconfd")
     lb.systemctl("start", "pyconfd")
 
@@ -268,7 +268,7 @@ def test_the_access_log_is_in_the_journal_and_can_be_switched_off(lb: Machine) -
 
 
 def encrypted(machine: Machine, token: str) -> None:
-    """Put a token where only this machine can open it, as packer/terraform/README.md says."""
+    """Store a token where only this machine can open it, as packer/terraform/README.md says."""
     machine.write("/run/token", token, 0o600)
     machine.run("mkdir", "-p", "-m", "700", "/etc/credstore.encrypted")
     machine.run("systemd-creds", "encrypt", "--name=token", "/run/token", CREDENTIAL)

@@ -31,7 +31,7 @@ TAKEOVER_S = 10.0
 
 
 def operators(pods: list[tuple[str, str]]) -> str:
-    """Give what Debian's package has, and what an operator adds to it."""
+    """Return what Debian's package has, and what an operator adds to it."""
     servers = "".join(f"    server {name} {address}:{POD_PORT} check\n" for name, address in pods)
     return f"""
 frontend web
@@ -83,7 +83,7 @@ def untouched(machine: Machine) -> Iterator[None]:
 
 
 def installed(machine: Machine, package: str, version: str) -> str:
-    """Install a package as docs say; give what was said."""
+    """Install a package as docs say; return what was said."""
     said = machine.run("dpkg", "-i", package, timeout_s=300).stdout
     assert machine.said("pyconfd", "--version") == f"pyconfd, version {version}"
     return said

@@ -41,7 +41,7 @@ class Pair:
         self.machines, self.provider = machines, provider
 
     def holders(self) -> list[Machine]:
-        """Give who has the floating address."""
+        """Return who has the floating address."""
         return [
             one
             for one in self.machines
@@ -59,7 +59,7 @@ class Pair:
         )
 
     def until_settled(self, what: str) -> tuple[Machine, Machine]:
-        """Wait for that; give who has the address and who has not."""
+        """Wait for that; return who has the address and who has not."""
         self.machines[0].until(self.settled, what)
         (holder,) = self.holders()
         return holder, next(one for one in self.machines if one is not holder)
@@ -109,7 +109,7 @@ def test_a_hook_that_crashes_or_hangs_moves_nothing(pair: Pair) -> None:
     for number in (signal.SIGKILL, signal.SIGSTOP):
         former = holder.pid("pyconfd-vip")
         holder.signal("pyconfd-vip", number)
-        holder.until(lambda f=former: holder.restarted("pyconfd-vip", f), "systemd starts the hook anew")  # type: ignore[misc]
+        holder.until(lambda f=former: holder.restarted("pyconfd-vip", f), "systemd starts the hook again")  # type: ignore[misc]
         assert pair.holders() == [holder]
 
 
@@ -176,7 +176,7 @@ def test_keepalived_that_dies_leaves_no_address_behind(pair: Pair) -> None:
     holder, _ = pair.until_settled("before")
     former = holder.pid("keepalived")
     holder.signal("keepalived", signal.SIGKILL)
-    holder.until(lambda: holder.restarted("keepalived", former), "systemd starts keepalived anew")
+    holder.until(lambda: holder.restarted("keepalived", former), "systemd starts keepalived again")
     pair.until_settled("one holder, and the name leads there")
 
 

@@ -60,7 +60,7 @@ _HELD = threading.local()
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Keep other processes from the cache; it may be entered again by who is in."""
+    """Lock out other processes of the cache; it may be entered again by who is in."""
     if getattr(_HELD, "depth", 0):
         yield
         return
@@ -75,7 +75,7 @@ def alone() -> Iterator[None]:
 
 
 def digest(*parts: str | Path) -> str:
-    """Give the hash of texts and files (a folder: all files in it)."""
+    """Return the hash of texts and files (a folder: all files in it)."""
     found = hashlib.sha256()
     for part in parts:
         for path in _files(part) if isinstance(part, Path) else ():
@@ -90,14 +90,14 @@ def _files(path: Path) -> Iterable[Path]:
 
 
 def appliance_packages() -> list[str]:
-    """Give the packages that the provisioning asks for, out of its own script."""
+    """Return the packages that the provisioning asks for, out of its own script."""
     text = (ROOT / "packer/scripts/10-packages.sh").read_text()
     line = next(line for line in text.splitlines() if line.startswith('wanted="'))
     return [*line.removeprefix('wanted="').rstrip('"').split(), "systemd-timesyncd"]
 
 
 def base(*, kernel: bool = False) -> Path:
-    """Give the base tree, with a kernel where it shall boot by itself; it is made where it is not there yet.
+    """Return the base tree, with a kernel where it shall boot by itself; it is made where it is not there yet.
 
     Raises:
         Unavailable: it cannot be made.
@@ -148,7 +148,7 @@ def forget(folder: Path, prefix: str) -> None:
 
 
 def missing() -> str:
-    """Say why there can be no machine here; "" if there can."""
+    """Return why there can be no machine here; "" if there can."""
     absent = [
         name
         for name in ("mmdebstrap", "systemd-nspawn", "nsenter", "unshare", "packer", "ssh-keygen")

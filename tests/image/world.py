@@ -17,7 +17,7 @@ POD_PORT = 8080
 
 
 def followed(name: str, port: int) -> dict[str, Any]:
-    """Give ``[dns]`` for a name that follows the floating address, in the zone at this port of the host."""
+    """Return ``[dns]`` for a name that follows the floating address, in the zone at this port of the host."""
     return {
         "names": [name],
         "owner": "prod",
@@ -55,7 +55,7 @@ class World:
         self._stack.close()
 
     def serve(self, name: str, pods: int = 2) -> None:
-        """Put up a Service with pods that asks for ``<name>.example.com``."""
+        """Add a Service with pods that asks for ``<name>.example.com``."""
         annotations = {"domain": f"{name}.example.com", "proto": "http"}
         port = PortSpec(name="web", port=80, target=POD_PORT)
         self.cluster.add_service(NAMESPACE, name, ports=[port], annotations=annotations)
@@ -64,7 +64,7 @@ class World:
             self.scale_up(name)
 
     def scale_up(self, name: str) -> str:
-        """Start one more pod of a Service; give its name."""
+        """Start one more pod of a Service; return its name."""
         self._pods += 1
         pod, address = f"{name}-{self._pods}", f"10.79.16.{self._pods}"
         self.pods.add(pod, address)
@@ -73,7 +73,7 @@ class World:
         return pod
 
     def settings(self, **sections: Mapping[str, Any]) -> str:
-        """Give the one file of a machine; ``sections`` are more tables of it."""
+        """Return the one file of a machine; ``sections`` are more tables of it."""
         tables: dict[str, Mapping[str, Any]] = {
             "kubernetes": {"api_servers": [self.api.url]},
             "status": {"listen": "0.0.0.0:9101"},

@@ -51,7 +51,7 @@ def build(sources: Path, what: str, *, umask: int = 0o022) -> subprocess.Complet
 
 
 def build_wheel_of(sources: Path, *, umask: int) -> Path:
-    """Build pyconfd's own wheel alone, as the whole release does; give its path."""
+    """Build pyconfd's own wheel alone, as the whole release does; return its path."""
     target = sources / "dist"
     target.mkdir()
     program = (
@@ -76,7 +76,7 @@ def _run(sources: Path, *arguments: str, umask: int) -> subprocess.CompletedProc
 
 
 def repacked(package: Path, target: Path, version: str) -> Path:
-    """Give the package as one of another version, with another drop-in of haproxy."""
+    """Return the package as one of another version, with another drop-in of haproxy."""
     tree = target / "tree"
     subprocess.run(["dpkg-deb", "--raw-extract", package, tree], check=True)
     replace(tree / "DEBIAN/control", r"Version: .*", f"Version: {version}")
@@ -136,7 +136,7 @@ def trixie() -> Path:
 
 
 def why_no_tree() -> str:
-    """Say why no tree can be had here; empty where it can."""
+    """Return why no tree can be had here; empty where it can."""
     if os.geteuid() != 0:
         return "needs root, to mount"
     if not DEBIAN_PYTHON.exists() or not shutil.which("dpkg"):
@@ -195,7 +195,7 @@ class Tree:
         )
 
     def dpkg(self, *arguments: str) -> str:
-        """Run dpkg as apt does in an unattended upgrade; give what was said."""
+        """Run dpkg as apt does in an unattended upgrade; return what was said."""
         done = self.run("dpkg", "--force-confdef", "--force-confold", "--force-unsafe-io", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -205,12 +205,12 @@ class Tree:
         self.run("install", "-D", "-m", mode, "/dev/stdin", path, given=text)
 
     def read(self, path: str) -> str | None:
-        """Give a file's text; None where there is none."""
+        """Return a file's text; None where there is none."""
         done = self.run("cat", path)
         return None if done.returncode else done.stdout
 
     def asked_of_systemd(self) -> Sequence[str]:
-        """Give what ``systemctl`` was asked to do since the last look; questions (``show``) change nothing."""
+        """Return what ``systemctl`` was asked to do since the last look; questions (``show``) change nothing."""
         lines = (self.read("/run/systemctl.log") or "").splitlines()
         self.run("rm", "-f", "/run/systemctl.log")
         return [line for line in lines if not line.startswith("show ")]

@@ -34,7 +34,7 @@ def older(tmp_path_factory: pytest.TempPathFactory, newer: str) -> str:
 
 
 def release(sources: Path, wheels: Path, *, umask: int = 0o022) -> Path:
-    """Make release 9.1.0 of these sources; give its ``dist``."""
+    """Build release 9.1.0 of these sources; return its ``dist``."""
     with_wheels(checkout(sources, version="9.1.0"), wheels)
     done = build(sources, "release", umask=umask)
     assert done.returncode == 0, done.stderr
@@ -42,7 +42,7 @@ def release(sources: Path, wheels: Path, *, umask: int = 0o022) -> Path:
 
 
 def with_wheels(sources: Path, wheels: Path) -> None:
-    """Put wheels where the build looks for those of an earlier time."""
+    """Link wheels where the build looks for those of an earlier time."""
     kept = sources / "dist/wheelhouse"
     kept.mkdir(parents=True)
     for wheel in wheels.glob("*.whl"):

@@ -94,7 +94,7 @@ def test_two_builds_of_the_wheel_give_the_same_bytes_and_the_checksums_are_those
 
 
 def checked(released: Path) -> set[str]:
-    """See that the list of checksums fits, and has every file; give their names."""
+    """See that the list of checksums fits, and has every file; return their names."""
     listed = set()
     for line in (released / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split("  ")

@@ -69,7 +69,7 @@ class Victim:
 
 
 def swap(directory: Path, victim: Victim, kind: str) -> None:
-    """Put a link to the victim in place of each entry, as its owner may."""
+    """Create a link to the victim in place of each entry, as its owner may."""
     target = victim.directory if kind == "directory" else victim.directory / "file"
     for entry in list(os.listdir(directory)):  # noqa: PTH208 - as little as possible between two calls
         path = directory / entry
@@ -82,7 +82,7 @@ def swap(directory: Path, victim: Victim, kind: str) -> None:
 
 @contextmanager
 def swapping_before(number: int, directory: Path, victim: Victim, kind: str) -> Iterator[list[int]]:
-    """Have nobody swap once, right before the call with this number."""
+    """Swap a directory's content once, as its owner may, right before the call with this number."""
     calls = [0]
     real = {name: getattr(os, name) for name in CALLS}
 

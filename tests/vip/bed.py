@@ -256,7 +256,7 @@ frontend pods
 
     @contextmanager
     def attack(self, kind: str, node: Node) -> Iterator[None]:
-        """Let the hostile neighbour speak to ``node`` in the name of another one, meanwhile; see hostile.py."""
+        """Run the hostile neighbour, which speaks to ``node`` in the name of another one; see hostile.py."""
         argv = (*self.others(node)[0].addresses, *node.addresses, node.hardware)
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.hostile, sys.executable, "-m", "tests.vip.hostile", kind, *argv],

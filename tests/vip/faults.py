@@ -262,7 +262,7 @@ def _jump(bed: Bed, _node: Node) -> None:
 
 
 def _upgrade(bed: Bed, first: Node) -> None:
-    """Take each node out, start everything of it again, and let it back in; the holder last."""
+    """Drain each node, restart everything on it, and undrain it; the holder last."""
     for node in (*bed.others(first), first):
         node.order("drain")
         wait_for("the hand-over", lambda node=node: not node.holds() and not node.holds(VIP6))  # type: ignore[misc]

@@ -74,7 +74,7 @@ class Network:
             ip("-n", self.switch, "link", "set", bridge, "up")
 
     def space(self, name: str) -> str:
-        """Make a namespace; return its name."""
+        """Create a namespace; return its name."""
         space = f"{self.prefix}-{name}"
         ip("netns", "add", space)
         self._spaces.append(space)
@@ -82,7 +82,7 @@ class Network:
         return space
 
     def host(self, name: str, *addresses: str) -> str:
-        """Make a namespace with an ``eth0`` in the switch; return its name."""
+        """Create a namespace with an ``eth0`` in the switch; return its name."""
         space, port = self.space(name), f"p{name}"
         ip("link", "add", "eth0", "netns", space, "type", "veth", "peer", "name", port, "netns", self.switch)
         ip("-n", self.switch, "link", "set", port, "master", SWITCH, "up")

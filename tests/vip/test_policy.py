@@ -80,14 +80,13 @@ def test_what_the_peers_are_likely_to_share_is_no_fault(node: NodeFacts, alarms:
 
 KEEPALIVED_DEAD = NodeFacts(keepalived_alive=False)
 HANGS = replace(MASTER, own_advert_age_s=0.25)
-NO_FENCING, NO_FAREWELL = replace(LIMITS, fencing=False), replace(LIMITS, farewell=False)
+NO_FENCING = replace(LIMITS, fencing=False)
 
 
 @pytest.mark.parametrize(
     ("node", "router", "limits", "actions", "alarm"),
     [
         (KEEPALIVED_DEAD, MASTER, LIMITS, {"farewell"}, Alarm.KEEPALIVED_DEAD),
-        (KEEPALIVED_DEAD, MASTER, NO_FAREWELL, set(), Alarm.KEEPALIVED_DEAD),
         (KEEPALIVED_DEAD, MASTER, NO_FENCING, None, Alarm.KEEPALIVED_DEAD),
         (KEEPALIVED_DEAD, BACKUP, LIMITS, None, Alarm.KEEPALIVED_DEAD),
         (NodeFacts(), HANGS, LIMITS, {"farewell", "kill"}, Alarm.KEEPALIVED_HANGS),
