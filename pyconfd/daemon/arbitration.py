@@ -87,10 +87,6 @@ def translate(
     No name goes to another namespace while it is reserved for that of its former owner. The ``register`` of the result
     is what to remember of that for the next translation.
     """
-    asked = snapshot, presets, options, former_names
-    # Removal protection asks first, and the reconciliation asks the same again.
-    if memo is not None and not taken and (known := memo.known_context(asked)) is not None:
-        return known
     now, keep_s = former_names.now, former_names.keep_s
     before = conflicts.current_register(former_names.register, now, keep_s, former_names.held_back)
 
@@ -105,10 +101,7 @@ def translate(
     if conflicts.contradicted(after, context.owners):
         # An owner that has just gone left a reservation, which the first reading could not know.
         context, after = read(after.reservations)
-    context = replace(context, register=after)
-    if memo is not None and not taken:
-        memo.keep_context(asked, context)
-    return context
+    return replace(context, register=after)
 
 
 _LOST = frozenset({RefusalReason.NAME_TAKEN, RefusalReason.NAME_RESERVED, RefusalReason.NOT_ALLOWED})

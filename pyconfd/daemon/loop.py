@@ -164,13 +164,15 @@ class Daemon(Loop):
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
         remembered = self._world.name_register.at(now)
-        snapshot = self._protected.protect(snapshot, self._settings.presets, compiled.options, remembered)
+        served = self._protected.protect(snapshot, self._settings.presets, compiled.options, remembered)
+        snapshot = served.snapshot
         proven = self._fragments.is_proven(compiled)
         if not self._queue.is_waiting(Task.RETRY_TEMPLATES):
             self._rejected_templates = {}
         done = reconcile(
             Inputs(
                 snapshot=snapshot,
+                context=served.context,
                 renderer=compiled.renderer,
                 presets=self._settings.presets,
                 options=compiled.options,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -33,6 +33,13 @@ def hold_file(state_dir: str) -> StateFile[SavedHold]:
     # Only for this user: a pod's environment may hold a password.
     path = Path(state_dir) / FILE
     return StateFile(path, SavedHold, effect=effect, mode=0o600, enc_hook=encoded, dec_hook=decoded)
+
+
+class ProtectedSnapshot(NamedTuple):
+    """A Snapshot to serve, and what the presets make of it; None where objects are held, which they have not seen."""
+
+    snapshot: Snapshot
+    context: Context | None
 
 
 class ProtectedSnapshots:
@@ -76,8 +83,8 @@ class ProtectedSnapshots:
 
     def protect(
         self, snapshot: Snapshot, presets: tuple[str, ...], options: PresetOptions, remembered: FormerNames
-    ) -> Snapshot:
-        """Return the Snapshot to serve: itself, or with the objects that are held as they were.
+    ) -> ProtectedSnapshot:
+        """Return what to serve: the Snapshot itself, or with the objects that are held as they were.
 
         ``remembered`` is who had which name: what nobody may have yet makes up for no loss.
         """
@@ -97,7 +104,7 @@ class ProtectedSnapshots:
         is_held = served is not snapshot
         self.unheld = context if is_held else None
         self._own_memo = (self._own_memo or Memo()) if is_held else None
-        return served
+        return ProtectedSnapshot(served, None if is_held else context)
 
     def _look(self, snapshot: Snapshot, context: Context) -> Snapshot:
         world, protection = self._world, self._protection

@@ -128,6 +128,7 @@ class Inputs:
     former translations. Where it is too early for a reload (``may_reload``), only what needs none is done, and so where
     one failed (``partly``). ``left_out`` are the quarantined objects; None: nobody is left out or searched.
     ``rejected_templates`` are those whose text HAProxy rejected. ``remembered`` is who had which name before.
+    ``context`` is what the presets make of the Snapshot, None where that is not known yet.
     """
 
     snapshot: Snapshot
@@ -146,6 +147,7 @@ class Inputs:
     monotonic: Callable[[], float] = lambda: 0.0
     progress: Callable[[], None] = lambda: None
     remembered: FormerNames = field(default_factory=FormerNames)
+    context: Context | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +246,7 @@ def _search(
 
 
 def _fallback(inputs: Inputs, context: Context, running: Stored | None) -> Fallback:
-    texts = last_good_texts(context.templates, running.rendering if running else None)
+    texts = last_good_texts(context.templates, running.rendering if running else None) if context.templates else {}
     return Fallback(texts, inputs.rejected_templates, running=running is not None)
 
 
@@ -265,7 +267,7 @@ def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
     def translate(taken: Mapping[Listener, str] = arbitration.NOTHING_TAKEN) -> Context:
         return left_out.explained(_translate(inputs, rest, taken))
 
-    context = translate()
+    context = inputs.context if inputs.context is not None and rest is inputs.snapshot else translate()
     last = balancer.last_good()
     running = last.generation if last else None
     fallback = _fallback(inputs, context, last)

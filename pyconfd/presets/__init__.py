@@ -1,1 +1,1 @@
-"""One module for each way of reading a Snapshot. Pure."""
+"""The presets, one module or package each, and what they share. Pure."""

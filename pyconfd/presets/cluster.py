@@ -27,52 +27,67 @@ _Slices = tuple[tuple[Key, EndpointSlice], ...]
 """The slices of one service with their keys, in order of these."""
 
 
-class _Part(msgspec.Struct, frozen=True, gc=False):
-    """What one key of the cluster gave: no view where its name is none."""
+class ReadService(msgspec.Struct, frozen=True, gc=False):
+    """What was read of one service: no view where its name is none, what was refused, the number of ready endpoints.
+
+    There are services without a Service object too: of Endpoints.
+    """
 
     view: ServiceView | None
     refused: tuple[Refusal, ...]
     ready: int
 
 
-_NOTHING = _Part(None, (), 0)
+_NOTHING = ReadService(None, (), 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
-    """The cluster view, its services by key (those without a Service object too), and what was refused.
+class Cluster:
+    """What was read of a Snapshot: the view for templates, the services by key, and what was refused.
 
     ``ready`` counts the endpoints that traffic may be sent to, one for each port. ``places`` says where endpoints may
-    be. The rest is what the next translation builds on: ``seen`` is the Snapshot that this was made of.
+    be. ``slices``, ``nodes`` and ``secrets`` are what the next reading builds on.
     """
 
+    snapshot: Snapshot
     view: ClusterView
-    by_key: Mapping[Key, ServiceView]
+    services: Mapping[Key, ReadService]
     refused: tuple[Refusal, ...]
     ready: int
     places: AllowedAddresses
-    seen: Snapshot = field(repr=False, compare=False)
     slices: Mapping[Key, _Slices] = field(repr=False, compare=False)
-    parts: Mapping[Key, _Part] = field(repr=False, compare=False)
     nodes: Mapping[Key, "_NodePart"] = field(repr=False, compare=False)
     secrets: Mapping[Key, CertificateView | Refusal] = field(repr=False, compare=False)
 
+    def service(self, key: Key) -> ServiceView | None:
+        """Return the view of one service, None where there is none."""
+        found = self.services.get(key)
+        return found.view if found is not None else None
 
-def _of_nothing(cluster: str) -> Translated:
-    return Translated(
-        ClusterView(cluster, (), (), ()), {}, (), 0, AllowedAddresses(), Snapshot(cluster), {}, {}, {}, {}
-    )
+    def changed_since(self, former: "Cluster") -> Collection[Key]:
+        """Return the keys of services of which an object, or what was read of it, is another one than in ``former``."""
+        old, new = former.snapshot, self.snapshot
+        return {
+            *differing(former.services, self.services),
+            *differing(old.services, new.services),
+            *differing(old.endpoints, new.endpoints),
+        }
 
 
-def translate(snapshot: Snapshot, former: Translated | None = None, claims: ClaimOptions = ANYTHING) -> Translated:
+def nothing_read(cluster: str) -> Cluster:
+    """Return what is read of an empty cluster."""
+    return Cluster(Snapshot(cluster), ClusterView(cluster, {}, (), ()), {}, (), 0, AllowedAddresses(), {}, {}, {})
+
+
+def read(snapshot: Snapshot, former: Cluster | None = None, claims: ClaimOptions = ANYTHING) -> Cluster:
     """Read a whole Snapshot. It never raises: what cannot be used is refused by name.
 
     With ``former`` only what changed is read; the result is the same as without, and its unchanged views are the very
     objects of ``former``.
     """
-    if former is None or former.seen.cluster != snapshot.cluster:
-        former = _of_nothing(snapshot.cluster)
-    seen, places = former.seen, claims.places(snapshot.host)
+    if former is None or former.snapshot.cluster != snapshot.cluster:
+        former = nothing_read(snapshot.cluster)
+    seen, places = former.snapshot, claims.places(snapshot.host)
     if seen is snapshot and places == former.places:
         return former
     slices, touched = _regrouped(former.slices, seen.endpointslices, snapshot.endpointslices)
@@ -81,49 +96,36 @@ def translate(snapshot: Snapshot, former: Translated | None = None, claims: Clai
     if places != former.places:  # an address came to this host or left it, or the settings are others
         changed |= snapshot.services.keys() | snapshot.endpoints.keys()
         changed_nodes = {*changed_nodes, *snapshot.nodes}
-    parts, by_key, ready = former.parts, former.by_key, former.ready
-    if changed:
-        parts = updated(parts, changed, lambda key: _part(snapshot, key, slices.get(key, ()), places, former))
-        by_key = updated(by_key, changed, lambda key: parts[key].view if key in parts else None)
+    services = updated(
+        former.services, changed, lambda key: _service(snapshot, key, slices.get(key, ()), places, former)
+    )
     nodes = updated(former.nodes, changed_nodes, lambda key: _node_part(key, snapshot, places.of_nodes))
     secrets = updated(
         former.secrets, differing(seen.secrets, snapshot.secrets), lambda key: _certificate(key, snapshot)
     )
-    refused, same_refused = former.refused, secrets is former.secrets and nodes is former.nodes
+    ready, refused, same_refused = former.ready, former.refused, secrets is former.secrets and nodes is former.nodes
     for key in changed:
-        now, before = parts.get(key, _NOTHING), former.parts.get(key, _NOTHING)
+        now, before = services.get(key, _NOTHING), former.services.get(key, _NOTHING)
         ready += now.ready - before.ready
         same_refused = same_refused and now.refused == before.refused
     if not same_refused:
         of_secrets = (each for each in secrets.values() if isinstance(each, Refusal))
         of_nodes = (each for part in nodes.values() for each in part.refused)
-        refused = (*(each for part in parts.values() for each in part.refused), *of_nodes, *of_secrets)
+        refused = (*(each for part in services.values() for each in part.refused), *of_nodes, *of_secrets)
     views, certificates = former.view.nodes, former.view.certificates
     if nodes is not former.nodes:
         views = same_members(views, tuple(part.view for part in nodes.values() if part.view))
     if secrets is not former.secrets:
         found = tuple(each for each in secrets.values() if isinstance(each, CertificateView))
         certificates = same_members(certificates, found)
-    view = ClusterView(snapshot.cluster, _services(former, by_key), views, certificates)
-    return Translated(view, by_key, refused, ready, places, snapshot, slices, parts, nodes, secrets)
+    view = ClusterView(snapshot.cluster, services, views, certificates)
+    return Cluster(snapshot, view, services, refused, ready, places, slices, nodes, secrets)
 
 
-def _services(former: Translated, by_key: Mapping[Key, ServiceView]) -> tuple[ServiceView, ...]:
-    """Return the views in order of their keys; where only some were replaced, in their places."""
-    if by_key is former.by_key:
-        return former.view.services
-    replaced = by_key.changed_since(former.by_key) if isinstance(by_key, VersionedDict) else None
-    if replaced is None or not isinstance(by_key, VersionedDict):
-        return same_members(former.view.services, tuple(by_key.values()))
-    members = list(former.view.services)
-    for key in replaced:
-        members[by_key.place(key)] = by_key[key]
-    return tuple(members)
-
-
-def ready_addresses(view: ServiceView) -> Iterable[str]:
+def ready_addresses(service: ReadService) -> Iterable[str]:
     """Return the addresses of the ready endpoints of a service, one for each port."""
-    return [endpoint.address for port in view.ports for endpoint in port.endpoints if endpoint.state == "ready"]
+    ports = service.view.ports if service.view is not None else ()
+    return [endpoint.address for port in ports for endpoint in port.endpoints if endpoint.state == "ready"]
 
 
 def _regrouped(
@@ -152,9 +154,9 @@ def _key_of_item(item: tuple[Key, EndpointSlice]) -> Key:
     return item[0]
 
 
-def _part(
-    snapshot: Snapshot, key: Key, of_service: _Slices, places: AllowedAddresses, former: Translated
-) -> _Part | None:
+def _service(
+    snapshot: Snapshot, key: Key, of_service: _Slices, places: AllowedAddresses, former: Cluster
+) -> ReadService | None:
     """Read one service; None where there is no such object."""
     service, endpoints = snapshot.services.get(key), snapshot.endpoints.get(key)
     if service is None and endpoints is None:
@@ -165,20 +167,20 @@ def _part(
             "not a name that Kubernetes would accept, or a word that means something else in a condition of HAProxy"
         )
         refusal = Refusal(ref, "metadata.name", values.shown(key.name), RefusalReason.INVALID_VALUE, detail)
-        return _Part(None, (refusal,), 0)
+        return ReadService(None, (refusal,), 0)
     slices, kind = [item for _, item in of_service], "EndpointSlice"
     if not slices and endpoints is not None:
         slices, kind = slices_of_endpoints(endpoints), "Endpoints"
     joined = join(service, slices, cluster=snapshot.cluster, places=places, kind=kind)
     ready = sum(endpoint.state == "ready" for port in joined.ports for endpoint in port.endpoints)
-    known = former.by_key.get(key) if former.seen.services.get(key) is service else None
+    known = former.service(key) if former.snapshot.services.get(key) is service else None
     if known is not None:
         view = ServiceView(
             snapshot.cluster, key.namespace, key.name, known.type, joined.ports, known.labels, known.annotations
         )
     else:
         view = _service_view(snapshot.cluster, key, service, joined.ports)
-    return _Part(view, joined.refused, ready)
+    return ReadService(view, joined.refused, ready)
 
 
 def _service_view(cluster: str, key: Key, service: Service | None, ports: tuple[PortView, ...]) -> ServiceView:

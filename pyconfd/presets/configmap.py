@@ -21,7 +21,7 @@ from pyconfd.model.versioned import differing
 from pyconfd.presets import pods as pods_of_services
 from pyconfd.presets import values
 from pyconfd.presets.certificates import from_base64, pair
-from pyconfd.presets.cluster import Translated
+from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.conflicts import same_members
 from pyconfd.presets.pods import address_of, address_of_text, is_ready
 from pyconfd.presets.policy import ANYWHERE, AllowedAddresses, ClaimOptions
@@ -391,17 +391,17 @@ class _ConfigmapReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _ConfigmapMemo:
-    """What a reading was made of, and its services; ``refused`` is what was refused in their ConfigMap."""
+class _ConfigmapFormer:
+    """What a result was made of, and its services; ``refused`` is what was refused in their ConfigMap."""
 
-    basis: tuple[object, ...]
+    inputs: tuple[object, ...]
     record: ConfigMap | None
     pods: Mapping[Key, Pod]
     wanted: WantedServices
     refused: tuple[Refusal, ...]
 
 
-def _updated(memo: _ConfigmapMemo, reader: _ConfigmapReader) -> _ConfigmapMemo:
+def _updated(memo: _ConfigmapFormer, reader: _ConfigmapReader) -> _ConfigmapFormer:
     """Return the services: all of them read again where the ConfigMap changed, else those whose pods did."""
     snapshot, own = reader.snapshot, reader.options
     record = snapshot.config_maps.get(Key(own.namespace, own.services))
@@ -410,7 +410,7 @@ def _updated(memo: _ConfigmapMemo, reader: _ConfigmapReader) -> _ConfigmapMemo:
     inner = replace(reader, refused=[])
     asked = _services(inner)
     wanted = memo.wanted.with_pods(memo.pods, snapshot.pods).with_services(asked, snapshot.pods)
-    return _ConfigmapMemo(memo.basis, record, snapshot.pods, wanted, tuple(inner.refused))
+    return _ConfigmapFormer(memo.inputs, record, snapshot.pods, wanted, tuple(inner.refused))
 
 
 def _template(
@@ -542,16 +542,14 @@ class ConfigmapPreset(Preset):
     gives = NAMES
     resources = frozenset({Resource.PODS})
 
-    def read(
-        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetResult | None = None
-    ) -> PresetResult:
+    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return the names of :data:`NAMES`, the files of the certificates, and the template."""
-        own = options.configmap
+        own, snapshot = options.configmap, cluster.snapshot
         reader = _ConfigmapReader(snapshot, own, options.claims, [])
         known = former.memo if former else None
-        basis = (snapshot.cluster, own, options.claims, cluster.places)
-        if not isinstance(known, _ConfigmapMemo) or known.basis != basis:
-            known = _ConfigmapMemo(basis, None, {}, WantedServices({}, places=cluster.places), ())
+        inputs = (snapshot.cluster, own, options.claims, cluster.places)
+        if not isinstance(known, _ConfigmapFormer) or known.inputs != inputs:
+            known = _ConfigmapFormer(inputs, None, {}, WantedServices({}, places=cluster.places), ())
         memo = _updated(known, reader)
         reader.refused.extend(memo.refused)
         reader.refused.extend(memo.wanted.refused(snapshot.cluster))

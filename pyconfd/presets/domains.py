@@ -13,17 +13,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pyconfd.model.claim import Claim, ClaimedBackend
 from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import Endpoints, ObjectMeta, ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER, NO_OWNERS, Name, Owner, Owners
-from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.versioned import GivenDict, GivenList, TemplateDict, VersionedDict, differing, with_values
+from pyconfd.model.snapshot import Key
+from pyconfd.model.versioned import GivenDict, GivenList, VersionedDict, differing, with_values
 from pyconfd.presets import values
-from pyconfd.presets.cluster import Translated
+from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import Claims, ParsedClaims, ReservedNames
 from pyconfd.presets.endpoints import EXTERNAL_NAME, NO_TCP, targets_of_port
 from pyconfd.presets.policy import ClaimOptions, in_ranges
@@ -92,24 +92,14 @@ def port_name(port: int) -> Name:
     return Name(f"port {port}", "")
 
 
-class Former(NamedTuple):
-    """What a former reading was made of, and what it found."""
-
-    snapshot: Snapshot
-    by_key: Mapping[Key, ServiceView]
-    claims: Mapping[Key, ParsedClaims[DomainClaim]]
-
-
-def asked(
-    key: Key, snapshot: Snapshot, cluster: Translated, rules: ClaimOptions, former: Former
-) -> ParsedClaims[DomainClaim] | None:
-    """Return what the objects of one name ask for; None for nothing."""
-    view = cluster.by_key.get(key)
+def _parse(key: Key, cluster: Cluster, rules: ClaimOptions, former: "_Former") -> ParsedClaims[DomainClaim] | None:
+    """Return the claims of the objects of one name; None for nothing."""
+    view, snapshot, before = cluster.service(key), cluster.snapshot, former.cluster.snapshot
     if view is None:
         return None
     service, endpoints = snapshot.services.get(key), snapshot.endpoints.get(key)
-    if former.snapshot.services.get(key) is service and former.snapshot.endpoints.get(key) is endpoints:
-        again = _with_view(former.claims.get(key), former.by_key.get(key), view)
+    if before.services.get(key) is service and before.endpoints.get(key) is endpoints:
+        again = _with_view(former.claims.by_key.get(key), former.cluster.service(key), view)
         if again is not None:
             return again
     claims: list[DomainClaim] = []
@@ -132,10 +122,10 @@ def asked(
 
 
 def _with_view(
-    asked: ParsedClaims[DomainClaim] | None, former: ServiceView | None, view: ServiceView
+    parsed: ParsedClaims[DomainClaim] | None, former: ServiceView | None, view: ServiceView
 ) -> ParsedClaims[DomainClaim] | None:
     """Return what the same objects ask for with other endpoints behind them; None where the ports are others too."""
-    if asked is None or former is None or list(map(_numbers, former.ports)) != list(map(_numbers, view.ports)):
+    if parsed is None or former is None or list(map(_numbers, former.ports)) != list(map(_numbers, view.ports)):
         return None
     return ParsedClaims(
         tuple(
@@ -144,9 +134,9 @@ def _with_view(
                 view.ports[former.ports.index(claim.port)], claim.listen_port, claim.service, view,
                 claim.first_port,
             )
-            for claim in asked.claims
+            for claim in parsed.claims
         ),
-        asked.refused,
+        parsed.refused,
     )  # fmt: skip
 
 
@@ -269,12 +259,10 @@ class _DecidedDomains:
 
 
 @dataclass(frozen=True, slots=True)
-class _DomainsMemo:
-    """What a reading was made of, and its parts; it never changes."""
+class _Former:
+    """What a result was made of, and its parts."""
 
-    snapshot: Snapshot
-    by_key: Mapping[Key, ServiceView]
-    nodes: tuple[NodeView, ...]
+    cluster: Cluster
     options: PresetOptions
     claims: Claims[DomainClaim]
     decided: _DecidedDomains
@@ -283,14 +271,13 @@ class _DomainsMemo:
     claimed: int = 0
 
     @property
-    def basis(self) -> tuple[str, ClaimOptions]:
-        """All beside the objects that claims are read with."""
-        return self.snapshot.cluster, self.options.claims
-
-    @property
     def kind_of_targets(self) -> tuple[bool, tuple[str, ...]]:
         """The options that decide where traffic goes."""
         return self.options.node_ports, self.options.node_address_types
+
+    def reads_alike(self, cluster: Cluster, options: PresetOptions) -> bool:
+        """Return whether claims are still parsed in the same way."""
+        return (self.cluster.view.name, self.options.claims) == (cluster.view.name, options.claims)
 
 
 def _addresses_of(entry: Mapping[str, Any]) -> list[str]:
@@ -343,11 +330,11 @@ def _decide(claims: Sequence[DomainClaim], options: PresetOptions) -> _DecidedDo
 
 
 def _entries(
-    decided: _DecidedDomains, memo: _DomainsMemo, nodes: tuple[NodeView, ...], options: PresetOptions
+    decided: _DecidedDomains, memo: _Former, nodes: tuple[NodeView, ...], options: PresetOptions
 ) -> Mapping[str, dict[str, Any]]:
     """Return the entry of each domain, the former one where nothing about it changed."""
     kind = (options.node_ports, options.node_address_types)
-    same_nodes = nodes is memo.nodes or not options.node_ports
+    same_nodes = nodes is memo.cluster.view.nodes or not options.node_ports
     former = memo.decided.served if same_nodes and kind == memo.kind_of_targets else {}
     made: dict[str, dict[str, Any]] = {}
     gone = False
@@ -431,24 +418,14 @@ class DomainsPreset(Preset):
     gives = frozenset({"domains"})
     resources = CLUSTER_VIEW
 
-    def read(
-        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetResult | None = None
-    ) -> PresetResult:
+    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``domains``: a dict from domain to its entry, sorted by domain."""
         memo = former.memo if former else None
-        if not isinstance(memo, _DomainsMemo) or memo.basis != (snapshot.cluster, options.claims):
-            former = None
-            nothing = _DecidedDomains({}, (), {})
-            memo = _DomainsMemo(
-                Snapshot(snapshot.cluster), {}, (), PresetOptions(claims=options.claims), Claims({}), nothing, {}
-            )
-        changed = {
-            *differing(memo.by_key, cluster.by_key),
-            *differing(memo.snapshot.services, snapshot.services),
-            *differing(memo.snapshot.endpoints, snapshot.endpoints),
-        }
-        known = Former(memo.snapshot, memo.by_key, memo.claims.by_key)
-        claims = memo.claims.updated(changed, lambda key: asked(key, snapshot, cluster, options.claims, known))
+        if not isinstance(memo, _Former) or not memo.reads_alike(cluster, options):
+            nothing, empty = _DecidedDomains({}, (), {}), nothing_read(cluster.view.name)
+            memo = _Former(empty, PresetOptions(claims=options.claims), Claims({}), nothing, VersionedDict({}))
+        changed = cluster.changed_since(memo.cluster)
+        claims = memo.claims.updated(changed, lambda key: _parse(key, cluster, options.claims, memo))
         if claims.places is memo.claims.places and options == memo.options:
             decided = _with_claims(memo.decided, claims.replaced(memo.claims, changed))
         else:
@@ -456,24 +433,20 @@ class DomainsPreset(Preset):
         refused = memo.refused
         if decided.refused is not memo.decided.refused or claims.refused is not memo.claims.refused:
             refused = tuple(sorted((*claims.refused, *decided.refused)))
-        nodes = cluster.view.nodes
-        entries = _entries(decided, memo, nodes, options)
-        # A copy: what a template does to the whole must not reach the next translation.
-        names = former.names if former and entries is memo.entries else {"domains": TemplateDict(entries)}
+        entries = _entries(decided, memo, cluster.view.nodes, options)
         claimed = memo.claimed
         for domain in differing(memo.entries, entries):
             claimed += len(_addresses_of(entries[domain])) if domain in entries else 0
             claimed -= len(_addresses_of(memo.entries[domain])) if domain in memo.entries else 0
-        kept = _DomainsMemo(snapshot, cluster.by_key, nodes, options, claims, decided, entries, refused, claimed)
         return PresetResult(
-            names,
+            {"domains": entries},
             refused,
             claimed,
             decided.listeners,
             serves=entries,
             addresses_of=_addresses_of,
             owners=decided.owners,
-            memo=kept,
+            memo=_Former(cluster, options, claims, decided, entries, refused, claimed),
         )
 
     def claims(self, translation: Translation) -> Iterator[Claim]:

@@ -16,7 +16,7 @@ from pyconfd.model.reservation import NEVER, NO_RESERVATIONS, Name, Owner, Reser
 from pyconfd.model.snapshot import KIND_OF, Key, Named, Resource, Snapshot
 from pyconfd.model.versioned import differing
 from pyconfd.presets import values
-from pyconfd.presets.cluster import Translated
+from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.conflicts import ReservedNames
 from pyconfd.presets.pods import address_of, endpoint, is_ready, wrong_address
 from pyconfd.presets.policy import AllowedAddresses, ClaimOptions
@@ -40,10 +40,10 @@ class _OwnBalancer:
 
 
 @dataclass(frozen=True, slots=True)
-class _HostsMemo:
-    """What a reading was made of, and its parts: the pods of each app, and what was refused for a pod or an app."""
+class _HostsFormer:
+    """What a result was made of, and its parts: the pods of each app, and what was refused for a pod or an app."""
 
-    basis: tuple[object, ...]
+    inputs: tuple[object, ...]
     pods: Mapping[Key, Pod]
     members: Mapping[str, Mapping[Key, Pod]]
     hosts: dict[str, list[str]]
@@ -85,7 +85,7 @@ class _HostsReader:
     reservations: Reservations
 
 
-def _updated(memo: _HostsMemo, snapshot: Snapshot, reader: _HostsReader) -> _HostsMemo:
+def _updated(memo: _HostsFormer, snapshot: Snapshot, reader: _HostsReader) -> _HostsFormer:
     """Return what the pods amount to, read again only for apps of which a pod came, changed or went."""
     refused_pods = dict(memo.refused_pods)
     touched = _touched(memo, snapshot, reader, refused_pods)
@@ -118,13 +118,13 @@ def _updated(memo: _HostsMemo, snapshot: Snapshot, reader: _HostsReader) -> _Hos
     elif all(hosts[app] is memo.hosts[app] for app in touched if app in hosts):
         hosts = memo.hosts
     kept_owners = memo.owners if owners == memo.owners else owners
-    return _HostsMemo(
-        memo.basis, snapshot.pods, members, hosts, refused_pods, refused_apps, kept_owners, reader.reservations
+    return _HostsFormer(
+        memo.inputs, snapshot.pods, members, hosts, refused_pods, refused_apps, kept_owners, reader.reservations
     )
 
 
 def _touched(
-    memo: _HostsMemo, snapshot: Snapshot, reader: _HostsReader, refused: dict[Key, Refusal]
+    memo: _HostsFormer, snapshot: Snapshot, reader: _HostsReader, refused: dict[Key, Refusal]
 ) -> dict[str, dict[Key, Pod]]:
     """Return the pods of each app of which a pod came, changed or went; ``refused`` is brought up to date."""
     options = reader.options
@@ -255,19 +255,17 @@ class HostsPreset(Preset):
     gives = frozenset({"hosts"})
     resources = frozenset({Resource.PODS})
 
-    def read(
-        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetResult | None = None
-    ) -> PresetResult:
+    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``hosts``: app to the addresses of its ready pods, both sorted; and the template of the annotation."""
-        own, places = options.hosts, cluster.places
+        snapshot, own, places = cluster.snapshot, options.hosts, cluster.places
         refused: list[Refusal] = []
         balancer = _balancer(snapshot, own, refused)
         own_app = _own_app(balancer, own)
         known = former.memo if former else None
-        basis = (snapshot.cluster, own, own_app, places)
-        if not isinstance(known, _HostsMemo) or known.basis != basis:
+        inputs = (snapshot.cluster, own, own_app, places)
+        if not isinstance(known, _HostsFormer) or known.inputs != inputs:
             former = None
-            known = _HostsMemo(basis, {}, {}, {}, {}, {}, {}, NO_RESERVATIONS)
+            known = _HostsFormer(inputs, {}, {}, {}, {}, {}, {}, NO_RESERVATIONS)
         memo = _updated(known, snapshot, _HostsReader(own, own_app, places, options.reservations_of("hosts")))
         refused.extend(memo.refused_pods.values())
         refused.extend(refusal for of_app in memo.refused_apps.values() for refusal in of_app)

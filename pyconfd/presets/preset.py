@@ -17,7 +17,7 @@ from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ANYTHING, ClaimOptions, PortRanges
 
 if TYPE_CHECKING:
-    from pyconfd.presets.cluster import Translated
+    from pyconfd.presets.cluster import Cluster
     from pyconfd.presets.views import ServiceView
 
 CLUSTER_VIEW = frozenset({Resource.SERVICES, Resource.ENDPOINTSLICES, Resource.ENDPOINTS, Resource.NODES})
@@ -130,7 +130,7 @@ class PresetResult:
     ``files`` go beside the configuration, ``dns_names`` should point here (None: nobody says). ``serves`` has each
     thing that is served by its name, and ``addresses_of`` gives the addresses of what is ready behind one; what did not
     change there is the same object. ``owners`` says who was given which name. ``memo`` is what the preset's next
-    reading builds on, and is for nobody else.
+    result of this preset builds on.
     """
 
     names: Mapping[str, Any]
@@ -177,9 +177,7 @@ class Preset(ABC):
     resources: ClassVar[frozenset[Resource]]
 
     @abstractmethod
-    def read(
-        self, snapshot: Snapshot, cluster: "Translated", options: PresetOptions, former: PresetResult | None = None
-    ) -> PresetResult:
+    def read(self, cluster: "Cluster", options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return the template variables and what was refused; never raise.
 
         ``former`` is an earlier result of this preset: the new one is equal with and without it, but what did not

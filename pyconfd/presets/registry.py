@@ -1,95 +1,69 @@
-"""The presets by name, what is kept of former translations, and the reading of one Snapshot by several presets."""
+"""The list of all presets, and what those in use make of one Snapshot together."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import is_
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyconfd.model.claim import Claim
 from pyconfd.model.context import Claimed, ClusterTemplate, Context, EndpointTotals, Refusal, RefusalReason
 from pyconfd.model.listener import Listener
+from pyconfd.model.reservation import Owner, Owners
 from pyconfd.model.snapshot import Key, Named, Resource, Snapshot
 from pyconfd.presets import cluster, values
-from pyconfd.presets.cluster import Translated
+from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.configmap import ConfigmapPreset
 from pyconfd.presets.domains import DomainsPreset
 from pyconfd.presets.hosts import HostsPreset
 from pyconfd.presets.kube2lb.preset import Kube2lbPreset
 from pyconfd.presets.kubefigurator.preset import KubefiguratorPreset
+from pyconfd.presets.policy import ClaimOptions
 from pyconfd.presets.preset import Preset, PresetOptions, PresetResult, Translation
 
 if TYPE_CHECKING:
-    from pyconfd.model.reservation import Owner
+    from pyconfd.model.rendering import OutputFile
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptReading:
-    name: str
-    snapshot: Snapshot
+class _Kept(NamedTuple):
+    preset: str
     options: PresetOptions
-    reading: PresetResult
+    result: PresetResult
 
 
 class Memo:
-    """Belongs to one thread that translates again and again; it is handed to each translation.
+    """What was read of the newest two Snapshots, so that only what changed is read again; belongs to one thread.
 
-    It changes nothing but the time that a translation takes, and which objects of the result are those of the former
-    one. It holds what was read of the last two Snapshots at most.
+    It changes nothing but the time that a translation takes, and which objects of the result are those of a former one.
     """
 
     def __init__(self) -> None:
         self._snapshot: Snapshot | None = None
-        self._kept: list[_KeptReading] = []
+        self._current: list[_Kept] = []
+        self._former: list[_Kept] = []
         self._refused: tuple[tuple[tuple[Refusal, ...], ...], tuple[Refusal, ...]] = ((), ())
-        self._whole: tuple[tuple[str, ...], PresetOptions, Context] | None = None
-        self._settled: tuple[tuple[object, ...], Context] | None = None
-        self.cluster: Translated | None = None
+        self._cluster: Cluster | None = None
 
-    def whole(self, names: Sequence[str], options: PresetOptions) -> Context | None:
-        """Return what the Snapshot at hand came to with just these presets and options, if that was asked for last."""
-        known = self._whole
-        return known[2] if known and known[0] == tuple(names) and known[1] is options else None
-
-    def keep_whole(self, names: Sequence[str], options: PresetOptions, context: Context) -> None:
-        """Keep what the Snapshot at hand came to."""
-        self._whole = tuple(names), options, context
-
-    def known_context(self, asked: tuple[object, ...]) -> Context | None:
-        """Return what came of the very objects of ``asked``, if that was kept last."""
-        known = self._settled
-        return known[1] if known is not None and all(map(is_, known[0], asked)) else None
-
-    def keep_context(self, asked: tuple[object, ...], context: Context) -> None:
-        """Keep what came of ``asked``, as long as the same Snapshot is at hand."""
-        self._settled = asked, context
-
-    def begin(self, snapshot: Snapshot) -> None:
-        """Forget the readings that were of no use for the Snapshot before this one."""
+    def read_cluster(self, snapshot: Snapshot, claims: ClaimOptions) -> Cluster:
+        """Read a Snapshot; what was of no use for the one before is forgotten."""
         if snapshot is not self._snapshot:
-            self._kept = [kept for kept in self._kept if kept.snapshot is self._snapshot]
-            self._snapshot, self._whole, self._settled = snapshot, None, None
+            self._snapshot, self._former, self._current = snapshot, self._current, []
+        self._cluster = cluster.read(snapshot, self._cluster, claims)
+        return self._cluster
 
-    def former(self, name: str, options: PresetOptions) -> tuple[PresetResult | None, bool]:
-        """Return the reading to build on, and whether it is of this very Snapshot with these options.
+    def read_preset(self, name: str, read: Cluster, options: PresetOptions) -> PresetResult:
+        """Return what a preset makes of the Snapshot.
 
-        One Snapshot may be read with several options (a port is contested, fragments are being tried): each has its
-        own successor.
+        One Snapshot may be read with several options (a listener is taken, fragments are tried): each result builds on
+        that of the same options, if there is one.
         """
-        found: PresetResult | None = None
-        for kept in reversed(self._kept):
-            if kept.name != name:
-                continue
-            if kept.options is options or kept.options == options:
-                return kept.reading, kept.snapshot is self._snapshot
-            found = found or kept.reading
-        return found, False
-
-    def keep(self, name: str, snapshot: Snapshot, options: PresetOptions, reading: PresetResult) -> None:
-        """Keep a reading for the next translation with these options."""
-        self._kept = [kept for kept in self._kept if kept.name != name or kept.options != options]
-        self._kept.append(_KeptReading(name, snapshot, options, reading))
+        known = [each for each in (*self._former, *self._current) if each.preset == name]
+        same = (each for each in reversed(known) if each.options is options or each.options == options)
+        former = next(same, known[-1] if known else None)
+        result = PRESETS[name].read(read, options, former.result if former else None)
+        self._current = [each for each in self._current if each.preset != name or each.options != options]
+        self._current.append(_Kept(name, options, result))
+        return result
 
     def sorted_refusals(self, parts: tuple[tuple[Refusal, ...], ...]) -> tuple[Refusal, ...]:
         """Return all refusals once, in order; the same tuple as before where all parts are."""
@@ -144,35 +118,36 @@ def translate(snapshot: Snapshot, names: Sequence[str], options: PresetOptions, 
     anew, and what did not is the same object as before.
     """
     memo = memo or Memo()
-    memo.begin(snapshot)
-    asked = options
-    if (known := memo.whole(names, asked)) is not None:
-        return known
-    translated = memo.cluster = cluster.translate(snapshot, memo.cluster, options.claims)
-    given: dict[str, object] = {"cluster": translated.view}
-    readings = _readings(snapshot, names, translated, options, memo)
-    owners = {name: reading.owners for name, reading in zip(names, readings, strict=True) if reading.owners}
-    for name, reading in zip(names, readings, strict=True):
-        given.setdefault(name, MappingProxyType(dict(reading.names)))
-        given |= {each: value for each, value in reading.names.items() if each not in given or each == name}
-    templates = tuple(template for reading in readings for template in reading.templates)
+    read = memo.read_cluster(snapshot, options.claims)
+    results = _results(names, read, options, memo)
+    given: dict[str, object] = {"cluster": read.view}
+    templates: list[ClusterTemplate] = []
+    files: set[OutputFile] = set()
+    owners, listeners, claimed = dict[str, Owners](), set[Listener](), 0
+    for name, result in zip(names, results, strict=True):
+        given.setdefault(name, MappingProxyType(dict(result.names)))
+        given |= {each: value for each, value in result.names.items() if each not in given or each == name}
+        templates += result.templates
+        files.update(result.files)
+        listeners.update(result.listeners)
+        claimed += result.claimed
+        if result.owners:
+            owners[name] = result.owners
     off = () if options.cluster_templates else tuple(map(_switched_off, templates))
-    context = Context(
+    return Context(
         MappingProxyType(given),
-        memo.sorted_refusals((translated.refused, *(reading.refused for reading in readings), off)),
-        EndpointTotals(sum(reading.claimed for reading in readings), translated.ready),
-        frozenset[Listener]().union(*(reading.listeners for reading in readings)),
-        templates=() if off else templates,
-        files=tuple(sorted({file for reading in readings for file in reading.files})),
-        dns_names=_dns_names(readings),
+        memo.sorted_refusals((read.refused, *(result.refused for result in results), off)),
+        EndpointTotals(claimed, read.ready),
+        frozenset(listeners),
+        templates=() if off else tuple(templates),
+        files=tuple(sorted(files)),
+        dns_names=_dns_names(results),
         claimed=tuple(
-            Claimed(name, reading.serves, reading.addresses_of) for name, reading in zip(names, readings, strict=True)
+            Claimed(name, result.serves, result.addresses_of) for name, result in zip(names, results, strict=True)
         ),
-        everything=Claimed("cluster", translated.by_key, cluster.ready_addresses),
+        everything=Claimed("cluster", read.services, cluster.ready_addresses),
         owners=owners,
     )
-    memo.keep_whole(names, asked, context)
-    return context
 
 
 def _switched_off(template: ClusterTemplate) -> Refusal:
@@ -180,34 +155,32 @@ def _switched_off(template: ClusterTemplate) -> Refusal:
     return Refusal(template.ref, template.field, "", RefusalReason.NOT_ALLOWED, detail)
 
 
-def _dns_names(readings: Sequence[PresetResult]) -> tuple[str, ...] | None:
-    told = [reading.dns_names for reading in readings if reading.dns_names is not None]
+def _dns_names(results: Sequence[PresetResult]) -> tuple[str, ...] | None:
+    told = [result.dns_names for result in results if result.dns_names is not None]
     return tuple(sorted({name for names in told for name in names})) if told else None
 
 
-def _readings(
-    snapshot: Snapshot, names: Sequence[str], translated: Translated, options: PresetOptions, memo: Memo
-) -> list[PresetResult]:
-    """Return the reading of each preset, without the listeners that an older claim of another preset has."""
-    readings = [_read(name, snapshot, translated, options, memo) for name in names]
+def _results(names: Sequence[str], read: Cluster, options: PresetOptions, memo: Memo) -> list[PresetResult]:
+    """Return the result of each preset, without the listeners that an older claim of another preset has."""
+    results = [memo.read_preset(name, read, options) for name in names]
     lost: list[dict[Listener, str]] = [{} for _ in names]
     # What one loses may let its next claim in, which may be too young as well: each round takes something away.
-    while any(found := _lost_to_others(names, readings)):
+    while len(names) > 1 and any(found := _lost_to_others(names, results)):
         for number, more in enumerate(found):
             if more:
                 lost[number] |= more
-                asked = replace(options, contested={**options.contested, **lost[number]})
-                readings[number] = _read(names[number], snapshot, translated, asked, memo)
-    return readings
+                others = replace(options, contested={**options.contested, **lost[number]})
+                results[number] = memo.read_preset(names[number], read, others)
+    return results
 
 
-def _lost_to_others(names: Sequence[str], readings: Sequence[PresetResult]) -> list[dict[Listener, str]]:
+def _lost_to_others(names: Sequence[str], results: Sequence[PresetResult]) -> list[dict[Listener, str]]:
     """Return for each preset the listeners that it gave away though an older claim of another one covers them."""
     lost: list[dict[Listener, str]] = [{} for _ in names]
     claimed = [
         (owner.since, owner.namespace, owner.name, number, listener, owner)
-        for number, reading in enumerate(readings)
-        for listener, owner in reading.listeners.items()
+        for number, result in enumerate(results)
+        for listener, owner in result.listeners.items()
     ]
     if len({number for *_, number, _, _ in claimed}) < 2:
         return lost
@@ -227,15 +200,6 @@ def _lost_to_others(names: Sequence[str], readings: Sequence[PresetResult]) -> l
 def _takes(older: Listener, listener: Listener) -> bool:
     """Return whether nothing of a listener is left to who comes later; an address that is not known may be any."""
     return older.covers(listener) or (not (older.address and listener.address) and older.overlaps(listener))
-
-
-def _read(name: str, snapshot: Snapshot, translated: Translated, options: PresetOptions, memo: Memo) -> PresetResult:
-    former, is_current = memo.former(name, options)
-    if former is not None and is_current:
-        return former
-    reading = PRESETS[name].read(snapshot, translated, options, former)
-    memo.keep(name, snapshot, options, reading)
-    return reading
 
 
 def claims_of(

@@ -1,8 +1,13 @@
 """What templates see of the cluster: services, ports, endpoints and nodes as attributes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
 
 import msgspec
+
+from pyconfd.model.snapshot import Key
 
 
 class EndpointView(msgspec.Struct, frozen=True, gc=False):
@@ -86,17 +91,29 @@ class CertificateView(msgspec.Struct, frozen=True, gc=False):
         return f"CertificateView({self.namespace}/{self.name})"
 
 
-class ClusterView(msgspec.Struct, frozen=True, gc=False):
+class _Read(Protocol):
+    @property
+    def view(self) -> ServiceView | None: ...
+
+
+@dataclass(frozen=True)
+class ClusterView:
     """Everything in order of namespace and name."""
 
     name: str
-    services: tuple[ServiceView, ...]
+    _services: Mapping[Key, _Read] = field(repr=False)
     nodes: tuple[NodeView, ...]
     certificates: tuple[CertificateView, ...]
 
+    @cached_property
+    def services(self) -> tuple[ServiceView, ...]:
+        """All services. Made when asked for: most fragments go by claims, and there may be thousands."""
+        return tuple(each.view for each in self._services.values() if each.view is not None)
+
     def service(self, namespace: str, name: str) -> ServiceView | None:
         """Return the service of this name, or None."""
-        return next((s for s in self.services if s.namespace == namespace and s.name == name), None)
+        found = self._services.get(Key(namespace, name))
+        return found.view if found is not None else None
 
     def in_namespace(self, namespace: str) -> Iterator[ServiceView]:
         """Return the services of one namespace."""

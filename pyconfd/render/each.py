@@ -23,7 +23,7 @@ from jinja2 import Undefined, meta, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 
-from pyconfd.model.versioned import TemplateDict, VersionedDict
+from pyconfd.model.versioned import VersionedDict
 from pyconfd.render.entries import Entries, EntryGroup
 from pyconfd.render.invalid import InvalidValueError
 
@@ -233,15 +233,14 @@ def _has_nul(text: str) -> bool:
 
 def _changed_keys(former: Any, elements: Any) -> Iterable[Hashable] | None:
     """Return the keys whose values are other objects; None where other keys came, went or moved."""
-    old, new = (each.origin if isinstance(each, TemplateDict) else each for each in (former, elements))
-    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+    if not isinstance(former, Mapping) or not isinstance(elements, Mapping):
         return None
-    if isinstance(new, VersionedDict) and (changed := new.changed_since(old)) is not None:
-        return [key for key in changed if old[key] is not new[key]]
+    if isinstance(elements, VersionedDict) and (changed := elements.changed_since(former)) is not None:
+        return [key for key in changed if former[key] is not elements[key]]
     # Loops in C: with 10,000 elements, looking at each in Python would take longer than all the rest.
-    if len(old) != len(new) or not all(map(is_, old, new)):
+    if len(former) != len(elements) or not all(map(is_, former, elements)):
         return None
-    return list(compress(new, map(is_not, old.values(), new.values())))
+    return list(compress(elements, map(is_not, former.values(), elements.values())))
 
 
 def _all_same(former: tuple[Any, ...], outer: tuple[Any, ...]) -> bool:

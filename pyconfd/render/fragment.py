@@ -11,7 +11,7 @@ from jinja2 import Environment, Template, TemplateError, nodes
 from jinja2.runtime import Context as Scope
 
 from pyconfd.model.rendering import Fragment, Piece
-from pyconfd.model.versioned import GivenDict, TemplateDict
+from pyconfd.model.versioned import GivenDict, VersionedDict
 from pyconfd.render.declared import Declarations
 from pyconfd.render.each import DECLARING, EACH, EachLoops, RenderedLoop
 from pyconfd.render.entries import Recorded
@@ -37,7 +37,7 @@ REFUSED = re.compile("[\0\r\ud800-\udfff]")
 _MISSING = object()
 """Stands for a name that a context does not have."""
 
-_OF_TEXTS = frozenset({str, dict, TemplateDict, GivenDict})
+_OF_TEXTS = frozenset({str, dict, VersionedDict, GivenDict})
 """Types whose methods want nothing of Jinja."""
 
 

@@ -19,7 +19,7 @@ def _kept(at: Path, *, named: bool = True) -> str:
     pem = key + chain
     path = at / "cert.pem"
     path.write_text(pem, encoding="ascii")
-    view = ClusterView("", (), (), (CertificateView("shop", "cert", pem),) if named else ())
+    view = ClusterView("", {}, (), (CertificateView("shop", "cert", pem),) if named else ())
     rendering = Rendering((), (OutputFile(FileKind.CERTIFICATE, str(path), pem),))
     InstalledCertificates(str(at)).keep(Context({"cluster": view}), rendering)
     return pem
@@ -29,7 +29,7 @@ def test_the_installed_certificate_stands_for_its_secret(tmp_path: Path) -> None
     pem = _kept(tmp_path)
     known = InstalledCertificates(str(tmp_path))
     restored = known.restored(DENIED)
-    assert cluster.translate(restored).view.certificates == (CertificateView("shop", "cert", pem),)
+    assert cluster.read(restored).view.certificates == (CertificateView("shop", "cert", pem),)
     assert known.restored(DENIED) is restored
     assert restored.denied == DENIED.denied
 

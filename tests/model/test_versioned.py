@@ -1,10 +1,11 @@
 """Successors of a mapping are what a dict would be, and know what they were made of."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyconfd.model.snapshot import Key
-from pyconfd.model.versioned import TemplateDict, VersionedDict, differing, with_values
+from pyconfd.model.versioned import VersionedDict, differing, with_values
 from pyconfd.presets.conflicts import updated
 
 KEYS = [Key("ns", f"name-{number}") for number in range(8)]
@@ -56,11 +57,9 @@ def test_places_are_those_of_the_keys_whatever_was_replaced() -> None:
     assert second.place("c") == 2
 
 
-def test_a_copy_may_be_changed_and_knows_what_it_was_made_of() -> None:
-    origin = VersionedDict({"a": 1}).with_values({"a": 2})
-    made = TemplateDict(origin)
-    assert made == {"a": 2}
-    assert isinstance(made, TemplateDict)
-    assert made.origin is origin
-    made["b"] = 3
-    assert dict(origin) == {"a": 2}
+def test_it_cannot_be_changed() -> None:
+    made = VersionedDict({"a": 1})
+    for change in ("update", "pop", "clear", "setdefault", "__setitem__"):
+        with pytest.raises(TypeError, match="cannot be changed"):
+            getattr(made, change)("a", 2)
+    assert made == {"a": 1}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyconfd.errors import RejectedInput
 from pyconfd.model.context import Context
-from pyconfd.model.versioned import TemplateDict, VersionedDict
+from pyconfd.model.versioned import VersionedDict
 from tests.render.stage import rendered, renderer
 
 
@@ -107,7 +107,7 @@ def test_mappings_that_know_what_changed_give_what_new_renderers_give(
         # Now and then nobody renders: then the next copy is of something that the last one does not know.
         if number % 3 == 2:
             continue
-        again = rendered(by, {"domains": TemplateDict(domains), "names": names})
+        again = rendered(by, {"domains": domains, "names": names})
         new = rendered(renderer(*fragments), {"domains": dict(domains), "names": names})
         assert again.text == new.text
         assert again == new
@@ -172,8 +172,8 @@ def test_unchanged_elements_do_not_run(change: str) -> None:
 
 def test_changed_blocks_are_told_apart() -> None:
     domains, by = VersionedDict(many(200)), renderer("head\n" + EACH)
-    before = rendered(by, {"domains": TemplateDict(domains)}).pieces[0]
-    after = rendered(by, {"domains": TemplateDict(domains.with_values({"s050": entry(999)}))}).pieces[0]
+    before = rendered(by, {"domains": domains}).pieces[0]
+    after = rendered(by, {"domains": domains.with_values({"s050": entry(999)})}).pieces[0]
     assert list(after.places_since(before) or ()) == [51]
 
 

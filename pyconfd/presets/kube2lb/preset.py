@@ -19,10 +19,10 @@ from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Service
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER
-from pyconfd.model.snapshot import HostFacts, Key, Snapshot
-from pyconfd.model.versioned import VersionedDict, differing, with_values
+from pyconfd.model.snapshot import HostFacts, Key
+from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets import values
-from pyconfd.presets.cluster import Translated
+from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import Claims, ParsedClaims, kept_members
 from pyconfd.presets.endpoints import targets_of_port
 from pyconfd.presets.kube2lb.claims import (
@@ -55,7 +55,7 @@ NAMES = FUNCTIONS | {"services", "ports", "by_port", "nodes", "domain"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Kube2lbBasis:
+class _Kube2lbInputs:
     """All beside the service itself that a claim is read with."""
 
     cluster: str
@@ -65,19 +65,18 @@ class _Kube2lbBasis:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kube2lbMemo:
-    """What a reading was made of, and its parts."""
+class _Kube2lbFormer:
+    """What a result was made of, and its parts."""
 
-    basis: _Kube2lbBasis
-    services: Mapping[Key, Service]
-    by_key: Mapping[Key, ServiceView]
+    inputs: _Kube2lbInputs
+    cluster: Cluster
     claims: Claims[Kube2lbClaim]
     decided: DecidedPorts | None
     serves: Mapping[str, Kube2lbService] = field(default_factory=dict)
 
 
 def _serves(
-    memo: _Kube2lbMemo, claims: Claims[Kube2lbClaim], decided: DecidedPorts, changed: Collection[Key]
+    memo: _Kube2lbFormer, claims: Claims[Kube2lbClaim], decided: DecidedPorts, changed: Collection[Key]
 ) -> Mapping[str, Kube2lbService]:
     """Return the ports that are served by their names; where all ask for the same, those that changed are replaced."""
     if memo.decided is None or claims.places is not memo.claims.places:
@@ -98,7 +97,7 @@ def _addresses_of(entry: Kube2lbService) -> list[str]:
     return [endpoint.address for endpoint in entry.endpoints]
 
 
-def _reads_alike(old: _Kube2lbBasis, new: _Kube2lbBasis) -> bool:
+def _reads_alike(old: _Kube2lbInputs, new: _Kube2lbInputs) -> bool:
     same_nodes = old.nodes is new.nodes or not new.options.node_ports
     return same_nodes and (old.cluster, old.options, old.host) == (new.cluster, new.options, new.host)
 
@@ -134,15 +133,15 @@ def add(*numbers: int) -> int:
     return sum(numbers)
 
 
-def _asked(
-    key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: tuple[Kube2lbClaim, ...]
+def _parse(
+    key: Key, cluster: Cluster, options: PresetOptions, former: tuple[Kube2lbClaim, ...]
 ) -> ParsedClaims[Kube2lbClaim] | None:
     """Return what a service asks for; None for nothing."""
-    view, service = cluster.by_key.get(key), snapshot.services.get(key)
+    view, service = cluster.service(key), cluster.snapshot.services.get(key)
     if view is None or service is None or service.spec.type not in KINDS:
         return None
     refused: list[Refusal] = []
-    claim = _claim(service, view, snapshot, cluster, options=options, refused=refused)
+    claim = _claim(service, view, cluster, options=options, refused=refused)
     if claim is None:
         return ParsedClaims((), tuple(refused))
     if former:
@@ -153,19 +152,18 @@ def _asked(
 def _claim(
     service: Service,
     view: ServiceView,
-    snapshot: Snapshot,
-    cluster: Translated,
+    cluster: Cluster,
     *,
     options: PresetOptions,
     refused: list[Refusal],
 ) -> Kube2lbClaim | None:
-    ref = ObjectRef("Service", view.namespace, view.name, snapshot.cluster)
+    ref = ObjectRef("Service", view.namespace, view.name, view.cluster)
     if not any(port.endpoints for port in view.ports):
         detail = "nothing stands behind this service: it is left out until it has endpoints"
         refused.append(refusal(ref, "endpoints", "", RefusalReason.INCOMPLETE, detail))
         return None
-    address, problem = _listen_address(service, ref, options, snapshot.host)
-    problem = problem or _ephemeral_port(view, ref, snapshot.host)
+    address, problem = _listen_address(service, ref, options, cluster.snapshot.host)
+    problem = problem or _ephemeral_port(view, ref, cluster.snapshot.host)
     if problem:
         refused.append(problem)
         return None
@@ -367,18 +365,16 @@ class Kube2lbPreset(Preset):
     gives = NAMES
     resources = CLUSTER_VIEW
 
-    def read(
-        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetResult | None = None
-    ) -> PresetResult:
+    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return the names of :data:`NAMES`; services in order of age, ports by address and number."""
-        host = snapshot.host
+        host = cluster.snapshot.host
         facts = (host.addresses, host.ephemeral_ports, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
-        basis = _Kube2lbBasis(snapshot.cluster, options.without_reservations(), facts, cluster.view.nodes)
+        inputs = _Kube2lbInputs(cluster.view.name, options.without_reservations(), facts, cluster.view.nodes)
         memo = former.memo if former else None
-        if not isinstance(memo, _Kube2lbMemo) or not _reads_alike(memo.basis, basis):
-            memo = _Kube2lbMemo(basis, {}, {}, Claims({}), None)
-        changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
-        claims = memo.claims.updated(changed, lambda key: _asked(key, snapshot, cluster, options, memo.claims.of(key)))
+        if not isinstance(memo, _Kube2lbFormer) or not _reads_alike(memo.inputs, inputs):
+            memo = _Kube2lbFormer(inputs, nothing_read(cluster.view.name), Claims({}), None)
+        changed = cluster.changed_since(memo.cluster)
+        claims = memo.claims.updated(changed, lambda key: _parse(key, cluster, options, memo.claims.of(key)))
         known = memo.decided
         if known and claims.places is memo.claims.places and known.reservations == options.reservations_of("kube2lb"):
             decided = with_claims(known, claims.replaced(memo.claims, changed))
@@ -409,7 +405,7 @@ class Kube2lbPreset(Preset):
             "ToUpper": to_upper,
         }
         serves = _serves(memo, claims, decided, changed)
-        kept = _Kube2lbMemo(basis, snapshot.services, cluster.by_key, claims, decided, serves)
+        kept = _Kube2lbFormer(inputs, cluster, claims, decided, serves)
         claimed = sum([len(entry.endpoints) for entry in decided.services])
         return PresetResult(
             given,

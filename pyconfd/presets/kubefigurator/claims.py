@@ -10,9 +10,9 @@ from pyconfd.model.context import Refusal, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef, Service, ServicePort
 from pyconfd.model.listener import Listener
 from pyconfd.model.reservation import NEVER, Name, Owner
-from pyconfd.model.snapshot import HostFacts, Key, Snapshot
+from pyconfd.model.snapshot import HostFacts, Key
 from pyconfd.presets import values
-from pyconfd.presets.cluster import Translated
+from pyconfd.presets.cluster import Cluster
 from pyconfd.presets.conflicts import ParsedClaims
 from pyconfd.presets.policy import in_ranges
 from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
@@ -124,11 +124,10 @@ def field_of(port_name: str, option: str) -> str:
     return f"annotation {PREFIX}{port_name}.{option}"
 
 
-def asked(
-    key: Key, snapshot: Snapshot, cluster: Translated, options: PresetOptions
-) -> ParsedClaims[ListenerClaim] | None:
+def parse(key: Key, cluster: Cluster, options: PresetOptions) -> ParsedClaims[ListenerClaim] | None:
     """Return the claims of an enabled Service's node ports, and what cannot be read; None for nothing."""
-    view, service = cluster.by_key.get(key), snapshot.services.get(key)
+    snapshot = cluster.snapshot
+    view, service = cluster.service(key), snapshot.services.get(key)
     if view is None or service is None or (service.metadata.labels or {}).get(LABEL) != "yes":
         return None
     refused: list[Refusal] = []

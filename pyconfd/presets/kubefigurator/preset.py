@@ -19,15 +19,15 @@ from pyconfd.model.context import PresetName, Refusal, RefusalReason
 from pyconfd.model.kubernetes import Service
 from pyconfd.model.listener import ANY_IPV6, Listener
 from pyconfd.model.reservation import NO_OWNERS, NO_RESERVATIONS, Owner, Owners, Reservations
-from pyconfd.model.snapshot import Key, Snapshot
-from pyconfd.model.versioned import VersionedDict, differing, with_values
+from pyconfd.model.snapshot import Key
+from pyconfd.model.versioned import VersionedDict, with_values
 from pyconfd.presets import values
-from pyconfd.presets.cluster import Translated
+from pyconfd.presets.cluster import Cluster, nothing_read
 from pyconfd.presets.conflicts import Claims, ReservedNames, Sockets, kept_members
 from pyconfd.presets.endpoints import families_of, node_targets, pod_targets, targets_on_nodes
-from pyconfd.presets.kubefigurator.claims import ANY, LABEL, PREFIX, ListenerClaim, Slot, asked, certified_name
+from pyconfd.presets.kubefigurator.claims import ANY, LABEL, PREFIX, ListenerClaim, Slot, certified_name, parse
 from pyconfd.presets.preset import CLUSTER_VIEW, Preset, PresetOptions, PresetResult, Translation
-from pyconfd.presets.views import EndpointView, NodeView, ServiceView
+from pyconfd.presets.views import EndpointView, NodeView
 
 _NAMES_IN_A_LINE = 240
 
@@ -110,7 +110,7 @@ class _Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class _KubefiguratorBasis:
+class _KubefiguratorInputs:
     """All beside a service itself that its claims are read with."""
 
     cluster: str
@@ -136,21 +136,19 @@ class _Counted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _KubefiguratorMemo:
-    """What a reading was made of, and its parts."""
+class _KubefiguratorFormer:
+    """What a result was made of, and its parts."""
 
-    basis: _KubefiguratorBasis
+    inputs: _KubefiguratorInputs
     certificates: Mapping[str, str] | None
-    services: Mapping[Key, Service]
-    by_key: Mapping[Key, ServiceView]
-    nodes: tuple[NodeView, ...]
+    cluster: Cluster
     claims: Claims[ListenerClaim]
     decided: _DecidedListeners | None = None
     backends: Sequence[_Counted] = ()
     serves: Mapping[str, Backend] = field(default_factory=dict)
 
 
-def _serves(memo: _KubefiguratorMemo, backends: Sequence[_Counted]) -> Mapping[str, Backend]:
+def _serves(memo: _KubefiguratorFormer, backends: Sequence[_Counted]) -> Mapping[str, Backend]:
     """Return the backends by their names; where the same are served, only the changed ones are made again."""
     if backends is memo.backends:
         return memo.serves
@@ -348,11 +346,11 @@ def _backend_name(claim: ListenerClaim) -> str:
 
 
 def _backends(
-    decided: _DecidedListeners, memo: _KubefiguratorMemo, nodes: tuple[NodeView, ...], options: PresetOptions
+    decided: _DecidedListeners, memo: _KubefiguratorFormer, nodes: tuple[NodeView, ...], options: PresetOptions
 ) -> Sequence[_Counted]:
     """Return the backend of each claim, the former one where nothing about it changed."""
     former: dict[int, _Counted] = {}
-    if memo.decided is not None and (nodes is memo.nodes or not options.kubefigurator.node_ports):
+    if memo.decided is not None and (nodes is memo.cluster.view.nodes or not options.kubefigurator.node_ports):
         if decided.served is memo.decided.served:
             return memo.backends
         former = {id(claim): backend for claim, backend in zip(memo.decided.served, memo.backends, strict=True)}
@@ -409,25 +407,23 @@ class KubefiguratorPreset(Preset):
     gives = frozenset({"listeners", "backends"})
     resources = CLUSTER_VIEW
 
-    def read(
-        self, snapshot: Snapshot, cluster: Translated, options: PresetOptions, former: PresetResult | None = None
-    ) -> PresetResult:
+    def read(self, cluster: Cluster, options: PresetOptions, former: PresetResult | None = None) -> PresetResult:
         """Return ``listeners``, sorted by address and port, and ``backends``, sorted by name."""
-        host, nodes = snapshot.host, cluster.view.nodes
+        host = cluster.snapshot.host
         facts = (host.known, host.addresses, host.nonlocal_bind_v4, host.nonlocal_bind_v6)
-        basis = _KubefiguratorBasis(snapshot.cluster, options.without_reservations(), facts)
+        inputs = _KubefiguratorInputs(cluster.view.name, options.without_reservations(), facts)
         memo = former.memo if former else None
-        if not isinstance(memo, _KubefiguratorMemo) or memo.basis != basis:
-            memo = _KubefiguratorMemo(basis, None, {}, {}, nodes, Claims({}))
-        changed = {*differing(memo.by_key, cluster.by_key), *differing(memo.services, snapshot.services)}
-        claims = memo.claims.updated(changed, lambda key: asked(key, snapshot, cluster, options))
+        if not isinstance(memo, _KubefiguratorFormer) or memo.inputs != inputs:
+            memo = _KubefiguratorFormer(inputs, None, nothing_read(cluster.view.name), Claims({}))
+        changed = cluster.changed_since(memo.cluster)
+        claims = memo.claims.updated(changed, lambda key: parse(key, cluster, options))
         same_files = memo.certificates == host.certificates
         known, reservations = memo.decided, options.reservations_of("kubefigurator")
         if known and same_files and claims.places is memo.claims.places and known.reservations == reservations:
             decided = _with_claims(known, claims.replaced(memo.claims, changed))
         else:
             decided = _decide(list(claims.in_order()), host.certificates, options, known or _DecidedListeners())
-        backends = _backends(decided, memo, nodes, options)
+        backends = _backends(decided, memo, cluster.view.nodes, options)
         if (
             former
             and memo.decided
@@ -446,9 +442,7 @@ class KubefiguratorPreset(Preset):
             serves=serves,
             addresses_of=_addresses_of,
             owners=decided.owners,
-            memo=_KubefiguratorMemo(
-                basis, host.certificates, snapshot.services, cluster.by_key, nodes, claims, decided, backends, serves
-            ),
+            memo=_KubefiguratorFormer(inputs, host.certificates, cluster, claims, decided, backends, serves),
         )
 
     def claims(self, translation: Translation) -> Iterator[Claim]:
