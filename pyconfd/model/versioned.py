@@ -34,8 +34,9 @@ _V = TypeVar("_V")
 class VersionedDict(dict[_K, _V]):
     """A dict that is replaced and never changed.
 
-    Its successor is a copy, which for 10,000 keys takes 50 µs: a small part of what rendering and applying one change
-    takes. What the successor knows about the difference saves everything that is made of it from looking at each value.
+    Its successor is a copy: 12 µs for 5,000 keys, 25 µs for 10,000, 437 µs for 100,000 on an idle processor, and 60 µs
+    for 5,000 where other processes use its caches. The successor knows the keys that differ, so that what is made of
+    it need not look at each value.
     """
 
     __slots__ = ("_changed", "_former", "_places", "mark")

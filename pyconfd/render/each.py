@@ -103,7 +103,12 @@ class _Turn(NamedTuple):
 
 @dataclass(slots=True)
 class RenderedLoop:
-    """One loop of the last rendering. ``turns`` are in the order of the elements, ``shown`` those with a text."""
+    """One loop of the last rendering. ``turns`` are in the order of the elements, ``shown`` those with a text.
+
+    Its successor takes both over and changes them in place, since a copy of 5,000 turns costs as much as to render
+    one: so it does only once the fragment is rendered (:meth:`EachLoops.commit`), and a rendering that fails changes
+    nothing.
+    """
 
     elements: Any
     outer: tuple[Any, ...]
@@ -111,6 +116,8 @@ class RenderedLoop:
     shown: list[str] = field(default_factory=list)
     places: dict[Hashable, int] = field(default_factory=dict)
     recorded: tuple[EntryGroup, ...] = ()
+    fresh: Mapping[Hashable, _Turn] = field(default_factory=dict)
+    """Turns that are not in ``turns`` yet."""
     replaced: Mapping[int, str] | None = None
     """Which of ``shown`` differ from the former rendering, by place; None where there are more or fewer of them."""
 
@@ -127,22 +134,21 @@ class RenderedLoop:
 
     def with_turns(self, elements: Any, fresh: Mapping[Hashable, _Turn]) -> "RenderedLoop":
         """Return the loop after some of its elements were rendered again."""
-        turns = {**self.turns, **fresh}
-        former = (self.turns[key] for key in fresh)
-        same_form = all(
-            bool(old.text) == bool(new.text) and old.entries == new.entries
-            for old, new in zip(former, fresh.values(), strict=True)
-        )
-        if not same_form:
-            return RenderedLoop.of(elements, self.outer, turns)
-        replaced = {self.places[key]: turn.text for key, turn in fresh.items() if turn.text}
-        replaced = {place: text for place, text in replaced.items() if self.shown[place] != text}
-        shown = self.shown
-        if replaced:
-            shown = shown.copy()
-            for place, text in replaced.items():
-                shown[place] = text
-        return RenderedLoop(elements, self.outer, turns, shown, self.places, self.recorded, replaced)
+        replaced: dict[int, str] = {}
+        for key, turn in fresh.items():
+            old = self.turns[key]
+            if bool(old.text) != bool(turn.text) or old.entries != turn.entries:
+                return RenderedLoop.of(elements, self.outer, {**self.turns, **fresh})
+            if old.text != turn.text:
+                replaced[self.places[key]] = turn.text
+        return RenderedLoop(elements, self.outer, self.turns, self.shown, self.places, self.recorded, fresh, replaced)
+
+    def commit(self) -> None:
+        """Make ``turns`` and ``shown`` those of this rendering."""
+        self.turns.update(self.fresh)
+        for place, text in (self.replaced or {}).items():
+            self.shown[place] = text
+        self.fresh = {}
 
     def element(self, place: int) -> tuple[Hashable, Any]:
         """Return key and value of the element that gave the text at ``place``."""
@@ -215,6 +221,11 @@ class EachLoops:
                     f"an element has {len(values)} values, {{% each %}} {width} variables", "name as many variables"
                 )
             yield place, turn(place, item, *values)
+
+    def commit(self) -> None:
+        """Make this rendering the one that the next is made from: the former one is of no use after that."""
+        for loop in self._in_order:
+            loop.commit()
 
     def parts(self, text: str) -> list[str | RenderedLoop] | None:
         """Split a fragment's text into what stands between its loops, and these; None where a mark is forged."""

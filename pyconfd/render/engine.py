@@ -180,6 +180,7 @@ class Renderer:
     ) -> tuple[list[Piece], list[Problem]]:
         """Render the fragments, and keep what they gave for the next rendering."""
         rendered = dict(former)
+        self._rendered = {}  # until all is well: a limit may interrupt a fragment while it changes its memory
         pieces: list[Piece] = []
         problems: list[Problem] = []
         for each in self._compiled:
@@ -194,6 +195,7 @@ class Renderer:
                 continue
             if now.suspect:
                 # Not kept: text that equals the former one is not searched for such characters again.
+                rendered.pop(name, None)
                 problems.extend(_refused(each.fragment, now.piece.text))
             else:
                 rendered[name] = now

@@ -110,6 +110,7 @@ class CompiledFragment:
         if parts is None:
             return RenderedFragment(Piece(self.fragment.name, text), suspect=True)
         suspect = loops.suspect or any(isinstance(part, str) and REFUSED.search(part) for part in parts)
+        loops.commit()
         piece = _piece(self.fragment.name, parts, former)
         recorded = entries.recorded[mark:]
         # What declares whole files cannot be repeated without running it.
