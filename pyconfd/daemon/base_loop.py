@@ -200,15 +200,16 @@ class Loop(ABC):
             self._queue.add(Task.DRIFT, now + DRIFT_S)
             if self._decided and not self._paused:
                 self._look_at_balancer(now)
-        if not self._paused:  # else whatever comes is applied when an operator, or the clock, ends that
-            self._apply_what_is_due(now)
+        # While paused, whatever comes is applied when an operator, or the clock, ends that.
+        attempted = not self._paused and self._apply_what_is_due(now)
         if self._queue.pop(now, Task.BOOT) and not self._decided:
             self._decide_without_input(now)
-        if looked or self._report.changed:
-            self._publish()
+            attempted = True
+        if looked or attempted:
+            self.publish()
 
-    def _publish(self) -> None:
-        self._report.changed = False
+    def publish(self) -> None:
+        """Write the status and the change log, and show the service manager that the loop makes progress."""
         self._report.next_attempt = self._next_attempt()
         self._report.flush()
         self._report.heartbeat()
@@ -235,15 +236,18 @@ class Loop(ABC):
             log.info("applying.resumed")
         return former is not None and self._paused is None
 
-    def _apply_what_is_due(self, now: float) -> None:
+    def _apply_what_is_due(self, now: float) -> bool:
+        """Return whether everything was applied; a runtime update is published with the next look, within a second."""
         if self._may_reload(now):
             self._queue.remove(Task.RUNTIME_UPDATE)
             self._attempt(now, may_reload=True)
-        elif self._queue.pop(now, Task.RUNTIME_UPDATE):
+            return True
+        if self._queue.pop(now, Task.RUNTIME_UPDATE):
             self._attempt(now, may_reload=False)
             # Never more than half of the time: what comes meanwhile is collected.
             ended = self._around.clock.monotonic()
             self._queue.pace((Task.RUNTIME_UPDATE,), ended + (ended - now))
+        return False
 
     def _may_reload(self, now: float) -> bool:
         """Return whether everything may be applied now; too many old workers make it wait."""
@@ -290,7 +294,6 @@ class Loop(ABC):
         decided, self._decided = self._decided, True
         self._report.concluded(outcome)
         if decided:
-            self._report.say_status()
             return
         if not isinstance(outcome, Applied | Unchanged):
             self._restore_last_good(now)
@@ -327,7 +330,8 @@ class Loop(ABC):
     def _newer_runs(self) -> None:
         """Note that something newer runs, and is the last good generation now."""
         self._queue.succeeded(Task.RESTORE)
-        self._show_restoring(())
+        if self._is_restoring_shown:
+            self._show_restoring(())
 
     def _restore_last_good(self, now: float) -> None:
         """Make the last good generation run unless it does, or it is too early to try again."""
@@ -364,6 +368,7 @@ def run_until_stopped(loop: Loop) -> int:
         loop.start()
         while not mailbox.stopped:
             loop.step(mailbox.take(loop.wait_s()))
+        loop.publish()
     except Exception:
         log.exception("loop.crashed")
         return EXIT_BUG

@@ -9,7 +9,7 @@ from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.arbitration import translate
 from pyconfd.daemon.base_loop import MAY_RELOAD, Loop, Task
 from pyconfd.daemon.fragments import Compiled, LiveFragments
-from pyconfd.daemon.memory import Memory
+from pyconfd.daemon.memory import Memory, Seen
 from pyconfd.daemon.ports import World
 from pyconfd.daemon.protection import ProtectedSnapshots
 from pyconfd.daemon.quarantine import Quarantine
@@ -17,7 +17,7 @@ from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Reconciled, reconcil
 from pyconfd.daemon.rollout_monitor import RolloutMonitor
 from pyconfd.errors import PendingRendering
 from pyconfd.model.hold import ADOPTION
-from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
+from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Rejected, Step, Unchanged
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
 from pyconfd.presets.registry import Memo
@@ -144,7 +144,7 @@ class Daemon(Loop):
 
     def _try_new_fragments(self, snapshot: Snapshot, newest: Compiled, proven: Compiled, now: float) -> None:
         """Reconcile with fragments that were never applied; where they are rejected, the former ones stay."""
-        done, duration_s = self._reconciled(snapshot, newest)
+        served, done, duration_s = self._reconciled(snapshot, newest)
         outcome = done.outcome
         if isinstance(outcome, Rejected | Failed):
             self._report.new_fragments_failed(outcome, duration_s)
@@ -152,15 +152,17 @@ class Daemon(Loop):
             self._reconcile(snapshot, proven, now)
             return
         self._queue.succeeded(Task.RETRY_FRAGMENTS)
-        self._finish(done, duration_s, newest, now)
+        self._finish(served, done, duration_s, newest, now)
 
     def _reconcile(self, snapshot: Snapshot, compiled: Compiled, now: float, *, may_reload: bool = True) -> None:
-        done, duration_s = self._reconciled(snapshot, compiled, self._standing_failure, may_reload=may_reload)
-        self._finish(done, duration_s, compiled, now)
+        failed = self._standing_failure
+        served, done, duration_s = self._reconciled(snapshot, compiled, failed, may_reload=may_reload)
+        self._finish(served, done, duration_s, compiled, now)
 
     def _reconciled(
         self, snapshot: Snapshot, compiled: Compiled, failed: FailedAttempt | None = None, *, may_reload: bool = True
-    ) -> tuple[Reconciled, float]:
+    ) -> tuple[Snapshot, Reconciled, float]:
+        """Return the Snapshot that was reconciled, what became of it, and the seconds that it took."""
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
         remembered = self._world.name_register.at(now)
@@ -191,11 +193,10 @@ class Daemon(Loop):
             ),
             self._world.balancer,
         )
-        self.memory.made(snapshot, compiled.options, done, self._protected.unheld)
-        return done, clock.monotonic() - began
+        return snapshot, done, clock.monotonic() - began
 
-    def _finish(self, done: Reconciled, duration_s: float, compiled: Compiled, now: float) -> None:
-        outcome = done.outcome
+    def _finish(self, snapshot: Snapshot, done: Reconciled, duration_s: float, compiled: Compiled, now: float) -> None:
+        outcome, clock = done.outcome, self._world.clock
         self._protected.concluded(outcome)
         self._world.name_register.keep(done.context.register)
         self._world.name_register.flush()
@@ -203,14 +204,11 @@ class Daemon(Loop):
         refused = tuple(sorted({*done.context.refused, *self._world.source.refusals()}))
         endpoints = done.context.totals.claimed
         self._report.reconciled(outcome, duration_s=duration_s, endpoints=endpoints, refused=refused)
-        self.memory.finished(outcome, refused, self._world.balancer.last_good(), self._world.clock.now())
-        if not isinstance(outcome, Rejected | Failed):
-            self._queue.succeeded(Task.RETRY)
-        elif not done.repeated:
-            self._retry_later(outcome, done.rendering)
-        self._relist_while_held(outcome)
-        self._retry_ports(done)
-        self._retry_templates(done)
+        serving, unheld = self._world.balancer.last_good(), self._protected.unheld
+        running = serving.rendering if serving else None
+        seen = Seen(snapshot, compiled.options, done.context, done.rendering, refused, running, unheld)
+        self.memory.concluded(seen, outcome, clock.now())
+        self._schedule_retries(done)
         self._pace_after(outcome)
         if isinstance(outcome, Deferred):
             self._report.concluded(outcome)
@@ -221,7 +219,7 @@ class Daemon(Loop):
         self._report.untried = compiled is not self._fragments.newest and not is_waiting
         if not done.repeated and not self._report.untried:
             self._queue.remove(Task.APPLY)
-        self._rollout.concluded(outcome, self._world.clock.monotonic())
+        self._rollout.concluded(outcome, clock.monotonic())
         if isinstance(outcome, Applied | Unchanged):
             self._world.certificates.keep(done.context, done.rendering)
             self._report.names(done.context)
@@ -248,33 +246,25 @@ class Daemon(Loop):
         if (due_at := self._quarantine.due_at) is not None:
             self._queue.add(Task.RETRY_QUARANTINED, due_at)
 
-    def _relist_while_held(self, outcome: Outcome) -> None:
-        """List again while something is held: the lists may be whole again without any event that says so."""
+    def _schedule_retries(self, done: Reconciled) -> None:
+        """Schedule what is tried again though no event comes: a failure, held lists, ports in use, bad templates."""
+        outcome, now = done.outcome, self._world.clock.monotonic()
+        if not isinstance(outcome, Rejected | Failed):
+            self._queue.succeeded(Task.RETRY)
+        elif not done.repeated:
+            self._retry_later(outcome, done.rendering)
         held = isinstance(outcome, Held) and outcome.hold_id != ADOPTION  # no list of the cluster ends that
-        if not held and self._protected.hold is None:
-            self._queue.succeeded(Task.RELIST)
-        elif not self._queue.is_waiting(Task.RELIST):
-            if self._world.source.relisted():
-                self._world.source.relist()
-            self._queue.retry(Task.RELIST, self._world.clock.monotonic())
-
-    def _retry_ports(self, done: Reconciled) -> None:
-        """Try again while an object waits for a port: nobody tells when it comes free."""
-        if not done.contested:
-            self._queue.succeeded(Task.RETRY_PORTS)
-        elif not self._queue.is_waiting(Task.RETRY_PORTS):
-            self._queue.retry(Task.RETRY_PORTS, self._world.clock.monotonic())
-
-    def _retry_templates(self, done: Reconciled) -> None:
-        """Show templates of the cluster that are rejected, and try them again: what rejected them may pass."""
+        held = held or self._protected.hold is not None
+        if self._queue.retry_while(held, Task.RELIST, now) and self._world.source.relisted():
+            self._world.source.relist()
+        self._queue.retry_while(done.contested, Task.RETRY_PORTS, now)
+        problems = done.template_problems
         self._report.rendering = done.pending
-        self._report.problems("templates", done.template_problems)
-        is_new = done.rejected_templates != self._rejected_templates
-        self._rejected_templates = done.rejected_templates
-        if not done.template_problems:
-            self._queue.succeeded(Task.RETRY_TEMPLATES)
-        elif is_new or not self._queue.is_waiting(Task.RETRY_TEMPLATES):
-            self._queue.retry(Task.RETRY_TEMPLATES, self._world.clock.monotonic())
+        self._report.problems("templates", problems)
+        if done.rejected_templates != self._rejected_templates:
+            self._rejected_templates = done.rejected_templates
+            self._queue.remove(Task.RETRY_TEMPLATES)
+        self._queue.retry_while(bool(problems), Task.RETRY_TEMPLATES, now)
 
     def _decide_without_input(self, now: float) -> None:
         """No API server answered in time: run the last good generation, and say so."""

@@ -4,14 +4,13 @@ Only references are kept, and each value is replaced as a whole, so that any thr
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from pyconfd.daemon.reconcile import Reconciled
 from pyconfd.model.condition import Age
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.kubernetes import ObjectRef
-from pyconfd.model.outcome import Outcome, Stored
+from pyconfd.model.outcome import Outcome
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.preset import PresetOptions
@@ -47,31 +46,18 @@ class Memory:
         self._ages: Mapping[_Cause, Age] = MappingProxyType({})
         self._refused: tuple[Refusal, ...] | None = None
 
-    def made(self, snapshot: Snapshot, options: PresetOptions, done: Reconciled, unheld: Context | None = None) -> None:
-        """Note what was made of a Snapshot."""
-        former = self.seen
-        self.seen = Seen(
-            snapshot,
-            options,
-            done.context,
-            done.rendering,
-            former.refused if former else (),
-            former.serving if former else None,
-            unheld,
-        )
-
-    def finished(self, outcome: Outcome, refused: tuple[Refusal, ...], serving: Stored | None, now: float) -> None:
-        """Note what became of it, and what is refused; what was so already keeps its age."""
+    def concluded(self, seen: Seen, outcome: Outcome, now: float) -> None:
+        """Note what was made of a Snapshot and what became of it; what is refused as before keeps its age."""
         kind = type(outcome), getattr(outcome, "hold_id", "")
         if kind != self._kind:
             self._kind, self.outcome_since = kind, now
+        refused = seen.refused
         if refused != self._refused:
             # What is refused when this process looks for the first time may have been so for long.
             fresh = Age(now, at_least=self._refused is None)
             self._ages = MappingProxyType({cause_of(each): self._ages.get(cause_of(each), fresh) for each in refused})
             self._refused = refused
-        if self.seen is not None:
-            self.seen = replace(self.seen, refused=refused, serving=serving.rendering if serving else None)
+        self.seen = seen
 
     def ages(self) -> Mapping[Refusal, Age]:
         """Return since when each thing is refused."""

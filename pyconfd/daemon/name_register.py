@@ -69,8 +69,7 @@ class NameRegisterFile:
 
     def keep(self, register: NameRegister) -> None:
         """Remember this; :meth:`flush` writes it."""
-        if not _same(register, self._register):
-            self._register = register
+        self._register = register
 
     def is_due(self, now: float) -> bool:
         """Return whether a reservation has ended."""
@@ -78,7 +77,7 @@ class NameRegisterFile:
 
     def flush(self) -> None:
         """Write what changed since the last time."""
-        if self._file is None or _same(self._written, self._register):
+        if self._file is None or self._written == self._register:
             return
         if self._file.save(_document(self._register)):
             self._written = self._register
@@ -86,13 +85,6 @@ class NameRegisterFile:
     def problems(self) -> tuple[Problem, ...]:
         """Return why the last writing failed."""
         return () if self._file is None or self._file.problem is None else (self._file.problem,)
-
-
-def _same(old: NameRegister, new: NameRegister) -> bool:
-    def alike(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-        return before.keys() == after.keys() and all(before[key] is after[key] for key in before)
-
-    return alike(old.owners, new.owners) and alike(old.reservations, new.reservations)
 
 
 def _document(register: NameRegister) -> _NamesDocument:

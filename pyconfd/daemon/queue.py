@@ -53,6 +53,15 @@ class WorkQueue:
             delay_s = max(delay_s, self._backoff(key, disruptive=True).delay_s())
         self._entries[key] = _WaitingKey(now, now + delay_s)
 
+    def retry_while(self, needed: bool, key: str, now: float) -> bool:
+        """Retry ``key`` after pauses as long as it is ``needed``; return whether a pause begins now."""
+        if not needed:
+            self.succeeded(key)
+        elif key not in self._entries:
+            self.retry(key, now)
+            return True
+        return False
+
     def succeeded(self, key: str) -> None:
         """Remove ``key``, and begin with its first pause again: it went well, or its cause changed."""
         self._entries.pop(key, None)

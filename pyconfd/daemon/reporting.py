@@ -52,8 +52,6 @@ class Reporter:
         self._changes = changes
         now, generation = clock.now(), applied.generation if applied else None
         self.status = Status(now, version, pid, started_at=now, heartbeat_at=now, generation=generation)
-        self.changed = True
-        """True until the status was published."""
         self.untried = False
         """True while newer fragments than the running ones wait for their first attempt."""
         self.rendering = False
@@ -86,25 +84,24 @@ class Reporter:
         """Note that something is to be applied; cheap, since it stands before every runtime update."""
         if not self._pending_since:
             self._pending_since = self._clock.now()
-            self.changed = True
 
     def nothing_pending(self) -> None:
         """Note that there is nothing to apply yet."""
         self._pending_since = 0.0
-        self.changed = True
 
     def newer_fragments(self) -> None:
         """Note that there are newer fragments, and nothing was tried with them yet."""
         log.info("fragments.read")
         self.untried = True
         self._recorded_edit = None
-        self._put(replace(self.status, untried=True))
+        self.status = replace(self.status, untried=True)
 
     # What is wrong
 
     def problems(self, topic: Topic, problems: tuple[Problem, ...], event: str = "", **fields: str) -> None:
         """Show these problems of ``topic``, and no others of it; log them as ``event`` where they are others."""
-        self._put(replace(self.status, problems=self._shown(topic, problems)))
+        if problems != self._problems.get(topic, ()):
+            self.status = replace(self.status, problems=self._shown(topic, problems))
         if event:
             self._log_problems(topic, problems, event, **fields)
 
@@ -136,7 +133,9 @@ class Reporter:
         change = self._change_of(outcome, duration_s)
         status = self.status
         total = status.reconciliations_total + 1
-        self._put(replace(status, refused=refused, reconciliations_total=total, applying=status.applying.after(change)))
+        self.status = replace(
+            status, refused=refused, reconciliations_total=total, applying=status.applying.after(change)
+        )
         if change is None:
             return
         same = replace(change, at=0.0, duration_s=0.0)
@@ -154,7 +153,7 @@ class Reporter:
     def edit_failed(self, outcome: Rejected | Failed, duration_s: float = 0.0) -> None:
         """Record that an edit of the fragments is not used; attempts that end the same are recorded once."""
         change = self._change_of(outcome, duration_s)
-        self._put(replace(self.status, applying=self.status.applying.after(change)))
+        self.status = replace(self.status, applying=self.status.applying.after(change))
         if change is not None and (change.action, change.details) != self._recorded_edit:
             self._changes.record(change)
             self._recorded_edit = change.action, change.details
@@ -174,7 +173,7 @@ class Reporter:
     def failure(self, outcome: Rejected | Failed) -> None:
         """Count a failed attempt."""
         counts = _counted(self.status.failures_by_step, [outcome.step.value])
-        self._put(replace(self.status, failures_by_step=counts))
+        self.status = replace(self.status, failures_by_step=counts)
 
     def concluded(self, outcome: Outcome) -> None:
         """Put an outcome into the status, in one step: other threads read it meanwhile."""
@@ -190,16 +189,16 @@ class Reporter:
             case Unchanged(generation, verified):
                 self._running(status, generation, verified=verified)
             case Deferred(_, generation):
-                self._put(replace(status, generation=generation))
+                self.status = replace(status, generation=generation)
             case Held(hold_id, problem):
                 shown = self._shown("outcome", (problem,))
-                self._put(replace(status, phase=Phase.HELD, hold_id=hold_id, problems=shown))
+                self.status = replace(status, phase=Phase.HELD, hold_id=hold_id, problems=shown)
             case Rejected(_, problems):
                 shown = self._shown("outcome", problems)
-                self._put(replace(status, phase=Phase.REJECTED, hold_id=hold_id, problems=shown))
+                self.status = replace(status, phase=Phase.REJECTED, hold_id=hold_id, problems=shown)
             case Failed(_, problems):
                 shown = self._shown("outcome", problems)
-                self._put(replace(status, phase=Phase.FAILED, hold_id=hold_id, problems=shown))
+                self.status = replace(status, phase=Phase.FAILED, hold_id=hold_id, problems=shown)
 
     def _running(self, status: Status, generation: Generation, *, verified: bool) -> None:
         """All is well, unless newer fragments or templates of the cluster have to be corrected."""
@@ -212,8 +211,8 @@ class Reporter:
             phase = Phase.HELD
         hold_id = status.hold.hold_id if status.hold else ""
         shown = self._shown("outcome", ())
-        self._put(
-            replace(status, generation=generation, verified=verified, phase=phase, hold_id=hold_id, problems=shown)
+        self.status = replace(
+            status, generation=generation, verified=verified, phase=phase, hold_id=hold_id, problems=shown
         )
         incorrect = self._problems.get("fragments") or self._problems.get("templates")
         # Last, or another thread would see nothing pending beside the status of before.
@@ -232,7 +231,7 @@ class Reporter:
         # None, where nobody can say so, changes nothing.
         dns_names = self.status.dns_names if context.dns_names is None else context.dns_names
         if (total, dns_names) != (self.status.hosts_total, self.status.dns_names):
-            self._put(replace(self.status, hosts_total=total, dns_names=dns_names))
+            self.status = replace(self.status, hosts_total=total, dns_names=dns_names)
 
     # What else happens
 
@@ -241,7 +240,9 @@ class Reporter:
         counts = _counted(self.status.reloads_by_reason, _reasons(outcome))
         generation, verified = outcome.generation, outcome.verified
         phase = Phase.SERVING_LAST_GOOD if self.status.phase is Phase.WAITING else self.status.phase
-        self._put(replace(self.status, generation=generation, verified=verified, reloads_by_reason=counts, phase=phase))
+        self.status = replace(
+            self.status, generation=generation, verified=verified, reloads_by_reason=counts, phase=phase
+        )
         if isinstance(outcome, Applied) and isinstance(outcome.plan, Reload):
             log.info(
                 "generation.restored",
@@ -253,7 +254,8 @@ class Reporter:
 
     def quarantined(self, status: QuarantineStatus) -> None:
         """Show which objects are left out so that everything else goes on."""
-        self._put(replace(self.status, quarantine=status))
+        if status != self.status.quarantine:
+            self.status = replace(self.status, quarantine=status)
 
     def held(self, hold: Hold | None, events: tuple[HoldEvent, ...]) -> None:
         """Show what is held of what is otherwise applied, and record when that begins and how it ends."""
@@ -262,7 +264,7 @@ class Reporter:
         counts = _counted(self.status.holds_by_step, (event.step.value for event in events))
         shown = self._shown("removal protection", (hold.problem,) if hold else ())
         hold_id = hold.hold_id if hold else ""
-        self._put(replace(self.status, hold=hold, hold_id=hold_id, holds_by_step=counts, problems=shown))
+        self.status = replace(self.status, hold=hold, hold_id=hold_id, holds_by_step=counts, problems=shown)
         for event in events:
             change = change_of_hold(event, at=self._clock.now(), serving=self._number)
             if change is not None:
@@ -279,12 +281,12 @@ class Reporter:
             oldest_worker_age_s=standing.oldest_worker_age_s,
             file_behind=standing.file_behind,
         )
-        self._put(replace(self.status, applying=applying, live=replace(standing.live, paused=paused)))
+        self.status = replace(self.status, applying=applying, live=replace(standing.live, paused=paused))
         self.problems("balancer", standing.problems, "balancer.troubled")
 
     def phase(self, phase: Phase) -> None:
         """Note what is going on where there was no outcome."""
-        self._put(replace(self.status, phase=phase))
+        self.status = replace(self.status, phase=phase)
 
     # To whom it is said
 
@@ -337,11 +339,6 @@ class Reporter:
         words = [f"{self.status.phase.value.replace('_', ' ')}{number}{': ' if problem else ''}{problem}"]
         words += ["paused by hand"] if self.status.live.paused else []
         return "; ".join([*words, *(_silent(source) if source else ())])
-
-    def _put(self, status: Status) -> None:
-        if status != self.status:
-            self.status = status
-            self.changed = True
 
     def _log_outcome(self, outcome: Outcome, topic: Topic, duration_s: float, endpoints: int) -> None:
         """Log one line for a generation; problems of different topics do not clear each other."""
