@@ -12,7 +12,7 @@ import structlog
 
 from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.limited import LimitedRenderer
-from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.errors import Problem, PyconfdError, TransientError
 from pyconfd.haproxy.config import allowed
 from pyconfd.haproxy.config.text import binds
 from pyconfd.haproxy.process.balancer import Balancer
@@ -29,14 +29,12 @@ from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.render.order import order_differs
 from pyconfd.sandbox.background import BackgroundTemplates
-from pyconfd.sandbox.renderer import Limits, OverLimitError, TemplateProcess
+from pyconfd.sandbox.renderer import Limits, TemplateProcess
 from pyconfd.settings import ApplySettings, Enabled, Settings, TargetSettings, UndefinedMode
 from pyconfd.settings.inputs import credential_files
 from pyconfd.sources.file import read_snapshot
 from pyconfd.sources.fragments import read_fragments
 from pyconfd.sources.host import HostAwareSource
-from pyconfd.status.redaction import HIDDEN
-from pyconfd.system.secrecy import SHORTEST
 from pyconfd.targets.target import Target
 from pyconfd.targets.worker import NoBalancer, Targets, TargetWorker
 from pyconfd.vip.topology import stick_peers
@@ -148,37 +146,26 @@ def _names_cluster_template(settings: Settings) -> bool:
     return PresetName.CONFIGMAP in use or (PresetName.HOSTS in use and bool(settings.hosts.config))
 
 
-_MOST_NOTED = 8
+_MOST_REMEMBERED = 100
+"""Notes: a rejected template and the one before it are rendered in turn."""
 
 
 class ClusterTemplates:
-    """Renders templates from the cluster in a process of their own, and lets through what is allowed."""
+    """Renders templates from the cluster in a process of their own, and accepts of their text what is allowed."""
 
     def __init__(self, limits: Limits, boundaries: allowed.Boundaries) -> None:
         self._process = TemplateProcess(limits)
         self._boundaries = boundaries
-        self._notes: dict[tuple[str, str], tuple[Problem, ...]] = {}
+        self._logged: set[Problem] = set()
         atexit.register(self.close)
 
     def render(self, template: ClusterTemplate) -> str:
         """Return the text; raises RejectedInput. What was changed in it is logged once."""
-        secrets = secrets_of(template)
-        try:
-            judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
-        except RejectedInput as error:
-            problems = [_without(secrets, each) for each in error.problems]
-            if isinstance(error, OverLimitError):
-                raise OverLimitError(*problems, step=error.step, until=error.until) from None
-            raise RejectedInput(*problems, step=error.step) from None
-        judged = replace(judged, notes=tuple(_without(secrets, each) for each in judged.notes))
-        source = template.name, template.text  # a refused one and the one before it are rendered in turn
-        if self._notes.get(source, ()) != judged.notes:
-            self._notes.pop(source, None)
-            self._notes[source] = judged.notes
-            while len(self._notes) > _MOST_NOTED:
-                del self._notes[next(iter(self._notes))]
-            for note in judged.notes:
+        judged = allowed.judge(template.name, self._process.render(template), self._boundaries)
+        for note in judged.notes:
+            if note not in self._logged:
                 log.warning("cluster_template.adjusted", place=note.place, note=note.message)
+        self._logged = {*judged.notes, *(self._logged if len(self._logged) < _MOST_REMEMBERED else ())}
         return judged.text
 
     def interrupt(self) -> None:
@@ -189,19 +176,6 @@ class ClusterTemplates:
         """End the process."""
         self._process.close()
         atexit.unregister(self.close)
-
-
-def secrets_of(template: ClusterTemplate) -> tuple[str, ...]:
-    """Return what the operator's environment gave to the template, longest first: its author may not have it shown."""
-    values = {*template.names.get("env", {}).values(), template.names.get("stats", {}).get("password", "")}
-    return tuple(sorted((value for value in values if len(value) >= SHORTEST), key=len, reverse=True))
-
-
-def _without(secrets: tuple[str, ...], problem: Problem) -> Problem:
-    message = problem.message
-    for secret in secrets:
-        message = message.replace(secret, HIDDEN)
-    return replace(problem, message=message)
 
 
 _CLUSTER_TEMPLATES: dict[tuple[Limits, allowed.Boundaries], ClusterTemplates] = {}

@@ -32,7 +32,7 @@ from pyconfd.printable import short_duration
 from pyconfd.settings import Settings
 from pyconfd.status.document import STALE_AFTER_S, get, sync_age_s
 from pyconfd.status.listen import parse_listen
-from pyconfd.status.redaction import HIDDEN, public_value, redacted
+from pyconfd.status.redaction import redacted
 
 ANSWER_TIMEOUT_S = 30.0
 """The daemon reads its whole configuration and asks HAProxy for it: seconds where both are large."""
@@ -208,7 +208,6 @@ def _explained(
         live=shown,
         fragments=_fragments(settings, seen.context),
         haproxy=wiring.serves_haproxy(settings),
-        secrets=_secrets(settings, seen.context),
         kept=kept,
         secret_namespaces=settings.kubernetes.secret_namespaces,
     )
@@ -225,12 +224,3 @@ def _fragments(settings: Settings, context: Context) -> Mapping[str, str]:
     with suppress(PyconfdError):  # without them all but the line of the template can be explained
         texts |= {fragment.name: fragment.text for fragment in wiring.fragments(settings).fragments}
     return texts
-
-
-def _secrets(settings: Settings, context: Context) -> tuple[str, ...]:
-    """Return what the operator's variables and environment hold that is secret by its name."""
-    found = {secret for template in context.templates for secret in wiring.secrets_of(template)}
-    for name, value in settings.templates.vars.items():
-        if public_value({name: value})[name] == HIDDEN:
-            found.add(str(value))
-    return tuple(sorted(found - {""}, key=len, reverse=True))

@@ -19,6 +19,7 @@ from pyconfd.model.hold import Hold, HoldEvent
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Held, Outcome, Rejected, Stored, Unchanged
 from pyconfd.model.plan import Reload, RuntimeUpdate
 from pyconfd.model.status import BalancerStatus, NextAttempt, Paused, Phase, QuarantineStatus, SourceHealth, Status
+from pyconfd.system.secrecy import redacted
 
 log = structlog.get_logger(__name__)
 
@@ -338,7 +339,7 @@ class Reporter:
         problem = first_line([problem for topic in _TOPICS for problem in self._problems.get(topic, ())])
         words = [f"{self.status.phase.value.replace('_', ' ')}{number}{': ' if problem else ''}{problem}"]
         words += ["paused by hand"] if self.status.live.paused else []
-        return "; ".join([*words, *(_silent(source) if source else ())])
+        return redacted("; ".join([*words, *(_silent(source) if source else ())]))
 
     def _log_outcome(self, outcome: Outcome, topic: Topic, duration_s: float, endpoints: int) -> None:
         """Log one line for a generation; problems of different topics do not clear each other."""
