@@ -18,9 +18,8 @@ from zlib import crc32
 
 import structlog
 
-from pyconfd.dns.ownership import Marker, markers_of
 from pyconfd.dns.planner import DnsNode, NamePlan, Wish, doubt, forget, plan
-from pyconfd.dns.records import RecordSet, RefusedBatchError
+from pyconfd.dns.records import Marker, RecordSet, RefusedBatchError, markers_of
 from pyconfd.dns.route53 import Route53
 from pyconfd.errors import Problem, PyconfdError, TransientError, first_line
 from pyconfd.settings import Mode, NameSettings

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from pyconfd.dns.activity import Activity
 from pyconfd.dns.node import host_name
-from pyconfd.dns.ownership import LABEL
 from pyconfd.dns.planner import Wish
-from pyconfd.dns.records import Zone, zone_of
+from pyconfd.dns.records import LABEL, Zone, zone_of
 from pyconfd.dns.route53 import Route53
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
 from pyconfd.settings import DnsSettings, NameSettings, Settings, dns_name, name_of, names_of

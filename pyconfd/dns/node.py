@@ -1,14 +1,13 @@
 """What this node sees of itself: haproxy's socket, its frontends, what was applied, floating and own addresses."""
 
-import errno
 import http.client
 import json
 import os
-import selectors
 import socket
 import time
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,8 +17,8 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from pyconfd.dns.activity import ServingFacts, holders_of
-from pyconfd.dns.ownership import Marker
 from pyconfd.dns.planner import DnsNode
+from pyconfd.dns.records import Marker
 from pyconfd.errors import Problem, PyconfdError, TransientError, first_line
 from pyconfd.haproxy.config.text import stats_sockets
 from pyconfd.haproxy.history.generations import GenerationStore
@@ -32,6 +31,8 @@ from pyconfd.status.document import FILE_FRESH_S, FILE_NAME, STALE_AFTER_S, sync
 log = structlog.get_logger(__name__)
 
 TIMEOUT_S = 2.0
+MOST_AT_ONCE = 32
+"""So many nodes are asked at once whether they live."""
 HOOK_REPORT = "status.json"
 """The name of a file in the runtime directory of pyconfd-vip."""
 _RTN_LOCAL = 2
@@ -172,24 +173,11 @@ def connects(host: str, port: int) -> bool:
 
 
 def nodes_that_accept(markers: Iterable[Marker], port: int) -> frozenset[str]:
-    """Return the nodes that accept a connection at one of their addresses; all at once."""
+    """Return the nodes that accept a connection at one of their addresses; many are asked at once."""
     targets = [(marker.node, address) for marker in markers for address in marker.addresses]
-    found = set()
-    with selectors.DefaultSelector() as selector, ExitStack() as sockets:
-        for node, address in targets:
-            family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            with suppress(OSError):
-                opened = sockets.enter_context(socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
-                if opened.connect_ex((address, port)) in {0, errno.EINPROGRESS}:
-                    selector.register(opened, selectors.EVENT_WRITE, (opened, node))
-        deadline = time.monotonic() + TIMEOUT_S
-        while selector.get_map() and (left_s := deadline - time.monotonic()) > 0:
-            for key, _ in selector.select(left_s):
-                opened, node = key.data
-                selector.unregister(opened)
-                if not opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                    found.add(node)
-    return frozenset(found)
+    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+        accepted = pool.map(lambda target: connects(target[1], port), targets)
+        return frozenset(node for (node, _), accepts in zip(targets, accepted, strict=True) if accepts)
 
 
 def _away(address: str) -> str:

@@ -9,18 +9,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from pyconfd.dns.ownership import (
+from pyconfd.dns.records import (
+    ADDRESS_TYPES,
     Marker,
     NameOwner,
+    Policy,
+    RecordChange,
+    RecordSet,
     adopted_node,
     identifier_of,
     marker_name,
     marker_record,
     markers_of,
+    normalised,
     owner_record,
     owners_of,
+    record_set,
+    swapped,
 )
-from pyconfd.dns.records import ADDRESS_TYPES, Policy, RecordChange, RecordSet, normalised, record_set, swapped
 from pyconfd.errors import Problem
 from pyconfd.settings import Mode, NameSettings
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from pyconfd.dns.ownership import marker_name
 from pyconfd.dns.records import (
     Policy,
     RecordChange,
@@ -18,6 +17,7 @@ from pyconfd.dns.records import (
     ThrottledError,
     Zone,
     canonical,
+    marker_name,
     normalised,
 )
 from pyconfd.errors import Problem, RejectedInput, TransientError

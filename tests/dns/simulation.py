@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from pyconfd.dns.activity import Activity, ActivityRules, advance, both
 from pyconfd.dns.agent import Agent, Want
 from pyconfd.dns.names import wish_of
-from pyconfd.dns.ownership import Marker
 from pyconfd.dns.planner import DnsNode, policy_of
-from pyconfd.dns.records import ADDRESS_TYPES, Policy, RecordChange, RecordSet, ThrottledError, Zone
+from pyconfd.dns.records import ADDRESS_TYPES, Marker, Policy, RecordChange, RecordSet, ThrottledError, Zone
 from pyconfd.dns.route53 import Route53
 from pyconfd.errors import Problem, TransientError
 from pyconfd.settings import Mode, NameSettings

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 
-from pyconfd.dns.ownership import marker_name
 from pyconfd.dns.records import (
     Policy,
     RecordAction,
@@ -19,6 +18,7 @@ from pyconfd.dns.records import (
     RefusedBatchError,
     Zone,
     inside,
+    marker_name,
     normalised,
 )
 from pyconfd.dns.route53 import Route53

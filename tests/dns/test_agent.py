@@ -18,8 +18,8 @@ from pyconfd.dns.agent import (
     place,
     slot_number,
 )
-from pyconfd.dns.ownership import Marker
 from pyconfd.dns.planner import DnsNode, Wish
+from pyconfd.dns.records import Marker
 from pyconfd.settings import Mode, NameSettings
 from tests.dns.stage import NAME, SPEC, ZONE, node, zone_with
 from tests.dns.strict import StrictRoute53

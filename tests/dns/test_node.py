@@ -7,7 +7,7 @@ import pytest
 
 from pyconfd.dns.activity import reasons
 from pyconfd.dns.node import NodeReader, answers, holds, nodes_that_accept
-from pyconfd.dns.ownership import Marker
+from pyconfd.dns.records import Marker
 from pyconfd.settings import resolve
 from tests.dns.nodes import FieldNode
 

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.dns.ownership import marker_name, markers_of, owners_of
 from pyconfd.dns.planner import DnsNode, NamePlan, Wish, adopt, doubt, drop, forget, plan, policy_of
-from pyconfd.dns.records import Policy, RecordSet, RefusedBatchError, record_set
+from pyconfd.dns.records import Policy, RecordSet, RefusedBatchError, marker_name, markers_of, owners_of, record_set
 from pyconfd.settings import Mode, NameSettings
 from tests.dns.stage import NAME, SPEC, ZONE, beside, carry_out, foreign, node, turn, zone_with
 from tests.dns.strict import StrictRoute53

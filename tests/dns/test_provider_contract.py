@@ -7,7 +7,6 @@ from dataclasses import replace
 import boto3
 import pytest
 
-from pyconfd.dns.ownership import marker_name
 from pyconfd.dns.records import (
     Policy,
     RecordAction,
@@ -15,6 +14,7 @@ from pyconfd.dns.records import (
     RecordSet,
     RefusedBatchError,
     Zone,
+    marker_name,
     record_set,
     swapped,
 )

@@ -3,8 +3,8 @@
 import json
 import tomllib
 
-from pyconfd.dns.ownership import marker_name
 from pyconfd.dns.planner import DnsNode, Wish, plan
+from pyconfd.dns.records import marker_name
 from pyconfd.settings import NameSettings, names_of, resolve
 from tests.docs.examples import ROOT, blocks_of
 
