@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import structlog
 
@@ -13,87 +12,32 @@ from pyconfd.daemon.base_loop import Loop, Task
 from pyconfd.daemon.ports import Changes, Clocks, NoChanges, Notifier, RestoringBalancer
 from pyconfd.daemon.reconcile import FailedAttempt, serve
 from pyconfd.errors import Problem, RejectedInput, TransientError
+from pyconfd.etcd.local import LocalFiles, depends_on_files
+from pyconfd.etcd.publication import KnownGeneration, Published
+from pyconfd.etcd.source import PublicationReading, PublishedSource
+from pyconfd.haproxy.config.text import endpoint_totals
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.hold import PLACE
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Outcome, Rejected, Step, Unchanged
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import Paused, Phase, SourceHealth, Status
+from pyconfd.model.status import Paused, Phase, Status
 from pyconfd.settings import ApplySettings
 
 
 @dataclass(frozen=True, slots=True)
-class Publication:
-    """What is published, in the words of the loop.
-
-    ``number`` and ``digest`` name it in etcd, ``make`` gives the rendering for this machine (raises RejectedInput);
-    ``local`` tells whether that depends on files here.
-    """
-
-    number: int
-    digest: str
-    curdate: str
-    local: bool
-    make: Callable[[], Rendering]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundPublication:
-    """One reading of etcd: a publication, or why there is none (both None: etcd holds nothing)."""
-
-    publication: Publication | None = None
-    error: RejectedInput | None = None
-
-
-class PublicationSource(Protocol):
-    """Reads publications."""
-
-    def start(self, notify: Callable[[], None]) -> None:
-        """Begin to read; call ``notify`` from any thread when something else was found."""
-        ...
-
-    def found(self) -> FoundPublication | None:
-        """Return what was found, None until something was read."""
-        ...
-
-    def health(self) -> SourceHealth:
-        """Return how the endpoints do."""
-        ...
-
-    def relist(self) -> None:
-        """Read again soon."""
-        ...
-
-    def stop(self) -> None:
-        """End all threads."""
-        ...
-
-
-class Taken(Protocol):
-    """Remembers the last publication that was applied, over restarts."""
-
-    def load(self) -> tuple[int, str]:
-        """Return number and digest; (0, "") for none."""
-        ...
-
-    def save(self, number: int, digest: str) -> None:
-        """Remember; raises TransientError."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
 class ConsumerWorld:
-    """Everything outside the loop; ``count`` gives how many servers a text has.
+    """Everything outside the loop; ``taken`` is the last publication that was applied, over restarts.
 
     ``paused`` gives what an operator froze, at a time in seconds since the epoch. ``other_problems`` gives what else is
     wrong; it is asked each second.
     """
 
-    source: PublicationSource
+    source: PublishedSource
+    files: LocalFiles
     balancer: RestoringBalancer
     notifier: Notifier
     clock: Clocks
-    taken: Taken
-    count: Callable[[str], EndpointTotals]
+    taken: KnownGeneration
     allowed_holds: Callable[[], frozenset[str]]
     forget_holds: Callable[[], None]
     publish: Callable[[Status], object]
@@ -131,7 +75,9 @@ class Consumer(Loop):
 
     def status(self) -> Status:
         """Return the state as of now; safe to call from other threads."""
-        return self._report.at(self._world.source.health())
+        health = self._world.source.health()
+        lacking = ", ".join(f"{path}: {fault}" for path, fault in sorted(self._world.files.lacking.items()))
+        return self._report.at(replace(health, note="; left out here: ".join(filter(None, (health.note, lacking)))))
 
     def start(self) -> None:
         """Begin to read etcd."""
@@ -151,24 +97,26 @@ class Consumer(Loop):
 
     def _look_at_balancer(self, now: float) -> None:
         super()._look_at_balancer(now)
-        found = self._world.source.found()
-        published = found.publication if found and self._report.status.phase in _LOOKS_AGAIN else None
-        if published is not None and published.local and _fingerprint(published) != self._made:
+        reading = self._world.source.reading()
+        published = reading.published if reading and self._report.status.phase in _LOOKS_AGAIN else None
+        if published is None or not depends_on_files(published):
+            return
+        if self._world.files.fingerprint(published) != self._made:
             self._note_change(now, at_once=True)
 
     def _attempt(self, now: float, *, may_reload: bool) -> None:
-        found = self._world.source.found()
-        if found is None:
+        reading = self._world.source.reading()
+        if reading is None:
             self._queue.succeeded(Task.RETRY)
             self._report.nothing_pending()
             return
-        if found == FoundPublication() and not self._world.taken.load()[0]:
+        if reading == PublicationReading() and not self._world.taken.load()[0]:
             # Nothing was ever published: that is no failure, and what ran before pyconfd consumed goes on.
             self._queue.succeeded(Task.RETRY)
             self._decide_alone(now, "nothing is published yet", _nothing(0))
             return
         began = self._world.clock.monotonic()
-        done = self._decide(found, self._standing_failure, may_reload=may_reload)
+        done = self._decide(reading, self._standing_failure, may_reload=may_reload)
         duration_s = self._world.clock.monotonic() - began
         self._report.reconciled(done.outcome, duration_s=duration_s, endpoints=done.servers)
         self._pace_after(done.outcome)
@@ -183,19 +131,19 @@ class Consumer(Loop):
                 self._world.forget_holds()
         self._conclude(done.outcome, now)
 
-    def _decide(self, found: FoundPublication, standing: FailedAttempt | None, *, may_reload: bool) -> _Decision:
-        """Return what becomes of what was found; ``standing`` is a failure that it is too early to repeat."""
-        if found.error is not None:
-            return _Decision(Rejected(Step(found.error.step or Step.CHECK), found.error.problems))
-        publication = found.publication
+    def _decide(self, reading: PublicationReading, standing: FailedAttempt | None, *, may_reload: bool) -> _Decision:
+        """Return what becomes of what was read; ``standing`` is a failure that it is too early to repeat."""
+        if reading.error is not None:
+            return _Decision(Rejected(Step(reading.error.step or Step.CHECK), reading.error.problems))
+        published = reading.published
         number, digest = self._world.taken.load()
-        if publication is None:
+        if published is None:
             return _Decision(Rejected(Step.CHECK, (_nothing(number),)))
-        held = _judge_order(publication, number, digest, self._world.allowed_holds())
+        held = _judge_order(published, number, digest, self._world.allowed_holds())
         if held is not None:
             return _Decision(held)
         try:
-            rendering = publication.make()
+            rendering = self._world.files.rendering(published)
         except RejectedInput as error:
             self._made = str(error)
             return _Decision(Rejected(Step(error.step or Step.CHECK), error.problems))
@@ -205,19 +153,19 @@ class Consumer(Loop):
             or _is_disruptive(standing.outcome)
         ):
             return _Decision(standing.outcome, rendering, repeated=True)
-        totals = self._world.count(rendering.text)
+        totals = endpoint_totals(rendering.text)
         outcome: Outcome | None = self._judge_loss(rendering, totals)
         if outcome is None:
-            outcome = self._apply(rendering, totals, publication, may_reload=may_reload)
+            outcome = self._apply(rendering, totals, published, may_reload=may_reload)
         if isinstance(outcome, Applied | Unchanged):
-            self._remember(publication)
+            self._remember(published)
         return _Decision(outcome, rendering, totals.claimed)
 
     def _judge_loss(self, rendering: Rendering, totals: EndpointTotals) -> Held | None:
         serving = self._world.balancer.last_good()
         if serving is None:
             return None
-        before = self._world.count(serving.rendering.text)
+        before = endpoint_totals(serving.rendering.text)
         # A server that is still there, and gets nothing new, was taken out on purpose.
         lost = before.claimed - totals.total
         held = self._whole_change.judge(
@@ -237,7 +185,7 @@ class Consumer(Loop):
         return Held(held.hold_id, Problem(PLACE, message, remedy))
 
     def _apply(
-        self, rendering: Rendering, totals: EndpointTotals, publication: Publication, *, may_reload: bool
+        self, rendering: Rendering, totals: EndpointTotals, published: Published, *, may_reload: bool
     ) -> Outcome:
         balancer, now = self._world.balancer, self._world.clock.now()
         last = balancer.last_good()
@@ -246,15 +194,15 @@ class Consumer(Loop):
             rendering,
             serving,
             balancer,
-            curdate=publication.curdate,
+            curdate=published.pointer.curdate,
             totals=totals,
             now=now,
             may_reload=may_reload,
         )
 
-    def _remember(self, publication: Publication) -> None:
+    def _remember(self, published: Published) -> None:
         try:
-            self._world.taken.save(publication.number, publication.digest)
+            self._world.taken.save(published.pointer.number, published.pointer.sha256)
         except TransientError as error:
             log.warning("memory.not_written", problem=str(error))
 
@@ -291,14 +239,15 @@ def _is_disruptive(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.disruptive
 
 
-def _judge_order(publication: Publication, number: int, digest: str, allowed: frozenset[str]) -> Held | None:
+def _judge_order(published: Published, number: int, digest: str, allowed: frozenset[str]) -> Held | None:
     """Hold what is older than what was taken already: etcd was restored, or it is another one."""
-    if publication.number > number or (publication.number, publication.digest) == (number, digest):
+    pointer = published.pointer
+    if pointer.number > number or (pointer.number, pointer.sha256) == (number, digest):
         return None
-    hold_id = hashlib.sha256(f"order {publication.number} {publication.digest}".encode()).hexdigest()[:8]
+    hold_id = hashlib.sha256(f"order {pointer.number} {pointer.sha256}".encode()).hexdigest()[:8]
     if hold_id in allowed:
         return None
-    message = f"etcd has generation {publication.number}, this balancer took {number} already: etcd lost data, or it is"
+    message = f"etcd has generation {pointer.number}, this balancer took {number} already: etcd lost data, or it is"
     remedy = f"a running producer goes on from where it was; if this is meant, run: pyconfd allow {hold_id}"
     return Held(hold_id, Problem("etcd", f"{message} another one", remedy))
 
@@ -308,11 +257,3 @@ def _nothing(number: int) -> Problem:
         message = f"etcd lost what was published, at least up to generation {number}; the last good one keeps serving"
         return Problem("etcd", message, "is etcd.path right? does a producer run? it publishes again by itself")
     return Problem("etcd", "nothing is published yet", "start pyconfd publish; is etcd.path the same there?")
-
-
-def _fingerprint(publication: Publication) -> str:
-    """Name what the rendering for this machine is made of; a missing certificate is a name too."""
-    try:
-        return publication.make().digest
-    except RejectedInput as error:
-        return str(error)

@@ -1,46 +1,26 @@
-"""What the loop reads from when it publishes: the cluster, and how this producer stands among its peers."""
+"""What the loop reads from when it publishes: the cluster, and whether this producer leads."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from pyconfd.daemon.ports import ClusterSource
+from pyconfd.etcd.campaign import Campaign
 from pyconfd.model.context import Refusal
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.model.status import ApiServerState, SourceHealth
-
-
-class Candidate(Protocol):
-    """Stands for election among the producers."""
-
-    def start(self, notify: Callable[[], None]) -> None:
-        """Stand; call ``notify`` from any thread when the standing changed, or what is published."""
-        ...
-
-    def note(self) -> str:
-        """Say in words how it stands."""
-        ...
-
-    def states(self) -> tuple[ApiServerState, ...]:
-        """Return how the endpoints of etcd do."""
-        ...
-
-    def stop(self) -> None:
-        """Stand down."""
-        ...
+from pyconfd.model.status import SourceHealth
 
 
 class PublishingSource:
     """A source of Snapshots that also wakes the loop when this producer takes over or is replaced."""
 
-    def __init__(self, cluster: ClusterSource, candidate: Candidate) -> None:
+    def __init__(self, cluster: ClusterSource, campaign: Campaign) -> None:
         self._cluster = cluster
-        self._candidate = candidate
+        self._campaign = campaign
 
     def start(self, notify: Callable[[], None]) -> None:
         """Begin both."""
         self._cluster.start(notify)
-        self._candidate.start(notify)
+        self._campaign.start(notify)
 
     def snapshot(self) -> Snapshot | None:
         """Return the newest Snapshot."""
@@ -52,7 +32,7 @@ class PublishingSource:
 
     def health(self) -> SourceHealth:
         """Return how the cluster and etcd do."""
-        return replace(self._cluster.health(), etcd=self._candidate.states(), note=self._candidate.note())
+        return replace(self._cluster.health(), etcd=self._campaign.states(), note=self._campaign.note())
 
     def relist(self) -> None:
         """Ask the cluster for full lists."""
@@ -64,5 +44,5 @@ class PublishingSource:
 
     def stop(self) -> None:
         """End both."""
-        self._candidate.stop()
+        self._campaign.stop()
         self._cluster.stop()

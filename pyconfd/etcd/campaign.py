@@ -1,6 +1,6 @@
 """One producer at a time: the one that holds the campaign key with its lease; the next takes over when the lease ends.
 
-In each round the leader also checks that the chunks of what is published are still there and unchanged.
+In each round the leader also checks that a chunk of what is published is still there and unchanged.
 """
 
 import json
@@ -85,7 +85,7 @@ class Campaign:
         self._ttl_s = math.ceil(lease_s)
         self._pause_s = lease_s / ROUNDS_PER_LEASE
         self._clock = clock
-        self._inspection = ChunkInspection(client, keys, limit_s=self._pause_s)
+        self._next_chunk = 0
         self._lease = 0
         self._lock = threading.Lock()
         self._published_at = 0.0
@@ -161,7 +161,7 @@ class Campaign:
         value, found = self._client.read(self._keys.pointer), self._leadership.found
         if value != found.value:
             found = parse_pointer_state(value)
-        damage = self._inspection.damage(found.pointer) if fence else ""
+        damage = self._chunk_damage(found.pointer) if fence and found.pointer else ""
         with self._lock:
             before = self._leadership
             if self._published_at >= began:  # the loop published meanwhile: what was read here is older
@@ -190,6 +190,19 @@ class Campaign:
         except (ValueError, KeyError, TypeError):
             return 0, "another one"
 
+    def _chunk_damage(self, pointer: Pointer) -> str:
+        """Check one chunk, in each round the next; return what is wrong with it. One that is damaged stays the next."""
+        stored = pointer.stored
+        index = self._next_chunk % len(stored.chunks)
+        found = self._client.read(self._keys.chunk(stored.sha256, index))
+        name = f"chunk {index + 1} of {len(stored.chunks)} of generation {pointer.number}"
+        if found is None:
+            return f"{name} is gone"
+        if sha256(found.content).hexdigest() != stored.chunks[index]:
+            return f"{name} was changed"
+        self._next_chunk = index + 1
+        return ""
+
     def _log_change(self, before: Leadership, now: Leadership) -> None:
         if now.damage and now.damage != before.damage:
             log.error("publication.damaged", problem=now.damage, remedy="nothing to do: it is published again")
@@ -208,40 +221,3 @@ class Campaign:
                 log.debug("campaign.round_failed", problem=str(error))  # the client logs what fails, once
             self._wake.wait(self._pause_s)
             self._wake.clear()
-
-
-class ChunkInspection:
-    """Checks the chunks that a pointer names; one check may take ``limit_s``, and the next one goes on from there."""
-
-    def __init__(self, client: EtcdClient, keys: Keys, *, limit_s: float) -> None:
-        self._client = client
-        self._keys = keys
-        self._limit_s = limit_s
-        self._pointer: Pointer | None = None
-        self._next = 0
-        self._damaged: dict[int, str] = {}
-
-    def damage(self, pointer: Pointer | None) -> str:
-        """Return what is wrong with the chunks of ``pointer``, "" where nothing is known to be.
-
-        Raises:
-            EtcdError: etcd does not answer.
-        """
-        if pointer != self._pointer:
-            self._pointer, self._next, self._damaged = pointer, 0, {}
-        if pointer is None:
-            return ""
-        stored, ends = pointer.stored, time.monotonic() + self._limit_s
-        for _ in stored.chunks:
-            index, self._next = self._next, (self._next + 1) % len(stored.chunks)
-            found = self._client.read(self._keys.chunk(stored.sha256, index))
-            name = f"chunk {index + 1} of {len(stored.chunks)} of generation {pointer.number}"
-            if found is None:
-                self._damaged[index] = f"{name} is gone"
-            elif sha256(found.content).hexdigest() != stored.chunks[index]:
-                self._damaged[index] = f"{name} was changed"
-            else:
-                self._damaged.pop(index, None)
-            if time.monotonic() > ends:
-                break
-        return self._damaged[min(self._damaged)] if self._damaged else ""

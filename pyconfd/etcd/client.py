@@ -1,11 +1,11 @@
 """Calls to etcd v3 over its JSON gateway, at the first of the ordered endpoints that answers.
 
 The gateway maps etcd's gRPC calls to POST requests: keys and values are base64, numbers may be strings, and what is
-zero is left out. Source: etcd, Documentation/dev-guide/api_grpc_gateway.md. The exceptions of requests and urllib3 end
-here.
+zero is left out. Source: etcd, Documentation/dev-guide/api_grpc_gateway.md. The exceptions of urllib3 end here.
 """
 
 import json
+import os
 import ssl
 import time
 from base64 import b64encode
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import requests
 import structlog
 import urllib3
 
@@ -25,6 +24,7 @@ from pyconfd.errors import Problem, TransientError, first_line
 from pyconfd.model.status import ApiServerState
 from pyconfd.printable import clean
 from pyconfd.settings import EtcdSettings
+from pyconfd.system.http import RETRYABLE, LineFramer, transport_failure
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +32,7 @@ CONNECT_TIMEOUT_S = 2.0
 AVOIDED_S = 30.0
 """How long an endpoint that failed comes last; then it is tried in its place again."""
 _SHOWN_CHARACTERS = 160
+_READ_BYTES = 1 << 16
 
 _Answer = TypeVar("_Answer")
 _Result = TypeVar("_Result")
@@ -41,6 +42,7 @@ class EtcdFailure(StrEnum):
     """One way for a call to fail."""
 
     UNREACHABLE = "unreachable"
+    RESET = "reset"
     TIMEOUT = "timeout"
     TLS = "tls"
     UNAVAILABLE = "unavailable"
@@ -58,6 +60,7 @@ class EtcdFailure(StrEnum):
 NEXT_ENDPOINT = frozenset(
     {
         EtcdFailure.UNREACHABLE,
+        EtcdFailure.RESET,
         EtcdFailure.TIMEOUT,
         EtcdFailure.TLS,
         EtcdFailure.UNAVAILABLE,
@@ -68,6 +71,7 @@ NEXT_ENDPOINT = frozenset(
 
 _REMEDIES = {
     EtcdFailure.UNREACHABLE: "is etcd up, and does the network let this machine reach it?",
+    EtcdFailure.RESET: "did etcd end or restart? it is tried again and again",
     EtcdFailure.TIMEOUT: "is etcd up, reachable from here, and does it have a quorum?",
     EtcdFailure.TLS: "does etcd.ca hold the CA that signed this endpoint's certificate, for this host name?",
     EtcdFailure.UNAVAILABLE: "does the etcd cluster have a leader? etcdctl endpoint status --cluster",
@@ -200,25 +204,25 @@ class _EmptyAnswer(msgspec.Struct):
 class Stream:
     """The answers to a watch, line by line."""
 
-    def __init__(self, url: str, answer: requests.Response) -> None:
+    def __init__(self, url: str, answer: urllib3.BaseHTTPResponse) -> None:
         self._url = url
         self._answer = answer
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[bytes]:
         """Return each line as it comes, until etcd or :meth:`interrupt` ends it.
 
         Raises:
             EtcdError: the connection broke, or was silent for too long.
         """
+        framer = LineFramer()
         with _translated(self._url):
-            for line in self._answer.iter_lines(decode_unicode=False):
-                if line.strip():
-                    yield line.decode("utf-8", "replace")
+            while data := self._answer.read1(_READ_BYTES):
+                yield from framer.feed(data)
 
     def interrupt(self) -> None:
         """End :meth:`lines`, from another thread; the socket is closed by :meth:`close`."""
         try:
-            self._answer.raw.shutdown()
+            self._answer.shutdown()
         except (OSError, RuntimeError, ValueError, AttributeError):
             return  # it has ended already
 
@@ -233,37 +237,52 @@ class _Endpoint:
     def __init__(self, url: str, settings: EtcdSettings) -> None:
         self.state = ApiServerState(url)
         self.avoided_until_s = 0.0
-        self.session = _session(settings)
-        self._timeout_s = settings.timeout_s
+        self.token = ""
+        """What a login returned; etcd may have forgotten it."""
+        self._settings = settings
+        # With each connection urllib3 reads the files again, so that a renewed certificate counts.
+        self._pool = urllib3.PoolManager(
+            ca_certs=settings.ca or ssl.get_default_verify_paths().cafile,
+            cert_file=settings.cert or None,
+            key_file=settings.key or None,
+            cert_reqs="CERT_REQUIRED",
+        )
 
     def call(self, path: str, body: dict[str, Any], kind: type[_Answer]) -> _Answer:
         with _translated(self.state.url):
             # Not strict: the gateway writes 64-bit numbers as strings.
-            return msgspec.json.decode(self._post(path, body, self._timeout_s).content, type=kind, strict=False)
+            return msgspec.json.decode(self._post(path, body, self._settings.timeout_s).data, type=kind, strict=False)
 
     def watch(self, key: bytes, silence_s: float) -> Stream:
         with _translated(self.state.url):
             return Stream(self.state.url, self._post("/watch", {"create_request": {"key": _text(key)}}, silence_s))
 
-    def _post(self, path: str, body: dict[str, Any], timeout_s: float) -> requests.Response:
-        timeouts = min(CONNECT_TIMEOUT_S, timeout_s), timeout_s
-        url = f"{self.state.url.rstrip('/')}/v3{path}"
-        answer = self.session.post(url, json=body, stream=path == "/watch", timeout=timeouts)
-        if answer.status_code == requests.codes["ok"]:
+    def login(self, user: str, password: str) -> None:
+        self.token = ""
+        self.token = self.call("/auth/authenticate", {"name": user, "password": password}, _LoginAnswer).token
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def _post(self, path: str, body: dict[str, Any], timeout_s: float) -> urllib3.BaseHTTPResponse:
+        settings = self._settings
+        for file in filter(None, (settings.ca, settings.cert, settings.key)):
+            if not os.access(file, os.R_OK):  # OpenSSL's own error names no file
+                raise EtcdError(EtcdFailure.CREDENTIALS, file, "cannot be read")
+        answer = self._pool.request(
+            "POST",
+            f"{self.state.url.rstrip('/')}/v3{path}",
+            json=body,
+            headers={"Authorization": self.token} if self.token else {},
+            timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, timeout_s), read=timeout_s),
+            retries=False,
+            preload_content=path != "/watch",
+        )
+        if answer.status == 200:
             return answer
-        text = answer.text
+        text = answer.data.decode("utf-8", "replace")
         answer.close()
         raise error_of_answer(self.state.url, text)
-
-    @property
-    def logged_in(self) -> bool:
-        """Whether a token is sent; etcd may have forgotten it."""
-        return "Authorization" in self.session.headers
-
-    def login(self, user: str, password: str) -> None:
-        self.session.headers.pop("Authorization", None)
-        answer = self.call("/auth/authenticate", {"name": user, "password": password}, _LoginAnswer)
-        self.session.headers["Authorization"] = answer.token
 
 
 class EtcdClient:
@@ -324,7 +343,7 @@ class EtcdClient:
     def close(self) -> None:
         """Close all connections."""
         for endpoint in self._endpoints:
-            endpoint.session.close()
+            endpoint.close()
 
     def _call(self, path: str, body: dict[str, Any], kind: type[_Answer]) -> _Answer:
         return self._at_some(lambda endpoint: endpoint.call(path, body, kind))
@@ -350,7 +369,7 @@ class EtcdClient:
         user = self._settings.user
         if not user:
             return call(endpoint)
-        if endpoint.logged_in:
+        if endpoint.token:
             try:
                 return call(endpoint)
             except EtcdError as error:
@@ -422,45 +441,13 @@ def _text(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-def _session(settings: EtcdSettings) -> requests.Session:
-    session = requests.Session()
-    # The environment is ignored: REQUESTS_CA_BUNDLE would win over the configured CA, http_proxy over the route.
-    session.trust_env = False
-    # requests would take the CAs that it brings along, not those of the system.
-    session.verify = settings.ca or ssl.get_default_verify_paths().cafile or True
-    if settings.cert:
-        session.cert = (settings.cert, settings.key)
-    return session
-
-
 @contextmanager
 def _translated(url: str) -> Iterator[None]:
     """Turn what the libraries raise into EtcdError."""
     try:
         yield
-    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise _of_transport(url, error) from error
-    except OSError as error:
-        # requests raises it for a CA file or a client certificate that is not there.
-        raise EtcdError(EtcdFailure.CREDENTIALS, url, _shown(str(error))) from error
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise EtcdError(EtcdFailure.BAD_ANSWER, url, f"not an answer of etcd: {_shown(str(error))}") from error
-
-
-def _of_transport(url: str, error: Exception) -> EtcdError:
-    text = str(error)
-    if isinstance(error, requests.exceptions.SSLError) or "SSLError" in text or "[SSL" in text:
-        return EtcdError(EtcdFailure.TLS, url, f"no trusted connection: {_reason(text)}")
-    if isinstance(error, requests.exceptions.Timeout) or "timed out" in text:
-        return EtcdError(EtcdFailure.TIMEOUT, url, "no answer in time")
-    return EtcdError(EtcdFailure.UNREACHABLE, url, f"no connection: {_reason(text)}")
-
-
-def _reason(text: str) -> str:
-    """Return the innermost reason: urllib3 nests them, and repeats the URL each time."""
-    for mark in ("SSLError(", "NewConnectionError(", "Caused by "):
-        _, found, rest = text.rpartition(mark)
-        if found:
-            text = rest
-            break
-    return _shown(text.rsplit(": ", 1)[-1].partition(" (_ssl")[0].strip("')\"( ") or text)
+    except RETRYABLE as error:
+        kind, message = transport_failure(error)
+        raise EtcdError(EtcdFailure(kind), url, message) from error

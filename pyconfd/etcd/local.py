@@ -10,13 +10,50 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.etcd.publication import Published, PublishedFile, public_part
 from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering, noted_certificate
 
+log = structlog.get_logger(__name__)
+
 _LISTS = re.compile(r"""[ \t]crt-list[ \t]+["']?([^\s"']+)""")
 _OWN_PIECE = "certificates of this machine"
+
+
+class LocalFiles:
+    """What of a publication is this machine's own: its directory of files, and its certificates.
+
+    ``fault`` returns what is wrong with the certificate at a path, "" where it can be served.
+    """
+
+    def __init__(self, files_dir: str, fault: Callable[[str], str] = lambda _: "") -> None:
+        self._files_dir = files_dir
+        self._fault = fault
+        self.lacking: Mapping[str, str] = {}
+        """The certificates that listeners lacked in the last rendering, with their faults."""
+
+    def rendering(self, published: Published) -> Rendering:
+        """Return the rendering for this machine; raises what :func:`localise` raises."""
+        rendering, lacking = localise(published, self._files_dir, fault=self._fault)
+        for path in lacking.keys() - self.lacking.keys():
+            log.warning("certificate.lacking", path=path, problem=lacking[path], remedy="put certificate and key there")
+        self.lacking = lacking
+        return rendering
+
+    def fingerprint(self, published: Published) -> str:
+        """Name what the rendering is made of; a missing certificate is a name too."""
+        try:
+            return self.rendering(published).digest
+        except RejectedInput as error:
+            return str(error)
+
+
+def depends_on_files(published: Published) -> bool:
+    """Return whether the rendering depends on files of this machine."""
+    return bool(published.certificates) or names_certificates(published.pieces)
 
 
 def localise(

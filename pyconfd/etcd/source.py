@@ -22,13 +22,12 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class PublicationReading:
-    """The newest complete reading. ``read`` is False until there was one.
+    """A complete reading.
 
     ``published`` is what the pointer named, verified; it is None where ``error`` says why it cannot be used, and
-    where the pointer is gone.
+    where there is no pointer.
     """
 
-    read: bool = False
     published: Published | None = None
     error: RejectedInput | None = None
 
@@ -46,7 +45,7 @@ class PublishedSource:
         self._lock = threading.Lock()
         self._stream: Stream | None = None
         self._value: Value | None = None
-        self._reading = PublicationReading()
+        self._reading: PublicationReading | None = None
         self._synced_at = 0.0
         self._thread: threading.Thread | None = None
 
@@ -56,8 +55,8 @@ class PublishedSource:
         self._thread = threading.Thread(target=self._run, name="etcd-reader", daemon=True)
         self._thread.start()
 
-    def reading(self) -> PublicationReading:
-        """Return the newest reading; safe in any thread."""
+    def reading(self) -> PublicationReading | None:
+        """Return the newest reading, None until there was one; safe in any thread."""
         return self._reading
 
     def relist(self) -> None:
@@ -69,7 +68,7 @@ class PublishedSource:
 
     def health(self) -> SourceHealth:
         """Return how etcd does; never waits for the network."""
-        published = self._reading.published
+        published = self._reading.published if self._reading else None
         note = f"takes what {published.pointer.producer.name} published" if published else ""
         return SourceHealth(
             synced=published is not None, last_sync_at=self._synced_at, etcd=self._client.states(), note=note
@@ -91,12 +90,12 @@ class PublishedSource:
         """
         former, value = self._reading, self._client.read(self._keys.pointer)
         reading = former
-        if not former.read or value != self._value or isinstance(former.error, DamagedError):
+        if reading is None or value != self._value or isinstance(reading.error, DamagedError):
             value, reading = self._resolved(value)
         self._synced_at = time.time()
         self._value, self._reading = value, reading
-        changed = (reading.published, str(reading.error)) != (former.published, str(former.error))
-        if (changed or not former.read) and self._notify is not None:
+        is_news = former is None or (reading.published, str(reading.error)) != (former.published, str(former.error))
+        if is_news and self._notify is not None:
             self._notify()
         return reading
 
@@ -104,18 +103,16 @@ class PublishedSource:
         """Follow the pointer; where it changes while its chunks are read, follow it there."""
         for _ in range(_ATTEMPTS):
             if value is None:
-                return None, PublicationReading(read=True)
+                return None, PublicationReading()
             try:
                 pointer = decode_pointer(value.content)
-                return value, PublicationReading(read=True, published=unpack(pointer, self._chunks(pointer)))
+                return value, PublicationReading(unpack(pointer, self._chunks(pointer)))
             except RejectedInput as error:
                 again = self._client.read(self._keys.pointer)
                 if again == value:
-                    return value, PublicationReading(read=True, error=error)
+                    return value, PublicationReading(error=error)
                 value = again
-        return value, PublicationReading(
-            read=True, error=DamagedError("the publications change faster than they can be read")
-        )
+        return value, PublicationReading(error=DamagedError("the publications change faster than they can be read"))
 
     def _chunks(self, pointer: Pointer) -> list[bytes]:
         chunks = []

@@ -1,16 +1,19 @@
 """The loop of a consumer, step by step, with a clock that the test moves."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 import pytest
 import structlog.testing
 
 from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.daemon.base_loop import EXIT_BUG, run_until_stopped
-from pyconfd.daemon.consuming import Consumer, ConsumerWorld, FoundPublication, Publication
+from pyconfd.daemon.consuming import Consumer, ConsumerWorld
 from pyconfd.errors import ApplyError, Problem, RejectedInput
-from pyconfd.haproxy.config.text import endpoint_totals
+from pyconfd.etcd.local import LocalFiles
+from pyconfd.etcd.publication import KnownGeneration, Published, pack
+from pyconfd.etcd.source import PublicationReading, PublishedSource
 from pyconfd.model.plan import ReloadReason
 from pyconfd.model.rendering import Piece, Rendering
 from pyconfd.model.status import Phase, SourceHealth, Status
@@ -18,17 +21,17 @@ from pyconfd.settings import ApplySettings
 from tests.daemon.fakes import DEAD, DISRUPTIVE, FAILING, TAKEN, FakeBalancer, FakeClock, FakeNotifier
 
 
-@dataclass
-class FakePublications:
-    current: FoundPublication | None = None
-    stopped: bool = False
-    notify: Callable[[], None] = lambda: None
-    bug: Exception | None = None
+class FakePublications(PublishedSource):
+    def __init__(self) -> None:
+        self.current: PublicationReading | None = None
+        self.stopped = False
+        self.notify: Callable[[], None] = lambda: None
+        self.bug: Exception | None = None
 
     def start(self, notify: Callable[[], None]) -> None:
         self.notify = notify
 
-    def found(self) -> FoundPublication | None:
+    def reading(self) -> PublicationReading | None:
         if self.bug:
             raise self.bug
         return self.current
@@ -43,7 +46,7 @@ class FakePublications:
         self.stopped = True
 
 
-class FakeMemory:
+class FakeMemory(KnownGeneration):
     def __init__(self) -> None:
         self.taken = (0, "")
 
@@ -72,7 +75,7 @@ class ConsumerBed:
             notifier=self.notifier,
             clock=self.clock,
             taken=self.memory,
-            count=endpoint_totals,
+            files=LocalFiles("/files"),
             allowed_holds=lambda: frozenset(self.allowed),
             forget_holds=self.allowed.clear,
             publish=self.published.append,
@@ -96,8 +99,8 @@ class ConsumerBed:
         """Publish a text with these servers."""
         text = "backend b\n" + "".join(f"    server {server} {server}:80\n" for server in servers)
         rendering = Rendering((Piece("01.conf", f"# {number}\n{text}"),))
-        publication = Publication(number, rendering.digest, "today", local=False, make=lambda: rendering)
-        self.source.current = FoundPublication(publication)
+        pointer = msgspec.structs.replace(pack(rendering, "/files").pointer, number=number, curdate="today")
+        self.source.current = PublicationReading(Published(pointer, rendering.pieces, (), ()))
         self.source.notify()
 
     def run_for(self, seconds: float) -> None:

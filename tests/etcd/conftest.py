@@ -1,9 +1,10 @@
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.etcd.stage import Stage
+from tests.etcd.harness import EtcdHarness, Makers
 from tests.world.etcd import BINARY, EtcdProcess
 from tests.world.haproxy import BINARY as HAPROXY
 
@@ -17,8 +18,14 @@ def etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, etcd: EtcdProcess) -> Iterator[Stage]:
+def harness(tmp_path: Path, etcd: EtcdProcess) -> Iterator[EtcdHarness]:
     if not Path(HAPROXY).exists():
         pytest.skip("no haproxy binary")
-    with Stage(tmp_path / "stage", etcd) as stage:
-        yield stage
+    with EtcdHarness(tmp_path / "harness", etcd) as harness:
+        yield harness
+
+
+@pytest.fixture
+def makers(etcd: EtcdProcess, tmp_path: Path) -> Iterator[Makers]:
+    with ExitStack() as stack:
+        yield Makers(etcd, tmp_path, stack)

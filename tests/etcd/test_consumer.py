@@ -2,36 +2,27 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from pyconfd.errors import ApplyError, Problem, RejectedInput
 from pyconfd.model.status import Phase
-from tests.etcd.stage import LightConsumer, wait_for
-from tests.etcd.test_producer import KEYS, Maker, Makers, pointer_in
+from tests.etcd.harness import KEYS, LightConsumer, Maker, Makers, pointer_in, wait_for
 from tests.world.etcd import EtcdProcess
 
 SERVERS = "backend b\n    server one 192.0.2.1:80\n"
 
 
 @pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
+def maker(makers: Makers) -> Maker:
+    return makers.lead("one")
 
 
 @pytest.fixture
-def maker(etcd: EtcdProcess, tmp_path: Path, stack: ExitStack) -> Maker:
-    maker = Makers(etcd, tmp_path, stack).make("one", lease_s=600.0)
-    maker.campaign.run_round()
-    return maker
-
-
-@pytest.fixture
-def consumer(etcd: EtcdProcess, tmp_path: Path, stack: ExitStack) -> LightConsumer:
-    return stack.enter_context(LightConsumer(etcd, tmp_path / "consumer"))
+def consumer(etcd: EtcdProcess, tmp_path: Path) -> Iterator[LightConsumer]:
+    with LightConsumer(etcd, tmp_path / "consumer") as consumer:
+        yield consumer
 
 
 def text(number: int) -> str:
@@ -54,7 +45,7 @@ def test_it_waits_for_the_first_and_follows(maker: Maker, consumer: LightConsume
     for number in range(1, 4):
         maker.publish(text(number))
         gets(consumer, number)
-    assert [rendering.text for rendering in consumer.balancer.applied] == [text(1), text(2), text(3)]
+    assert consumer.texts() == [text(1), text(2), text(3)]
     wait_for(lambda: consumer.status().source.etcd[0].in_use, lambda: f"{consumer.status()}")
     health = consumer.status().source
     assert (health.synced, health.note) == (True, "takes what one published")
@@ -72,14 +63,14 @@ def test_compaction_and_a_restart_go_unnoticed(maker: Maker, consumer: LightCons
     maker.publish(text(3))
     gets(consumer, 3)
     assert consumer.status().failures_by_step == {}
-    assert len(consumer.balancer.applied) == 3
+    assert len(consumer.texts()) == 3
 
 
 def test_a_frozen_etcd_changes_nothing(maker: Maker, consumer: LightConsumer, etcd: EtcdProcess) -> None:
     maker.publish(text(1))
     gets(consumer, 1)
     etcd.freeze()
-    wait_for(lambda: "no answer in time" in consumer.status().source.etcd[0].last_error, "it is said")
+    wait_for(lambda: "no answer within the time limit" in consumer.status().source.etcd[0].last_error, "it is said")
     assert consumer.status().phase is Phase.SERVING
     assert consumer.text() == text(1)
     etcd.thaw()
@@ -104,7 +95,7 @@ def test_etcd_lost_its_data(maker: Maker, consumer: LightConsumer, etcd: EtcdPro
 
 
 def test_an_older_generation_is_held_until_it_is_allowed(
-    maker: Maker, consumer: LightConsumer, etcd: EtcdProcess, tmp_path: Path, stack: ExitStack
+    makers: Makers, maker: Maker, consumer: LightConsumer, etcd: EtcdProcess
 ) -> None:
     for number in (1, 2, 3):
         maker.publish(text(number))
@@ -113,9 +104,7 @@ def test_an_older_generation_is_held_until_it_is_allowed(
     etcd.lose_data()
     etcd.start()
     # A producer that never saw the former numbers begins with 1.
-    stranger = Makers(etcd, tmp_path, stack).make("stranger", lease_s=600.0)
-    stranger.campaign.run_round()
-    stranger.publish(text(9))
+    makers.lead("stranger").publish(text(9))
     says(consumer, "etcd has generation 1, this balancer took 3 already")
     status = consumer.status()
     assert (status.phase, consumer.text()) == (Phase.HELD, text(3))
@@ -153,20 +142,20 @@ def test_half_a_generation_is_never_applied(
     maker.campaign.run_round()
     maker.publish(text(2))
     gets(consumer, 2)
-    assert [rendering.text for rendering in consumer.balancer.applied] == [text(1), text(2)]
+    assert consumer.texts() == [text(1), text(2)]
 
 
 def test_what_this_machine_cannot_use_is_said_and_tried_again(maker: Maker, consumer: LightConsumer) -> None:
     maker.publish(text(1))
     gets(consumer, 1)
     for failure in (RejectedInput(Problem("check", "it refuses")), ApplyError("reload", Problem("reload", "it hangs"))):
-        consumer.balancer.fails = failure
+        consumer.balancer.broken = failure
         maker.publish(f"{text(2)}# {failure.step}\n")
         says(consumer, failure.problems[0].message)
         assert consumer.text() == text(1)
     assert consumer.status().phase is Phase.FAILED
     assert consumer.status().failures_by_step == {"check": 1, "reload": 1}
-    consumer.balancer.fails = None
+    consumer.balancer.broken = None
     wait_for(lambda: consumer.text().startswith(text(2)), "it is tried again by itself")
     wait_for(lambda: consumer.taken.load()[0] == 3, "it is remembered")
 
@@ -183,18 +172,15 @@ def test_losing_every_server_is_held(maker: Maker, consumer: LightConsumer) -> N
     wait_for(lambda: not consumer.allowed, "a permission is for one change")
 
 
-def test_a_boot_without_etcd_serves_the_last_good_one(
-    maker: Maker, etcd: EtcdProcess, tmp_path: Path, stack: ExitStack
-) -> None:
+def test_a_boot_without_etcd_serves_the_last_good_one(maker: Maker, etcd: EtcdProcess, tmp_path: Path) -> None:
     first = LightConsumer(etcd, tmp_path / "consumer")
     with first:
         maker.publish(text(1))
         gets(first, 1)
     etcd.kill()
-    again = LightConsumer(etcd, tmp_path / "consumer", first.balancer)
-    stack.enter_context(again)
-    wait_for(lambda: again.notifier.readies, "systemd is told")
-    assert again.notifier.readies == ["serving last good generation 1"]
-    assert again.status().phase is Phase.SERVING_LAST_GOOD
-    etcd.start()
-    wait_for(lambda: again.status().phase is Phase.SERVING, lambda: f"{again.status()}")
+    with LightConsumer(etcd, tmp_path / "consumer", first.balancer) as again:
+        wait_for(lambda: again.notifier.readies, "systemd is told")
+        assert again.notifier.readies == ["READY serving last good generation 1"]
+        assert again.status().phase is Phase.SERVING_LAST_GOOD
+        etcd.start()
+        wait_for(lambda: again.status().phase is Phase.SERVING, lambda: f"{again.status()}")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyconfd.settings import EtcdSettings
-from tests.etcd.stage import LightConsumer, Stage, wait_for
+from tests.etcd.harness import EtcdHarness, wait_for
 from tests.world.etcd import BINARY, EtcdProcess
 from tests.world.haproxy import BINARY as HAPROXY
 
@@ -72,19 +72,20 @@ def members(tmp_path: Path) -> Iterator[list[Member]]:
 
 def test_members_die_and_come_back(members: list[Member], tmp_path: Path) -> None:
     first, second, third = members
-    with Stage(tmp_path / "stage", first) as stage, LightConsumer(first, tmp_path / "light") as light:
-        producer = stage.configure("producer")
+    with EtcdHarness(tmp_path / "harness", first) as harness:
+        light = harness.consumer()
+        producer = harness.configure("producer")
 
         def follows(address: str) -> None:
-            stage.service("shop", address)
-            wait_for(lambda: address in light.text(), lambda: f"{light.status()} {stage.log(producer)}")
+            harness.service("shop", address)
+            harness.until(lambda: address in light.text())
 
-        stage.start("publish", producer)
+        harness.start("publish", producer)
         follows("127.19.10.1")
         # The one that all use, and then whichever leads.
         first.kill()
         follows("127.19.10.2")
-        wait_for(lambda: light.status().source.etcd[1].in_use, lambda: f"{light.status()}")
+        harness.until(lambda: light.status().source.etcd[1].in_use)
         first.start()
         leader = leading(members)
         leader.kill()
@@ -94,33 +95,31 @@ def test_members_die_and_come_back(members: list[Member], tmp_path: Path) -> Non
         second.kill()
         third.kill()
         served = light.text()
-        stage.service("shop", "127.19.10.4")
-        wait_for(lambda: not any(each.healthy for each in light.status().source.etcd), lambda: f"{light.status()}")
+        harness.service("shop", "127.19.10.4")
+        harness.until(lambda: not any(each.healthy for each in light.status().source.etcd))
         assert light.text() == served
         assert light.status().failures_by_step == {}
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(Member.start, (second, third)))
-        wait_for(lambda: "127.19.10.4" in light.text(), lambda: f"{light.status()} {stage.log(producer)}")
-        wait_for(lambda: not light.status().problems, lambda: f"{light.status()}")
+        harness.until(lambda: "127.19.10.4" in light.text())
+        harness.until(lambda: not light.status().problems)
 
 
 def test_a_member_that_lost_its_data_is_no_member(members: list[Member], tmp_path: Path) -> None:
     """One that comes back empty refuses to start or stays out; its neighbours answer for it."""
     first, second, _ = members
-    with Stage(tmp_path / "stage", first) as stage, LightConsumer(first, tmp_path / "light") as light:
-        producer = stage.configure("producer")
-        stage.service("shop", "127.19.11.1")
-        published = stage.run("publish", "--once", "--config", str(producer))
-        assert published.returncode == 0, published.stderr
-        wait_for(lambda: "127.19.11.1" in light.text(), lambda: f"{light.status()}")
+    with EtcdHarness(tmp_path / "harness", first) as harness:
+        light = harness.consumer()
+        producer = harness.configure("producer")
+        harness.service("shop", "127.19.11.1")
+        harness.publish_once(producer)
+        harness.until(lambda: "127.19.11.1" in light.text())
         first.kill()
         first.lose_data()
         leading(members[1:])
-        stage.service("shop", "127.19.11.2")
-        published = stage.run("publish", "--once", "--config", str(producer))
-        assert published.stdout == "Published below /pyconfd/ as generation 2.\n", published.stderr
-        wait_for(lambda: "127.19.11.2" in light.text(), lambda: f"{light.status()}")
+        harness.service("shop", "127.19.11.2")
+        assert "as generation 2." in harness.publish_once(producer)
+        harness.until(lambda: "127.19.11.2" in light.text())
         # And what somebody broke meanwhile, a second call mends.
         second.ctl("del", "/pyconfd/chunks/", "--prefix")
-        published = stage.run("publish", "--once", "--config", str(producer))
-        assert published.stdout == "Published below /pyconfd/ as generation 3.\n", published.stderr
+        assert "as generation 3." in harness.publish_once(producer)

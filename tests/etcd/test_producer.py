@@ -3,96 +3,21 @@
 import itertools
 import random
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pyconfd.errors import ApplyError, PyconfdError, RejectedInput
-from pyconfd.etcd.campaign import Campaign
-from pyconfd.etcd.client import Compared, EtcdClient, deleting
-from pyconfd.etcd.producer import EtcdBalancer
-from pyconfd.etcd.publication import Keys, KnownGeneration, Pointer, Producer, UnknownFormatError, decode_pointer
-from pyconfd.etcd.source import PublishedSource
+from pyconfd.etcd.client import Compared, deleting
+from pyconfd.etcd.publication import UnknownFormatError
 from pyconfd.model.context import EndpointTotals
-from pyconfd.model.outcome import Generation, Unchanged
+from pyconfd.model.outcome import Applied, Unchanged
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import FileKind, OutputFile, Piece, Rendering
-from pyconfd.wiring import SystemClock
-from tests.etcd.stage import wait_for
+from tests.etcd.harness import KEYS, Maker, Makers, pointer_in, text_in, wait_for
 from tests.world.etcd import EtcdProcess
-
-KEYS = Keys("/pyconfd/")
-
-
-@dataclass
-class Maker:
-    """One producer without a cluster; ``checked`` counts what its HAProxy judged."""
-
-    balancer: EtcdBalancer
-    campaign: Campaign
-    client: EtcdClient
-    checked: list[Rendering]
-    refuses: RejectedInput | None = None
-
-    def publish(self, text: str, files: tuple[OutputFile, ...] = ()) -> Generation | None:
-        """Publish as the loop would; None where there was nothing to do."""
-        rendering = Rendering((Piece("01.conf", text),), files)
-        plan = self.balancer.plan(rendering)
-        if not isinstance(plan, Reload):
-            return None
-        return self.balancer.apply(rendering, plan, curdate="today", totals=EndpointTotals(1, 2), now=1.0).generation
-
-
-class Makers:
-    def __init__(self, etcd: EtcdProcess, folder: Path, stack: ExitStack) -> None:
-        self._etcd, self._folder, self._stack = etcd, folder, stack
-
-    def make(self, name: str, *, start: bool = False, **changes: Any) -> Maker:
-        # Where no thread renews it, a lease has to outlast a busy machine.
-        settings = self._etcd.settings(**{"lease_s": 600.0, **changes})
-        voting, writing = EtcdClient(settings), EtcdClient(settings)
-        campaign = Campaign(voting, KEYS, name=name, lease_s=settings.lease_s, clock=SystemClock().now)
-        checked: list[Rendering] = []
-        balancer = EtcdBalancer(
-            writing,
-            campaign,
-            keys=KEYS,
-            check=checked.append,
-            files_dir="/f",
-            producer=Producer(name, "test"),
-            memory=KnownGeneration(str(self._folder / name), "published", "/pyconfd/"),
-            keep=settings.keep,
-        )
-        self._stack.callback(writing.close)
-        self._stack.callback(campaign.stop)
-        if start:
-            campaign.start(lambda: None)
-        return Maker(balancer, campaign, writing, checked)
-
-
-@pytest.fixture
-def makers(etcd: EtcdProcess, tmp_path: Path) -> Iterator[Makers]:
-    with ExitStack() as stack:
-        yield Makers(etcd, tmp_path, stack)
-
-
-def pointer_in(maker: Maker) -> Pointer:
-    value = maker.client.read(KEYS.pointer)
-    assert value is not None
-    return decode_pointer(value.content)
-
-
-def text_in(etcd: EtcdProcess) -> str:
-    source = PublishedSource(EtcdClient(etcd.settings()), KEYS, poll_s=1)
-    reading = source.read_now()
-    source.stop()
-    assert reading.error is None
-    assert reading.published is not None
-    return "".join(piece.text for piece in reading.published.pieces)
 
 
 def test_what_is_published_and_what_changed(makers: Makers, etcd: EtcdProcess) -> None:
@@ -134,8 +59,7 @@ def test_what_is_published_and_what_changed(makers: Makers, etcd: EtcdProcess) -
 
 
 def test_what_haproxy_refuses_is_not_published(makers: Makers) -> None:
-    maker = makers.make("one")
-    maker.campaign.run_round()
+    maker = makers.lead("one")
     maker.publish("a\n")
 
     def refuse(rendering: Rendering) -> None:
@@ -148,8 +72,7 @@ def test_what_haproxy_refuses_is_not_published(makers: Makers) -> None:
 
 
 def test_only_the_leader_writes_and_the_next_takes_over(makers: Makers) -> None:
-    first, second = makers.make("first"), makers.make("second")
-    first.campaign.run_round()
+    first, second = makers.lead("first"), makers.make("second")
     assert second.campaign.run_round().holder == "first"
     with pytest.raises(ApplyError, match="producer first publishes"):
         second.publish("b\n")  # nothing is published yet, so there would be something to do
@@ -180,8 +103,7 @@ def test_a_lease_without_renewal_ends(makers: Makers) -> None:
 
 
 def test_the_answer_to_a_won_election_was_lost(makers: Makers) -> None:
-    maker = makers.make("one")
-    maker.campaign.run_round()
+    maker = makers.lead("one")
     lease = maker.campaign._lease
     # As if the answer had never come: it holds the key and does not know.
     maker.campaign._leadership = replace(maker.campaign.leadership, fence=0, holder="")
@@ -191,8 +113,7 @@ def test_the_answer_to_a_won_election_was_lost(makers: Makers) -> None:
 
 
 def test_a_stop_hands_over_at_once(makers: Makers) -> None:
-    first, second = makers.make("first"), makers.make("second")
-    first.campaign.run_round()
+    first, second = makers.lead("first"), makers.make("second")
     assert not second.campaign.run_round().leads
     first.campaign.stop()
     assert second.campaign.run_round().leads
@@ -232,8 +153,7 @@ def test_two_race_and_there_is_one_sequence(makers: Makers, etcd: EtcdProcess) -
 
 
 def test_what_was_published_counts_where_another_one_came_at_once(makers: Makers, etcd: EtcdProcess) -> None:
-    maker = makers.make("one")
-    maker.campaign.run_round()
+    maker = makers.lead("one")
     transact = maker.client.transact
 
     def and_then_another(compare: Sequence[dict[str, Any]], success: Sequence[dict[str, Any]]) -> Compared:
@@ -248,8 +168,7 @@ def test_what_was_published_counts_where_another_one_came_at_once(makers: Makers
 
 
 def test_a_large_rendering_goes_in_chunks(makers: Makers, etcd: EtcdProcess) -> None:
-    maker = makers.make("one")
-    maker.campaign.run_round()
+    maker = makers.lead("one")
     text = "".join(f"# {random.Random(number).randbytes(40).hex()}\n" for number in range(62_000))
     assert len(text) > 5_000_000
     maker.publish(text)
@@ -259,8 +178,7 @@ def test_a_large_rendering_goes_in_chunks(makers: Makers, etcd: EtcdProcess) -> 
 
 
 def test_old_chunks_go_and_needed_ones_stay(makers: Makers) -> None:
-    maker = makers.make("one", keep=2)
-    maker.campaign.run_round()
+    maker = makers.lead("one", keep=2)
     maker.client.put(KEYS.chunk("f" * 64, 0), b"a producer died before its pointer")
 
     def publish(text: str, now: float) -> str:
@@ -285,8 +203,7 @@ def test_old_chunks_go_and_needed_ones_stay(makers: Makers) -> None:
 
 
 def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) -> None:
-    maker = makers.make("one")
-    maker.campaign.run_round()
+    maker = makers.lead("one")
     for text in ("a\n", "b\n", "c\n"):
         maker.publish(text)
     etcd.kill()
@@ -323,8 +240,7 @@ def test_etcd_lost_everything_or_went_back(makers: Makers, etcd: EtcdProcess) ->
 
 
 def test_a_broken_pointer_is_published_again(makers: Makers, etcd: EtcdProcess) -> None:
-    maker = makers.make("one")
-    maker.campaign.run_round()
+    maker = makers.lead("one")
     maker.publish("a\n")
     etcd.ctl("put", KEYS.pointer.decode(), "nonsense")
     maker.campaign.run_round()
@@ -353,3 +269,70 @@ def test_a_deleted_campaign_key_is_taken_again(makers: Makers, etcd: EtcdProcess
     after = maker.campaign.run_round()
     assert after.fence > before
     assert maker.publish("a\n") is not None
+
+
+def break_chunk(etcd: EtcdProcess, maker: Maker, index: int, damage: str) -> None:
+    key = KEYS.chunk(pointer_in(maker).stored.sha256, index).decode()
+    etcd.ctl(*(("del", key) if damage == "is gone" else ("put", key, "something else")))
+
+
+@pytest.mark.parametrize("damage", ["is gone", "was changed"])
+def test_a_damaged_chunk_is_published_again(makers: Makers, etcd: EtcdProcess, damage: str) -> None:
+    maker = makers.lead("one")
+    maker.publish("a\n")
+    assert not maker.campaign.run_round().damage
+    break_chunk(etcd, maker, 0, damage)
+    assert maker.publish("a\n") is None, "nobody looked yet"
+    assert maker.campaign.run_round().damage == f"chunk 1 of 1 of generation 1 {damage}"
+    again = maker.publish("a\n")
+    assert again is not None
+    assert (again.number, again.reasons) == (2, ("file_edited",))
+    assert text_in(etcd) == "a\n"
+    assert maker.publish("a\n") is None
+    assert not maker.campaign.run_round().damage
+    assert maker.publish("a\n") is None
+
+
+def test_each_of_many_chunks_is_looked_at(makers: Makers, etcd: EtcdProcess) -> None:
+    maker = makers.lead("one")
+    maker.publish("".join(f"# {random.Random(number).randbytes(40).hex()}\n" for number in range(20_000)))
+    count = len(pointer_in(maker).stored.chunks)
+    assert count > 1
+    break_chunk(etcd, maker, count - 1, "is gone")
+    found = [maker.campaign.run_round().damage for _ in range(2 * count)]
+    # What was found stays found.
+    assert found[-1] == found[-2] == f"chunk {count} of {count} of generation 1 is gone"
+
+
+def test_where_nothing_can_be_rendered_what_was_published_is_put_back(makers: Makers, etcd: EtcdProcess) -> None:
+    maker = makers.lead("one")
+    maker.publish("a\n")
+    assert isinstance(maker.balancer.restore_last_good(1.0), Unchanged)
+    break_chunk(etcd, maker, 0, "is gone")
+    maker.campaign.run_round()
+    last = maker.balancer.last_good()
+    assert last is not None
+    assert maker.balancer.plan(last.rendering) == Reload(
+        (ReloadReason.FILE_EDITED,), ("chunk 1 of 1 of generation 1 is gone",)
+    )
+    done = maker.balancer.restore_last_good(2.0)
+    assert isinstance(done, Applied)
+    assert (done.generation.number, done.generation.curdate) == (2, "today")
+    assert text_in(etcd) == "a\n"
+
+
+def test_who_stands_by_leaves_it_to_the_leader(makers: Makers, etcd: EtcdProcess) -> None:
+    maker = makers.lead("one")
+    maker.publish("a\n")
+    break_chunk(etcd, maker, 0, "is gone")
+    other = makers.make("other")
+    assert not other.campaign.run_round().damage
+    assert other.publish("a\n") is None
+    # It takes over: it finds the damage, and mends it as soon as it knows what is to be published.
+    maker.campaign.stop()
+    assert other.campaign.run_round().damage
+    last = other.balancer.last_good()
+    assert last is not None
+    assert other.balancer.plan(last.rendering) == Noop(), "it does not know the text"
+    assert other.publish("a\n") is not None
+    assert text_in(etcd) == "a\n"

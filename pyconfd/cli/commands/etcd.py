@@ -4,10 +4,8 @@ import os
 import socket
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 
 import click
-import structlog
 
 from pyconfd import __version__, wiring
 from pyconfd.admission.whole_change import total_loss
@@ -17,19 +15,18 @@ from pyconfd.app.service import ServiceContext, removal_rules, serve, warn, with
 from pyconfd.cli.command import CommandContext, command
 from pyconfd.cli.exits import Exit
 from pyconfd.cli.output import print_notes, print_text
-from pyconfd.daemon.consuming import Consumer, ConsumerWorld, FoundPublication, Publication
+from pyconfd.daemon.consuming import Consumer, ConsumerWorld
 from pyconfd.daemon.loop import Daemon
 from pyconfd.daemon.pause import Pause
 from pyconfd.daemon.publishing import PublishingSource
 from pyconfd.errors import ConfigurationError, Problem, RejectedInput, TransientError
 from pyconfd.etcd.campaign import Campaign
 from pyconfd.etcd.client import EtcdClient
-from pyconfd.etcd.local import localise, names_certificates
+from pyconfd.etcd.local import LocalFiles
 from pyconfd.etcd.producer import EtcdBalancer
-from pyconfd.etcd.publication import Keys, KnownGeneration, Producer, Published
+from pyconfd.etcd.publication import Keys, KnownGeneration, Producer
 from pyconfd.etcd.source import PublishedSource
 from pyconfd.haproxy.config.certificates import CertificateFiles, with_stubs
-from pyconfd.haproxy.config.text import endpoint_totals
 from pyconfd.haproxy.process import unit as systemd
 from pyconfd.haproxy.process.adoption import adopted
 from pyconfd.haproxy.process.balancer import Balancer
@@ -38,13 +35,10 @@ from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.model.hold import PLACE
 from pyconfd.model.plan import Noop, Reload, ReloadReason
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import SourceHealth
 from pyconfd.settings import Enabled, Resolved, Settings, TotalLoss
 from pyconfd.sources.kubernetes.source import KubernetesSource
 from pyconfd.status.changes import ChangeLog
 from pyconfd.wiring import SystemClock
-
-log = structlog.get_logger(__name__)
 
 PUBLISHED, CONSUMED = "published", "consumed"
 """Names of files in the state directory."""
@@ -210,54 +204,14 @@ def _producer(settings: Settings, stack: ExitStack, *, renews: bool = False) -> 
     return campaign, balancer
 
 
-class EtcdPublications(PublishedSource):
-    """What etcd holds, as this machine would apply it."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(EtcdClient(settings.etcd), Keys(settings.etcd.path), poll_s=settings.etcd.poll_s)
-        self._files_dir = files_dir_of(settings.haproxy)
-        self._certificates = CertificateFiles()
-        self._lacking: dict[str, str] = {}
-
-    def found(self) -> FoundPublication | None:
-        """Return what was read, None until something was."""
-        reading = self.reading()
-        if not reading.read:
-            return None
-        published = reading.published
-        return FoundPublication(self._publication(published) if published else None, reading.error)
-
-    def health(self) -> SourceHealth:
-        """Return how etcd does, and what is left out here."""
-        health = super().health()
-        lacking = (f"{path}: {fault}" for path, fault in sorted(self._lacking.items()))
-        return replace(health, note="; left out here: ".join(filter(None, (health.note, ", ".join(lacking)))))
-
-    def _publication(self, published: Published) -> Publication:
-        return Publication(
-            number=published.pointer.number,
-            digest=published.pointer.sha256,
-            curdate=published.pointer.curdate,
-            local=bool(published.certificates) or names_certificates(published.pieces),
-            make=lambda: self._made(published),
-        )
-
-    def _made(self, published: Published) -> Rendering:
-        rendering, lacking = localise(published, self._files_dir, fault=self._certificates.fault)
-        for path in lacking.keys() - self._lacking.keys():
-            log.warning("certificate.lacking", path=path, problem=lacking[path], remedy="put certificate and key there")
-        self._lacking = dict(lacking)
-        return rendering
-
-
 def _consuming(settings: Settings, around: ServiceContext) -> Consumer:
     world = ConsumerWorld(
-        source=EtcdPublications(settings),
+        source=PublishedSource(EtcdClient(settings.etcd), Keys(settings.etcd.path), poll_s=settings.etcd.poll_s),
+        files=LocalFiles(files_dir_of(settings.haproxy), CertificateFiles().fault),
         balancer=around.open(Balancer(settings.haproxy, settings.apply, settings.state_dir)),
         notifier=around.notifier,
         clock=around.clock,
         taken=KnownGeneration(settings.state_dir, CONSUMED, settings.etcd.path),
-        count=endpoint_totals,
         allowed_holds=lambda: around.holds.allowed() | adopted(settings.state_dir),
         forget_holds=around.holds.forget,
         publish=around.status_file.update,

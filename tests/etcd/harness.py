@@ -4,14 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,21 +20,27 @@ from pyconfd.admission.removal_protection import RemovalRules
 from pyconfd.cli.commands import etcd as commands
 from pyconfd.daemon.base_loop import run_until_stopped
 from pyconfd.daemon.consuming import Consumer, ConsumerWorld
-from pyconfd.etcd.publication import KnownGeneration
-from pyconfd.haproxy.config.text import endpoint_totals
-from pyconfd.model.balancing import TakesAll
+from pyconfd.etcd.campaign import Campaign
+from pyconfd.etcd.client import EtcdClient
+from pyconfd.etcd.local import LocalFiles
+from pyconfd.etcd.producer import EtcdBalancer
+from pyconfd.etcd.publication import Keys, KnownGeneration, Pointer, Producer, decode_pointer
+from pyconfd.etcd.source import PublishedSource
 from pyconfd.model.context import EndpointTotals
-from pyconfd.model.listener import Listener
-from pyconfd.model.outcome import Applied, Generation, Outcome, Stored, Unchanged
-from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
-from pyconfd.model.rendering import Rendering
+from pyconfd.model.outcome import Generation
+from pyconfd.model.plan import Reload
+from pyconfd.model.rendering import OutputFile, Piece, Rendering
 from pyconfd.model.status import Status
 from pyconfd.settings import ApplySettings, HaproxySettings, Settings, resolve
 from pyconfd.status import document
 from pyconfd.status.document import read_report
 from pyconfd.wiring import SystemClock
+from tests.daemon.fakes import FakeBalancer, FakeNotifier
+from tests.world import forked
 from tests.world.apiserver import ApiServer
+from tests.world.appliance import Appliance
 from tests.world.backends import Backends
+from tests.world.clients import ask
 from tests.world.cluster import Cluster
 from tests.world.etcd import EtcdProcess
 from tests.world.haproxy import HaproxyProcess, free_port
@@ -53,59 +58,6 @@ def wait_for(condition: Callable[[], object], what: str | Callable[[], str]) -> 
         time.sleep(0.05)
 
 
-@dataclass
-class FakeBalancer(TakesAll):
-    """Takes everything and remembers it; one of the many behind one producer."""
-
-    applied: list[Rendering] = field(default_factory=list)
-    fails: Exception | None = None
-    _last: Stored | None = None
-
-    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
-        return {}
-
-    def last_good(self) -> Stored | None:
-        return self._last
-
-    def plan(self, rendering: Rendering) -> Plan:
-        if self._last and self._last.rendering.digest == rendering.digest:
-            return Noop()
-        return Reload((ReloadReason.TEXT_CHANGED,))
-
-    def apply(self, rendering: Rendering, plan: Reload, *, curdate: str, totals: EndpointTotals, now: float) -> Applied:
-        if self.fails:
-            raise self.fails
-        self.applied.append(rendering)
-        self._last = Stored(Generation(len(self.applied), rendering.digest, now, curdate, totals=totals), rendering)
-        return Applied(self._last.generation, plan, verified=True)
-
-    def restore_last_good(self, now: float) -> Outcome | None:
-        return Unchanged(self._last.generation) if self._last else None
-
-    def runs(self) -> bool:
-        return True
-
-    def report_progress(self, progress: Callable[[], None]) -> None:
-        pass
-
-
-class FakeNotifier:
-    def __init__(self) -> None:
-        self.readies: list[str] = []
-
-    def ready(self, status: str = "") -> None:
-        self.readies.append(status)
-
-    def status(self, text: str) -> None:
-        pass
-
-    def watchdog(self) -> None:
-        pass
-
-    def stopping(self, status: str = "") -> None:
-        pass
-
-
 class LightConsumer:
     """The whole consumer but for HAProxy, in a thread."""
 
@@ -120,18 +72,19 @@ class LightConsumer:
         self.notifier = FakeNotifier()
         self.allowed: set[str] = set()
         self.taken = KnownGeneration(str(folder), commands.CONSUMED, self.settings.etcd.path)
+        etcd_settings = self.settings.etcd
         world = ConsumerWorld(
-            source=commands.EtcdPublications(self.settings),
+            source=PublishedSource(EtcdClient(etcd_settings), Keys(etcd_settings.path), poll_s=etcd_settings.poll_s),
+            files=LocalFiles(str(folder)),
             balancer=self.balancer,
             notifier=self.notifier,
             clock=SystemClock(),
             taken=self.taken,
-            count=endpoint_totals,
             allowed_holds=lambda: frozenset(self.allowed),
             forget_holds=self.allowed.clear,
             publish=lambda status: None,
         )
-        settings = ApplySettings(boot_wait_s=1.0, retry_min_s=0.2, retry_max_s=1.0)
+        settings = ApplySettings(boot_wait_s=1.0, retry_min_s=0.2, retry_max_s=1.0, reload_interval_s=0.1)
         self.consumer = Consumer(world, settings, RemovalRules(), version="test", pid=os.getpid())
         self._thread = threading.Thread(target=run_until_stopped, args=(self.consumer,), daemon=True)
 
@@ -152,8 +105,83 @@ class LightConsumer:
         last = self.balancer.last_good()
         return last.rendering.text if last else ""
 
+    def texts(self) -> list[str]:
+        """Return all that was applied."""
+        return [stored.rendering.text for stored in self.balancer.disk.history]
 
-class Stage:
+
+KEYS = Keys("/pyconfd/")
+
+
+@dataclass
+class Maker:
+    """One producer without a cluster; ``checked`` counts what its HAProxy judged."""
+
+    balancer: EtcdBalancer
+    campaign: Campaign
+    client: EtcdClient
+    checked: list[Rendering]
+
+    def publish(self, text: str, files: tuple[OutputFile, ...] = ()) -> Generation | None:
+        """Publish as the loop would; None where there was nothing to do."""
+        rendering = Rendering((Piece("01.conf", text),), files)
+        plan = self.balancer.plan(rendering)
+        if not isinstance(plan, Reload):
+            return None
+        return self.balancer.apply(rendering, plan, curdate="today", totals=EndpointTotals(1, 2), now=1.0).generation
+
+
+class Makers:
+    """Producers without a cluster, all with the same keys."""
+
+    def __init__(self, etcd: EtcdProcess, folder: Path, stack: ExitStack) -> None:
+        self._etcd, self._folder, self._stack = etcd, folder, stack
+
+    def lead(self, name: str, **changes: Any) -> Maker:
+        """Return a producer that has just won the election."""
+        maker = self.make(name, **changes)
+        assert maker.campaign.run_round().leads
+        return maker
+
+    def make(self, name: str, *, start: bool = False, **changes: Any) -> Maker:
+        # Where no thread renews it, a lease has to outlast a busy machine.
+        settings = self._etcd.settings(**{"lease_s": 600.0, **changes})
+        voting, writing = EtcdClient(settings), EtcdClient(settings)
+        campaign = Campaign(voting, KEYS, name=name, lease_s=settings.lease_s, clock=SystemClock().now)
+        checked: list[Rendering] = []
+        balancer = EtcdBalancer(
+            writing,
+            campaign,
+            keys=KEYS,
+            check=checked.append,
+            files_dir="/f",
+            producer=Producer(name, "test"),
+            memory=KnownGeneration(str(self._folder / name), "published", "/pyconfd/"),
+            keep=settings.keep,
+        )
+        self._stack.callback(writing.close)
+        self._stack.callback(campaign.stop)
+        if start:
+            campaign.start(lambda: None)
+        return Maker(balancer, campaign, writing, checked)
+
+
+def pointer_in(maker: Maker) -> Pointer:
+    value = maker.client.read(KEYS.pointer)
+    assert value is not None
+    return decode_pointer(value.content)
+
+
+def text_in(etcd: EtcdProcess) -> str:
+    source = PublishedSource(EtcdClient(etcd.settings()), KEYS, poll_s=1)
+    reading = source.read_now()
+    source.stop()
+    assert reading.error is None
+    assert reading.published is not None
+    return "".join(piece.text for piece in reading.published.pieces)
+
+
+class EtcdHarness:
     """Everything that a test starts; leaving the ``with`` ends it all."""
 
     def __init__(self, folder: Path, etcd: EtcdProcess) -> None:
@@ -170,7 +198,9 @@ class Stage:
         self.runtime_socket = f"{sockets}/s"
         self._members: dict[str, list[EndpointSpec]] = {}
         self._started: Counter[str] = Counter()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[forked.Process] = []
+        self._configs: list[Path] = []
+        self.light: list[LightConsumer] = []
         self.etcd_settings: dict[str, Any] = {}
         self.producer_settings: dict[str, dict[str, Any]] = {}
 
@@ -181,8 +211,7 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for process in self._processes:
-            if process.poll() is None:
-                process.terminate()
+            process.send_signal(signal.SIGTERM)
         for process in self._processes:
             try:
                 process.wait(20)
@@ -252,44 +281,69 @@ class Stage:
         return path
 
     def balancer(self, name: str) -> HaproxyProcess:
-        """Give an haproxy that is not started yet."""
+        """Return an haproxy that is not started yet."""
         folder = self.folder / name
         (folder / "generated").mkdir(parents=True, exist_ok=True)
         return self._stack.enter_context(HaproxyProcess(folder, conf=folder / "generated" / "haproxy.cfg"))
 
-    def start(self, command: str, config: Path) -> subprocess.Popen[bytes]:
+    def start(self, command: str, config: Path) -> forked.Process:
         """Start ``pyconfd COMMAND`` as a process of its own."""
-        with (config.parent / "log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "pyconfd", command, "--config", str(config)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(),
-            )  # fmt: skip
+        self._configs.append(config)
+        arguments = [command, "--config", str(config)]
+        process = forked.start(arguments, Appliance.environment(), config.parent / "log")
         self._processes.append(process)
         return process
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a pyconfd command to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "pyconfd", *arguments],
-            capture_output=True, text=True, check=False, env=_environment(), timeout=60,
-        )  # fmt: skip
-
     @staticmethod
-    def kill(process: subprocess.Popen[bytes]) -> None:
-        """End a process without letting it say good-bye."""
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a pyconfd command to its end."""
+        return forked.run(arguments, Appliance.environment())
+
+    def publish_once(self, config: Path, *arguments: str) -> str:
+        """Publish what the cluster asks for now; return what was printed, and logged."""
+        done = self.run("publish", "--once", "--config", str(config), *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    def fragments_of(self, preset: str = "") -> Path:
+        """Have producers render from a directory of this test, with the shipped fragments of ``preset``; return it."""
+        directory = self.folder / "fragments"
+        directory.mkdir(parents=True)
+        for name, path in (fragments.of_presets([preset]) if preset else {}).items():
+            (directory / name).write_bytes(path.read_bytes())
+        self.fragments = str(directory)
+        return directory
+
+    def answers(self, *pods: str) -> None:
+        """Wait until one of these answers for the service ``shop``."""
+        self.until(lambda: ask(self.http, "shop.example.com") in pods)
+
+    def has_phase(self, config: Path, phase: str) -> None:
+        """Wait for a phase of the process with these settings."""
+        self.until(lambda: self.status(config).get("phase") == phase)
+
+    def note(self, config: Path) -> str:
+        """Return the note about the source in the status."""
+        return str(self.status(config).get("source", {}).get("note", ""))
 
     def status(self, config: Path) -> dict[str, Any]:
-        """Give what ``pyconfd status`` says; asked again and again, so without a process for each time."""
+        """Return what ``pyconfd status`` says; asked again and again, so without a process for each time."""
         settings = resolve({"config": str(config)}, {}).settings
         known = read_report(settings).status
         return dict(json.loads(document.encode(known))) if known is not None else {}
 
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait; a failure shows what all processes and consumers said last."""
+        wait_for(condition, lambda: "\n".join([*(self.log(each) for each in self._configs), *map(str, self._seen())]))
+
+    def _seen(self) -> list[Status]:
+        return [light.status() for light in self.light]
+
+    def consumer(self, name: str = "light") -> "LightConsumer":
+        """Return a light consumer that runs until the harness ends."""
+        self.light.append(self._stack.enter_context(LightConsumer(self.etcd, self.folder / name)))
+        return self.light[-1]
+
     def log(self, config: Path) -> str:
-        """Give the last lines that a process logged."""
+        """Return the last lines that a process logged."""
         return "\n".join((config.parent / "log").read_text(encoding="utf-8").splitlines()[-40:])
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYCONFD_")}
