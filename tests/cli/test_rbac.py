@@ -1,27 +1,18 @@
 """``pyconfd rbac --preset ...`` as somebody types it who has no settings yet."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import yaml
 
 from pyconfd.model.context import PresetName
-from tests.world.appliance import Appliance
+from tests.cli.invoking import invoke
 
 
 def rules(*arguments: str) -> set[tuple[str, str, tuple[str, ...]]]:
     """Give namespace ("" for all), resource and names of what may be read."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pyconfd", "rbac", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=Appliance.environment(),
-    )
-    assert done.returncode == 0, done.stderr
+    done = invoke("rbac", *arguments)
+    assert done.exit_code == 0, done.stderr
     documents: list[dict[str, Any]] = [each for each in yaml.safe_load_all(done.stdout) if each]
     return {
         (document["metadata"].get("namespace", ""), resource, tuple(rule.get("resourceNames", ())))

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.world import forked
 from tests.world.appliance import PATIENCE_S
 from tests.world.haproxy import free_port, wait_until
 from tests.world.log import json_lines
@@ -35,7 +35,7 @@ class Process:
         self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.manager.settimeout(PATIENCE_S)
         self.manager.bind(f"{self._sockets.name}/n")
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: forked.Process | None = None
 
     def write(self, **kubernetes: str) -> None:
         values = {"api_servers": '["http://127.0.0.1:1"]', "interval_s": self.interval_s} | kubernetes
@@ -48,33 +48,20 @@ class Process:
         self.config.write_text("\n".join(lines) + "\n")
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "pyconfd", *arguments, "--config", str(self.config)]
+        return [*arguments, "--config", str(self.config)]
 
     def start(self) -> None:
         self.write()
         environment = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": self.manager.getsockname()}
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(self.name), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
-            )
+        self.process = forked.start(self.command(self.name), environment, self.log)
 
     def run_another(self) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": os.environ["PATH"]}
-        return subprocess.run(
-            self.command(self.name), capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment
-        )
+        return forked.run(self.command(self.name), {"PATH": os.environ["PATH"]})
 
     def reload(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": os.environ["PATH"], "PYCONFD_RUNTIME_DIR": str(self.folder / "run")}
         environment["PYCONFD_STATUS_LISTEN"] = self.page
-        return subprocess.run(
-            self.command("reload", *arguments),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-            env=environment,
-        )
+        return forked.run(self.command("reload", *arguments), environment)
 
     def hears(self, word: str) -> list[str]:
         """Give all that the service manager hears up to a line that begins with ``word``."""

@@ -4,16 +4,16 @@ import json
 import re
 import socket
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from pyconfd.fragments import directory
+from tests.cli.invoking import invoke
 from tests.cli.trying import CLUSTER, TRANSCRIPTS, Trying, transcripts
 from tests.e2e.expect import edit
-from tests.world.appliance import Appliance
 from tests.world.clients import ask
 from tests.world.haproxy import free_port, wait_until
 
@@ -27,49 +27,63 @@ def snapshot(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_url_of_the_table_reaches_its_service(tmp_path: Path, snapshot: Path) -> None:
-    with Trying(tmp_path, "--snapshot", str(snapshot)) as trying:
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trying]:
+    """One run with the shipped fragments, for the tests that only look."""
+    with Trying(tmp_path_factory.mktemp("try"), "--snapshot", CLUSTER) as trying:
         trying.until("To look closer")
-        http = trying.port_of("http://shop.example.com/")
-        assert {ask(http, "shop.example.com") for _ in range(12)} == {"demo/shop-1", "demo/shop-2"}
-        assert ask(http, "six.example.com") == "demo/six-1", "an IPv6 pod has its stand-in too"
-        assert ask(http, "other.example.com") == "demo/any-1"
-        assert "http://shop.example.com/" in trying.text
-        for url, answer in (
-            ("http://*.example.com/", "demo/any-1"),
-            ("http://six.example.com/", "demo/six-1"),
-            ("https://vault.example.com/", "demo/vault-1"),
-        ):
-            command = trying.command_of(url)
-            done = subprocess.run(
-                ["curl", "--silent", "--show-error", *command[1:]], capture_output=True, text=True, check=True
-            )
-            assert done.stdout == f"{answer}\n"
-        row = trying.until("->  demo/cache, 1 pod").split("  ->")[0].strip()
-        with socket.create_connection(("127.0.0.1", trying.port_of(row)), 30) as redis:
-            redis.sendall(b"PING\r\n")
-            assert redis.recv(100) == b"+PONG\r\n"
+        yield trying
 
 
-def test_why_others_are_not_there(tmp_path: Path, snapshot: Path) -> None:
-    with Trying(tmp_path, "--snapshot", str(snapshot)) as trying:
-        trying.until("To look closer")
-        assert "Service other/thief annotation domain shop.example.com: Service demo/shop has this name already" in (
-            trying.text
+def test_every_url_of_the_table_reaches_its_service(shipped: Trying) -> None:
+    trying = shipped
+    http = trying.port_of("http://shop.example.com/")
+    assert {ask(http, "shop.example.com") for _ in range(12)} == {"demo/shop-1", "demo/shop-2"}
+    assert ask(http, "six.example.com") == "demo/six-1", "an IPv6 pod has its stand-in too"
+    assert ask(http, "other.example.com") == "demo/any-1"
+    assert "http://shop.example.com/" in trying.text
+    for url, answer in (
+        ("http://*.example.com/", "demo/any-1"),
+        ("http://six.example.com/", "demo/six-1"),
+        ("https://vault.example.com/", "demo/vault-1"),
+    ):
+        command = trying.command_of(url)
+        done = subprocess.run(
+            ["curl", "--silent", "--show-error", *command[1:]], capture_output=True, text=True, check=True
         )
-        assert "demo/empty: no pod is ready, so empty.example.org is answered with 503" in trying.text
-        with snapshot.open("a") as file:
-            file.write("- {apiVersion: v1, kind: Service, metadata: {name: bad, namespace: demo}, spec: 3}\n")
-        assert "demo/bad" in trying.until("not there Service")
+        assert done.stdout == f"{answer}\n"
+    row = trying.until("->  demo/cache, 1 pod").split("  ->")[0].strip()
+    with socket.create_connection(("127.0.0.1", trying.port_of(row)), 30) as redis:
+        redis.sendall(b"PING\r\n")
+        assert redis.recv(100) == b"+PONG\r\n"
 
 
-def test_it_binds_on_loopback_only_and_asks_nobody_else(tmp_path: Path, snapshot: Path) -> None:
-    with Trying(tmp_path, "--snapshot", str(snapshot)) as trying:
-        trying.until("To look closer")
-        for process in (psutil.Process(trying.process.pid), *trying.family()):
-            for connection in process.net_connections("inet"):
-                assert connection.laddr.ip.startswith("127."), connection
-                assert not connection.raddr or connection.raddr.ip.startswith("127."), connection
+def test_why_others_are_not_there(shipped: Trying) -> None:
+    assert "Service other/thief annotation domain shop.example.com: Service demo/shop has this name already" in (
+        shipped.text
+    )
+    assert "demo/empty: no pod is ready, so empty.example.org is answered with 503" in shipped.text
+
+
+def test_it_binds_on_loopback_only_and_asks_nobody_else(shipped: Trying) -> None:
+    for process in (psutil.Process(shipped.process.pid), *shipped.family()):
+        for connection in process.net_connections("inet"):
+            assert connection.laddr.ip.startswith("127."), connection
+            assert not connection.raddr or connection.raddr.ip.startswith("127."), connection
+
+
+def test_status_and_server_list_find_it(shipped: Trying) -> None:
+    config = shipped.until("pyconfd status --config").split()[-1]
+    assert "SERVING" in invoke("status", "--config", config).stdout
+    assert "be-shop.example.com" in invoke("server", "list", "--config", config).stdout
+
+
+def test_two_at_a_time_do_not_meet(shipped: Trying, tmp_path: Path) -> None:
+    with Trying(tmp_path, "--snapshot", CLUSTER) as other:
+        other.until("To look closer")
+        ports = {each.port_of("http://shop.example.com/") for each in (shipped, other)}
+        assert len(ports) == 2
+        assert all(ask(port, "shop.example.com").startswith("demo/shop-") for port in ports)
 
 
 def test_edits_of_the_file_apply_while_it_runs(tmp_path: Path, snapshot: Path) -> None:
@@ -78,7 +92,7 @@ def test_edits_of_the_file_apply_while_it_runs(tmp_path: Path, snapshot: Path) -
         trying.until("To look closer")
         http = trying.port_of("http://shop.example.com/")
         edit(snapshot, whole.replace("{ready: false, serving: true, terminating: true}", "{ready: true}"))
-        trying.until("live")
+        trying.until("runtime update")
         wait_until(lambda: "demo/shop-3" in {ask(http, "shop.example.com") for _ in range(9)}, "the third pod answers")
         edit(snapshot, "kind: [")
         assert "mine.yaml line " in trying.until("problem: ")
@@ -86,6 +100,9 @@ def test_edits_of_the_file_apply_while_it_runs(tmp_path: Path, snapshot: Path) -
         edit(snapshot, whole.replace("domain: shop.example.com", "domain: new.example.com", 1))
         trying.until("now http://new.example.com/")
         assert ask(http, "new.example.com").startswith("demo/shop-")
+        with snapshot.open("a") as file:
+            file.write("- {apiVersion: v1, kind: Service, metadata: {name: bad, namespace: demo}, spec: 3}\n")
+        assert "demo/bad" in trying.until("not there Service")
 
 
 OWN_GLOBAL = """\
@@ -253,26 +270,6 @@ def test_a_configuration_that_comes_from_the_cluster(tmp_path: Path) -> None:
         edit(snapshot, HOSTS.replace("timeout connect 5s", "timeout connect 6s"))
         trying.until("generation 2")
         wait_until(lambda: ask(port, "anything") == "default/web-a", "and so does the mended one")
-
-
-def test_status_and_server_list_find_it(tmp_path: Path, snapshot: Path) -> None:
-    with Trying(tmp_path, "--snapshot", str(snapshot)) as trying:
-        config = trying.until("pyconfd status --config").split()[-1]
-        trying.until("To look closer")
-
-        def said(*words: str) -> str:
-            done = subprocess.run(
-                [sys.executable, "-m", "pyconfd", *words, "--config", config],
-                capture_output=True,
-                text=True,
-                check=False,
-                env=Appliance.environment(),
-            )
-            return done.stdout
-
-        assert "SERVING" in said("status")
-        assert "be-shop.example.com" in said("server", "list")
-        assert Path(config).exists()
 
 
 def test_an_object_that_spoils_the_configuration_is_left_out_by_name(tmp_path: Path, snapshot: Path) -> None:

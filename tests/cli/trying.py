@@ -5,14 +5,13 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
-import threading
 from pathlib import Path
 from typing import Self
 
 import psutil
 
 from pyconfd.fragments import directory
+from tests.world import forked
 from tests.world.appliance import Appliance
 from tests.world.haproxy import BINARY, wait_until
 
@@ -28,38 +27,24 @@ class Trying:
     def __init__(self, scratch: Path, *arguments: str) -> None:
         self.scratch = scratch / "tmp"
         self.scratch.mkdir(exist_ok=True)
-        self.lines: list[str] = []
-        environment = Appliance.environment(TMPDIR=str(self.scratch), PYTHONUNBUFFERED="1")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "pyconfd", "try", "--haproxy-binary", BINARY, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=environment,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line.rstrip("\n"))
+        self.log = scratch / "said.log"
+        environment = Appliance.environment(TMPDIR=str(self.scratch))
+        self.process = forked.start(["try", "--haproxy-binary", BINARY, *arguments], environment, self.log)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self._reader.join(10)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.log.read_text().split("\n")[:-1] if self.log.exists() else []
 
     @property
     def text(self) -> str:
@@ -69,8 +54,9 @@ class Trying:
         """Wait until a line has this; give the last of them."""
 
         def told() -> bool:
-            found = sum(wanted in line for line in list(self.lines))
-            if found < count and self.process.poll() is not None and not self._reader.is_alive():
+            ended = self.process.poll() is not None
+            found = sum(wanted in line for line in self.lines)
+            if found < count and ended:
                 raise AssertionError(f"it ended with {self.process.returncode}\n{self.text}")
             return found >= count
 
@@ -94,9 +80,7 @@ class Trying:
     def stop(self) -> int:
         """Press Ctrl-C once and wait."""
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(60)
-        self._reader.join(10)
-        return code
+        return self.process.wait(60)
 
     def family(self) -> list[psutil.Process]:
         """Give the processes that it began."""
