@@ -246,6 +246,7 @@ class _Endpoint:
             cert_file=settings.cert or None,
             key_file=settings.key or None,
             cert_reqs="CERT_REQUIRED",
+            maxsize=2,  # a watch keeps one
         )
 
     def call(self, path: str, body: dict[str, Any], kind: type[_Answer]) -> _Answer:

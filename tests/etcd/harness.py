@@ -346,4 +346,5 @@ class EtcdHarness:
 
     def log(self, config: Path) -> str:
         """Return the last lines that a process logged."""
-        return "\n".join((config.parent / "log").read_text(encoding="utf-8").splitlines()[-40:])
+        path = config.parent / "log"
+        return "\n".join(path.read_text(encoding="utf-8").splitlines()[-40:]) if path.exists() else ""
