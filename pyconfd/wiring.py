@@ -21,13 +21,12 @@ from pyconfd.haproxy.process.layout import files_dir_of
 from pyconfd.haproxy.process.preflight import idle_close_note
 from pyconfd.model.context import ClusterTemplate, Context, PresetName, Refusal
 from pyconfd.model.listener import Listeners
-from pyconfd.model.rendering import FileKind, FragmentSet, Rendering
+from pyconfd.model.rendering import FileKind, FragmentSet, Rendering, order_differs
 from pyconfd.model.snapshot import Named, Resource, Snapshot
 from pyconfd.preset_options import HostReader, base_options
 from pyconfd.presets import registry
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.render.order import order_differs
 from pyconfd.sandbox.background import BackgroundTemplates
 from pyconfd.sandbox.renderer import Limits, TemplateProcess
 from pyconfd.settings import ApplySettings, Enabled, Settings, TargetSettings, UndefinedMode

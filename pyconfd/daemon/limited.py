@@ -16,7 +16,7 @@ from types import FrameType
 
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import Context
-from pyconfd.render.cluster_text import Fallback
+from pyconfd.render.cluster_templates import Fallback
 from pyconfd.render.engine import Rendered, Renderer
 from pyconfd.render.invalid import InvalidValueError
 from pyconfd.sandbox import renderer as sandbox

@@ -24,7 +24,7 @@ from pyconfd.presets.registry import Memo
 from pyconfd.settings import ApplySettings, HistorySettings
 
 if TYPE_CHECKING:
-    from pyconfd.render.cluster_text import RejectedTemplates
+    from pyconfd.render.cluster_templates import RejectedTemplates
 
 log = structlog.get_logger(__name__)
 

@@ -19,7 +19,7 @@ from pyconfd.model.outcome import Step
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.origins import Filter, ObjectOrigin, ObjectOrigins, everything
-from pyconfd.render.cluster_text import Fallback
+from pyconfd.render.cluster_templates import Fallback
 from pyconfd.render.engine import Renderer
 
 log = structlog.get_logger(__name__)

@@ -48,7 +48,7 @@ from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.origins import owners_among
 from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo, claims_of
-from pyconfd.render.cluster_text import (
+from pyconfd.render.cluster_templates import (
     ClusterText,
     Fallback,
     RejectedTemplates,

@@ -12,8 +12,7 @@ from jinja2.utils import missing
 
 from pyconfd.errors import Clues, Problem
 from pyconfd.model.rendering import INCLUDABLE_SUFFIXES
-from pyconfd.render.invalid import InvalidValueError, did_you_mean, shown
-from pyconfd.render.undefined import NO_OWNER, MissingNameError
+from pyconfd.render.invalid import NO_OWNER, InvalidValueError, MissingNameError, did_you_mean, shown
 
 _LOCAL = re.compile(r"l_([0-9]+)_(.+)")
 """How Jinja calls the variables of a template in the Python it compiles: nesting depth and name."""

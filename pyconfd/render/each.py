@@ -24,7 +24,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 
 from pyconfd.model.versioned import VersionedDict
-from pyconfd.render.entries import Entries, EntryGroup
+from pyconfd.render.declared import Entries, EntryGroup
 from pyconfd.render.invalid import InvalidValueError
 
 EACH = "_each"

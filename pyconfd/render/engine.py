@@ -6,52 +6,24 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from jinja2 import DictLoader, Environment, TemplateSyntaxError, Undefined
+from jinja2 import DictLoader, Environment, TemplateSyntaxError
 
 from pyconfd.errors import Clues, PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context
 from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Piece, Rendering
-from pyconfd.render import filters, lists
 from pyconfd.render.blame import runtime_problem, syntax_problem
-from pyconfd.render.cluster_text import ClusterText, Fallback, cluster_text
-from pyconfd.render.declared import Declarations
+from pyconfd.render.cluster_templates import ClusterText, Fallback, cluster_text
+from pyconfd.render.declared import Declarations, MapMemory
 from pyconfd.render.each import EACH, EachTag
-from pyconfd.render.entries import MapMemory
+from pyconfd.render.filters import FILTERS, FUNCTIONS, printable
 from pyconfd.render.fragment import REFUSED, TEMPLATE_FAULTS, CompiledFragment, DirectScope, RenderedFragment
-from pyconfd.render.invalid import InvalidValueError, shown
-from pyconfd.render.plain import is_code
-from pyconfd.render.servers import servers
-from pyconfd.render.undefined import Lenient, Strict
-
-FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "identifier": filters.identifier,
-        "server_name": filters.server_name,
-        "server_id": filters.server_id,
-        "server_ids": filters.server_ids,
-        "servers": servers,
-        "bracket": filters.bracket,
-        "hostport": filters.hostport,
-        "quote": filters.quote,
-        "format_quote": filters.format_quote,
-        "natsort": lists.natsort,
-        "unique_by": lists.unique_by,
-        "group_by": lists.group_by,
-        "port_named": lists.port_named,
-    }
-)
-"""Beside Jinja's own filters; ``random`` is missing, because the same Snapshot gives the same bytes."""
-
-FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"server_ids": filters.server_ids, "hostport": filters.hostport, "port_named": lists.port_named}
-)
+from pyconfd.render.invalid import Lenient, Strict, shown
 
 _COMPILE_FAULTS = (MemoryError, OverflowError, RecursionError, SyntaxError, ValueError)
 """What Python says to a template that Jinja took: ``{% break %}`` outside of a loop, too deep nesting, huge numbers."""
 
 _NAMED_DEFAULTS = re.compile(r"^[ \t]*defaults[ \t]+(?!from[ \t])([\w.:-]+)", re.MULTILINE)
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
-_MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
 _REFUSED_NAMES = {"\0": "a NUL character", "\r": "a carriage return"}
 
 
@@ -264,20 +236,6 @@ def _named_defaults(fragments: FragmentSet) -> frozenset[str]:
     """Return the names of the defaults sections that the fragments write; a name that is rendered is not seen."""
     texts = (_COMMENT.sub("", each.text) if each.is_template else each.text for each in fragments.fragments)
     return frozenset(name for text in texts for name in _NAMED_DEFAULTS.findall(text))
-
-
-def printable(value: Any) -> Any:
-    """Refuse what would print as an accident: a function, a generator, a set."""
-    if type(value) is str or isinstance(value, Undefined):
-        return value
-    if isinstance(value, set | frozenset):
-        raise InvalidValueError(f"{shown(value)} has no order", "write | sort | join(' ') after it")
-    if callable(value) or is_code(value) or _MEMORY_ADDRESS.search(str(value)):
-        raise InvalidValueError(
-            f"this prints a {type(value).__name__}, not a text",
-            "call it with (), or write | list or | join(' ') after it",
-        )
-    return value
 
 
 def _refused(fragment: Fragment, text: str) -> Iterator[Problem]:

@@ -1,14 +1,19 @@
-"""Filters that make values fit for haproxy.cfg: names, addresses, quoting.
+"""What templates call: names, addresses, quoting, servers, lists; and what they may hold and print.
 
-What they give for the same input never changes between runs, and where two different inputs must stay different
-(names of backends and servers), they do.
+What filters give for the same input never changes between runs, and where two different inputs must stay different
+(names of backends and servers), they do. None fails on None, none depends on the order of a hash.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+import types
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from jinja2 import Environment, Undefined, pass_environment
+
+from pyconfd.model.rendering import natural_order
 from pyconfd.render.invalid import InvalidValueError, did_you_mean, shown
 
 SERVER_NAME_LIMIT = 60
@@ -195,3 +200,254 @@ def format_quote(value: object) -> str:
     Source: HAProxy configuration manual, section 8.2.4 (8.2.6 since 3.0).
     """
     return quote(str(value).replace("%", "%%"))
+
+
+READY = "ready"
+DRAINING = "draining"
+
+
+class Server(NamedTuple):
+    """One server line: ``server NAME TARGET id ID``, with ``weight 0`` where ``draining``."""
+
+    name: str
+    target: str
+    id: int
+    draining: bool
+
+
+def servers(endpoints: Iterable[Any]) -> list[Server]:
+    """Return the servers of one backend, sorted by name in byte order, without duplicates.
+
+    Endpoints have ``pod``, ``address``, ``port`` and ``state`` ("ready" or "draining"). A draining one keeps its
+    connections and gets no new ones (``weight 0``) while another is ready. If none is, all take traffic: a pod that
+    is about to go still answers, and Kubernetes itself does the same (KEP-1669).
+
+    Raises:
+        InvalidValueError: an endpoint lacks one of these, or has an address, port or state that is none.
+
+    """
+    by_name = {server_name(endpoint): endpoint for endpoint in endpoints}
+    states = {name: field_of(endpoint, "state") for name, endpoint in by_name.items()}
+    for name, state in states.items():
+        if state not in (READY, DRAINING):
+            raise InvalidValueError(f"endpoint {name} has the state {shown(state)}", f"give {READY!r} or {DRAINING!r}")
+    any_ready = READY in states.values()
+    ids = server_ids(by_name)
+    return [
+        Server(
+            name,
+            hostport(field_of(by_name[name], "address"), field_of(by_name[name], "port")),
+            ids[name],
+            any_ready and states[name] == DRAINING,
+        )
+        for name in sorted(by_name)
+    ]
+
+
+# What templates may hold: data and methods of data, never a class, a function, a module or a frame. From any of these
+# a template reaches the rest of the process: ``__subclasses__`` and ``__globals__`` are public there.
+
+_CODE = (
+    type,
+    types.AsyncGeneratorType,
+    types.ClassMethodDescriptorType,
+    types.CodeType,
+    types.CoroutineType,
+    types.FrameType,
+    types.FunctionType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.MethodWrapperType,
+    types.ModuleType,
+    types.TracebackType,
+    types.WrapperDescriptorType,
+)
+
+
+def is_code(value: Any) -> bool:
+    """Return whether ``value`` belongs to the program and not to its data; a method of a value does not."""
+    if isinstance(value, types.BuiltinFunctionType):
+        return isinstance(value.__self__, types.ModuleType)
+    return isinstance(value, _CODE)
+
+
+def is_data_name(name: str) -> bool:
+    """Return whether a template may name an attribute so; the others are private to Python."""
+    return not name.startswith("_")
+
+
+_MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
+
+
+def printable(value: Any) -> Any:
+    """Refuse what would print as an accident: a function, a generator, a set."""
+    if type(value) is str or isinstance(value, Undefined):
+        return value
+    if isinstance(value, set | frozenset):
+        raise InvalidValueError(f"{shown(value)} has no order", "write | sort | join(' ') after it")
+    if callable(value) or is_code(value) or _MEMORY_ADDRESS.search(str(value)):
+        raise InvalidValueError(
+            f"this prints a {type(value).__name__}, not a text",
+            "call it with (), or write | list or | join(' ') after it",
+        )
+    return value
+
+
+# Lists of mappings or objects
+
+_MISSING = object()
+
+
+class Group(NamedTuple):
+    """What :func:`group_by` gives; unpacks in ``{% for key, items in ... %}``, or use ``.grouper`` and ``.list``."""
+
+    grouper: Any
+    list: list[Any]
+
+
+def _values(environment: Environment, items: list[Any], attribute: str | None) -> list[Any]:
+    """Return what a dotted path names of each item, by the environment's own rules: a template gave the path."""
+    values = items
+    for name in attribute.split(".") if attribute else ():
+        values = [_value(environment, item, name) for item in values]
+    return values
+
+
+def _value(environment: Environment, item: Any, name: str) -> Any:
+    # Asking for the abstract Mapping first would cost as much as all the rest.
+    if isinstance(item, dict):
+        found = item.get(name, _MISSING)
+    elif not is_data_name(name):
+        raise InvalidValueError(f"{shown(name)} of {shown(item)} is no data", "name an attribute that holds a value")
+    else:
+        found = environment.getattr(item, name)
+    if found is _MISSING or isinstance(found, Undefined):
+        raise no_field(item, name)
+    if is_code(found) or callable(found):
+        raise InvalidValueError(f"{shown(name)} of {shown(item)} is no data", "name an attribute that holds a value")
+    return found
+
+
+def _by_rank(items: list[Any], keys: list[Any], *, reverse: bool = False) -> list[Any]:
+    ranks = _ranks(keys)
+    order = sorted(range(len(items)), key=lambda index: _rank(keys[index], ranks), reverse=reverse)
+    return [items[index] for index in order]
+
+
+def _ranks(values: Iterable[Any]) -> dict[str, int]:
+    texts = {str(value) for value in values if _kind(value) == 2}
+    return {text: rank for rank, text in enumerate(natural_order(texts))}
+
+
+def _kind(value: Any) -> int:
+    """None first, then numbers, then text."""
+    if value is None:
+        return 0
+    return 1 if isinstance(value, int | float) else 2
+
+
+def _rank(value: Any, ranks: dict[str, int]) -> tuple[int, float]:
+    kind = _kind(value)
+    return kind, (0, value, ranks.get(str(value), 0))[kind]
+
+
+@pass_environment
+def natsort(
+    environment: Environment, values: Iterable[Any], attribute: str | None = None, *, reverse: bool = False
+) -> list[Any]:
+    """Sort naturally (``pod-9`` before ``pod-10``) by the values or by ``attribute`` (may be dotted).
+
+    None comes first, then numbers, then texts; equal ones keep their order.
+
+    Raises:
+        InvalidValueError: an item has no such attribute.
+
+    """
+    items = list(values)
+    return _by_rank(items, _values(environment, items, attribute), reverse=reverse)
+
+
+@pass_environment
+def unique_by(environment: Environment, values: Iterable[Any], attribute: str | None = None) -> list[Any]:
+    """Keep the first item of each value (or of each value of ``attribute``), in the order given.
+
+    Raises:
+        InvalidValueError: an item has no such attribute.
+
+    """
+    seen: set[tuple[int, str]] = set()
+    kept = []
+    items = list(values)
+    for item, value in zip(items, _values(environment, items, attribute), strict=True):
+        key = (_kind(value), str(value))
+        if key not in seen:
+            seen.add(key)
+            kept.append(item)
+    return kept
+
+
+@pass_environment
+def group_by(environment: Environment, values: Iterable[Any], attribute: str) -> list[Group]:
+    """Group items by ``attribute``: groups sorted as by :func:`natsort`, items in the order given.
+
+    Raises:
+        InvalidValueError: an item has no such attribute.
+
+    """
+    groups: dict[tuple[int, str], Group] = {}
+    items = list(values)
+    for item, value in zip(items, _values(environment, items, attribute), strict=True):
+        groups.setdefault((_kind(value), str(value)), Group(value, [])).list.append(item)
+    found = list(groups.values())
+    return _by_rank(found, [group.grouper for group in found])
+
+
+def port_named(ports: Iterable[Any], name: object) -> int:
+    """Return the number of the port that is called ``name``, or has that number, in a list with ``name`` and ``port``.
+
+    Raises:
+        InvalidValueError: there is none, or several; the remedy lists the ports.
+
+    """
+    listed = list(ports)
+    wanted = str(name)
+    found = {
+        int(field_of(port, "port"))
+        for port in listed
+        if wanted in (str(field_of(port, "name") or ""), str(field_of(port, "port")))
+    }
+    if len(found) == 1:
+        return found.pop()
+    known = [f"{field_of(port, 'name') or '(unnamed)'}={field_of(port, 'port')}" for port in listed]
+    if found:
+        raise InvalidValueError(f"several ports are called {shown(name)}", f"there is: {', '.join(known)}")
+    names = [str(field_of(port, "name") or field_of(port, "port")) for port in listed]
+    remedy = f"there is: {', '.join(known)}" if known else "there is no port at all"
+    if (hint := did_you_mean(wanted, names)).startswith("did"):
+        remedy = f"{hint} {remedy}"
+    raise InvalidValueError(f"no port is called {shown(name)}", remedy)
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "identifier": identifier,
+        "server_name": server_name,
+        "server_id": server_id,
+        "server_ids": server_ids,
+        "servers": servers,
+        "bracket": bracket,
+        "hostport": hostport,
+        "quote": quote,
+        "format_quote": format_quote,
+        "natsort": natsort,
+        "unique_by": unique_by,
+        "group_by": group_by,
+        "port_named": port_named,
+    }
+)
+"""Beside Jinja's own filters; ``random`` is missing, because the same Snapshot gives the same bytes."""
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {"server_ids": server_ids, "hostport": hostport, "port_named": port_named}
+)

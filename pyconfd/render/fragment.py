@@ -12,9 +12,8 @@ from jinja2.runtime import Context as Scope
 
 from pyconfd.model.rendering import Fragment, Piece
 from pyconfd.model.versioned import GivenDict, VersionedDict
-from pyconfd.render.declared import Declarations
+from pyconfd.render.declared import Declarations, Recorded
 from pyconfd.render.each import DECLARING, EACH, EachLoops, RenderedLoop
-from pyconfd.render.entries import Recorded
 
 TEMPLATE_FAULTS = (
     TemplateError,

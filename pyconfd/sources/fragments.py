@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyconfd.errors import Problem, TransientError
-from pyconfd.model.rendering import FRAGMENT_SUFFIXES, INCLUDABLE_SUFFIXES, Fragment, FragmentSet
-from pyconfd.render.order import natural_order
+from pyconfd.model.rendering import FRAGMENT_SUFFIXES, INCLUDABLE_SUFFIXES, Fragment, FragmentSet, natural_order
 
 _TESTS, _TEST_SUFFIX = "tests", ".test.toml"
 _BACKUP_SUFFIXES = ("~", ".swp", ".swo", ".bak", ".orig", ".rej")

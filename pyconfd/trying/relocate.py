@@ -16,7 +16,7 @@ from pyconfd.errors import RejectedInput, TransientError
 from pyconfd.haproxy.config.text import SECTION_KEYWORDS, Word, parse, split_words
 from pyconfd.model.context import Context
 from pyconfd.model.rendering import FragmentSet, Piece, Rendering
-from pyconfd.render.cluster_text import Fallback
+from pyconfd.render.cluster_templates import Fallback
 from pyconfd.render.engine import Rendered, Renderer
 from pyconfd.trying.loopback import AddressOwner, Loopback
 

@@ -23,7 +23,7 @@ from pyconfd.model.snapshot import Key, Resource, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.origins import ObjectOrigin
 from pyconfd.presets.preset import PresetOptions
-from pyconfd.render.cluster_text import Fallback
+from pyconfd.render.cluster_templates import Fallback
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import HaproxySettings
 from tests.daemon.fakes import FakeBalancer

@@ -4,7 +4,7 @@ import pytest
 
 from pyconfd.model.context import Context
 from pyconfd.presets.views import CertificateView, ClusterView, EndpointView, NodeView, PortView, ServiceView
-from pyconfd.render.engine import FILTERS, FUNCTIONS
+from pyconfd.render.filters import FILTERS, FUNCTIONS
 from tests.docs.examples import ROOT, Example, blocks_of, cluster, examples, includables, outcome
 
 PAGE = ROOT / "docs" / "templates.md"

@@ -9,12 +9,11 @@ import yaml
 
 from pyconfd.fragments import of_presets
 from pyconfd.model.context import Refusal
-from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
+from pyconfd.model.rendering import Fragment, FragmentSet, Rendering, natural_order
 from pyconfd.model.snapshot import HostFacts, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.render.order import natural_order
 from pyconfd.sources.file import read_snapshot
 from tests.world.objects import with_service_defaults
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyconfd.fragments import directory
+from pyconfd.model.rendering import order_differs
 from pyconfd.render.filters import identifier
-from pyconfd.render.order import order_differs
 from pyconfd.sources.fragments import read_fragments
 from tests.fragments.shipped import GOLDEN, HAPROXY, Endpoint, read_context, render_shipped, write_rendering
 

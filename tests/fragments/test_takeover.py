@@ -15,14 +15,13 @@ from pyconfd.examples import __path__ as examples
 from pyconfd.fragments import of_presets
 from pyconfd.model.context import Context
 from pyconfd.model.kubernetes import EndpointPort, Service, ServicePort
-from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
+from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering, natural_order
 from pyconfd.model.snapshot import HostFacts
 from pyconfd.presets import registry
 from pyconfd.presets.kube2lb.names import Kube2lbOptions
 from pyconfd.presets.policy import ClaimOptions, Rule, network
 from pyconfd.presets.preset import KubefiguratorOptions, PresetOptions
 from pyconfd.render.engine import Renderer, RenderOptions
-from pyconfd.render.order import natural_order
 from tests.fragments.shipped import write_rendering
 from tests.presets import kube2lb, kubefigurator
 from tests.presets.objects import Named, endpoint, slice_, snapshot

@@ -6,7 +6,7 @@ from pyconfd.errors import PendingRendering, Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate, Context, RefusalReason
 from pyconfd.model.kubernetes import ObjectRef
 from pyconfd.model.rendering import Fragment, FragmentSet, Piece, Rendering
-from pyconfd.render.cluster_text import ClusterText, Fallback, cluster_text, last_good_texts, rejected_texts
+from pyconfd.render.cluster_templates import ClusterText, Fallback, cluster_text, last_good_texts, rejected_texts
 from pyconfd.render.engine import Renderer, RenderOptions
 
 NAME = "configmap lb/config"

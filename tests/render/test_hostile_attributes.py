@@ -16,6 +16,7 @@ from jinja2.runtime import new_context
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.render import cluster_templates, engine
 from pyconfd.render.cluster_templates import Fault, render
+from pyconfd.render.filters import FILTERS, FUNCTIONS
 from pyconfd.render.fragment import TEMPLATE_FAULTS
 
 SECRET = "hunter2-of-another-tenant"
@@ -58,7 +59,7 @@ def of_the_cluster() -> Environment:
 
 
 ENVIRONMENTS = {"fragments": of_fragments(), "cluster": of_the_cluster()}
-OWN = sorted({*engine.FILTERS, *engine.FUNCTIONS})
+OWN = sorted({*FILTERS, *FUNCTIONS})
 BUILT_IN = sorted(set(ENVIRONMENTS["cluster"].filters) - set(OWN))
 TESTS = sorted(ENVIRONMENTS["cluster"].tests)
 CODE = (
@@ -146,7 +147,7 @@ def test_tests_reach_no_code(name: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ENVIRONMENTS)
-@given(name=st.sampled_from(sorted(engine.FUNCTIONS)), path=paths)
+@given(name=st.sampled_from(sorted(FUNCTIONS)), path=paths)
 @settings(max_examples=60, deadline=None)
 def test_functions_reach_no_code(kind: str, name: str, path: str) -> None:
     function: Any = ENVIRONMENTS[kind].globals[name]

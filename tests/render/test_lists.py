@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import Environment
 
-from pyconfd.render import lists
+from pyconfd.render import filters
+from pyconfd.render.filters import port_named
 from pyconfd.render.invalid import InvalidValueError
-from pyconfd.render.lists import port_named
 
-natsort: Any = partial(lists.natsort, Environment())
-unique_by: Any = partial(lists.unique_by, Environment())
-group_by: Any = partial(lists.group_by, Environment())
+natsort: Any = partial(filters.natsort, Environment())
+unique_by: Any = partial(filters.unique_by, Environment())
+group_by: Any = partial(filters.group_by, Environment())
 
 
 @dataclass(frozen=True)

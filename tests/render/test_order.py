@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.render.order import natural_order, order_differs
+from pyconfd.model.rendering import natural_order, order_differs
 
 names = st.text(st.sampled_from("0123456789ab-_.ÄZ"), max_size=8)
 

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.render.filters import server_id
+from pyconfd.render.filters import Server, server_id, servers
 from pyconfd.render.invalid import InvalidValueError
-from pyconfd.render.servers import Server, servers
 
 
 def endpoint(pod: str, address: str, state: str = "ready") -> dict[str, Any]:
