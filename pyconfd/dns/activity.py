@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from pyconfd.settings import DnsSettings
+
 HOUR_S = 3600.0
 _UNLIMITED = 1_000_000
 HOOK_FRESH_S = 20.0
@@ -67,23 +69,9 @@ def holders_of(document: Mapping[str, Any], now: float) -> tuple[dict[str, str],
     return found if fresh else {}, drained
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityRules:
-    """``rise`` good looks in a row join, ``fall`` bad ones withdraw.
-
-    A node that withdrew stays out for ``hold_s`` at least, and joins ``joins_an_hour`` times an hour at most. To
-    withdraw is never limited: a node that does not serve must not be answered.
-    """
-
-    rise: int = 2
-    fall: int = 3
-    hold_s: float = 60.0
-    joins_an_hour: int = 6
-
-    @property
-    def for_holder(self) -> "ActivityRules":
-        """The rules for the holder of a floating address: VRRP has limits of its own, and late means a wrong answer."""
-        return replace(self, hold_s=0.0, joins_an_hour=_UNLIMITED)
+def for_holder(dns: DnsSettings) -> DnsSettings:
+    """Return the rules for the holder of a floating address: VRRP has limits of its own, and late is a wrong answer."""
+    return replace(dns, hold_s=0.0, joins_an_hour=_UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +87,12 @@ class Activity:
     joins: tuple[float, ...] = ()
 
 
-def advance(former: Activity, *, good: bool, now: float, rules: ActivityRules) -> Activity:
-    """Return the activity after one more look."""
+def advance(former: Activity, *, good: bool, now: float, rules: DnsSettings) -> Activity:
+    """Return the activity after one more look: ``rise`` good ones in a row join, ``fall`` bad ones withdraw.
+
+    A node that withdrew stays out for ``hold_s`` at least, and joins ``joins_an_hour`` times an hour at most. To
+    withdraw is never limited: a node that does not serve must not be answered.
+    """
     streak = max(former.streak, 0) + 1 if good else min(former.streak, 0) - 1
     joins = tuple(time for time in former.joins if now - HOUR_S < time <= now)
     following = replace(former, streak=streak, joins=joins)
@@ -118,7 +110,7 @@ def both(*active: bool | None) -> bool | None:
     return False if False in active else None if None in active else True
 
 
-def waits_s(activity: Activity, now: float, rules: ActivityRules) -> float:
+def waits_s(activity: Activity, now: float, rules: DnsSettings) -> float:
     """Return for how long a node that withdrew may not join yet, 0.0 where it may."""
     # A clock that was set back must not keep a node out for longer than it would have been.
     since = min(max(now - activity.withdrawn_at, 0.0), rules.hold_s)

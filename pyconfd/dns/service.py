@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import structlog
 
-from pyconfd.dns.activity import Activity, ActivityRules, ServingFacts, advance, both, reasons, waits_s
+from pyconfd.dns.activity import Activity, ServingFacts, advance, both, for_holder, reasons, waits_s
 from pyconfd.dns.agent import Agent, Want
 from pyconfd.dns.names import (
     AnnotatedName,
@@ -116,7 +116,6 @@ class DnsService:
         self.names = dns_names(settings, self._count)
         self.line = "starting"
         """The state in one line."""
-        self._rules = ActivityRules(dns.rise, dns.fall, dns.hold_s, dns.joins_an_hour)
         self._annotated = stored_annotated(settings)
         self._refused: dict[str, str] = {}
         self._kept = self.names.kept(self._annotated)
@@ -170,7 +169,7 @@ class DnsService:
         for vip in {"", *(kept.spec.vip for kept in self._kept)}:
             why = self._facts.away(vip) if vip else reasons(self._facts)
             former = self._activity(vip)
-            rules = self._rules.for_holder if vip else self._rules
+            rules = for_holder(self._settings.dns) if vip else self._settings.dns
             activity = self._activities[vip] = advance(former, good=not why, now=now, rules=rules)
             if activity.active is not former.active:
                 changed = True
@@ -243,7 +242,7 @@ class DnsService:
             "active": base.active,
             "withdrawn_by_command": withdrawn,
             "reasons": list(reasons(self._facts)),
-            "may_join_at": now + waits_s(base, now, self._rules) if base.active is False else 0.0,
+            "may_join_at": now + waits_s(base, now, self._settings.dns) if base.active is False else 0.0,
             "problem": "; ".join(source.problem for source in self._addresses.values() if source.problem),
             "names": [
                 {

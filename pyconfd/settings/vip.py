@@ -34,6 +34,13 @@ class Profile(StrEnum):
 ADVERT_S: Mapping[Profile, float] = MappingProxyType({Profile.SAFE: 0.5, Profile.FAST: 0.1, Profile.CLOUD: 1.0})
 """Time between two adverts. Three lost ones and a node is taken for dead; virtual machines pause while they migrate."""
 
+LOST_ADVERTS = 3
+"""After so many missing adverts a backup takes over. Source: RFC 5798, Master_Down_Interval."""
+HANG_ADVERTS = 2.5
+"""Own adverts missing for so many intervals mean that keepalived hangs: before a backup takes over, after three."""
+RETAKE_ADVERTS = 6
+"""A faulty node waits for so many intervals: twice what a healthy one needs to take over."""
+
 NODES_AT_MOST = 40
 """Each has a priority of its own above 50, five apart."""
 
@@ -165,6 +172,34 @@ class VipSettings:
     script_dir: Directory = setting("/opt/pyconfd/libexec", "directory of the scripts that keepalived runs")
     runtime_dir: Directory = setting("/run/pyconfd-vip", "track files, heartbeat and control socket of the hook")
     state_dir: Directory = setting("/var/lib/pyconfd-vip", "what the hook keeps: drain state and transitions")
+
+    @property
+    def advert_s(self) -> float:
+        """Return the time between two adverts."""
+        return ADVERT_S[self.profile]
+
+    @property
+    def hang_s(self) -> float:
+        """Return how long own adverts may be missing until keepalived counts as hanging."""
+        return HANG_ADVERTS * self.advert_s
+
+    @property
+    def late_s(self) -> float:
+        """Return after how long without an own advert the kernel is asked whether any could leave.
+
+        A peer that can be reached for the rest of ``hang_s`` would have been sent one.
+        """
+        return self.advert_s
+
+    @property
+    def down_s(self) -> float:
+        """Return how long a master may be silent before a backup takes over."""
+        return (LOST_ADVERTS + 1) * self.advert_s
+
+    @property
+    def retake_s(self) -> float:
+        """Return how long a faulty node waits for a better one before it takes the address back."""
+        return RETAKE_ADVERTS * self.advert_s
 
     @property
     def floating(self) -> frozenset[str]:

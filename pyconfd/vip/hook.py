@@ -36,7 +36,7 @@ from pyconfd.vip.output import (
     memory_file,
     replace_file,
 )
-from pyconfd.vip.policy import Decision, HoldState, NodeFacts, Role, VipLimits, decide
+from pyconfd.vip.policy import Decision, HoldState, NodeFacts, Role, decide
 from pyconfd.vip.report import line, metrics, report
 from pyconfd.vip.topology import Topology, topology
 from pyconfd.vip.vrrp import VirtualRouter
@@ -112,14 +112,13 @@ class Hook:
         settings = resolved.settings
         self._resolved, self.vip, self.topology = resolved, settings.vip, topology
         vip = self.vip
-        self.limits = VipLimits(topology.advert_s, vip.ping_misses, vip.offer_s, vip.gateway_s, fencing=vip.fencing)
-        probe_s = max(0.2, min(0.5, topology.advert_s))
+        probe_s = max(0.2, min(0.5, vip.advert_s))
         for folder in (vip.runtime_dir, vip.state_dir):
             Path(folder).mkdir(parents=True, exist_ok=True, mode=0o755)
         self._memory_file = memory_file(vip.state_dir)
         self.memory = self._read_memory()
         self.started = self.now = time.monotonic()
-        self.routers = [VirtualRouter(router, self.limits, 2.5 * probe_s, self.now) for router in topology.routers]
+        self.routers = [VirtualRouter(router, vip, 2.5 * probe_s, self.now) for router in topology.routers]
         self._track_files = {router.id: InPlaceFile(router.track_file) for router in topology.routers}
         self._announcing = {number: Timer(ANNOUNCE_AGAIN_S) for number in self._track_files}
         self._probing = {number: Timer(probe_s) for number in self._track_files}
@@ -292,11 +291,11 @@ class Hook:
         if router.handing_over is not None:
             waited = self.now - router.handing_over
             taken = not router.holds and facts.peer_advert_age_s < waited
-            if taken or waited >= self.limits.retake_s:
+            if taken or waited >= self.vip.retake_s:
                 router.handing_over = None
                 facts = replace(facts, handing_over=False)
         before = router.decision
-        decision = router.decision = decide(node, facts, before, self.now, self.limits)
+        decision = router.decision = decide(node, facts, before, self.now, self.vip)
         # First the track file: keepalived gives the address up, and sends its last advert, while the rest is done.
         track = self._track_files[number]
         track.write(b"1\n" if decision.hold is HoldState.FAULT else b"0\n")
@@ -346,7 +345,7 @@ class Hook:
         if decision.farewell and not failed:
             peers = [peer.address for peer in vrrp.peers]
             with suppress(OSError):
-                say_farewell(vrrp.source, peers, vrrp.id, self.topology.advert_s, vrrp.advertised)
+                say_farewell(vrrp.source, peers, vrrp.id, self.vip.advert_s, vrrp.advertised)
         router.set_addresses(self.monitor.link.addresses, self.now)
         self.trouble(f"fencing_{vrrp.name}", failed)
         self._transition(vrrp.name, "address.fenced", cause=decision.fence.value if decision.fence else "")

@@ -9,12 +9,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pyconfd.vip.topology import LOST_ADVERTS
+from pyconfd.settings.vip import VipSettings
 
-HANG_ADVERTS = 2.5
-"""Own adverts missing for so many intervals mean that keepalived hangs: before a backup takes over, after three."""
-RETAKE_ADVERTS = 6
-"""A faulty node waits for so many intervals: twice what a healthy one needs to take over."""
 CONFIRMED_ANSWERS = 3
 """One answer may be on its way while the holder changes; a peer with a stale address takes it off within two."""
 ANNOUNCE_S = 1.0
@@ -85,40 +81,6 @@ class HoldState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class VipLimits:
-    """The settings that decide; times in seconds."""
-
-    advert_s: float
-    ping_misses: int
-    offer_s: float
-    gateway_s: float = 3.0
-    fencing: bool = True
-
-    @property
-    def hang_s(self) -> float:
-        """Return how long own adverts may be missing."""
-        return HANG_ADVERTS * self.advert_s
-
-    @property
-    def late_s(self) -> float:
-        """Return after how long without an own advert the kernel is asked whether any could leave.
-
-        A peer that can be reached for the rest of ``hang_s`` would have been sent one.
-        """
-        return self.advert_s
-
-    @property
-    def down_s(self) -> float:
-        """Return how long a master may be silent before a backup takes over."""
-        return (LOST_ADVERTS + 1) * self.advert_s
-
-    @property
-    def retake_s(self) -> float:
-        """Return how long a faulty node waits for a better one."""
-        return RETAKE_ADVERTS * self.advert_s
-
-
-@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """What is true for all routers of this node. Ages in seconds.
 
@@ -149,7 +111,7 @@ class Rival:
     """Another machine that answers for a floating address: a peer with its priority, or a stranger (``peer`` "").
 
     Only adverts tell which machine is at a hardware address: any can claim an address by ARP. ``advertised`` is the
-    priority in the adverts that come from there, and have for :attr:`VipLimits.down_s`; else 0.
+    priority in the adverts that come from there, and have for :attr:`VipSettings.down_s`; else 0.
     """
 
     hardware: str
@@ -200,12 +162,12 @@ class Decision:
     alarms: frozenset[Alarm] = frozenset()
 
 
-def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, limits: VipLimits) -> Decision:
+def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, vip: VipSettings) -> Decision:
     """Decide for one virtual router; ``now`` is monotonic, in seconds."""
-    faults = _faults(node, router, before, limits)
-    hold = _hold(faults, node, router, before, now, limits=limits)
-    why = _why_fenced(node, router, limits) if router.holds else None
-    fences = why is not None and limits.fencing
+    faults = _faults(node, router, before, vip)
+    hold = _hold(faults, node, router, before, now, vip=vip)
+    why = _why_fenced(node, router, vip) if router.holds else None
+    fences = why is not None and vip.fencing
     loses = any(rival.peer and rival.priority > router.priority for rival in router.rivals)
     return Decision(
         hold=hold,
@@ -215,26 +177,26 @@ def decide(node: NodeFacts, router: RouterFacts, before: Decision, now: float, l
         farewell=fences and why in {Alarm.KEEPALIVED_DEAD, Alarm.KEEPALIVED_HANGS},
         kill=fences and why is Alarm.KEEPALIVED_HANGS,
         announce=router.holds and why is None and (not router.announced or (bool(router.rivals) and not loses)),
-        alarms=_alarms(faults, hold, why, node, router, limits=limits),
+        alarms=_alarms(faults, hold, why, node, router, vip=vip),
     )
 
 
-def _faults(node: NodeFacts, router: RouterFacts, before: Decision, limits: VipLimits) -> frozenset[NodeFault]:
-    silent = min(node.gateway_age_s, node.peers_age_s, node.heard_age_s) >= limits.gateway_s
-    refuses = node.haproxy_alive and node.health_misses >= limits.ping_misses
+def _faults(node: NodeFacts, router: RouterFacts, before: Decision, vip: VipSettings) -> frozenset[NodeFault]:
+    silent = min(node.gateway_age_s, node.peers_age_s, node.heard_age_s) >= vip.gateway_s
+    refuses = node.haproxy_alive and node.health_misses >= vip.ping_misses
     found = {
         NodeFault.HAPROXY_DEAD: not node.haproxy_alive,
-        NodeFault.HAPROXY_HANGS: node.haproxy_alive and node.haproxy_misses >= limits.ping_misses,
+        NodeFault.HAPROXY_HANGS: node.haproxy_alive and node.haproxy_misses >= vip.ping_misses,
         NodeFault.REFUSES_CLIENTS: refuses and not node.haproxy_full,
         NodeFault.LISTENER_GONE: bool(node.closed_ports),
         NodeFault.LISTENER_FOREIGN: bool(node.foreign_ports),
         NodeFault.CARRIER_LOST: not node.carrier,
         NodeFault.CARRIER_FLAPS: node.carrier and not node.carrier_trusted,
         NodeFault.UPLINK_DEAD: node.carrier and silent,
-        NodeFault.ROUTE_LOST: node.route_lost and node.peers_age_s < limits.gateway_s,
+        NodeFault.ROUTE_LOST: node.route_lost and node.peers_age_s < vip.gateway_s,
         NodeFault.DRAINED: router.drained,
         NodeFault.HANDING_OVER: router.handing_over,
-        NodeFault.YIELDED: _yields(router, before, limits),
+        NodeFault.YIELDED: _yields(router, before, vip),
     }
     return frozenset(fault for fault, is_so in found.items() if is_so)
 
@@ -243,7 +205,7 @@ _HOPELESS = frozenset({NodeFault.CARRIER_LOST, NodeFault.UPLINK_DEAD, NodeFault.
 """Faults with which a node never takes the address back: no client can reach it, or a peer has the address."""
 
 
-def _yields(router: RouterFacts, before: Decision, limits: VipLimits) -> bool:
+def _yields(router: RouterFacts, before: Decision, vip: VipSettings) -> bool:
     """Return whether a peer of higher priority holds and advertises the address, unseen by keepalived.
 
     Never on the word of ARP alone: the last node would drop the address for any machine that claims it. Once it has
@@ -252,7 +214,7 @@ def _yields(router: RouterFacts, before: Decision, limits: VipLimits) -> bool:
     better = [rival for rival in router.rivals if rival.peer and rival.advertised > router.priority]
     if router.holds:
         # keepalived obeys a better advert at once: one that it has not heard in this time it will never hear.
-        return router.held_s >= limits.down_s and any(rival.answers >= CONFIRMED_ANSWERS for rival in better)
+        return router.held_s >= vip.down_s and any(rival.answers >= CONFIRMED_ANSWERS for rival in better)
     return bool(better) and NodeFault.YIELDED in before.faults
 
 
@@ -263,7 +225,7 @@ def _hold(
     before: Decision,
     now: float,
     *,
-    limits: VipLimits,
+    vip: VipSettings,
 ) -> HoldState:
     """Return FAULT for a node with faults at first, LAST when no other node took the address."""
     if not faults:
@@ -273,24 +235,24 @@ def _hold(
         # Without a carrier no advert could be heard: that silence says nothing about the peers.
         listening_s = min(now - before.since, node.carrier_s)
         # A stranger that answers for the address must not keep the last node from it.
-        taken = any(rival.peer for rival in router.rivals) or router.peer_advert_age_s < limits.retake_s
-        return HoldState.LAST if not hopeless and not taken and listening_s >= limits.retake_s else HoldState.FAULT
+        taken = any(rival.peer for rival in router.rivals) or router.peer_advert_age_s < vip.retake_s
+        return HoldState.LAST if not hopeless and not taken and listening_s >= vip.retake_s else HoldState.FAULT
     if before.hold is HoldState.LAST and not hopeless:
         if not router.holds:
-            return HoldState.FAULT if router.peer_advert_age_s < limits.down_s else HoldState.LAST
+            return HoldState.FAULT if router.peer_advert_age_s < vip.down_s else HoldState.LAST
         # Offered now and then to a node that may have healed; not by a drained one, which serves as well as any.
-        offers = faults != {NodeFault.DRAINED} and now - before.since >= limits.offer_s
+        offers = faults != {NodeFault.DRAINED} and now - before.since >= vip.offer_s
         return HoldState.FAULT if offers else HoldState.LAST
     return HoldState.FAULT
 
 
-def _why_fenced(node: NodeFacts, router: RouterFacts, limits: VipLimits) -> Alarm | None:
+def _why_fenced(node: NodeFacts, router: RouterFacts, vip: VipSettings) -> Alarm | None:
     """Return why an address that is here must not be; None if it may."""
     if not node.keepalived_alive:
         return Alarm.KEEPALIVED_DEAD
     if router.role in {Role.BACKUP, Role.FAULT}:
-        return Alarm.STALE_ADDRESS if router.held_s >= limits.hang_s else None
-    if node.carrier and router.own_advert_age_s >= limits.hang_s:
+        return Alarm.STALE_ADDRESS if router.held_s >= vip.hang_s else None
+    if node.carrier and router.own_advert_age_s >= vip.hang_s:
         return Alarm.KEEPALIVED_HANGS
     return None
 
@@ -302,11 +264,11 @@ def _alarms(
     node: NodeFacts,
     router: RouterFacts,
     *,
-    limits: VipLimits,
+    vip: VipSettings,
 ) -> frozenset[Alarm]:
     serves = router.holds and why is None
-    gateway_silent = node.carrier and node.gateway_age_s >= limits.gateway_s and NodeFault.UPLINK_DEAD not in faults
-    missing = router.role is Role.MASTER and node.keepalived_alive and router.missing_s >= limits.hang_s
+    gateway_silent = node.carrier and node.gateway_age_s >= vip.gateway_s and NodeFault.UPLINK_DEAD not in faults
+    missing = router.role is Role.MASTER and node.keepalived_alive and router.missing_s >= vip.hang_s
     found = {
         Alarm.KEEPALIVED_DEAD: not node.keepalived_alive,
         Alarm.IMPOSTOR: router.impostor,

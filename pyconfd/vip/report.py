@@ -44,7 +44,7 @@ def _checks(hook: Hook) -> dict[str, Any]:
     ports += [f"{port} is not haproxy's" for port in sorted(monitor.foreign_ports)]
     carrier = "is back, and not trusted yet" if link.carrier else f"{hook.topology.interface} has none"
     silent_s = uplink.age_s(hook.now)
-    gateways = [f"silent for {silent_s:.0f} s"] if silent_s >= hook.limits.gateway_s else []
+    gateways = [f"silent for {silent_s:.0f} s"] if silent_s >= vip.gateway_s else []
     gateways += [f"no route by {uplink.lost.gateway}"] if uplink.lost else []
     ways = f", way out by {' '.join(uplink.ways)}" if uplink.ways else ""
     checks = (

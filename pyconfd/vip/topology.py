@@ -7,13 +7,11 @@ from ipaddress import ip_address, ip_interface
 from itertools import chain
 
 from pyconfd.errors import ConfigurationError, Problem
-from pyconfd.settings.vip import ADVERT_S, NODES_AT_MOST, NodeSettings, RouterSettings, VipSettings
+from pyconfd.settings.vip import NODES_AT_MOST, NodeSettings, RouterSettings, VipSettings
 
 HIGHEST_PRIORITY = 250
 """High, since a backup waits (256 - priority) / 256 of an advert's time before it takes over."""
 PRIORITY_STEP = 5
-LOST_ADVERTS = 3
-"""After so many missing adverts a backup takes over. Source: RFC 5798, Master_Down_Interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +56,10 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What follows from the settings for this node; times in seconds."""
+    """What follows from the settings for this node."""
 
     node: str
     interface: str
-    advert_s: float
     routers: tuple[Router, ...]
     fifo: str
     heartbeat: str
@@ -112,7 +109,6 @@ def topology(settings: VipSettings, host_name: str) -> Topology:
     return Topology(
         node=name,
         interface=settings.interface,
-        advert_s=ADVERT_S[settings.profile],
         routers=tuple(_router(settings, router, name) for router in routers),
         fifo=f"{settings.runtime_dir}/notify.fifo",
         heartbeat=f"{settings.runtime_dir}/heartbeat",

@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from pyconfd.settings.vip import VipSettings
 from pyconfd.vip.frames import AddressClaim, Advert
-from pyconfd.vip.policy import Alarm, Decision, HoldState, Rival, Role, RouterFacts, VipLimits
+from pyconfd.vip.policy import Alarm, Decision, HoldState, Rival, Role, RouterFacts
 from pyconfd.vip.topology import Router
 
 ROLES: Mapping[str, Role] = {
@@ -32,8 +33,8 @@ _NEVER = (-math.inf, 0)
 class VirtualRouter:
     """The observations of one virtual router, and what was last decided about it."""
 
-    def __init__(self, router: Router, limits: VipLimits, window_s: float, now: float) -> None:
-        self.router, self.limits = router, limits
+    def __init__(self, router: Router, vip: VipSettings, window_s: float, now: float) -> None:
+        self.router, self.vip = router, vip
         self._window_s = window_s
         """An address claim counts for so long."""
         self.watching_since = now
@@ -113,7 +114,7 @@ class VirtualRouter:
                 self.set_role(Role.MASTER, now)
         elif not outgoing and is_peer:
             self._add_claimant(advert.source, advert.hardware, now)
-            is_new = now - self.heard.get(advert.source, _NEVER)[0] > self.limits.down_s
+            is_new = now - self.heard.get(advert.source, _NEVER)[0] > self.vip.down_s
             if not is_new and self.hardware_of[advert.source] != advert.hardware:
                 return  # the peer is heard from where it was: this advert is another machine's
             self.peer_seen = now
@@ -188,7 +189,7 @@ class VirtualRouter:
             if self.hardware_of.get(peer.address) == hardware:
                 at, priority = self.heard.get(peer.address, _NEVER)
                 # keepalived hears the first adverts as well, and needs a moment to obey.
-                down_s = self.limits.down_s
+                down_s = self.vip.down_s
                 lasts = now - at <= down_s <= now - self.heard_since[peer.address]
                 return Rival(hardware, answers, peer.name, peer.priority, priority if lasts else 0)
         return Rival(hardware, answers)
@@ -200,7 +201,7 @@ class VirtualRouter:
 
     def is_late(self, now: float) -> bool:
         """Return whether an own advert is missing for so long that the kernel has to say why."""
-        return self.holds and now - self.silent_since >= self.limits.late_s
+        return self.holds and now - self.silent_since >= self.vip.late_s
 
     def _own_advert_age_s(self, now: float) -> float:
         """Return how long own adverts are missing, though the kernel could have sent them.
@@ -209,11 +210,11 @@ class VirtualRouter:
         does not take over, would make a hang of a keepalived whose adverts cannot leave.
         """
         silent = now - self.silent_since
-        return min(silent, max(0.0, self.limits.late_s + now - self._reachable_since)) if self.is_late(now) else silent
+        return min(silent, max(0.0, self.vip.late_s + now - self._reachable_since)) if self.is_late(now) else silent
 
     def holder(self, now: float) -> str:
         """Return the node that is master by the adverts on the wire; "" where none advertises."""
-        down_s = self.limits.down_s
+        down_s = self.vip.down_s
         if now - self.own_advert < down_s and self.held:
             return "this node"
         latest = max(self.heard.items(), key=lambda item: item[1][0], default=None)
@@ -241,8 +242,8 @@ class VirtualRouter:
             return now + CALM_S
         calm = self._is_able and not self.alarms and self.complete and self.announced == self.held
         if calm and self.role is Role.MASTER:
-            limits = self.limits
-            return min(now + CALM_S, self.silent_since + (limits.hang_s if self.is_late(now) else limits.late_s))
+            vip = self.vip
+            return min(now + CALM_S, self.silent_since + (vip.hang_s if self.is_late(now) else vip.late_s))
         return now
 
 

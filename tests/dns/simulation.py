@@ -6,14 +6,14 @@ import random
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from pyconfd.dns.activity import Activity, ActivityRules, advance, both
+from pyconfd.dns.activity import Activity, advance, both, for_holder
 from pyconfd.dns.agent import Agent, Want
 from pyconfd.dns.names import wish_of
 from pyconfd.dns.planner import DnsNode, policy_of
 from pyconfd.dns.records import ADDRESS_TYPES, Marker, Policy, RecordChange, RecordSet, ThrottledError, Zone
 from pyconfd.dns.route53 import Route53
 from pyconfd.errors import Problem, TransientError
-from pyconfd.settings import Mode, NameSettings
+from pyconfd.settings import DnsSettings, Mode, NameSettings
 from tests.dns.stage import NAME, ZONE, beside, foreign, node
 from tests.dns.strict import StrictRoute53
 
@@ -118,8 +118,8 @@ class World:
         if not machine.alive:
             return self.now + look_s
         holds = self.spec.mode is not Mode.VIP or machine is self.machines[self.holder]
-        machine.serving = advance(machine.serving, good=machine.healthy, now=self.now, rules=ActivityRules())
-        machine.holding = advance(machine.holding, good=holds, now=self.now, rules=ActivityRules().for_holder)
+        machine.serving = advance(machine.serving, good=machine.healthy, now=self.now, rules=DnsSettings())
+        machine.holding = advance(machine.holding, good=holds, now=self.now, rules=for_holder(DnsSettings()))
         active = both(machine.serving.active, machine.holding.active)
         want = Want(wish_of(active=active, withdrawn=machine.drained), machine.who)
         due = machine.agent.turn(self.now, {self.spec: want})

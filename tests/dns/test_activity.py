@@ -7,26 +7,27 @@ from hypothesis import strategies as st
 from pyconfd.dns.activity import (
     HOUR_S,
     Activity,
-    ActivityRules,
     ServingFacts,
     advance,
     both,
+    for_holder,
     holders_of,
     reasons,
     waits_s,
 )
+from pyconfd.settings import DnsSettings
 
 VIP = "192.0.2.9"
 GOOD = ServingFacts(haproxy_answers=True, applied=True)
 
 
 def after(
-    looks: str, *, former: Activity | None = None, every_s: float = 1.0, rules: ActivityRules | None = None
+    looks: str, *, former: Activity | None = None, every_s: float = 1.0, rules: DnsSettings | None = None
 ) -> Activity:
     """``+`` is a good look, ``-`` a bad one."""
     found = former or Activity()
     for number, look in enumerate(looks):
-        found = advance(found, good=look == "+", now=1000.0 + number * every_s, rules=rules or ActivityRules())
+        found = advance(found, good=look == "+", now=1000.0 + number * every_s, rules=rules or DnsSettings())
     return found
 
 
@@ -49,11 +50,11 @@ def test_only_what_this_node_sees_of_itself_counts() -> None:
 
 
 def test_whether_an_address_is_held_is_believed_without_a_hold_and_without_a_limit() -> None:
-    for_holder = ActivityRules().for_holder
-    assert after("---" + "++", rules=for_holder).active is True
-    assert after("+++---" * 50 + "++", rules=for_holder).active is True
-    assert after("+++---" * 50 + "++", rules=ActivityRules(hold_s=0.0)).active is False
-    assert after("+-" * 50, former=Activity(active=True), rules=for_holder).active is True
+    unlimited = for_holder(DnsSettings())
+    assert after("---" + "++", rules=unlimited).active is True
+    assert after("+++---" * 50 + "++", rules=unlimited).active is True
+    assert after("+++---" * 50 + "++", rules=DnsSettings(hold_s=0.0)).active is False
+    assert after("+-" * 50, former=Activity(active=True), rules=unlimited).active is True
 
 
 def test_a_name_is_for_who_serves_and_holds_its_address() -> None:
@@ -83,23 +84,23 @@ def test_a_node_joins_six_times_an_hour_and_withdraws_as_often_as_it_must() -> N
     activity, joined, withdrawn = Activity(), 0, 0
     for second in range(int(HOUR_S)):
         former = activity.active
-        activity = advance(activity, good=second % 100 >= 10, now=1e9 + second, rules=ActivityRules())
+        activity = advance(activity, good=second % 100 >= 10, now=1e9 + second, rules=DnsSettings())
         joined += former is False and activity.active is True
         withdrawn += former is True and activity.active is False
     assert (joined, withdrawn) == (6, 6)
     assert activity.active is False
-    assert 0 < waits_s(activity, 1e9 + HOUR_S, ActivityRules()) <= HOUR_S
+    assert 0 < waits_s(activity, 1e9 + HOUR_S, DnsSettings()) <= HOUR_S
 
 
 def test_a_clock_that_was_set_back_keeps_nobody_out_for_longer_than_the_hold() -> None:
     activity = Activity(active=False, withdrawn_at=1e9)
-    assert waits_s(activity, 0.0, ActivityRules()) == 60.0
+    assert waits_s(activity, 0.0, DnsSettings()) == 60.0
     assert after("++", former=Activity(active=False, withdrawn_at=900.0)).active is True
 
 
 @given(looks=st.text("+-", max_size=60), fall=st.integers(1, 5))
 def test_fewer_bad_looks_in_a_row_than_fall_never_withdraw(looks: str, fall: int) -> None:
-    found = after(looks, former=Activity(active=True), rules=ActivityRules(fall=fall))
+    found = after(looks, former=Activity(active=True), rules=DnsSettings(fall=fall))
     assert found.active is ("-" * fall not in looks) or found.joins
 
 

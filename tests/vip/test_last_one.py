@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.vip.policy import Decision, HoldState, NodeFacts, Role, RouterFacts, VipLimits, decide
+from pyconfd.settings.vip import Profile, VipSettings
+from pyconfd.vip.policy import Decision, HoldState, NodeFacts, Role, RouterFacts, decide
 
 ADVERT = 0.1
 TICK = 0.02
-LIMITS = VipLimits(advert_s=ADVERT, ping_misses=2, offer_s=3.0)
+LIMITS = VipSettings(profile=Profile.FAST, offer_s=3.0)
 
 
 @dataclass

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyconfd.settings.vip import Profile, VipSettings
 from pyconfd.vip.policy import (
     Alarm,
     Decision,
@@ -17,11 +18,10 @@ from pyconfd.vip.policy import (
     Rival,
     Role,
     RouterFacts,
-    VipLimits,
     decide,
 )
 
-LIMITS = VipLimits(advert_s=0.1, ping_misses=2, offer_s=30.0)
+LIMITS = VipSettings(profile=Profile.FAST)
 MASTER = RouterFacts("vip-51", 245, Role.MASTER, holds=True, held_s=9.0, missing_s=0.0, own_advert_age_s=0.05)
 BACKUP = RouterFacts("vip-51", 245, Role.BACKUP, peer_advert_age_s=0.05)
 SILENCE = replace(BACKUP, peer_advert_age_s=60.0)
@@ -102,7 +102,7 @@ NO_FENCING = replace(LIMITS, fencing=False)
     ],
 )
 def test_an_address_that_must_not_be_here_is_fenced(
-    node: NodeFacts, router: RouterFacts, limits: VipLimits, actions: set[str] | None, alarm: Alarm | None
+    node: NodeFacts, router: RouterFacts, limits: VipSettings, actions: set[str] | None, alarm: Alarm | None
 ) -> None:
     found = decide(node, router, ABLE, NOW, limits)
     assert found.fence is (None if actions is None else alarm)

@@ -2,14 +2,15 @@
 
 import pytest
 
+from pyconfd.settings.vip import Profile, VipSettings
 from pyconfd.vip.frames import AddressClaim, Advert
-from pyconfd.vip.policy import Alarm, Decision, HoldState, NodeFacts, Rival, Role, VipLimits, decide
+from pyconfd.vip.policy import Alarm, Decision, HoldState, NodeFacts, Rival, Role, decide
 from pyconfd.vip.topology import Peer, Router
 from pyconfd.vip.vrrp import CALM_S, CLAIMED_S, MOST_CLAIMANTS, VirtualRouter
 
 VIP, PEER, OWN = "192.0.2.10", "192.0.2.11", "192.0.2.12"
 OWN_HARDWARE, PEER_HARDWARE, EVIL = "02:00:00:00:00:02", "02:00:00:00:00:01", "02:00:00:00:00:66"
-LIMITS = VipLimits(advert_s=0.1, ping_misses=2, offer_s=30.0)
+LIMITS = VipSettings(profile=Profile.FAST)
 STEP = 0.02
 
 

@@ -89,7 +89,7 @@ def vip_config(settings: Settings, *, nftables: bool = False) -> str:
     return environment.from_string(text).render(
         node=found.node,
         interface=found.interface,
-        advert=f"{found.advert_s:g}",
+        advert=f"{vip.advert_s:g}",
         routers=found.routers,
         fifo=found.fifo,
         heartbeat=found.heartbeat,
