@@ -41,7 +41,7 @@ TESTS = (
             "runtime_faults",
             "live_default_certificate",
             "live_real",
-            "live_shipped",
+            "live_golden",
             "balancer",
             "balancer_live",
             "full_disk",

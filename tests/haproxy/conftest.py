@@ -11,9 +11,10 @@ from tests.world.haproxy import BINARY, HaproxyProcess
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     if not Path(BINARY).exists():
         pytest.skip("no haproxy binary")
+    monkeypatch.setattr("pyconfd.haproxy.process.file_writer.SHARE", 1.0)  # the file is written without pauses
     with HaproxyProcess(tmp_path / "etc") as haproxy:
         bench = Bench(tmp_path, haproxy)
         yield bench

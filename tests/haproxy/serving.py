@@ -4,14 +4,12 @@ import http.client
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
-
-import psutil
 
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow
-from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
+from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.plan import AddServer, Command
 from tests.world.backends import Backend, Backends
 from tests.world.haproxy import HaproxyProcess, free_port, wait_until
@@ -164,15 +162,7 @@ class Served:
 
     def reload(self) -> None:
         """Reload as somebody else would; the worker before is still there, with the connections that it has."""
-        former = self.haproxy.running()
-        assert former is not None
-        with suppress(NoAnswer):  # it loads itself anew, and may be gone before it has answered
-            ask(self.haproxy.master_socket, "reload")
-        wait_until(lambda: self._replaced(former.worker_pid), "another worker serves")
-
-    def _replaced(self, former: int) -> bool:
-        now = self.haproxy.running()
-        return now is not None and now.worker_pid != former and psutil.pid_exists(now.worker_pid)
+        self.haproxy.reload()
 
 
 def address_of(pod: Backend) -> str:

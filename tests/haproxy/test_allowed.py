@@ -1,7 +1,6 @@
 """What text from the cluster may say. The lists here are what must never pass, in as many ways as it can be written."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from pyconfd.errors import RejectedInput
 from pyconfd.haproxy.config import allowed_words
 from pyconfd.haproxy.config.allowed import Boundaries, Judged, UnreadableLineError, judge, split
 from pyconfd.haproxy.config.text import split_words
-from tests.world.haproxy import BINARY
 
 INSIDE = Boundaries(certificates=("/f/certs",), contents=("/f/maps", "/srv/errors"))
 
@@ -297,26 +295,6 @@ def test_it_never_raises_anything_else_and_never_lets_a_program_through(
     for line in judged.text.split("\n"):
         words = [word.value for word in split_words(line)]
         assert not words or words[0] not in {"lua-load", "program", "external-check"}
-
-
-@pytest.mark.haproxy
-@given(st.lists(ALPHABET, max_size=12).map("".join))
-@example("\\\\")
-@example("'a\\'")
-@example('"a\\$b"')
-def test_haproxy_reads_the_same_words(raw: str) -> None:
-    """The words as HAProxy prints them back in its own complaint about an unknown keyword."""
-    try:
-        words = split(f"zzz{raw}")
-    except UnreadableLineError:
-        return
-    done = subprocess.run(
-        [BINARY, "-c", "-f", "/dev/stdin"], input=f"global\nzzz{raw}\n".encode(), capture_output=True, check=False
-    )
-    told = done.stderr.decode()
-    found = re.search(r"unknown keyword '(.*)' in '(?:global)' section", told)
-    assert found is not None, told
-    assert found[1] == words[0]
 
 
 def test_line_numbers_are_those_of_the_text() -> None:

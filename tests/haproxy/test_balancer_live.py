@@ -1,6 +1,5 @@
 """Changes without a reload, through the whole balancer: the process first, the file behind it, and through trouble."""
 
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from structlog.testing import capture_logs
 from pyconfd.errors import ApplyError, RejectedInput
 from pyconfd.haproxy.config.text import digest_in
 from pyconfd.haproxy.process.balancer import Balancer, BalancerState
-from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.outcome import Applied
 from pyconfd.model.plan import Noop, Reload, ReloadReason, ServerState
@@ -135,10 +133,7 @@ def test_somebody_else_reloads_in_between(live: Live) -> None:
     live.begin(1)
     live.change(1, 2)
     live.follow()
-    worker = live.worker()
-    with suppress(NoAnswer):
-        ask(live.bench.haproxy.master_socket, "reload")
-    wait_until(lambda: (running := live.bench.haproxy.running()) and running.worker_pid != worker, "reloaded")
+    live.bench.haproxy.reload()
     wanted = live.rendering(1, 2, 3)
     done = live.change(1, 2, 3)
     if isinstance(done, Reload):  # the connection was with the worker of the past, and nothing was taken for done
@@ -156,10 +151,7 @@ def test_a_reload_by_hand_of_a_level_file_is_no_reason_for_another(live: Live) -
     live.follow()
     live.override("s1", ServerState.DRAIN)
     live.balancer.standing()
-    worker = live.worker()
-    with suppress(NoAnswer):
-        ask(live.bench.haproxy.master_socket, "reload")
-    wait_until(lambda: (running := live.bench.haproxy.running()) and running.worker_pid != worker, "reloaded")
+    live.bench.haproxy.reload()
     replaced = live.worker()
 
     def back() -> bool:
@@ -178,9 +170,7 @@ def test_a_reload_by_somebody_else_is_told_once_whoever_notices_it(live: Live, n
     with capture_logs() as logs:
         live.begin(1)
         first = live.worker()
-        with suppress(NoAnswer):
-            ask(live.bench.haproxy.master_socket, "reload")
-        wait_until(lambda: live.worker() != first, "reloaded")
+        live.bench.haproxy.reload()
         second = live.worker()
         getattr(live.balancer, notices)()
         for _ in range(2):
@@ -190,9 +180,7 @@ def test_a_reload_by_somebody_else_is_told_once_whoever_notices_it(live: Live, n
         own = live.reload(live.rendering(1))  # pyconfd's own is told elsewhere
         assert own.verified
         worker = live.worker()
-        with suppress(NoAnswer):
-            ask(live.bench.haproxy.master_socket, "reload")  # before pyconfd has looked again
-        wait_until(lambda: live.worker() != worker, "reloaded")
+        live.bench.haproxy.reload()  # before pyconfd has looked again
         assert isinstance(live.balancer.look(), Noop)
     told = [(line["former"], line["now"]) for line in logs if line["event"] == "worker.replaced"]
     assert told == [(first, second), (worker, live.worker())]
@@ -300,10 +288,7 @@ def test_a_reload_by_somebody_else_while_the_file_is_behind_is_noticed(unwritabl
     live, broken = unwritable
     broken.touch()
     live.change(1, 2)
-    worker = live.worker()
-    with suppress(NoAnswer):
-        ask(live.bench.haproxy.master_socket, "reload")
-    wait_until(lambda: live.worker() != worker, "reloaded")
+    live.bench.haproxy.reload()
     assert live.serving() == {"s1"}  # what the file says
     broken.unlink()
     wait_until(lambda: isinstance(live.balancer.look(), Reload) or not live.balancer.file_behind, "it is seen")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from pyconfd.haproxy.runtime.drift import MAX_SLICE, ROUND_S, SLICE, Drift, Drif
 from pyconfd.haproxy.runtime.overrides import FILE_NAME, Override, OverrideKey, OverrideStore, with_overrides
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import ServerNow
-from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
+from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.plan import AddServer, Command, RemoveServer, ServerState, SetState, SetWeight
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, free_port, wait_until
 
@@ -94,13 +93,7 @@ class Stage:
 
     def reload(self) -> None:
         """Have somebody reload haproxy."""
-        before = self.haproxy.running()
-        assert before is not None
-        with suppress(NoAnswer):
-            ask(self.haproxy.master_socket, "reload")
-        wait_until(
-            lambda: (now := self.haproxy.running()) is not None and now.worker_pid != before.worker_pid, "a new worker"
-        )
+        self.haproxy.reload()
         self.connect()
 
 

@@ -96,15 +96,3 @@ def test_one_that_would_be_the_default_after_a_reload_is_one(words: str, name: s
     else:
         assert isinstance(made, RuntimeUpdate)
         assert made.commands == (AddCertificate("/certs", f"/certs/{name}", "new\n"),)
-
-
-def test_one_that_takes_the_place_of_the_default_is_a_reload() -> None:
-    text = "frontend f\n    bind :443 ssl crt /certs/\n"
-    made = plan(
-        rendering(text, {"/certs/b.pem": "1\n", "/certs/c.pem": "2\n"}),
-        rendering(text, {"/certs/a.pem": "1\n", "/certs/c.pem": "2\n"}),
-        None,
-        abilities=ABLE,
-    )
-    assert isinstance(made, Reload)
-    assert made.live is None

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,12 @@ from pyconfd.haproxy.runtime.operations import fingerprint
 from pyconfd.haproxy.runtime.overrides import OverrideStore
 from pyconfd.haproxy.runtime.runtime import NotConfirmed, Runtime
 from pyconfd.haproxy.runtime.servers_now import wrong_address
-from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
+from pyconfd.haproxy.runtime.sockets import ask
 from pyconfd.model.plan import AddBackend, AddServer, Noop, Reload, RuntimeUpdate
 from pyconfd.model.rendering import FileKind, Rendering
 from tests.haproxy.live_states import Place, State, successors
 from tests.haproxy.process_model import ProcessModel
-from tests.world.haproxy import BINARY, HaproxyProcess, free_port, wait_until
+from tests.world.haproxy import BINARY, HaproxyProcess, free_port
 from tests.world.pki import CertificateAuthority
 
 SEQUENCES = int(os.environ.get("PYCONFD_TEST_SEQUENCES", "15"))
@@ -61,20 +60,13 @@ class Live:
             Path(file.path).write_text(file.content)
         self.haproxy.conf.write_text(rendering.text)
         self.runtime.forget()
-        former = self.haproxy.running()
-        if former is None:
+        if self.haproxy.running() is None:
             self.haproxy.start()
         else:
-            with suppress(NoAnswer):
-                ask(self.haproxy.master_socket, "reload")
-            wait_until(lambda: self._replaced(former.worker_pid), "another worker serves")
+            self.haproxy.reload()
         self.connect()
         self.applied = rendering
         self.reloaded += 1
-
-    def _replaced(self, former: int) -> bool:
-        now = self.haproxy.running()
-        return now is not None and now.worker_pid != former
 
     def connect(self) -> None:
         assert self.runtime.connect([self.haproxy.stats_socket]).runtime, self.runtime.abilities.why

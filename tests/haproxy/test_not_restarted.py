@@ -34,6 +34,7 @@ def test_a_refused_reload_says_to_restart_it_once(tmp_path: Path, monkeypatch: p
     systemctl.write_text(f"#!/bin/sh\necho 'Failed to reload-or-restart haproxy.service: {said}' >&2\nexit 4\n")
     systemctl.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("pyconfd.haproxy.process.haproxy_process.SETTLE_S", 0.05)  # nothing runs that could settle
     settings, unit = installed(tmp_path)
     for state in (NotRunning(), UnknownProcess("it does not say")):
         with pytest.raises(ApplyError) as caught:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from pyconfd.haproxy.runtime.runtime import NotConfirmed
 from pyconfd.haproxy.runtime.sockets import NoAnswer
 from pyconfd.settings import HaproxySettings
 from tests.haproxy.live_bench import Live
+from tests.world.haproxy import wait_until
 
 
 def caused_by(error: OSError) -> NotConfirmed:
@@ -37,6 +39,11 @@ def test_it_is_reported_until_it_answers_or_is_gone(monkeypatch: pytest.MonkeyPa
     assert process.silent_problems() == ()
 
 
+def _is_stopped(pid: int) -> bool:
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return all((each / "stat").read_text().rpartition(")")[2].split()[0] == "T" for each in threads)
+
+
 @pytest.mark.parametrize("look_first", [False, True])
 def test_a_stopped_worker_is_reported_by_the_first_question(
     live: Live, monkeypatch: pytest.MonkeyPatch, *, look_first: bool
@@ -46,8 +53,8 @@ def test_a_stopped_worker_is_reported_by_the_first_question(
     assert live.balancer.standing().problems == ()
     worker = int(live.worker())
     os.kill(worker, signal.SIGSTOP)
-    live.balancer._runtime.close()
     try:
+        wait_until(lambda: _is_stopped(worker), "each of its threads is stopped")
         if look_first:
             live.balancer.look()
         problems = live.balancer.standing().problems

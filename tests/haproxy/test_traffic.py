@@ -53,7 +53,10 @@ def haproxy(tmp_path: Path) -> Iterator[HaproxyProcess]:
 
 
 @pytest.mark.haproxy
-def test_a_worker_is_watched_and_the_next_one_after_a_reload(haproxy: HaproxyProcess) -> None:
+def test_a_worker_is_watched_and_the_next_one_after_a_reload(
+    haproxy: HaproxyProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyconfd.haproxy.runtime.traffic.SHARE", 1.0)
     port = free_port()
     socket_line = f"stats socket {haproxy.stats_socket} mode 600 level admin"
     haproxy.conf.write_text(configuration(free_port(), extra=EXTRA.format(port=port), global_lines=socket_line))

@@ -5,9 +5,10 @@ import shutil
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from pyconfd.haproxy.runtime.sockets import ask
+from pyconfd.haproxy.runtime.sockets import NoAnswer, ask
 from pyconfd.trying.own_haproxy import OwnHaproxy
 from tests.world.ports import free
 
@@ -54,6 +55,13 @@ class HaproxyProcess(OwnHaproxy):
     def reports_reloads(self) -> bool:
         """Return whether the master's ``reload`` tells how it went, as it does since 2.7."""
         return "startup-logs" in ask(self.master_socket, "help")
+
+    def reload(self) -> None:
+        """Reload as an operator would, and wait for another worker."""
+        former = self.worker()
+        with suppress(NoAnswer):  # the master loads itself again, and may be gone before it has answered
+            ask(self.master_socket, "reload")
+        wait_until(lambda: self.worker() != former, "another worker serves")
 
     def worker(self) -> int:
         """Give the newest worker; the master is silent for a moment while it loads itself anew."""

@@ -13,6 +13,8 @@ from pyconfd.model.snapshot import HostFacts, ListeningSocket
 
 _LISTEN = 10
 """``TCP_LISTEN``. Source: include/net/tcp_states.h of Linux."""
+_COMM = 15
+"""Longest name of a process in ``/proc/PID/comm``. Source: proc(5)."""
 _CAP_NET_BIND_SERVICE = 10
 """Source: capabilities(7), include/uapi/linux/capability.h."""
 
@@ -82,12 +84,15 @@ def may_bind_low_ports(pid: int) -> bool | None:
 def haproxy_pids(conf: str, binary: str) -> frozenset[int]:
     """Return the masters and workers whose command line loads ``conf``, or the directory that holds it."""
     wanted = {conf, os.path.realpath(conf), str(Path(conf).parent), str(Path(os.path.realpath(conf)).parent)}
-    names = {Path(binary).name, "haproxy"}
+    names = {Path(binary).name[:_COMM], "haproxy"}
     found = set()
-    for process in psutil.process_iter(["name", "cmdline"]):
-        argv = [argument.rstrip("/") for argument in process.info["cmdline"] or ()]
-        if process.info["name"] in names and wanted & {value for flag, value in _pairs(argv) if flag == "-f"}:
-            found.add(process.pid)
+    for pid in psutil.pids():
+        # Names first: to ask psutil for the command line of every process takes 0.2 ms each.
+        with suppress(OSError, psutil.Error):
+            if Path(f"/proc/{pid}/comm").read_text().rstrip("\n") in names:
+                argv = [argument.rstrip("/") for argument in psutil.Process(pid).cmdline()]
+                if wanted & {value for flag, value in _pairs(argv) if flag == "-f"}:
+                    found.add(pid)
     return frozenset(found)
 
 
