@@ -14,8 +14,6 @@ from pyconfd.settings.table import TABLE, settings_in, value_of
 ReadText = Callable[[str], str]
 """Returns the text of a file; raises OSError, or ValueError where it is not UTF-8."""
 
-_MANY_CERTIFICATES = 8
-"""More than any client certificate brings as its chain: a bundle of authorities."""
 _NEEDED = MappingProxyType(
     {"presets.use": "domains", "presets.node_address_types": "InternalIP", "etcd.endpoints": "http://127.0.0.1:2379"}
 )
@@ -90,7 +88,7 @@ def _credentials(settings: Settings, read: ReadText) -> Iterator[Contradiction]:
     certificate = ("kubernetes.ssl_key", "kubernetes.ssl_cert")
     if kubernetes.ssl_key and not kubernetes.ssl_cert:
         yield Contradiction(certificate, "a client key without its certificate", _set("kubernetes.ssl_cert"))
-    if kubernetes.ssl_cert and not kubernetes.ssl_key and _holds_key(kubernetes.ssl_cert, read) is False:
+    if kubernetes.ssl_cert and not kubernetes.ssl_key and holds_key(kubernetes.ssl_cert, read) is False:
         remedy = f"{_set('kubernetes.ssl_key')}, or put the key into the same file"
         yield Contradiction(certificate[::-1], "a client certificate without its key", remedy)
     for one, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
@@ -173,7 +171,7 @@ def _in_dns(path: str, message: str, remedy: str) -> Contradiction:
     return Contradiction((path, *(each.path for each in settings_in("dns"))), message, remedy)
 
 
-def remarks(settings: Settings, origins: Mapping[str, SettingOrigin], read: ReadText) -> Iterator[str]:
+def remarks(settings: Settings, origins: Mapping[str, SettingOrigin]) -> Iterator[str]:
     """Return one sentence for each thing that works and may still not be what was meant."""
     kubernetes, etcd, dns = settings.kubernetes, settings.etcd, settings.dns
     if kubernetes.ssl_ca is False:
@@ -196,12 +194,6 @@ def remarks(settings: Settings, origins: Mapping[str, SettingOrigin], read: Read
             )
     if (dns.names or dns.records or dns.annotation_suffixes) and not dns.frontends:
         yield "dns.frontends: none is named, so a node counts as serving as soon as haproxy answers on its socket"
-    certificate = origins["kubernetes.ssl_cert"]
-    if certificate.place == "environment SSL_CERT_FILE" and (why := _no_certificate(kubernetes.ssl_cert, read)):
-        yield (
-            f"{certificate}: used as the client certificate, as python-confd did, but {why};"
-            " OpenSSL reads a CA bundle from the same variable; prefer PYCONFD_SSL_CERT"
-        )
 
 
 def _value(settings: Settings, path: str) -> Any:
@@ -212,27 +204,9 @@ def _set(path: str) -> str:
     return f"set {TABLE[path].flags[0]} or {TABLE[path].env}"
 
 
-def _holds_key(path: str, read: ReadText) -> bool | None:
+def holds_key(path: str, read: ReadText) -> bool | None:
     """Return whether a file has a private key; None where it cannot be read now."""
     try:
         return "PRIVATE KEY-----" in read(path)
     except (OSError, ValueError):
         return None
-
-
-def holds_key(path: str, read: ReadText) -> bool:
-    """Return whether a file certainly has a private key."""
-    return _holds_key(path, read) is True
-
-
-def _no_certificate(path: str, read: ReadText) -> str:
-    """Return why a file does not look like a client certificate; "" where it does."""
-    try:
-        count = read(path).count("-----BEGIN CERTIFICATE-----")
-    except OSError as error:
-        return f"the file cannot be read ({error.strerror or 'unknown error'})"
-    except ValueError:
-        return "the file is not PEM"
-    if count > _MANY_CERTIFICATES:
-        return f"the file has {count} certificates, like a CA bundle"
-    return "" if count else "the file has no certificate in PEM"

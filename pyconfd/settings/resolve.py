@@ -34,6 +34,7 @@ _SERVICE_LINK = re.compile(r"PYCONFD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PO
 """What Kubernetes puts into every pod of a namespace that has a Service named ``pyconfd`` or ``pyconfd-...``."""
 _MAY_BE_EMPTY = "status.listen"
 """An empty variable counts as not set, but this one switches the page off."""
+_OPENSSL_VARIABLE = "SSL_CERT_FILE"
 _ALL = "`pyconfd settings` lists all settings"
 
 
@@ -193,9 +194,10 @@ def resolve(flags: Mapping[str, object], environ: Mapping[str, str], read: ReadT
     path, named_by = config_path(flags, environ)
     document = _load(path, named_by, read, sources.problems)
     sources.add_document(path, document or {})
-    sources.add_environment(environ)
+    openssl_note = _openssl_note(environ, flags, read)
+    sources.add_environment({**environ, _OPENSSL_VARIABLE: ""} if openssl_note else environ)
     sources.add_flags(flags)
-    notes = [*_differing_names(sources.candidates), *_drop_openssl_variable(sources.candidates, read)]
+    notes = [*_differing_names(sources.candidates), *filter(None, (openssl_note,))]
     values, origins = sources.strongest(values_of(Settings()))
     home = environ.get("HOME", "").rstrip("/")
     for setting in TABLE.values():
@@ -212,7 +214,7 @@ def resolve(flags: Mapping[str, object], environ: Mapping[str, str], read: ReadT
     return Resolved(
         settings=settings,
         origins=MappingProxyType(origins),
-        notes=(*notes, *remarks(settings, origins, read)),
+        notes=(*notes, *remarks(settings, origins)),
         config=path,
         config_found=document is not None,
         flags=MappingProxyType(dict(flags)),
@@ -307,28 +309,22 @@ def _differing_names(candidates: list[GivenValue]) -> Iterator[str]:
             yield f"environment {setting.env} and {setting.old_env} differ; {setting.env} counts"
 
 
-def _drop_openssl_variable(candidates: list[GivenValue], read: ReadText) -> list[str]:
-    """Drop SSL_CERT_FILE where it is OpenSSL's variable rather than python-confd's; return what to say of it.
+def _openssl_note(environ: Mapping[str, str], flags: Mapping[str, object], read: ReadText) -> str:
+    """Return why SSL_CERT_FILE is not python-confd's variable here; "" where it is, or is not set.
 
-    It counts when a key belongs to it: one from the flags or the environment, one in the file's settings that has no
-    certificate there, or one in the very file. Otherwise it points OpenSSL to a CA bundle, as many systems do.
+    It counts when a key comes with it, by a flag, a variable or in the very file. Otherwise it points OpenSSL to a
+    bundle of authorities, as many systems do.
     """
-    certificates = [each for each in candidates if each.setting.path == "kubernetes.ssl_cert"]
-    ours = next((each for each in certificates if each.origin.place == "environment SSL_CERT_FILE"), None)
-    if ours is None:
-        return []
-    others = [each.origin.source for each in certificates if each is not ours]
-    keys = [each.origin.source for each in candidates if each.setting.path == "kubernetes.ssl_key" and each.value]
-    if set(keys) - {Source.FILE} or (keys and not others) or holds_key(ours.value, read):
-        return []
-    candidates.remove(ours)
-    if set(others) - {Source.FILE}:
-        return []
-    note = (
-        "environment SSL_CERT_FILE: not used as the client certificate, since no key comes with it"
+    path = environ.get(_OPENSSL_VARIABLE, "").strip()
+    key = TABLE["kubernetes.ssl_key"]
+    if not path or flags.get(key.path) or any(environ.get(name, "").strip() for name in key.envs):
+        return ""
+    if holds_key(path, read):
+        return ""
+    return (
+        f"environment {_OPENSSL_VARIABLE}: not used as the client certificate, since no key comes with it"
         " (OpenSSL reads a CA bundle from the same variable); if it is one, set SSL_KEY_FILE too"
     )
-    return [note]
 
 
 def _key(name: str) -> str:

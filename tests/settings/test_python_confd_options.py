@@ -189,23 +189,10 @@ def test_openssls_ssl_cert_file_is_no_client_certificate(bundle: str) -> None:
     assert [note for note in resolved.notes if "no key comes with it" in note]
 
 
-def test_openssls_ssl_cert_file_does_not_replace_the_pair_of_the_file(bundle: str, tmp_path: Path) -> None:
-    config = tmp_path / "c.toml"
-    config.write_text('[kubernetes]\nssl_key = "/k"\nssl_cert = "/c"\n')
-    resolved = resolve({"config": str(config)}, {"SSL_CERT_FILE": bundle})
-    assert (resolved.settings.kubernetes.ssl_key, resolved.settings.kubernetes.ssl_cert) == ("/k", "/c")
-    assert [note for note in resolved.notes if note.startswith("environment SSL_CERT_FILE: not used")]
-
-
-def test_ssl_cert_file_with_a_key_is_used_and_a_bundle_is_warned_of(bundle: str, tmp_path: Path) -> None:
-    warned = resolve({}, {"SSL_CERT_FILE": bundle, "SSL_KEY_FILE": "/k"})
-    assert warned.settings.kubernetes.ssl_cert == bundle
-    assert [note for note in warned.notes if "120 certificates, like a CA bundle" in note]
-    (tmp_path / "client.pem").write_text(_pem(2))
-    quiet = resolve({}, {"SSL_CERT_FILE": str(tmp_path / "client.pem"), "SSL_KEY_FILE": "/k"})
-    assert quiet.notes == ()
-    unreadable = resolve({}, {"SSL_CERT_FILE": str(tmp_path / "none.pem"), "SSL_KEY_FILE": "/k"})
-    assert "cannot be read" in unreadable.notes[0]
+@pytest.mark.parametrize("key", ["SSL_KEY_FILE", "PYCONFD_SSL_KEY"])
+def test_ssl_cert_file_with_a_key_is_used(key: str, bundle: str) -> None:
+    resolved = resolve({}, {"SSL_CERT_FILE": bundle, key: "/k"})
+    assert (resolved.settings.kubernetes.ssl_cert, resolved.notes) == (bundle, ())
 
 
 def test_a_certificate_that_holds_its_key_needs_no_other(tmp_path: Path) -> None:
