@@ -44,6 +44,7 @@ def test_what_counts_when_python_starts_asks_for_the_real_one(variable: str) -> 
 
 
 def test_a_daemon_ends_by_itself_and_by_signals(world: Appliance) -> None:
+    world.servers[0].refuse()  # or a stop waits for the haproxy of the first configuration
     for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
         world.spawn()
         world.until(lambda: world.get("/healthz")[0], "the page answers")
