@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from pyconfd.admission.removal_protection import RemovalRules, SavedHold
+from pyconfd.daemon.base_loop import Loop
 from pyconfd.daemon.loop import Daemon, LoopSettings
 from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.ports import NoChanges, NoRenderings, Renderings, RolloutPort, World
@@ -270,12 +271,59 @@ class ToldChanges(NoChanges):
         self.told.append(change)
 
 
-class Bed:
-    """A Daemon with fakes around it and a real renderer, presets, removal protection and diff inside it."""
+class LoopBed:
+    """A loop with fakes around it; the test moves the clock."""
+
+    loop: Loop
+
+    def __init__(self, disk: FakeDisk | None = None) -> None:
+        self.clock = FakeClock()
+        self.notifier = FakeNotifier()
+        self.balancer = self.make_balancer(disk)
+        self.allowed: set[str] = set()
+        self.others: tuple[Problem, ...] = ()
+        self.published: list[Status] = []
+
+    def make_balancer(self, disk: FakeDisk | None) -> FakeBalancer:
+        return FakeBalancer(self.clock, disk)
+
+    @property
+    def status(self) -> Status:
+        return self.loop.status()
+
+    def phase(self) -> Phase:
+        return self.status.phase
+
+    def problems(self) -> tuple[str, ...]:
+        return self.status.problems
+
+    def turn(self) -> None:
+        self.loop.step(self.loop.mailbox.take(0.0))
+
+    def run_for(self, seconds: float, *, turns: int | None = None) -> None:
+        """Let time pass as the loop would; fails where it takes more than ``turns`` turns."""
+        limit = turns if turns is not None else 20 + int(seconds * 8)
+        end = self.clock.monotonic() + seconds
+        for _ in range(limit):
+            self.turn()
+            left = end - self.clock.monotonic()
+            wait_s = self.loop.wait_s()
+            if wait_s >= left:
+                self.clock.advance(max(left, 0.0))
+                self.turn()
+                return
+            self.clock.advance(wait_s)
+        raise AssertionError(f"the loop spins: {limit} turns did not fill {seconds} s")
+
+    def settle(self) -> None:
+        self.run_for(3.0)
+
+
+class Bed(LoopBed):
+    """A Daemon with a real renderer, presets, removal protection and diff inside it."""
 
     sample: Sample | None = None
     """What HAProxy counted."""
-    """What was pinned by itself."""
     reserve_s = 0.0
     """How long a name stays with the namespace of an owner that is gone."""
     presets: tuple[str, ...] = ("domains",)
@@ -289,15 +337,10 @@ class Bed:
         /,
         **apply: float,
     ) -> None:
-        self.clock = FakeClock()
+        super().__init__(disk)
         self.source = FakeSource()
-        self.notifier = FakeNotifier()
-        self.balancer = self.make_balancer(disk)
         self.paused: Paused | None = None
         self.templates: dict[str, str] | PyconfdError = {"02-part.tmpl": TEMPLATE}
-        self.allowed: set[str] = set()
-        self.others: tuple[Problem, ...] = ()
-        self.published: list[Status] = []
         self.changes = ToldChanges()
         self.compiled = 0
         self.memory = memory or RememberedHolds()
@@ -325,11 +368,8 @@ class Bed:
         settings = replace(ApplySettings(), **apply)  # type: ignore[arg-type]
         history = HistorySettings()
         loop = LoopSettings(settings, self.presets, "0", 1, rules or RemovalRules(), history)
-        self.daemon = Daemon(world, loop)
+        self.loop = self.daemon = Daemon(world, loop)
         self.daemon.start()
-
-    def make_balancer(self, disk: FakeDisk | None) -> FakeBalancer:
-        return FakeBalancer(self.clock, disk)
 
     def _served_before(self, found: FragmentSet) -> bool:
         return Basis(found).digest in {stored.rendering.basis for stored in self.balancer.disk.history}
@@ -344,16 +384,6 @@ class Bed:
         return Renderer(found, RenderOptions("/files", basis=Basis(found).digest))
 
     @property
-    def status(self) -> Status:
-        return self.daemon.status()
-
-    def phase(self) -> Phase:
-        return self.status.phase
-
-    def problems(self) -> tuple[str, ...]:
-        return self.status.problems
-
-    @property
     def serves(self) -> str:
         """The text that the balancer loaded."""
         last = self.balancer.last_good()
@@ -361,27 +391,6 @@ class Bed:
         texts = {stored.rendering.digest: stored.rendering.text for stored in self.balancer.disk.history}
         assert last is None or self.balancer.disk.worker == 0 or loaded in texts or loaded is None
         return texts.get(loaded or "", "")
-
-    def turn(self) -> None:
-        self.daemon.step(self.daemon.mailbox.take(0.0))
-
-    def run_for(self, seconds: float, *, turns: int | None = None) -> None:
-        """Let time pass as the loop would; fails where it takes more than ``turns`` turns."""
-        limit = turns if turns is not None else 20 + int(seconds * 8)
-        end = self.clock.monotonic() + seconds
-        for _ in range(limit):
-            self.turn()
-            left = end - self.clock.monotonic()
-            wait_s = self.daemon.wait_s()
-            if wait_s >= left:
-                self.clock.advance(max(left, 0.0))
-                self.turn()
-                return
-            self.clock.advance(wait_s)
-        raise AssertionError(f"the loop spins: {limit} turns did not fill {seconds} s")
-
-    def settle(self) -> None:
-        self.run_for(3.0)
 
 
 def serving(*addresses: str, **apply: float) -> Bed:

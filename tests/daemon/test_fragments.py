@@ -75,13 +75,6 @@ def test_what_does_not_compile_is_tried_once_and_shown_until_it_is_mended() -> N
     assert directory.live.problems == ()
 
 
-def test_nothing_has_been_read_at_first() -> None:
-    directory = Directory()
-    assert directory.live.newest is None
-    directory.becomes(AWAY)
-    assert directory.live.newest is None
-
-
 def test_what_served_before_a_restart_is_proven_and_what_else_is_there_has_yet_to_be() -> None:
     directory = Directory(former=OTHER)
     assert directory.becomes(GOOD)

@@ -3,6 +3,10 @@
 import itertools
 from dataclasses import replace
 
+import pytest
+import structlog.testing
+
+from pyconfd.daemon.base_loop import EXIT_BUG, run_until_stopped
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.status import ApiServerState, Paused, Phase
 from tests.daemon.fakes import (
@@ -52,20 +56,6 @@ def test_systemctl_status_says_which_servers_are_silent_and_that_somebody_paused
     assert len(bed.notifier.readies) == 1
 
 
-def test_without_a_cluster_it_waits_and_serves_when_one_appears() -> None:
-    bed = Bed(boot_wait_s=5)
-    bed.run_for(4.5)
-    assert bed.notifier.readies == []
-    bed.run_for(1.0)
-    assert bed.phase() is Phase.WAITING
-    assert bed.status.pending_since == 0.0
-    assert bed.notifier.readies == ["READY waiting"]
-    bed.source.show(cluster("192.0.2.10"))
-    bed.settle()
-    assert bed.phase() is Phase.SERVING
-    assert len(bed.notifier.readies) == 1
-
-
 def test_changes_without_end_do_not_keep_the_start_from_being_decided() -> None:
     bed = Bed(boot_wait_s=5)
     for _ in range(60):
@@ -103,47 +93,6 @@ def test_a_last_good_generation_that_cannot_be_brought_back_at_the_start_is_trie
     assert bed.phase() is Phase.SERVING_LAST_GOOD
     assert bed.problems() == ()
     assert disk.worker
-
-
-def test_a_restart_changes_nothing() -> None:
-    disk = lived_before()
-    worker = disk.worker
-    bed = Bed(disk)
-    bed.source.show(cluster("192.0.2.10"))
-    bed.run_for(30)
-    assert (bed.phase(), bed.status.verified) == (Phase.SERVING, True)
-    assert (disk.worker, len(disk.history)) == (worker, 1)
-
-
-def test_ready_is_said_when_the_first_outcome_is_a_rejection_and_the_last_good_one_serves() -> None:
-    disk = lived_before()
-    disk.conf = "edited"
-    bed = Bed(disk)
-    bed.templates = {"02-part.tmpl": TEMPLATE + "    blance x\n"}
-    bed.source.show(cluster("192.0.2.10"))
-    bed.turn()
-    assert bed.phase() is Phase.REJECTED
-    assert len(bed.notifier.readies) == 1
-    assert "blance" in bed.notifier.readies[0]
-    assert "192.0.2.10" in bed.serves
-    assert disk.conf != "edited"
-
-
-def test_ready_is_said_when_the_first_outcome_is_a_hold() -> None:
-    bed = Bed(lived_before())
-    bed.source.show(cluster())
-    bed.turn()
-    assert bed.phase() is Phase.HELD
-    assert len(bed.notifier.readies) == 1
-    assert "192.0.2.10" in bed.serves
-
-
-def test_ready_is_said_when_fragments_never_compiled() -> None:
-    bed = Bed(lived_before())
-    bed.templates = {"02-part.tmpl": "{% fro x %}"}
-    bed.turn()
-    assert bed.phase() is Phase.REJECTED
-    assert len(bed.notifier.readies) == 1
 
 
 def test_a_burst_is_applied_once_it_is_quiet() -> None:
@@ -224,3 +173,36 @@ def test_a_missing_right_is_the_first_problem_until_it_is_given() -> None:
     bed.source.problems = ()
     bed.settle()
     assert bed.problems() == ("disk: is full",)
+
+
+@pytest.mark.parametrize(
+    ("template", "addresses", "phase", "words"),
+    [
+        (TEMPLATE + "    blance x\n", ("192.0.2.10",), Phase.REJECTED, "blance"),
+        ("{% fro x %}", ("192.0.2.10",), Phase.REJECTED, "fro"),
+        (TEMPLATE, (), Phase.HELD, "held"),
+    ],
+)
+def test_ready_is_said_whatever_the_first_outcome_is_while_the_last_good_one_serves(
+    template: str, addresses: tuple[str, ...], phase: Phase, words: str
+) -> None:
+    disk = lived_before()
+    written, disk.conf = disk.conf, "edited"
+    bed = Bed(disk)
+    bed.templates = {"02-part.tmpl": template}
+    bed.source.show(cluster(*addresses))
+    bed.turn()
+    assert bed.phase() is phase
+    (said,) = bed.notifier.readies
+    assert words in said
+    assert (disk.conf, "192.0.2.10" in bed.serves) == (written, True)
+
+
+def test_a_bug_ends_the_daemon_with_all_closed() -> None:
+    bed = serving(quiet_s=0)
+    bed.source.bug = RuntimeError("a reflector died")
+    bed.source.notify()
+    with structlog.testing.capture_logs() as logs:
+        assert run_until_stopped(bed.daemon) == EXIT_BUG
+    assert bed.source.stopped
+    assert "loop.crashed" in [line["event"] for line in logs]

@@ -22,22 +22,6 @@ from tests.daemon.fakes import (
 )
 
 
-def test_a_reload_that_fails_once_is_tried_again_without_a_new_event() -> None:
-    """Failure class 2: the predecessor had noted the change as done."""
-    bed = serving(retry_min_s=1)
-    bed.balancer.broken = FAILING
-    bed.source.show(cluster("192.0.2.11"))
-    bed.run_for(0.6)
-    assert bed.phase() is Phase.FAILED
-    assert bed.status.pending_since > 0
-    assert "192.0.2.10" in bed.serves
-    bed.balancer.broken = None
-    bed.run_for(2)
-    assert bed.phase() is Phase.SERVING
-    assert (bed.problems(), bed.status.pending_since) == ((), 0.0)
-    assert "192.0.2.11" in bed.serves
-
-
 def test_retries_slow_down_to_their_cap() -> None:
     bed = serving(retry_min_s=1, retry_max_s=8)
     bed.balancer.broken = FAILING
@@ -123,22 +107,22 @@ def test_a_failure_is_logged_once_and_its_end_too() -> None:
     assert events == ["generation.failed", "generation.applied", "problem.cleared"]
 
 
-def test_a_file_that_somebody_edits_comes_back() -> None:
-    bed = serving()
-    bed.balancer.disk.conf = "edited by hand"
-    bed.run_for(8)
-    assert "edited" not in (bed.balancer.disk.conf or "")
-    assert bed.status.reloads_by_reason[ReloadReason.FILE_EDITED] == 1
-    assert bed.status.pending_since == 0.0
-
-
-def test_the_last_good_one_is_kept_up_in_every_phase() -> None:
-    held, rejected, waiting = serving(), Bed(lived_before()), Bed(lived_before())
+def test_an_edited_file_comes_back_in_every_phase() -> None:
+    applied, held, rejected, refused, waiting = (
+        serving(),
+        serving(),
+        Bed(lived_before()),
+        serving(),
+        Bed(lived_before()),
+    )
     held.source.show(cluster())
     rejected.templates = {"02-part.tmpl": "{% fro x %}"}
+    refused.templates = {"02-part.tmpl": TEMPLATE + "    blance x\n"}
     for bed, phase in (
+        (applied, Phase.SERVING),
         (held, Phase.HELD),
         (rejected, Phase.REJECTED),
+        (refused, Phase.REJECTED),
         (waiting, Phase.SERVING_LAST_GOOD),
     ):
         bed.run_for(7)
@@ -147,12 +131,5 @@ def test_the_last_good_one_is_kept_up_in_every_phase() -> None:
         bed.run_for(7)
         assert bed.balancer.disk.conf != "edited by hand"
         assert bed.phase() is phase
-
-
-def test_refused_fragments_do_not_keep_an_edited_file_from_coming_back() -> None:
-    bed = serving()
-    bed.templates = {"02-part.tmpl": TEMPLATE + "    blance x\n"}
-    bed.settle()
-    bed.balancer.disk.conf = "edited by hand"
-    bed.run_for(7)
-    assert bed.balancer.disk.conf != "edited by hand"
+    assert applied.status.reloads_by_reason[ReloadReason.FILE_EDITED] == 1
+    assert applied.status.pending_since == 0.0

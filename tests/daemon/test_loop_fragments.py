@@ -17,13 +17,6 @@ from tests.daemon.fakes import (
 )
 
 
-def test_an_edit_applies_within_two_seconds() -> None:
-    bed = serving()
-    bed.templates = {"02-part.tmpl": TEMPLATE + "# edited\n"}
-    bed.run_for(1.9)
-    assert "# edited" in bed.serves
-
-
 def test_fragments_that_do_not_compile_are_told_once_while_the_former_go_on() -> None:
     bed = serving()
     good = bed.templates
@@ -65,18 +58,6 @@ def test_a_refused_edit_is_told_and_counted(bad: str) -> None:
     bed.templates = {"02-part.tmpl": TEMPLATE + bad}
     bed.run_for(30)
     assert [each.action for each in bed.changes.told[before:]] == [Action.REJECTED] * 2
-
-
-def test_a_template_directory_that_goes_away_and_comes_back_reloads_nothing() -> None:
-    bed = serving()
-    good, worker = bed.templates, bed.balancer.disk.worker
-    bed.templates = AWAY
-    bed.settle()
-    assert "does not exist" in bed.problems()[0]
-    bed.templates = good
-    bed.settle()
-    assert bed.problems() == ()
-    assert bed.balancer.disk.worker == worker
 
 
 def test_problems_of_fragments_are_shown_while_there_is_no_cluster_too() -> None:

@@ -1,13 +1,11 @@
 """What the loop holds, and what lets it through."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import structlog.testing
 
 from pyconfd.admission.removal_protection import RemovalRules
-from pyconfd.daemon.protection import hold_file
 from pyconfd.model.hold import HoldKind
 from pyconfd.model.snapshot import HostFacts, Snapshot
 from pyconfd.model.status import Phase, Status
@@ -235,18 +233,6 @@ def test_a_loss_during_a_stop_is_held_after_something_else_was_refused(template:
     assert (again.serves, again.phase()) == (served, Phase.HELD)
 
 
-def test_a_partial_loss_during_a_stop_waits_as_well() -> None:
-    disk = serving(*PODS).balancer.disk
-    bed = Bed(disk)
-    bed.source.show(cluster(*PODS[:3]))
-    bed.run_for(30)
-    assert bed.phase() is Phase.HELD
-    assert all(pod in bed.serves for pod in PODS)
-    bed.run_for(120)
-    assert bed.phase() is Phase.SERVING
-    assert PODS[9] not in bed.serves
-
-
 def test_a_hold_is_shown_while_the_configuration_is_refused_and_can_be_allowed() -> None:
     bed = _lossy()
     bed.templates = {"02-part.tmpl": "    blance x\n"}
@@ -257,37 +243,6 @@ def test_a_hold_is_shown_while_the_configuration_is_refused_and_can_be_allowed()
     bed.allowed.add(hold_id)
     bed.settle()
     assert bed.status.hold_id == ""
-
-
-@pytest.mark.parametrize("rules", [RemovalRules(share=1.0), RemovalRules(least=7)])
-def test_the_settings_decide_what_is_held(rules: RemovalRules) -> None:
-    bed = _lossy(rules)
-    assert bed.phase() is Phase.SERVING
-    assert PODS[9] not in bed.serves
-
-
-def test_a_hold_that_cannot_be_saved_is_held_all_the_same(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    bed = Bed(None, None, hold_file(str(tmp_path / "file")))
-    bed.source.show(_two_services(second=6))
-    bed.settle()
-    with structlog.testing.capture_logs() as logs:
-        bed.source.show(_two_services(second=0))
-        bed.run_for(30)
-    assert bed.phase() is Phase.HELD
-    assert [line["event"] for line in logs].count("state_file.unwritable") == 1
-
-
-def test_a_removal_that_was_applied_stays_applied_when_a_later_one_is_held() -> None:
-    bed = Bed()
-    for second in (6, 3, 0):
-        bed.source.show(_two_services(second=second))
-        bed.settle()
-    hold = bed.status.hold
-    assert hold is not None
-    assert (hold.kind, hold.lost, hold.let_go, hold.of) == (HoldKind.SHARE, 3, 3, 10)
-    assert [pod in bed.serves for pod in PODS] == [True] * 7 + [False] * 3
-    assert "3 of 10 ready endpoints are gone at once, after 3 that are applied" in bed.problems()[0]
 
 
 def test_facts_of_the_host_are_no_loss_and_hide_none() -> None:

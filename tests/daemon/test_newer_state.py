@@ -16,12 +16,28 @@ from pyconfd.etcd.publication import KnownGeneration
 from pyconfd.haproxy.history.pins import PinFile
 from pyconfd.model.context import EndpointTotals
 from pyconfd.model.hold import Hold, HoldKind
+from pyconfd.model.kubernetes import ConfigMap, ObjectMeta
+from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.status import Paused, Pin
 from pyconfd.system.state_file import StateFile
 from pyconfd.targets.target import AppliedTarget
 from pyconfd.vip.output import Drain, HookMemory, memory_file
+from tests.presets import objects, pods
 
-HELD = SavedHold(Hold("id", HoldKind.TOTAL, 1.0, 3, 3, 1), [("domains", "a", 3, 3)], ["192.0.2.1"])
+OBJECTS = Snapshot(
+    services={Key("demo", "a"): objects.service("a", {"domain": "a.example.com"})},
+    endpointslices={Key("demo", "a-a"): objects.slice_("a", objects.endpoint("192.0.2.1", pod="a-1"))},
+    endpoints={Key("demo", "a"): objects.endpoints("a", None, objects.subset("192.0.2.1"))},
+    nodes={Key("", "node-1"): objects.node("node-1", "192.0.2.9")},
+    pods={Key("demo", "p"): pods.pod("p", "192.0.2.2", {"app": "p"})},
+    config_maps={Key("lb", "services"): ConfigMap(ObjectMeta("services", "lb"), {"x": "y"})},
+)
+HELD = SavedHold(
+    Hold("0123abcd", HoldKind.TOTAL, 7.0, 1, 1, 1),
+    [("domains", "a.example.com", 1, 1)],
+    ["192.0.2.1"],
+    **{field: list(getattr(OBJECTS, field).values()) for field in SavedHold.__struct_fields__[3:]},
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +74,10 @@ CASES = [
 def with_more(value: Any) -> Any:
     """Give every record one more field."""
     if isinstance(value, dict):
-        return {key: with_more(each) for key, each in value.items()} | {"of_a_newer_version": "x"}
+        known = {
+            key: each if key in {"data", "labels", "annotations"} else with_more(each) for key, each in value.items()
+        }
+        return known | {"of_a_newer_version": "x"}
     return [with_more(each) for each in value] if isinstance(value, list) else value
 
 

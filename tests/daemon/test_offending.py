@@ -148,7 +148,7 @@ def service(name: str) -> ObjectOrigin:
     return ObjectOrigin(Resource.SERVICES, Key("demo", name))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kinds=st.lists(st.sampled_from([None, None, *range(len(POISON))]), min_size=2, max_size=12).filter(
         lambda kinds: None in kinds

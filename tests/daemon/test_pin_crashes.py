@@ -10,7 +10,7 @@ import pytest
 from pyconfd.haproxy.history.generations import GenerationStore
 from pyconfd.haproxy.history.pins import BasisStore, PinFile
 from tests.haproxy.bench import Bench
-from tests.haproxy.kill_points import KillPoints, shards
+from tests.haproxy.kill_points import LONG, KillPoints, shards
 from tests.haproxy.test_crashes import forking_child, loads
 from tests.world.haproxy import BINARY, HaproxyProcess, configuration, fetch
 
@@ -67,7 +67,7 @@ class Stage:
             bases.read(pin.basis)
 
 
-@pytest.mark.parametrize("what", ["fragments", "settings"])
+@pytest.mark.parametrize("what", ["settings", "fragments"] if LONG else ["settings"])
 @pytest.mark.parametrize("shard", SHARDS)
 def test_whenever_it_is_killed_what_is_pinned_serves_after_the_next_start(bench: Bench, shard: int, what: str) -> None:
     stage = Stage(bench)

@@ -71,15 +71,6 @@ class Desk:
         return basis.fragments
 
 
-def test_without_a_pin_it_is_what_is_on_disk() -> None:
-    desk = Desk()
-    assert desk.pinning.read() == fragments("new")
-    assert desk.pinning.status(None, refused=False) is None
-    desk.disk = AWAY
-    with pytest.raises(TransientError):
-        desk.pinning.read()
-
-
 def test_a_pin_gives_what_is_pinned_and_says_what_waits() -> None:
     desk = Desk()
     pinned = desk.pins("old")
@@ -102,15 +93,6 @@ def test_a_pin_gives_what_is_pinned_and_says_what_waits() -> None:
     desk.pin, desk.disk = None, fragments("newer")
     assert desk.pinning.read() == fragments("newer")
     assert desk.pinning.status(found, refused=False) is None
-
-
-def test_another_pin_replaces_the_first() -> None:
-    desk = Desk()
-    desk.pins("old")
-    desk.pinning.read()
-    assert desk.pinning.read() == fragments("old")
-    desk.pins("older", number=40)
-    assert desk.pinning.read() == fragments("older")
 
 
 def test_other_settings_begin_anew_and_nothing_is_rendered_before_that() -> None:

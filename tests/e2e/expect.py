@@ -115,3 +115,11 @@ def all_is_well(appliance: Appliance) -> None:
     appliance.until(
         lambda: appliance.settled() and not appliance.status().get("problems", "no answer"), "all is well again"
     )
+
+
+def command_reload(appliance: Appliance, before: str = "") -> None:
+    """Reload by a command of the operator's, which does ``before`` first."""
+    script = appliance.folder / "reload"
+    script.write_text(f"#!/bin/sh\n{before}\nkill -USR2 $(cat {appliance.haproxy.pid_file})\n")
+    script.chmod(0o755)
+    appliance.values["haproxy"] |= {"reload_method": "command", "reload_cmd": str(script)}

@@ -1,11 +1,14 @@
 """Who may claim what, with a real haproxy: names that stay, rules by namespace, endpoints where no pod can be."""
 
 import json
+import socket
 
 import pytest
 
 from tests.e2e.expect import new_pod_answers, serving, undisturbed
 from tests.world.appliance import NAMESPACE, Appliance
+from tests.world.clients import ask
+from tests.world.haproxy import free_port
 from tests.world.objects import EndpointSpec, PortSpec
 
 pytestmark = pytest.mark.haproxy
@@ -106,3 +109,19 @@ def test_endpoints_where_no_pod_can_be_get_no_traffic(appliance: Appliance) -> N
     servers = [line.split()[2] for line in lines if line.strip().startswith("server ")]
     assert servers
     assert all(server.startswith("127.18.") for server in servers)
+
+
+def test_a_service_that_asks_for_a_taken_port_stops_nobody_else_and_gets_it_when_it_is_free(
+    appliance: Appliance,
+) -> None:
+    serving(appliance)
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)), undisturbed(appliance):
+        appliance.serve("greedy", {"domain": "greedy", "proto": "tcp", "pyconfd.io/listen-port": str(port)})
+        appliance.until(lambda: appliance.status()["refused"], "the port is refused")
+        new_pod_answers(appliance)
+        assert appliance.phase == "serving"
+        (refused,) = appliance.status()["refused"]
+        assert (refused["ref"]["name"], refused["value"], refused["reason"]) == ("greedy", str(port), "port_taken")
+    appliance.until(lambda: ask(port, "greedy.example.com") == "greedy-1", "the port is served as soon as it is free")
+    appliance.until(lambda: not appliance.status()["refused"], "nothing is refused any more")

@@ -50,7 +50,7 @@ def world(appliance: Appliance) -> Appliance:
     return appliance
 
 
-def test_a_service_that_is_served(world: Appliance) -> None:
+def test_what_is_served_is_found_by_each_kind_of_query(world: Appliance) -> None:
     for query in (
         "shop",
         "demo/shop",
@@ -72,8 +72,6 @@ def test_a_service_that_is_served(world: Appliance) -> None:
     for server in servers:
         assert server["name"] in lines[server["line"] - 1]
 
-
-def test_pods_addresses_backends_and_servers(world: Appliance) -> None:
     pod = world.members("shop")[0]
     (server,) = answer(world, "shop-1")["servers"]
     for query in (
@@ -92,8 +90,6 @@ def test_pods_addresses_backends_and_servers(world: Appliance) -> None:
     assert "Service demo/shop" in text
     assert "pod demo/shop-1" in text
 
-
-def test_lines_of_the_configuration(world: Appliance) -> None:
     lines = world.haproxy.conf.read_text().splitlines()
     number = next(at for at, line in enumerate(lines, 1) if line.strip().startswith("server shop-1"))
     template = (world.folder / "templates" / "02-http.tmpl").read_text().splitlines()
@@ -111,13 +107,28 @@ def test_lines_of_the_configuration(world: Appliance) -> None:
     assert "02-http.tmpl:" in explained(world, "line", str(number))
     assert "lines of the running configuration" in explained(world, "line", "99999", code=1)
 
+    world.serve("any", {"domain": "*.any.example.com", "proto": "http"})
+    world.until(lambda: reason(world, "any") == "Programmed", "it is served")
+    assert [each["object"] for each in answer(world, "a.b.any.example.com")["claims"]] == ["Service demo/any"]
+
+    world.cluster.add_service("prod", "shop", ports=[PortSpec(name="web", port=80, target=8080)], annotations={})
+    world.until(lambda: asked(world, "shop")["candidates"], "there are two")
+    found = answer(world, "shop", code=1)["candidates"]
+    assert found == ["service demo/shop", "service prod/shop"]
+    for candidate in found:
+        assert reason(world, *candidate.split()) in {"Programmed", "NotClaimed"}
+    text = explained(world, "shpo", code=1)
+    assert "Nothing is called 'shpo'" in text
+    assert "shop" in text
+    assert "Service objects" in text
+
 
 def ages(appliance: Appliance) -> dict[str, float]:
     """Return since when each object is refused."""
     return {each["object"]: each["conditions"][0]["since"] for each in answer(appliance, "--all-refused")["claims"]}
 
 
-def test_what_is_refused_says_why_since_when_and_what_to_do(world: Appliance) -> None:
+def test_what_is_not_served_says_why_since_when_and_what_to_do(world: Appliance) -> None:
     world.serve("younger", {"domain": "shop.example.com", "proto": "http"})
     world.serve("odd", {"domain": "odd.example.com", "proto": "sm tp"})
     world.until(lambda: len(world.status().get("refused", ())) == 2, "both are refused")
@@ -142,9 +153,9 @@ def test_what_is_refused_says_why_since_when_and_what_to_do(world: Appliance) ->
     listed = explained(world, "--all-refused")
     assert "Service demo/younger" in listed
     assert "Service demo/odd" in listed
+    methods = {request.method for request in world.servers[0].requests}
+    assert methods == {"GET"}, "no Event is written unless that is asked for"
 
-
-def test_not_ready_not_rendered_and_not_asked_for(world: Appliance) -> None:
     world.serve("idle", pods=0)
     world.serve("plain", {"pyconfd.io/domian": "plain.example.com"})
     world.serve("mute")
@@ -169,25 +180,6 @@ def test_not_ready_not_rendered_and_not_asked_for(world: Appliance) -> None:
     assert "did you mean pyconfd.io/domain" in explained(world, "plain")
 
 
-def test_what_a_wildcard_covers(world: Appliance) -> None:
-    world.serve("any", {"domain": "*.any.example.com", "proto": "http"})
-    world.until(lambda: reason(world, "any") == "Programmed", "it is served")
-    assert [each["object"] for each in answer(world, "a.b.any.example.com")["claims"]] == ["Service demo/any"]
-
-
-def test_several_of_a_name_are_listed_and_an_unknown_one_gets_suggestions(world: Appliance) -> None:
-    world.cluster.add_service("prod", "shop", ports=[PortSpec(name="web", port=80, target=8080)], annotations={})
-    world.until(lambda: asked(world, "shop")["candidates"], "there are two")
-    found = answer(world, "shop", code=1)["candidates"]
-    assert found == ["service demo/shop", "service prod/shop"]
-    for candidate in found:
-        assert reason(world, *candidate.split()) in {"Programmed", "NotClaimed"}
-    text = explained(world, "shpo", code=1)
-    assert "Nothing is called 'shpo'" in text
-    assert "shop" in text
-    assert "Service objects" in text
-
-
 def test_a_change_that_is_held_or_cannot_be_applied(world: Appliance) -> None:
     templates = world.folder / "templates"
     (templates / "99-broken.conf").write_text("frontend x\n    nonsense\n")
@@ -207,25 +199,6 @@ def test_a_change_that_is_held_or_cannot_be_applied(world: Appliance) -> None:
     hold_id = world.status()["hold_id"]
     assert hold_id in explained(world, "shop")
     assert answer(world, "shop")["instance"]["hold_id"] == hold_id
-
-
-def test_an_object_in_quarantine(appliance: Appliance) -> None:
-    template = appliance.own_fragments() / "02-http.tmpl"
-    poison = "    mode http\n{% if items.name == 'poison' %}\n    nonsense here\n{% endif %}\n{% if not inherits %}"
-    template.write_text(template.read_text().replace("    mode http\n{% if not inherits %}", poison))
-    serving(appliance)
-    appliance.serve("poison")
-    appliance.serve("good")
-    appliance.until(lambda: appliance.ask("good").startswith("good-"), "the others go on")
-    appliance.until(lambda: appliance.command("explain", "poison").returncode == 0, "it was read")
-    appliance.until(lambda: reason(appliance, "poison") == "Quarantined", "it is left out")
-    text = explained(appliance, "poison.example.com")
-    assert "Quarantined" in text
-    assert "nonsense" in text
-    assert "02-http.tmpl" in text
-    assert "for " in text
-    assert "Service demo/poison" in explained(appliance, "--all-refused")
-    assert reason(appliance, "good") == "Programmed"
 
 
 def test_what_comes_while_applying_is_paused(world: Appliance) -> None:
@@ -290,9 +263,3 @@ def test_events_on_the_objects_themselves_where_these_are_on(appliance: Applianc
         lambda: appliance.status().get("object_events") == {"written_total": 1, "failures_total": 0}, "counted"
     )
     assert 'pyconfd_object_events_total{result="written"} 1.0' in appliance.get("/metrics")[1]
-
-
-def test_no_events_unless_they_are_asked_for(world: Appliance) -> None:
-    world.serve("odd", {"domain": "odd.example.com", "proto": "sm tp"})
-    world.until(lambda: world.status().get("refused"), "it is refused")
-    assert {request.method for request in world.servers[0].requests} == {"GET"}

@@ -74,7 +74,7 @@ def greeter(appliance: Appliance) -> Appliance:
     return appliance
 
 
-def test_history_and_diff_tell_what_changed_and_how(greeter: Appliance) -> None:
+def test_history_tells_what_changed_and_a_rollback_pins_fragments_while_endpoints_stay_live(greeter: Appliance) -> None:
     new_pod_answers(greeter)
     all_is_well(greeter)
     # What goes live is kept a moment later.
@@ -98,6 +98,47 @@ def test_history_and_diff_tell_what_changed_and_how(greeter: Appliance) -> None:
     assert latest["changes"]
     missing = greeter.command("diff", "999")
     assert (missing.returncode, "generation 999 is not kept" in missing.stderr) == (1, True)
+
+    bad = edited["number"]
+    with undisturbed(greeter):
+        done = greeter.command("rollback", "--reason", "greeting is rude", "--json")
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        assert said["serving"] > bad > said["pinned"]
+        assert greeting(greeter) == "first"
+        status = greeter.command("status").stdout
+        assert f"PINNED to generation {said['pinned']}" in status
+        assert "greeting is rude" in status
+        assert "fragment 30-greeting.conf edited (+1 -1 lines)" in status  # what is on disk waits
+        new_pod_answers(greeter)
+        write_greeting(greeter, "third")
+        beats(greeter)
+        assert greeting(greeter) == "first"
+        again = greeter.command("rollback")
+        assert (again.returncode, "pinned already" in again.stderr) == (1, True)
+        done = greeter.command("unpin")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert greeting(greeter) == "third"
+        assert greeter.status()["pin"] is None
+        assert "Nothing was pinned" in greeter.command("unpin").stdout
+    all_is_well(greeter)
+    done = greeter.command("rollback", "77")
+    assert (done.returncode, "generation 77 is not kept" in done.stderr) == (1, True)
+
+    # What another program has bound meanwhile cannot be bound again.
+    old_port, ports[greeter] = ports[greeter], free_port()
+    write_greeting(greeter, "elsewhere")
+    greeter.until(lambda: greeting(greeter) == "elsewhere", "the new port is served")
+    all_is_well(greeter)
+    with socket.create_server(("127.0.0.1", old_port)):
+        done = greeter.command("rollback")
+        assert done.returncode == 1, done.stdout
+        assert "which do not serve yet" in done.stderr
+        assert str(old_port) in done.stderr
+        assert greeting(greeter) == "elsewhere"
+        new_pod_answers(greeter)
+    greeter.until(lambda: greeter.status()["pin"]["serves"], "it serves when the port is free")
+    assert greeter.command("unpin").returncode == 0
 
 
 def test_a_renewed_token_is_no_fragment_edit(appliance: Appliance) -> None:
@@ -129,32 +170,6 @@ def test_a_renewed_token_is_no_fragment_edit(appliance: Appliance) -> None:
     appliance.until(lambda: appliance.phase == "rejected", "the fragment is refused")
     (problem,) = appliance.status()["problems"]
     assert "never credentials" in problem
-
-
-def test_a_rollback_pins_fragments_while_endpoints_stay_live(greeter: Appliance) -> None:
-    bad = rows(greeter)[0]["number"]
-    with undisturbed(greeter):
-        done = greeter.command("rollback", "--reason", "greeting is rude", "--json")
-        assert done.returncode == 0, done.stderr
-        said = json.loads(done.stdout)
-        assert said["serving"] > bad > said["pinned"]
-        assert greeting(greeter) == "first"
-        shown = greeter.command("status").stdout
-        assert f"PINNED to generation {said['pinned']}" in shown
-        assert "greeting is rude" in shown
-        assert "fragment 30-greeting.conf edited (+1 -1 lines)" in shown  # what is on disk waits
-        new_pod_answers(greeter)
-        write_greeting(greeter, "third")
-        beats(greeter)
-        assert greeting(greeter) == "first"
-        again = greeter.command("rollback")
-        assert (again.returncode, "pinned already" in again.stderr) == (1, True)
-        done = greeter.command("unpin")
-        assert (done.returncode, done.stderr) == (0, "")
-        assert greeting(greeter) == "third"
-        assert greeter.status()["pin"] is None
-        assert "Nothing was pinned" in greeter.command("unpin").stdout
-    all_is_well(greeter)
 
 
 def test_a_pin_outlives_restarts_and_hangups_and_is_taken_up_by_a_start(greeter: Appliance) -> None:
@@ -208,38 +223,6 @@ def test_settings_go_back_with_the_fragments_but_for_secrets(greeter: Appliance)
     assert greeting(greeter) == "new xyz"
 
 
-def test_a_rollback_that_cannot_be_made_to_serve_says_so_and_what_served_serves_on(greeter: Appliance) -> None:
-    """What is bound by somebody else meanwhile cannot be bound again."""
-    old_port, ports[greeter] = ports[greeter], free_port()
-    write_greeting(greeter, "elsewhere")
-    greeter.until(lambda: greeting(greeter) == "elsewhere", "the new port is served")
-    all_is_well(greeter)
-    with socket.create_server(("127.0.0.1", old_port)):
-        done = greeter.command("rollback")
-        assert done.returncode == 1, done.stdout
-        assert "which do not serve yet" in done.stderr
-        assert str(old_port) in done.stderr
-        assert greeting(greeter) == "elsewhere"
-        new_pod_answers(greeter)
-    greeter.until(lambda: greeter.status()["pin"]["serves"], "it serves when the port is free")
-    assert greeter.command("unpin").returncode == 0
-
-
-def test_an_unknown_generation_or_none_to_go_back_to_is_said(appliance: Appliance) -> None:
-    assert "No generation was applied yet" in appliance_command(appliance, "history").stdout
-    serving(appliance)
-    for arguments in ((), ("77",)):
-        done = appliance.command("rollback", *arguments)
-        assert done.returncode == 1
-        assert "generation 77 is not kept" in done.stderr or "there is no former one" in done.stderr
-    assert appliance.status()["pin"] is None
-
-
-def appliance_command(appliance: Appliance, name: str) -> Any:
-    appliance.write_settings()
-    return appliance.command(name)
-
-
 def test_a_restart_with_bad_fragments_follows_the_cluster_with_the_former_ones(greeter: Appliance) -> None:
     assert greeter.stop() == 0
     write_greeting(greeter, "third")
@@ -265,8 +248,8 @@ def test_a_restart_with_bad_fragments_follows_the_cluster_with_the_former_ones(g
 PRESTART = Path(__file__).parents[2] / "systemd" / "pyconfd-haproxy-prestart"
 
 
-@pytest.mark.parametrize("by", ["the unit of haproxy", "pyconfd"])
-def test_a_boot_serves_what_ran_well_until_an_api_server_answers(greeter: Appliance, by: str) -> None:
+def test_a_boot_serves_what_ran_well_until_an_api_server_answers(greeter: Appliance) -> None:
+    """The unit of haproxy starts it; that pyconfd does, too, is in test_daemon.py."""
     greeter.values["apply"]["boot_wait_s"] = 0.5
     greeter.values["history"] = {"ran_well_s": 1.0}
     greeter.write_settings()
@@ -285,23 +268,17 @@ def test_a_boot_serves_what_ran_well_until_an_api_server_answers(greeter: Applia
     greeter.haproxy.stop()
     (server,) = greeter.servers
     server.refuse()
-    if by == "pyconfd":
-        greeter.haproxy.conf.unlink()
-    else:
-        environment = {
-            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
-            "CONFIG": str(greeter.haproxy.conf),
-            "PYCONFD_GENERATIONS": f"{greeter.folder}/state/generations",
-            "PYCONFD_HAPROXY": BINARY,
-            "PYCONFD_LOCK": f"{greeter.folder}/state/lock",
-        }
-        subprocess.run(["/bin/sh", PRESTART], env=environment, check=True)
-        greeter.haproxy.start()
-        assert greeting(greeter) == "second"
+    environment = {
+        "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+        "CONFIG": str(greeter.haproxy.conf),
+        "PYCONFD_GENERATIONS": f"{greeter.folder}/state/generations",
+        "PYCONFD_HAPROXY": BINARY,
+        "PYCONFD_LOCK": f"{greeter.folder}/state/lock",
+    }
+    subprocess.run(["/bin/sh", PRESTART], env=environment, check=True)
+    greeter.haproxy.start()
+    assert greeting(greeter) == "second"
     greeter.spawn()
-    if by == "pyconfd":
-        greeter.until(greeter.haproxy.conf.exists, "there is something to start with")
-        greeter.haproxy.start()
     greeter.until(lambda: greeter.phase == "serving_last_good", "the last good generation serves")
     assert greeting(greeter) == "second"
     assert greeter.generation <= proven

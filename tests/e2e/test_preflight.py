@@ -1,6 +1,7 @@
 """``pyconfd preflight`` in a good world and in bad ones: each line, and what it says to do."""
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -250,3 +251,21 @@ def test_a_haproxy_that_cannot_be_asked_or_reloaded(appliance: Appliance) -> Non
     found: list[dict[str, Any]] = []
     found += of(looked(appliance, code=1), "failure")
     assert any(each["topic"] == "reload" and "no way to reload it" in each["message"] for each in found), found
+
+
+def binds(appliance: Appliance) -> list[tuple[str, str]]:
+    told = json.loads(appliance.command("preflight", "--json").stdout)
+    return [(each["level"], each["what"] + each["message"]) for each in told["findings"] if each["topic"] == "binds"]
+
+
+def test_a_port_of_another_program_is_a_failure_and_haproxys_own_are_not(appliance: Appliance) -> None:
+    fragments = appliance.own_fragments()
+    serving(appliance)
+    assert [level for level, _ in binds(appliance)] == ["ok"]
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        (fragments / "09-mine.conf").write_text(f"frontend mine\n  bind 127.0.0.1:{port}\n")
+        ((level, text),) = binds(appliance)
+    assert level == "failure"
+    assert text.startswith("09-mine.conf line 2")
+    assert f"port {port} is taken" in text

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.expect import all_is_well, edit, new_pod_answers, serving, undisturbed
+from tests.e2e.expect import edit, new_pod_answers, serving, undisturbed
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.haproxy import BINARY
 
@@ -81,48 +81,6 @@ def test_an_object_that_haproxy_refuses_is_left_out_until_it_changes(appliance: 
     assert [line["object"] for line in appliance.events("object.released")] == ["Service demo/bad"]
 
 
-def test_an_object_for_which_a_template_fails_is_left_out(appliance: Appliance) -> None:
-    raw(appliance)
-    appliance.serve("bad")
-    serving(appliance)
-    with undisturbed(appliance):
-        annotate(appliance, "bad", share="0")
-        isolated(appliance, "bad")
-        assert quarantined(appliance)["bad"]["step"] == "render"
-        new_pod_answers(appliance)
-        appliance.cluster.delete("services", NAMESPACE, "bad")
-        isolated(appliance)
-    all_is_well(appliance)
-
-
-def test_several_at_once(appliance: Appliance) -> None:
-    raw(appliance)
-    names = [f"s{number}" for number in range(12)]
-    for name in names:
-        appliance.serve(name)
-    serving(appliance)
-    with undisturbed(appliance):
-        bad = names[::3]
-        for number, name in enumerate(bad):
-            annotate(appliance, name, **({"share": "0"} if number % 2 else {"balance": "nonsense"}))
-        isolated(appliance, *bad)
-        new_pod_answers(appliance)
-        for name in set(names) - set(bad):
-            assert appliance.ask(name) == f"{name}-1"
-
-
-def test_a_name_of_the_operators_own_backend_is_not_taken(appliance: Appliance) -> None:
-    own = appliance.own_fragments() / "90-own.conf"
-    own.write_text("backend be-api.example.com\n    mode http\n    http-request deny\n")
-    serving(appliance)
-    with undisturbed(appliance):
-        appliance.serve("api")
-        isolated(appliance, "api")
-        assert "has the same name" in quarantined(appliance)["api"]["detail"]
-        assert installed(appliance).count("backend be-api.example.com") == 1
-        new_pod_answers(appliance)
-
-
 def test_a_restart_serves_meanwhile_and_finds_them_again(appliance: Appliance) -> None:
     raw(appliance)
     appliance.serve("bad")
@@ -141,31 +99,6 @@ def test_a_restart_serves_meanwhile_and_finds_them_again(appliance: Appliance) -
         assert before is not None
         assert (after.worker_pid, after.digest) == (before.worker_pid, before.digest), "the restart changed nothing"
         new_pod_answers(appliance)
-
-
-def test_a_fault_in_a_fragment_leaves_out_nobody(appliance: Appliance) -> None:
-    path = raw(appliance)
-    serving(appliance)
-    annotate(appliance, "shop", balance="leastconn")
-    appliance.until(lambda: "raw-shop" in installed(appliance), "the fragment gives something")
-    with undisturbed(appliance):
-        edit(path, RAW.replace("mode http", "mode nonsense"))
-        appliance.until(lambda: appliance.phase == "rejected", "the fragment is refused")
-        assert quarantined(appliance) == {}
-        new_pod_answers(appliance)
-        edit(path, RAW)
-        all_is_well(appliance)
-
-
-def test_new_fragments_release_who_is_good_with_them(appliance: Appliance) -> None:
-    path = raw(appliance)
-    appliance.serve("bad")
-    serving(appliance)
-    annotate(appliance, "bad", balance="nonsense")
-    isolated(appliance, "bad")
-    edit(path, RAW.replace("notes['example.com/balance'] | default('roundrobin')", "'roundrobin'"))
-    isolated(appliance)
-    assert appliance.ask("bad") == "bad-1"
 
 
 ODD = """{% for service in cluster.services if service.annotations['example.com/odd'] is defined %}

@@ -80,19 +80,3 @@ def test_an_edit_that_breaks_a_backend_raises_an_alarm_that_names_it(appliance: 
     beats(appliance)
     assert appliance.command("unpin").returncode == 0
     all_is_well(appliance)
-
-
-def test_ordinary_changes_and_few_requests_raise_none(appliance: Appliance) -> None:
-    fragment = ready(appliance)
-    with load(appliance) as crowd:
-        seen_before(appliance, crowd)
-        edit(fragment, fragment.read_text() + "\n# a comment\nbackend unused\n    mode http\n")
-        appliance.serve("second")
-        appliance.until(lambda: appliance.ask("second") == "second-1", "the second service is served")
-        for pod in [each.pod for each in appliance.members("shop")]:
-            appliance.scale_up("shop")
-            appliance.remove("shop", pod)
-        appliance.until(lambda: appliance.status()["rollout"]["until"], "it is monitored")
-        beats(appliance, 6)
-        assert not alarm(appliance)
-        assert appliance.get("/metrics")[1].count("pyconfd_rollout_alarms_total 0.0") == 1

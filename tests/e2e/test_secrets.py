@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.e2e.expect import serving, texts_in
+from tests.e2e.expect import texts_in
 from tests.presets.pods import certificate
 from tests.world.appliance import NAMESPACE, Appliance
 
@@ -142,9 +142,3 @@ def test_templates_see_no_variable_of_the_environment_that_is_not_listed(applian
     appliance.start(PLANTED=ENVIRONMENT)
     appliance.until(appliance.settled, "it serves")
     assert "# False False none" in appliance.haproxy.conf.read_text(encoding="utf-8")
-
-
-def test_the_status_page_listens_on_loopback_unless_told_otherwise(appliance: Appliance) -> None:
-    serving(appliance)
-    shown = appliance.run("settings", "--json").stdout
-    assert '"127.0.0.1:9101"' in shown

@@ -8,7 +8,7 @@ import pytest
 
 from pyconfd.haproxy.runtime.servers_now import servers_now
 from pyconfd.haproxy.runtime.sockets import ask as ask_socket
-from tests.e2e.expect import all_is_well, complaints, lists_anew, undisturbed
+from tests.e2e.expect import all_is_well, complaints, undisturbed
 from tests.world.appliance import NAMESPACE, Appliance
 from tests.world.log import json_lines
 from tests.world.objects import EndpointSpec
@@ -49,33 +49,6 @@ def unready(appliance: Appliance, name: str) -> None:
         name,
         [EndpointSpec(each.address, pod=each.pod, node=each.node, ready=False) for each in appliance.members(name)],
     )
-
-
-def test_more_than_half_gone_is_held_and_believed_when_it_lasts(appliance: Appliance) -> None:
-    several(appliance, shop=4, web=3, blog=3, persist_s=4.0)
-    with undisturbed(appliance, "web"):
-        appliance.cluster.set_endpoints(NAMESPACE, "shop", [])
-        appliance.until(lambda: appliance.ask("shop") == "503", "four of ten are no sudden loss")
-        all_is_well(appliance)
-    kept = addresses(appliance, "web", "blog")
-    appliance.serve("extra", pods=4)
-    appliance.until(lambda: appliance.ask("extra").startswith("extra-"), "extra is served")
-    appliance.until(appliance.settled, "the file follows")
-    assert appliance.command("pause").returncode == 0  # or the first may be applied before the other one goes
-    appliance.cluster.set_endpoints(NAMESPACE, "web", [])
-    appliance.cluster.set_endpoints(NAMESPACE, "extra", [])
-    assert appliance.command("resume").returncode == 0
-    appliance.until(lambda: hold_of(appliance).get("kind") == "share", "the loss is held")
-    appliance.until(lambda: appliance.events("hold.expired"), "the loss is believed")
-    all_is_well(appliance)
-    assert appliance.ask("web") == "503"
-    assert appliance.ask("blog").startswith("blog-")
-    assert taking_traffic(appliance) < kept
-    assert [line["event"] for line in appliance.events() if line["event"].startswith("hold.")] == [
-        "hold.begun",
-        "hold.confirmed",
-        "hold.expired",
-    ]
 
 
 def test_a_partial_loss_still_answers_new_pods_go_live_and_an_operator_ends_it(appliance: Appliance) -> None:
@@ -147,27 +120,6 @@ def test_a_hold_survives_a_restart_and_a_kill(appliance: Appliance) -> None:
         assert appliance.ask("web").startswith("web-")
 
 
-def test_an_address_that_another_service_has_now_is_not_served_for_the_former(appliance: Appliance) -> None:
-    several(appliance, shop=2, web=6)
-    taken = appliance.members("web")[0]
-    appliance.cluster.set_endpoints(NAMESPACE, "web", [])
-    appliance.until(lambda: hold_of(appliance).get("kind") == "share", "the loss is held")
-    appliance.cluster.set_endpoints(
-        NAMESPACE, "shop", [*appliance.members("shop"), EndpointSpec(taken.address, pod="shop-stranger")]
-    )
-
-    def served_for(name: str) -> set[str]:
-        state = ask_socket(appliance.haproxy.stats_socket, "show servers state")
-        return {one.address for one in servers_now(state) if name in one.backend and not (one.maint or one.drain)}
-
-    rest = {member.address for member in appliance.members("web")[1:]}
-    appliance.until(lambda: served_for("web") == rest, "it is not served for the former, and nothing else is lost")
-    appliance.until(lambda: taken.address in served_for("shop"), "it is served for the new one")
-    assert {answer for _ in range(20) if (answer := appliance.ask("web"))} <= {
-        member.pod for member in appliance.members("web")[1:]
-    }
-
-
 def test_a_rolling_update_of_everything_and_a_scale_down_are_never_held(appliance: Appliance) -> None:
     several(appliance, shop=3, web=3)
     with undisturbed(appliance, "web"), undisturbed(appliance, "shop"):
@@ -194,33 +146,6 @@ def test_a_rolling_update_of_everything_and_a_scale_down_are_never_held(applianc
         all_is_well(appliance)
     assert complaints(appliance, "hold") == []
     assert appliance.status()["holds_by_step"] == {}
-
-
-def test_what_the_api_server_refuses_is_no_loss(appliance: Appliance) -> None:
-    several(appliance, shop=3, web=3)
-    (server,) = appliance.servers
-    with undisturbed(appliance, "web"):
-        server.faults.deny("services")
-        server.faults.deny("endpointslices")
-        lists_anew(server)
-        appliance.until(lambda: complaints(appliance, "resource.failed"), "lists are refused")
-        assert hold_of(appliance) == {}
-        server.faults.clear()
-        all_is_well(appliance)
-    assert appliance.events("hold.begun") == []
-
-
-def test_a_scale_down_between_two_reloads_is_never_held(appliance: Appliance) -> None:
-    appliance.reload_always()
-    several(appliance, shop=8)
-    gone = [f" {member.address}:" for member in appliance.members("shop")[1:]]
-    with undisturbed(appliance):
-        for member in appliance.members("shop")[1:]:
-            appliance.terminate("shop", member.pod)
-            appliance.remove("shop", member.pod)
-        appliance.until(lambda: not any(each in appliance.haproxy.conf.read_text() for each in gone), "one pod is left")
-        all_is_well(appliance)
-    assert appliance.events("hold.begun") == []
 
 
 def test_explain_and_watch_tell_what_is_held_and_a_rollback_goes_through_meanwhile(appliance: Appliance) -> None:
