@@ -9,6 +9,7 @@ from pyconfd import wiring
 from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
+from pyconfd.daemon.translation import Translator
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
 from pyconfd.haproxy.history.pins import BasisStore
 from pyconfd.model.context import Context, EndpointTotals, Refusal
@@ -27,7 +28,7 @@ class _Running(Protocol):
 
     def last_good(self) -> Stored | None: ...
 
-    def contested(self, rendering: Rendering) -> Mapping[Listener, str]: ...
+    def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]: ...
 
     def check(self, rendering: Rendering) -> None: ...
 
@@ -73,20 +74,18 @@ def dry_run(
     left_out = LeftOut(snapshot)
     if not snapshot_files and _are_new(settings, fragments, running):
         left_out = LeftOut(snapshot, _in_quarantine(settings), may_search=False)
+    # As the daemon does: names are reserved for the namespaces of former owners.
+    names = NameRegisterFile("" if snapshot_files else settings.state_dir, settings.claims.reserve_s).at(now)
+    options = wiring.preset_options(settings, renderer)
     done = reconcile(
         Inputs(
             snapshot=snapshot,
             renderer=renderer,
-            presets=settings.presets.use,
-            options=wiring.preset_options(settings, renderer),
+            translator=Translator(settings.presets.use, options, names=names),
             now=now,
             curdate=clock.date(now) if curdate is None else curdate,
             left_out=left_out,
             monotonic=time.monotonic,
-            # As the daemon would have it: names are kept for the namespaces of former owners.
-            remembered=NameRegisterFile("" if snapshot_files else settings.state_dir, settings.claims.reserve_s).at(
-                now
-            ),
         ),
         stand_in,
     )
@@ -160,8 +159,8 @@ class _DryRunBalancer:
             if not self._lenient:
                 raise
 
-    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
-        return self._serving.contested(rendering) if self._binds else {}
+    def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
+        return self._serving.listener_conflicts(rendering) if self._binds else {}
 
     def change(
         self, rendering: Rendering, plan: RuntimeUpdate, *, curdate: str, totals: EndpointTotals, now: float
@@ -187,7 +186,7 @@ class EmptyBalancer:
         """Return None."""
         return None
 
-    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+    def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Return none."""
         del rendering
         return {}

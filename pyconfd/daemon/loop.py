@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from pyconfd.admission.removal_protection import RemovalRules
-from pyconfd.daemon.arbitration import translate
 from pyconfd.daemon.base_loop import MAY_RELOAD, Loop, Task
 from pyconfd.daemon.fragments import Compiled, LiveFragments
 from pyconfd.daemon.memory import Memory, Seen
@@ -15,11 +14,13 @@ from pyconfd.daemon.protection import ProtectedSnapshots
 from pyconfd.daemon.quarantine import Quarantine
 from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Reconciled, reconcile
 from pyconfd.daemon.rollout_monitor import RolloutMonitor
+from pyconfd.daemon.translation import Translator
 from pyconfd.errors import PendingRendering
 from pyconfd.model.hold import ADOPTION
 from pyconfd.model.outcome import Applied, Deferred, Failed, Held, Rejected, Step, Unchanged
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.model.status import Phase, Status
+from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.settings import ApplySettings, HistorySettings
 
@@ -60,7 +61,7 @@ class Daemon(Loop):
             lambda: world.former_fragments(applied.rendering.basis) if applied else None,
             world.served_before,
         )
-        self._protected = ProtectedSnapshots(settings.removal, world, self._memo, self._report.held)
+        self._protected = ProtectedSnapshots(settings.removal, world, self._report.held)
         self._rollout = RolloutMonitor(world, settings.history, self._report, self._is_in_place)
 
     def status(self) -> Status:
@@ -119,8 +120,7 @@ class Daemon(Loop):
         if snapshot is None or fragments.newest is None:
             self._await()
             if snapshot is not None:  # haproxy's fragments keep no target waiting
-                known, options = self._world.name_register.at(self._world.clock.now()), self._world.base_options
-                context = translate(snapshot, self._settings.presets, options, self._memo, known)
+                context = self._translator(self._world.base_options).translate(snapshot)
                 self._world.targets.offer(context, protect=True)
             if fragments.newest is None and fragments.problems:
                 self._conclude(Rejected(Step.RENDER, fragments.problems), now)
@@ -159,14 +159,18 @@ class Daemon(Loop):
         served, done, duration_s = self._reconciled(snapshot, compiled, failed, may_reload=may_reload)
         self._finish(served, done, duration_s, compiled, now)
 
+    def _translator(self, options: PresetOptions) -> Translator:
+        names = self._world.name_register.at(self._world.clock.now())
+        return Translator(self._settings.presets, options, self._memo, names)
+
     def _reconciled(
         self, snapshot: Snapshot, compiled: Compiled, failed: FailedAttempt | None = None, *, may_reload: bool = True
     ) -> tuple[Snapshot, Reconciled, float]:
         """Return the Snapshot that was reconciled, what became of it, and the seconds that it took."""
         clock = self._world.clock
         began, now = clock.monotonic(), clock.now()
-        remembered = self._world.name_register.at(now)
-        served = self._protected.protect(snapshot, self._settings.presets, compiled.options, remembered)
+        translator = self._translator(compiled.options)
+        served = self._protected.protect(snapshot, translator)
         snapshot = served.snapshot
         proven = self._fragments.is_proven(compiled)
         if not self._queue.is_waiting(Task.RETRY_TEMPLATES):
@@ -176,20 +180,17 @@ class Daemon(Loop):
                 snapshot=snapshot,
                 context=served.context,
                 renderer=compiled.renderer,
-                presets=self._settings.presets,
-                options=compiled.options,
+                translator=translator,
                 now=now,
                 curdate=clock.date(now),
                 judge=self._protected.judge,
                 failed=failed,
-                memo=self._memo,
                 may_reload=may_reload,
                 partly=(self._fragments.proven or compiled) is compiled,
                 left_out=self._quarantine.left_out(snapshot, began, may_release=may_reload, proven=proven),
                 rejected_templates=self._rejected_templates,
                 monotonic=clock.monotonic,
                 progress=self._report.progressed,
-                remembered=remembered,
             ),
             self._world.balancer,
         )
@@ -257,7 +258,7 @@ class Daemon(Loop):
         held = held or self._protected.hold is not None
         if self._queue.retry_while(held, Task.RELIST, now) and self._world.source.relisted():
             self._world.source.relist()
-        self._queue.retry_while(done.contested, Task.RETRY_PORTS, now)
+        self._queue.retry_while(done.goes_without, Task.RETRY_PORTS, now)
         problems = done.template_problems
         self._report.rendering = done.pending
         self._report.problems("templates", problems)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from pyconfd.daemon.arbitration import FormerNames
+from pyconfd.daemon.translation import FormerNames
 from pyconfd.errors import Problem
 from pyconfd.model.reservation import Name, NameRegister, Owner, Reservation
 from pyconfd.system.state_file import StateFile

@@ -9,13 +9,12 @@ import structlog
 
 from pyconfd.admission.removal_protection import Moment, RemovalProtection, RemovalRules, SavedHold
 from pyconfd.admission.whole_change import WholeChange
-from pyconfd.daemon.arbitration import FormerNames, translate
+from pyconfd.daemon.translation import Translator
 from pyconfd.model.context import Context
 from pyconfd.model.hold import Hold, HoldEvent, HoldStep
 from pyconfd.model.kubernetes import WholeObject
 from pyconfd.model.outcome import Applied, Deferred, Held, Outcome, Stored, Unchanged
 from pyconfd.model.snapshot import Snapshot
-from pyconfd.presets.preset import PresetOptions
 from pyconfd.presets.registry import Memo
 from pyconfd.system.state_file import StateFile
 
@@ -53,18 +52,16 @@ class ProtectedSnapshots:
         self,
         rules: RemovalRules,
         world: "World",
-        memo: Memo,
         told: Callable[[Hold | None, tuple[HoldEvent, ...]], None],
     ) -> None:
         self._protection = RemovalProtection(rules)
         self._whole_change = WholeChange(rules)
         self._world = world
         self._told = told
-        self._memo = memo
         self._own_memo: Memo | None = None
         """For what the cluster shows, while something else is served."""
-        self._basis: object = None
-        """What decides beside the cluster what the presets make of it."""
+        self._read_with: object = None
+        """What the presets obey beside the cluster."""
         self._nothing_applied = self._may_restore = True
         self.unheld: Context | None = None
         """What the presets make of the newest Snapshot without what is held; None where nothing is."""
@@ -81,21 +78,18 @@ class ProtectedSnapshots:
             now, confirmed=world.source.relisted(), allowed=world.allowed_holds()
         )
 
-    def protect(
-        self, snapshot: Snapshot, presets: tuple[str, ...], options: PresetOptions, remembered: FormerNames
-    ) -> ProtectedSnapshot:
-        """Return what to serve: the Snapshot itself, or with the objects that are held as they were.
-
-        ``remembered`` is who had which name: what nobody may have yet makes up for no loss.
-        """
-        protection, memo = self._protection, self._own_memo or self._memo
-        basis = (options, snapshot.host)
-        if basis != self._basis:
-            if self._basis is not None:
+    def protect(self, snapshot: Snapshot, translator: Translator) -> ProtectedSnapshot:
+        """Return what to serve: the Snapshot itself, or with the objects that are held as they were."""
+        protection = self._protection
+        if self._own_memo is not None:
+            translator = replace(translator, memo=self._own_memo)
+        read_with = (translator.options, snapshot.host)
+        if read_with != self._read_with:
+            if self._read_with is not None:
                 former = replace(protection.snapshot, host=snapshot.host)
-                protection.rebase(translate(former, presets, options, memo, remembered))
-            self._basis = basis
-        context = translate(snapshot, presets, options, memo, remembered)
+                protection.rebase(translator.translate(former))
+            self._read_with = read_with
+        context = translator.translate(snapshot)
         served = self._look(snapshot, context)
         events = protection.events()
         for event in events:

@@ -15,10 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pyconfd.daemon import arbitration
-from pyconfd.daemon.arbitration import FormerNames
 from pyconfd.daemon.offending import Search, SearchResult, SearchTrials
 from pyconfd.daemon.quarantine import LeftOut
+from pyconfd.daemon.translation import NOTHING_TAKEN, Translator, render_without_conflicts
 from pyconfd.errors import (
     AdoptionNeeded,
     ApplyError,
@@ -46,8 +45,6 @@ from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason, RuntimeUpdate
 from pyconfd.model.rendering import Rendering
 from pyconfd.model.snapshot import Snapshot
 from pyconfd.presets.origins import owners_among
-from pyconfd.presets.preset import PresetOptions
-from pyconfd.presets.registry import Memo, claims_of
 from pyconfd.render.cluster_templates import (
     ClusterText,
     Fallback,
@@ -76,7 +73,7 @@ class BalancerPort(Protocol):
         """Have ``rendering`` judged, and install nothing; raises RejectedInput or TransientError."""
         ...
 
-    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+    def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Return the new binds that another process of this host, or another bind of the rendering, has; and which."""
         ...
 
@@ -124,29 +121,25 @@ class FailedAttempt:
 class Inputs:
     """All that decides what a reconciliation does; ``now`` is seconds since the epoch, ``curdate`` its text.
 
-    ``failed`` is a failure that it is too early to repeat. ``judge`` may hold a whole change. ``memo`` is that of the
-    former translations. Where it is too early for a reload (``may_reload``), only what needs none is done, and so where
-    one failed (``partly``). ``left_out`` are the quarantined objects; None: nobody is left out or searched.
-    ``rejected_templates`` are those whose text HAProxy rejected. ``remembered`` is who had which name before.
-    ``context`` is what the presets make of the Snapshot, None where that is not known yet.
+    ``context`` is what the presets make of the Snapshot, None where that is not known yet. ``failed`` is a failure that
+    it is too early to repeat. ``judge`` may hold a whole change. Where it is too early for a reload (``may_reload``),
+    only what needs none is done, and so where one failed (``partly``). ``left_out`` are the quarantined objects; None:
+    no object is left out or searched. ``rejected_templates`` are those whose text HAProxy rejected.
     """
 
     snapshot: Snapshot
     renderer: Renderer
-    presets: tuple[str, ...]
-    options: PresetOptions
+    translator: Translator
     now: float
     curdate: str
     judge: Judge = let_through
     failed: FailedAttempt | None = None
-    memo: Memo | None = None
     may_reload: bool = True
     partly: bool = True
     left_out: LeftOut | None = None
     rejected_templates: RejectedTemplates = field(default_factory=dict)
     monotonic: Callable[[], float] = lambda: 0.0
     progress: Callable[[], None] = lambda: None
-    remembered: FormerNames = field(default_factory=FormerNames)
     context: Context | None = None
 
 
@@ -154,7 +147,7 @@ class Inputs:
 class Reconciled:
     """What became of it; ``repeated`` where it is an earlier failure that still stands and nothing was tried.
 
-    ``rendering`` is the desired configuration, None where there was none; ``contested`` where an object did not get
+    ``rendering`` is the desired configuration, None where there was none; ``goes_without`` where an object did not get
     what it asked for because another process of this host listens there. ``cluster_texts`` says of each template of the
     cluster what it came to, ``rejected_templates`` which of them HAProxy rejected. ``search`` says which objects had to
     be left out beside those of ``left_out``, where that was looked for.
@@ -164,7 +157,7 @@ class Reconciled:
     context: Context
     rendering: Rendering | None = None
     repeated: bool = False
-    contested: bool = False
+    goes_without: bool = False
     cluster_texts: tuple[ClusterText, ...] = ()
     rejected_templates: RejectedTemplates = field(default_factory=dict)
     search: SearchResult | None = None
@@ -228,7 +221,7 @@ def _search(
     trials = SearchTrials(
         snapshot=left_out.rest(),
         translate=lambda snapshot: _translate(inputs, snapshot),
-        claims=lambda snapshot, context: tuple(claims_of(snapshot, context, inputs.presets, inputs.options)),
+        claims=inputs.translator.claims,
         renderer=inputs.renderer,
         fallback=replace(_fallback(inputs, done.context, running), frozen=True),
         curdate=running.generation.curdate if running else SOME_DATE,
@@ -250,13 +243,13 @@ def _fallback(inputs: Inputs, context: Context, running: Stored | None) -> Fallb
     return Fallback(texts, inputs.rejected_templates, running=running is not None)
 
 
-def _translate(
-    inputs: Inputs, snapshot: Snapshot, taken: Mapping[Listener, str] = arbitration.NOTHING_TAKEN
-) -> Context:
+def _translate(inputs: Inputs, snapshot: Snapshot, taken: Mapping[Listener, str] = NOTHING_TAKEN) -> Context:
     """Return what the presets make of the rest; what the objects had that are left out stays theirs."""
     held_back = owners_among(inputs.snapshot, inputs.left_out.problems) if inputs.left_out else frozenset()
-    names = replace(inputs.remembered, held_back=held_back) if held_back else inputs.remembered
-    return arbitration.translate(snapshot, inputs.presets, inputs.options, inputs.memo, names, taken=taken)
+    translator = inputs.translator
+    if held_back:
+        translator = replace(translator, names=replace(translator.names, held_back=held_back))
+    return translator.translate(snapshot, taken)
 
 
 def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
@@ -264,7 +257,7 @@ def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
     left_out = inputs.left_out or LeftOut(inputs.snapshot)
     rest = left_out.rest()
 
-    def translate(taken: Mapping[Listener, str] = arbitration.NOTHING_TAKEN) -> Context:
+    def translate(taken: Mapping[Listener, str] = NOTHING_TAKEN) -> Context:
         return left_out.explained(_translate(inputs, rest, taken))
 
     context = inputs.context if inputs.context is not None and rest is inputs.snapshot else translate()
@@ -274,19 +267,24 @@ def _attempt(inputs: Inputs, balancer: BalancerPort) -> Reconciled:
     curdate = running.curdate if running else SOME_DATE
     try:
         # With the date of the running configuration, so that the date alone never makes a difference.
-        settled = arbitration.settle(
+        found = render_without_conflicts(
             context,
             translate,
             render=lambda each: inputs.renderer.render(each, curdate=curdate, fallback=fallback),
-            contested=balancer.contested,
-            serves=lambda each: last is not None and last.gives(each),
-            presets=len(inputs.presets),
+            conflicts_of=balancer.listener_conflicts,
+            is_applied=lambda each: last is not None and last.gives(each),
+            rounds=len(inputs.translator.presets),
         )
     except RejectedInput as error:
-        return Reconciled(Rejected(Step.RENDER, error.problems), context, left_out=inputs.left_out)
-    context, rendered = settled.context, settled.rendered
+        return Reconciled(
+            Rejected(Step.RENDER, error.problems),
+            context,
+            rejected_templates=inputs.rejected_templates,
+            left_out=inputs.left_out,
+        )
+    context, rendered = found.context, found.rendered
     desired = rendered.rendering
-    done = _Done(rendered, context, settled.contested, inputs)
+    done = _Done(rendered, context, found.goes_without, inputs)
     is_new = last is None or not last.gives(desired)
     failed = inputs.failed
     if failed and failed.is_about(desired):
@@ -323,7 +321,7 @@ class _Done:
 
     rendered: Rendered
     context: Context
-    contested: bool
+    goes_without: bool
     inputs: Inputs
 
     def repeated(self, failed: FailedAttempt) -> Reconciled:
@@ -344,7 +342,7 @@ class _Done:
             outcome,
             context,
             self.rendered.rendering,
-            contested=self.contested,
+            goes_without=self.goes_without,
             cluster_texts=texts,
             rejected_templates=self.inputs.rejected_templates,
             left_out=self.inputs.left_out,

@@ -71,7 +71,7 @@ class EtcdBalancer(TakesAll):
         pack(rendering, self._files_dir)
         self._check(rendering)
 
-    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+    def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Return none: which ports are free is known where the rendering is consumed, and judged there."""
         del rendering
         return {}

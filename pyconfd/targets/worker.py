@@ -259,7 +259,7 @@ class NoBalancer(TakesAll):
         del rendering
         return Noop()
 
-    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+    def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Return none: nothing is bound here."""
         del rendering
         return {}

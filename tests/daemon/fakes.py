@@ -157,7 +157,7 @@ class FakeBalancer(TakesAll):
             problem = Problem("02-part.tmpl rendered line 2", "unknown keyword 'blance'", "write balance")
             raise RejectedInput(problem, step=Step.CHECK)
 
-    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+    def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
         bound = (listener for bind in binds(rendering.text) for listener in bind.listeners())
         return {each: f"nginx listens on {found}" for each in bound for found in self.taken if found.overlaps(each)}
 

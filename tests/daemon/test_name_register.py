@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyconfd.daemon.arbitration import FormerNames, translate
 from pyconfd.daemon.name_register import NameRegisterFile
+from pyconfd.daemon.translation import FormerNames, Translator
 from pyconfd.model.context import Context, RefusalReason
 from pyconfd.model.kubernetes import ObjectMeta, Pod, Service, ServicePort, ServiceSpec
 from pyconfd.model.reservation import Name, NameRegister, Reservation
@@ -121,8 +121,8 @@ class World:
         """Give the namespace that has the name."""
         seen = snapshot([each for some in objects for each in some])
         remembered = FormerNames(self.register, now, self.keep_s, held_back)
-        self.context = translate(seen, (self.preset,), OPTIONS, self.memo, remembered)
-        fresh = translate(seen, (self.preset,), OPTIONS, None, remembered)
+        self.context = Translator((self.preset,), OPTIONS, self.memo, remembered).translate(seen)
+        fresh = Translator((self.preset,), OPTIONS, names=remembered).translate(seen)
         assert OWNER[self.preset](fresh) == OWNER[self.preset](self.context), "a memo changes nothing"
         assert fresh.refused == self.context.refused
         self.register = self.context.register
@@ -299,7 +299,7 @@ def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
 
     def read(what: Snapshot, now: float) -> Context:
         name_register = NameRegisterFile(str(tmp_path), KEEP_S)
-        context = translate(what, names, OPTIONS, None, name_register.at(now))
+        context = Translator(names, OPTIONS, names=name_register.at(now)).translate(what)
         name_register.keep(context.register)
         name_register.flush()
         return context

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from pyconfd.daemon.offending import MOST_CHECKS, Search, SearchTrials
 from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
+from pyconfd.daemon.translation import Translator
 from pyconfd.errors import Clues, Problem, RejectedInput
 from pyconfd.haproxy.process.check import check
 from pyconfd.haproxy.process.unit import UnitFacts
@@ -20,9 +20,7 @@ from pyconfd.model.context import RefusalReason
 from pyconfd.model.outcome import Applied, Rejected, Step
 from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
 from pyconfd.model.snapshot import Key, Resource, Snapshot
-from pyconfd.presets import registry
 from pyconfd.presets.origins import ObjectOrigin
-from pyconfd.presets.preset import PresetOptions
 from pyconfd.render.cluster_templates import Fallback
 from pyconfd.render.engine import Renderer, RenderOptions
 from pyconfd.settings import HaproxySettings
@@ -105,15 +103,22 @@ def snapshot(annotations: dict[str, dict[str, str]]) -> Snapshot:
     return objects.snapshot(*found)
 
 
+TRANSLATOR = Translator(("domains",))
+
+
 def run(
-    balancer: FakeBalancer, found: Snapshot, *templates: str, left_out: LeftOut | None = None, **changes: object
+    balancer: FakeBalancer,
+    found: Snapshot,
+    *templates: str,
+    left_out: LeftOut | None = None,
+    translator: Translator = TRANSLATOR,
+    **changes: object,
 ) -> Reconciled:
     fragments = (Fragment("01-head.conf", HEAD), *(Fragment(f"1{n}.tmpl", text) for n, text in enumerate(templates)))
     inputs = Inputs(
         snapshot=found,
         renderer=Renderer(FragmentSet(fragments), RenderOptions("/files")),
-        presets=("domains",),
-        options=PresetOptions(),
+        translator=translator,
         now=1000.0,
         curdate="today",
         left_out=left_out or LeftOut(found),
@@ -121,16 +126,11 @@ def run(
     return reconcile(replace(inputs, **changes), balancer)  # type: ignore[arg-type]
 
 
-TRANSLATE = partial(registry.translate, names=("domains",), options=PresetOptions())
-
-
 def trials(found: Snapshot, renderer: Renderer, check: Callable[[Rendering], None]) -> SearchTrials:
     return SearchTrials(
         snapshot=found,
-        translate=TRANSLATE,
-        claims=lambda snapshot, context: tuple(
-            registry.claims_of(snapshot, context, names=("domains",), options=PresetOptions())
-        ),
+        translate=TRANSLATOR.translate,
+        claims=TRANSLATOR.claims,
         renderer=renderer,
         fallback=Fallback(),
         curdate="",
@@ -274,7 +274,7 @@ def test_who_is_blamed_for_nothing_is_taken_back() -> None:
             clues = Clues(values=({"namespace": "demo", "name": blamed},))
             raise RejectedInput(Problem("", "broken", clues=clues), step=Step.CHECK)
 
-    first = renderer.render(TRANSLATE(found), curdate="").rendering
+    first = renderer.render(TRANSLATOR.translate(found), curdate="").rendering
     with pytest.raises(RejectedInput) as error:
         judge(first)
     result = Search(trials(found, renderer, judge)).run(error.value.problems, first, ())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyconfd.daemon.quarantine import LeftOut
+from pyconfd.daemon.translation import Translator
 from pyconfd.model.kubernetes import EndpointPort, ServicePort
 from pyconfd.model.outcome import Applied
 from pyconfd.model.snapshot import Key, Resource, Snapshot
@@ -147,7 +148,7 @@ def test_just_the_bad_object_is_left_out(
     tmp_path: Path, preset: str, found: Snapshot, template: str, options: PresetOptions, culprits: set[ObjectOrigin]
 ) -> None:
     balancer = Judging(tmp_path)
-    done = run(balancer, found, template, presets=(preset,), options=options)
+    done = run(balancer, found, template, translator=Translator((preset,), options))
     assert isinstance(done.outcome, Applied)
     assert done.search is not None
     assert set(done.search.offending) == culprits
@@ -159,7 +160,7 @@ def test_just_the_bad_object_is_left_out(
 def test_two_presets_agree_on_who_is_left_out(tmp_path: Path) -> None:
     balancer = Judging(tmp_path)
     everybody = "{% for each in cluster.services %}\nbackend all-{{ each.name }}\n{% endfor %}\n"
-    done = run(balancer, of_domains(), BY_DOMAIN, everybody, presets=("domains", "kube2lb"))
+    done = run(balancer, of_domains(), BY_DOMAIN, everybody, translator=Translator(("domains", "kube2lb")))
     assert isinstance(done.outcome, Applied)
     assert "apple" in (balancer.disk.conf or "")
     assert "bad" not in (balancer.disk.conf or "")

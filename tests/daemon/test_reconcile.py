@@ -3,6 +3,7 @@ from dataclasses import replace
 
 from pyconfd.admission.whole_change import total_loss
 from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Judge, Reconciled, reconcile
+from pyconfd.daemon.translation import Translator
 from pyconfd.errors import ApplyError, Problem
 from pyconfd.model.context import Context, EndpointTotals, RefusalReason
 from pyconfd.model.listener import Listener
@@ -24,8 +25,7 @@ def renderer(template: str = TEMPLATE) -> Renderer:
 INPUTS = Inputs(
     snapshot=cluster("192.0.2.10"),
     renderer=renderer(),
-    presets=("domains",),
-    options=PresetOptions(),
+    translator=Translator(("domains",)),
     now=1000.0,
     curdate="today",
 )
@@ -236,7 +236,7 @@ def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -
     balancer.taken = (Listener("127.0.0.1", 9100), Listener("0.0.0.0", 8000))
     first = run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.10"))
     assert isinstance(first.outcome, Applied)
-    assert first.contested
+    assert first.goes_without
     assert "bind :6379" in (balancer.disk.conf or "")
     assert "bind :9100" not in (balancer.disk.conf or "")
     (refusal,) = first.context.refused
@@ -248,7 +248,7 @@ def test_an_object_that_asks_for_a_port_of_another_program_stops_nobody_else() -
     balancer.taken = ()
     freed = run(balancer, renderer=renderer(PORTS), snapshot=_with_ports("192.0.2.11"))
     assert isinstance(freed.outcome, Applied)
-    assert not freed.contested
+    assert not freed.goes_without
     assert "bind :9100" in (balancer.disk.conf or "")
 
 
@@ -274,8 +274,7 @@ def test_what_one_preset_loses_to_another_program_stops_the_next_one_neither() -
     inputs = Inputs(
         objects.snapshot(*given, *wants, objects.node("n1", "10.0.0.1")),
         renderer(TWO_PRESETS),
-        ("domains", "kubefigurator"),
-        PresetOptions(listen_address="127.0.0.1"),
+        Translator(("domains", "kubefigurator"), PresetOptions(listen_address="127.0.0.1")),
         now=0.0,
         curdate="",
     )
@@ -284,17 +283,17 @@ def test_what_one_preset_loses_to_another_program_stops_the_next_one_neither() -
     done = reconcile(inputs, balancer)
 
     assert isinstance(done.outcome, Applied)
-    assert done.contested
+    assert done.goes_without
     assert "bind 127.0.0.2:6379" in (balancer.disk.conf or "")
     assert "frontend cache" not in (balancer.disk.conf or "")
     assert {refusal.ref.name for refusal in done.context.refused} == {"cache", "everywhere"}
 
 
 def test_a_memo_keeps_what_did_not_change_from_one_reconciliation_to_the_next() -> None:
-    balancer, memo = FakeBalancer(), Memo()
-    first = run(balancer, memo=memo).context.names["domains"]
+    balancer, translator = FakeBalancer(), Translator(("domains",), memo=Memo())
+    first = run(balancer, translator=translator).context.names["domains"]
     relisted = replace(INPUTS.snapshot, services=dict(INPUTS.snapshot.services))
-    again = run(balancer, memo=memo, snapshot=relisted).context.names["domains"]
+    again = run(balancer, translator=translator, snapshot=relisted).context.names["domains"]
     fresh = run(balancer, snapshot=relisted).context.names["domains"]
     assert first
     assert again is first

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pyconfd.daemon.reconcile import FailedAttempt, Inputs, Reconciled, reconcile
+from pyconfd.daemon.translation import Translator
 from pyconfd.errors import Problem, RejectedInput
 from pyconfd.model.context import ClusterTemplate
 from pyconfd.model.kubernetes import ConfigMap, ObjectMeta
@@ -53,7 +54,11 @@ def snapshot(template: str | None, *addresses: str) -> Snapshot:
 
 
 INPUTS = Inputs(
-    snapshot("# good\n"), renderer(), ("configmap",), PresetOptions(cluster_templates=True), now=1000.0, curdate="today"
+    snapshot("# good\n"),
+    renderer(),
+    Translator(("configmap",), PresetOptions(cluster_templates=True)),
+    now=1000.0,
+    curdate="today",
 )
 
 

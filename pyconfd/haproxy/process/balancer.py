@@ -336,11 +336,11 @@ class Balancer:
         self.sockets = stats_sockets(text, self._settings.runtime_socket)
         self._runtime.connect(self.sockets)
 
-    def contested(self, rendering: Rendering) -> Mapping[Listener, str]:
+    def listener_conflicts(self, rendering: Rendering) -> Mapping[Listener, str]:
         """Return the new binds of ``rendering`` that somebody else has already, and who that is."""
         if self._is_known and isinstance(self.plan(rendering), Noop | RuntimeUpdate):
             return {}  # a runtime update binds nothing
-        return self._transaction.contested(rendering, self._known())
+        return self._transaction.listener_conflicts(rendering, self._known())
 
     def check(self, rendering: Rendering) -> None:
         """Let HAProxy judge ``rendering``, install nothing. Raises: RejectedInput: refused. TransientError: not run."""

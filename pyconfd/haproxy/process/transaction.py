@@ -109,7 +109,7 @@ class Transaction:
         """
         check(rendering, settings=self._settings, unit=self._unit, progress=progress)
 
-    def contested(self, rendering: Rendering, known: Known) -> Mapping[Listener, str]:
+    def listener_conflicts(self, rendering: Rendering, known: Known) -> Mapping[Listener, str]:
         """Return what the new binds of ``rendering`` ask for and another process or proxy has, and who that is."""
         taken: dict[Listener, str] = {}
         for fault in self._bind_faults(rendering, self.observe(known), known):
