@@ -274,9 +274,12 @@ class Balancer:
 
         In IN_SYNC and AHEAD the process is not looked at: each change of it asks first which worker answers.
         """
-        last = self.last_good()
-        if self._planned is not None and self._planned[0] is rendering and self._planned[1] is last and self._is_known:
-            return _FILE_REJECTED if self._file.rejected and isinstance(self._planned[2], Noop) else self._planned[2]
+        last, known = self.last_good(), self._planned
+        if known is None or known[0] is not rendering or known[1] is not last or not self._is_known:
+            known = self._planned = rendering, last, self._compare(rendering, last)
+        return self._unless_rejected(known[2])
+
+    def _compare(self, rendering: Rendering, last: Stored | None) -> Plan:
         observed = None
         if last is None or not self._is_known:
             observed = self._look()
@@ -284,17 +287,25 @@ class Balancer:
         applied, can = last.rendering if last else None, self._runtime.abilities
         can = replace(can, refused=frozenset(self._refused)) if self._refused else can
         found = diff.plan(rendering, applied, observed, comparison=self._comparison, abilities=can)
-        if self._state is BalancerState.SUSPECT and last is not None and not isinstance(found, Reload):
-            found = Reload((ReloadReason.NOT_LIVE,), (self._why,))
-        self._planned = rendering, last, found
-        if isinstance(found, Noop) and self._file.rejected:
-            return _FILE_REJECTED  # its check says why, and whose fault it is
-        if last is not None and isinstance(found, Noop):
+        if last is None:
+            return found
+        found = self._unless_suspect(found)
+        if isinstance(found, Noop) and not self._file.rejected:
             # The same text, but in the blocks that the next rendering will be compared with.
             self._last_good = Stored(last.generation, rendering) if last.gives(rendering) else last
             # At the start, and not when the first change comes: 40 ms for 5,000 backends.
             self._comparison.index(self._last_good.rendering)
         return found
+
+    def _unless_suspect(self, found: Plan) -> Plan:
+        """Return ``found``, or the reload that finds out what runs."""
+        if self._state is BalancerState.SUSPECT and not isinstance(found, Reload):
+            return Reload((ReloadReason.NOT_LIVE,), (self._why,))
+        return found
+
+    def _unless_rejected(self, found: Plan) -> Plan:
+        """Return ``found``, or where nothing else has to be done the reload whose check says what is wrong."""
+        return _FILE_REJECTED if isinstance(found, Noop) and self._file.rejected else found
 
     def look(self) -> Plan:
         """Compare files and process with what is applied; what is being written at this moment is not looked at."""
@@ -308,10 +319,7 @@ class Balancer:
             self._file.lock.release()
         if isinstance(found, Noop):
             self._file.retry()
-            found = _FILE_REJECTED if self._file.rejected else found
-        if self._state is BalancerState.SUSPECT:
-            return Reload((ReloadReason.NOT_LIVE,), (self._why,))
-        return found
+        return self._unless_rejected(self._unless_suspect(found))
 
     def _look(self) -> Observation:
         """Look at files and process, connect to its socket, and enter the state that this shows."""
