@@ -27,14 +27,13 @@ from pyconfd.model.status import Phase, Status
 from pyconfd.settings import AddressSource, NameSettings, Settings, name_of, names_of
 from pyconfd.status import document
 from pyconfd.status.document import FILE_FRESH_S, FILE_NAME, STALE_AFTER_S, sync_age_s
+from pyconfd.vip.output import REPORT_FILE
 
 log = structlog.get_logger(__name__)
 
 TIMEOUT_S = 2.0
 MOST_AT_ONCE = 32
 """So many nodes are asked at once whether they live."""
-HOOK_REPORT = "status.json"
-"""The name of a file in the runtime directory of pyconfd-vip."""
 _RTN_LOCAL = 2
 """Source: linux/rtnetlink.h."""
 
@@ -76,7 +75,7 @@ class NodeReader:
         if not vip.interface:
             return {}, False
         try:
-            found = json.loads(Path(vip.runtime_dir, HOOK_REPORT).read_bytes())
+            found = json.loads(Path(vip.runtime_dir, REPORT_FILE).read_bytes())
         except (OSError, ValueError):
             return {}, False
         return holders_of(found, time.time())

@@ -27,6 +27,7 @@ from pyconfd.vip.frames import AddressClaim, Advert, announcements, probe, say_f
 from pyconfd.vip.monitor import NodeMonitor, Timer
 from pyconfd.vip.netlink import reset_connections
 from pyconfd.vip.output import (
+    REPORT_FILE,
     Background,
     Drain,
     HookMemory,
@@ -386,17 +387,17 @@ class Hook:
             self._status_line = status
             self._systemd.status(status)
         if self._files.idle or self._stopping:  # else again at the next turn
-            copy = HookMemory(list(self.memory.drained), list(self.memory.transitions), document)
-            self._files.start(partial(self._write, copy, changed=self._changed), self.now)
+            memory = HookMemory(list(self.memory.drained), list(self.memory.transitions)) if self._changed else None
+            self._files.start(partial(self._write, document, memory), self.now)
             self._changed = False
 
-    def _write(self, memory: HookMemory, *, changed: bool) -> None:
+    def _write(self, document: Mapping[str, Any], memory: HookMemory | None) -> None:
         """Write the files of the report, in a thread of its own."""
         folder = self.vip.runtime_dir
         with ExitStack() as all_of_them:  # one that fails keeps none of the others from being written
-            all_of_them.callback(replace_file, f"{folder}/metrics.prom", metrics(memory.status))
-            all_of_them.callback(replace_file, f"{folder}/status.json", json.dumps(memory.status))
-            if changed:
+            all_of_them.callback(replace_file, f"{folder}/metrics.prom", metrics(document))
+            all_of_them.callback(replace_file, f"{folder}/{REPORT_FILE}", json.dumps(document))
+            if memory is not None:
                 all_of_them.callback(self._memory_file.write, memory)
 
     def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,9 +1,11 @@
 """What the hook writes: log, track files, heartbeat, state; without ever waiting for a disk or a reader."""
 
+import json
 import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import TextIOBase
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import structlog
 
 from pyconfd.errors import PyconfdError, first_line
+from pyconfd.settings.vip import VipSettings
 from pyconfd.system.state_file import StateFile
 
 log = structlog.get_logger(__name__)
@@ -23,6 +26,8 @@ SLOW_S = 2.0
 LEAVE_S = 2.0
 """How long the end of the program waits for a job, and for the reader of the log."""
 MOST_LINES = 1000
+REPORT_FILE = "status.json"
+"""In the runtime directory."""
 KEPT_TRANSITIONS = 200
 
 
@@ -168,11 +173,10 @@ class Drain:
 
 @dataclass(slots=True)
 class HookMemory:
-    """What the hook keeps over a restart: orders, the last transitions with their causes, and its last report."""
+    """What the hook keeps over a restart: orders, and the last transitions with their causes."""
 
     drained: list[Drain] = field(default_factory=list)
     transitions: list[dict[str, Any]] = field(default_factory=list)
-    status: dict[str, Any] = field(default_factory=dict)
 
     def drain_of(self, router: int) -> Drain | None:
         """Return the order to drain a router."""
@@ -187,3 +191,12 @@ class HookMemory:
 def memory_file(state_dir: str) -> StateFile[HookMemory]:
     """Return the file of the hook's memory."""
     return StateFile(f"{state_dir}/memory.json", HookMemory)
+
+
+def last_report(vip: VipSettings) -> dict[str, Any]:
+    """Return the last report of a hook that does not run, with the transitions; nothing if it left none."""
+    memory = memory_file(vip.state_dir).load() or HookMemory()
+    with suppress(OSError, ValueError):
+        report: dict[str, Any] = json.loads(Path(vip.runtime_dir, REPORT_FILE).read_bytes())
+        return report | {"transitions": memory.transitions}
+    return {}

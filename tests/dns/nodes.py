@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +17,7 @@ from pyconfd.status import document
 from tests.dns.stage import NAME
 from tests.dns.strict import StrictRoute53
 from tests.dns.wire import CREDENTIALS
+from tests.world import forked
 from tests.world.haproxy import HaproxyProcess, configuration, free_port, wait_until
 
 LIMIT_S = 60.0
@@ -34,7 +33,7 @@ class FieldNode:
     url: str
     port: int = field(default_factory=free_port)
     around: dict[str, str] = field(default_factory=dict)
-    _service: "subprocess.Popen[bytes] | None" = None
+    _service: forked.Process | None = None
 
     def __post_init__(self) -> None:
         self.haproxy = HaproxyProcess(self.folder / "haproxy")
@@ -103,15 +102,13 @@ class FieldNode:
         }
 
     @property
-    def service(self) -> "subprocess.Popen[bytes]":
+    def service(self) -> forked.Process:
         assert self._service is not None
         return self._service
 
     def run(self, **changes: str) -> None:
         """Start the service."""
-        with (self.folder / "dns.log").open("ab") as log:
-            argv = [sys.executable, "-m", "pyconfd", "dns", "run"]
-            self._service = subprocess.Popen(argv, stdout=log, stderr=log, env=self.environ(**changes))
+        self._service = forked.start(("dns", "run"), self.environ(**changes), self.folder / "dns.log")
 
     def stop(self) -> int:
         """Ask the service to stop; return its exit code."""

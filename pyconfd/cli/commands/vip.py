@@ -2,7 +2,6 @@
 
 import socket
 import time
-from dataclasses import asdict
 
 import click
 import jinja2
@@ -20,7 +19,7 @@ from pyconfd.cli.output import print_json, print_text
 from pyconfd.errors import Problem, RejectedInput, TransientError
 from pyconfd.settings import Settings
 from pyconfd.vip.control import ask
-from pyconfd.vip.output import HookMemory, memory_file
+from pyconfd.vip.output import last_report
 from pyconfd.vip.report import described, has_problem
 from pyconfd.vip.topology import topology
 
@@ -123,11 +122,10 @@ def status(context: CommandContext, *, as_json: bool) -> int:
     try:
         document = ask(f"{settings.vip.runtime_dir}/control.sock", {"do": "status"})
     except (OSError, ValueError):
-        left = memory_file(settings.vip.state_dir).load() or HookMemory()
+        document = last_report(settings.vip)
         text = "pyconfd-vip does not run. keepalived's own slow check decides in its place.\n"
-        if left.status:
-            text += "Its last report:\n\n" + described(left.status, left.transitions, time.time())
-        document = asdict(left)
+        if document:
+            text += "Its last report:\n\n" + described(document, document["transitions"], time.time())
         alive, code = False, Exit.NOT_RUNNING
     else:
         text = described(document, document["transitions"], time.time())
