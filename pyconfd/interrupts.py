@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def fatal_interrupts() -> Iterator[None]:
-    """Have Ctrl-C end the process at once: an exception in the midst of an import may be swallowed by what it meets.
+    """End the process by Ctrl-C at once: an exception in the midst of an import may be swallowed by what it meets.
 
     It is so where nobody handles it in another way yet, and in the main thread, whose it is.
     """

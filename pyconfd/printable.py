@@ -1,4 +1,4 @@
-"""Make text fit to be shown: names from files and API servers may hold anything, at any length; durations in words."""
+"""Texts fit to be shown: names from files and API servers may hold anything, at any length; durations in words."""
 
 MOST = 1_000
 """Characters of one line; a name of Kubernetes has at most 253."""

@@ -1,4 +1,4 @@
-"""Keep a loop running as a service: signals, new settings, the status page, and all parts closed at the end."""
+"""Run a loop as a service: signals, new settings, the status page, and all parts closed at the end."""
 
 import os
 import subprocess
@@ -42,30 +42,30 @@ _SomeBalancer = TypeVar("_SomeBalancer", bound=_OpenedBalancer)
 
 
 class Holds:
-    """What operators let through: one empty file for each hold, named by its id."""
+    """What operators allowed: one empty file for each hold, named by its id."""
 
     def __init__(self, runtime_dir: str) -> None:
         self._folder = Path(runtime_dir) / "allowed"
 
     def prepare(self) -> None:
-        """Make the folder, so that it is the daemon's own: what root puts there can then be seen and forgotten."""
+        """Create the folder, so that it is the daemon's own: what root puts there can then be seen and forgotten."""
         with suppress(OSError):
             self._folder.mkdir(mode=0o770, parents=True, exist_ok=True)
 
     def allow(self, hold_id: str) -> None:
-        """Let this hold through; raises OSError."""
+        """Allow this hold; raises OSError."""
         # Others of the group may write there: no link of theirs is followed by a root who allows something.
         os.close(os.open(self._folder / hold_id, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640))
 
     def allowed(self) -> frozenset[str]:
-        """Return the holds that were let through."""
+        """Return the holds that were allowed."""
         try:
             return frozenset(entry.name for entry in self._folder.iterdir())
         except OSError:
             return frozenset()
 
     def forget(self) -> None:
-        """Take all permissions back: each is for one change."""
+        """Remove all permissions: each is for one change."""
         for hold_id in self.allowed():
             with suppress(OSError):
                 (self._folder / hold_id).unlink()
@@ -96,7 +96,7 @@ class ServiceContext:
         return (*self.refused, *self.page.problems(), *watched)
 
     def open(self, balancer: _SomeBalancer) -> _SomeBalancer:
-        """Take the balancer into use until the loop has ended, and say what is in its way.
+        """Start the balancer, to be closed after the loop, and log what is in its way.
 
         Raises:
             TransientError: another pyconfd uses the state directory, or it cannot be written.
@@ -271,7 +271,7 @@ class DnsProcess:
         self._thread.start()
 
     def problems(self) -> tuple[Problem, ...]:
-        """Say that it ended by itself, until it has run for a while again."""
+        """Return that it ended by itself, until it has run for a while again."""
         return (self._problem,) if self._problem else ()
 
     def stop(self) -> None:

@@ -102,7 +102,7 @@ class SettingsCommand(click.Command):
 
 
 def exit_of_look(code: int, *, alive: bool, wrong: bool) -> int:
-    """Return the exit code of a command that only looks: ``wrong`` settings are told of too."""
+    """Return the exit code of a command that only looks; ``wrong``: the settings cannot be used."""
     return code if not wrong else Exit.FAILED if alive else Exit.CONFIGURATION
 
 

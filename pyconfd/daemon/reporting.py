@@ -1,4 +1,4 @@
-"""Says what a loop does: in the status, in the log, in the change log and to the service manager. It decides nothing.
+"""Reports what a loop does: in the status, the log, the change log and to the service manager. It decides nothing.
 
 Each thing is said once: a problem when it appears and when it is gone, an object when it is rejected and accepted
 again, a failure when it is not the same as before.
@@ -43,7 +43,7 @@ _LOGGED_CHANGES = 8
 
 
 class Reporter:
-    """``status`` is replaced as a whole whenever something is told, so any thread may read it."""
+    """``status`` is replaced as a whole at each report, so any thread may read it."""
 
     def __init__(
         self, clock: Clocks, notifier: Notifier, changes: Changes, applied: Stored | None, *, version: str, pid: int
@@ -82,16 +82,16 @@ class Reporter:
         self._events += count
 
     def pending(self) -> None:
-        """Note that something is to be applied; cheap, since it stands before every runtime update."""
+        """Mark that something is to be applied; cheap, since it stands before every runtime update."""
         if not self._pending_since:
             self._pending_since = self._clock.now()
 
     def nothing_pending(self) -> None:
-        """Note that there is nothing to apply yet."""
+        """Mark that there is nothing to apply yet."""
         self._pending_since = 0.0
 
     def newer_fragments(self) -> None:
-        """Note that there are newer fragments, and nothing was tried with them yet."""
+        """Mark that there are newer fragments, and nothing was tried with them yet."""
         log.info("fragments.read")
         self.untried = True
         self._recorded_edit = None
@@ -107,7 +107,7 @@ class Reporter:
             self._log_problems(topic, problems, event, **fields)
 
     def _shown(self, topic: Topic, problems: tuple[Problem, ...]) -> tuple[str, ...]:
-        """Note the problems of a topic; return all that there are, each once."""
+        """Store the problems of a topic; return all that there are, each once."""
         self._problems[topic] = problems
         return tuple(dict.fromkeys(str(problem) for each in _TOPICS for problem in self._problems.get(each, ())))
 
@@ -141,11 +141,11 @@ class Reporter:
             return
         same = replace(change, at=0.0, duration_s=0.0)
         if change.action is not Action.DEFERRED or same != self._recorded:
-            self._changes.record(change)  # what waits is told when it begins to
+            self._changes.record(change)  # what waits is recorded when it begins to
         self._recorded = same
 
     def new_fragments_failed(self, outcome: Rejected | Failed, duration_s: float) -> None:
-        """Say why an attempt with newer fragments than the running ones failed."""
+        """Report why an attempt with newer fragments than the running ones failed."""
         self._candidate = outcome
         self._log_outcome(outcome, "candidate", duration_s, 0)
         self.problems("candidate", outcome.problems)
@@ -160,7 +160,7 @@ class Reporter:
             self._recorded_edit = change.action, change.details
 
     def newest_fragments_run(self) -> None:
-        """Note that the newest fragments are those that run."""
+        """Mark that the newest fragments are those that run."""
         self._candidate = None
         self.problems("candidate", (), "candidate.accepted")
 
@@ -177,7 +177,7 @@ class Reporter:
         self.status = replace(self.status, failures_by_step=counts)
 
     def concluded(self, outcome: Outcome) -> None:
-        """Put an outcome into the status, in one step: other threads read it meanwhile."""
+        """Set the status after an outcome, in one step: other threads read it meanwhile."""
         status = self.status
         if not isinstance(outcome, Deferred):  # what waits for its turn changes nothing about these
             self.in_step = isinstance(outcome, Applied | Unchanged)
@@ -237,7 +237,7 @@ class Reporter:
     # What else happens
 
     def restored(self, outcome: Applied | Unchanged) -> None:
-        """Note that the last good generation runs, and what it took."""
+        """Report that the last good generation runs, and what it took."""
         counts = _counted(self.status.reloads_by_reason, _reasons(outcome))
         generation, verified = outcome.generation, outcome.verified
         phase = Phase.SERVING_LAST_GOOD if self.status.phase is Phase.WAITING else self.status.phase
@@ -271,22 +271,22 @@ class Reporter:
             if change is not None:
                 self._changes.record(change)
 
-    def balancer(self, standing: BalancerStatus, paused: Paused | None) -> None:
+    def balancer(self, seen: BalancerStatus, paused: Paused | None) -> None:
         """Show the state of the balancer."""
-        why = standing.live.unavailable
+        why = seen.live.unavailable
         if why and why != self.status.live.unavailable:
             log.info("live_changes.unavailable", why=why)
         applying = self.status.applying.seen(
             self._clock.now(),
-            old_workers=standing.old_workers,
-            oldest_worker_age_s=standing.oldest_worker_age_s,
-            file_behind=standing.file_behind,
+            old_workers=seen.old_workers,
+            oldest_worker_age_s=seen.oldest_worker_age_s,
+            file_behind=seen.file_behind,
         )
-        self.status = replace(self.status, applying=applying, live=replace(standing.live, paused=paused))
-        self.problems("balancer", standing.problems, "balancer.troubled")
+        self.status = replace(self.status, applying=applying, live=replace(seen.live, paused=paused))
+        self.problems("balancer", seen.problems, "balancer.troubled")
 
     def phase(self, phase: Phase) -> None:
-        """Note what is going on where there was no outcome."""
+        """Set the phase where there was no outcome."""
         self.status = replace(self.status, phase=phase)
 
     # To whom it is said
@@ -307,23 +307,23 @@ class Reporter:
         )
 
     def heartbeat(self) -> None:
-        """Say that the loop makes progress."""
+        """Report that the loop makes progress."""
         self._next_heartbeat = self._clock.monotonic() + _HEARTBEAT_S
         self.status = replace(self.status, heartbeat_at=self._clock.now())
         self._notifier.watchdog()
 
     def progressed(self) -> None:
-        """Say that this thread does not hang, at most each second; for an apply that takes long."""
+        """Report that this thread does not hang, at most each second; for an apply that takes long."""
         if self._clock.monotonic() >= self._next_heartbeat:
             self.heartbeat()
 
     def ready(self) -> None:
-        """Tell the service manager that it is decided what runs."""
+        """Report READY to the service manager: it is decided what runs."""
         self._said_line = self._line()
         self._notifier.ready(self._said_line)
 
     def say_status(self, source: SourceHealth | None = None) -> None:
-        """Tell the service manager the state in one line, unless it knows that or was not told READY yet."""
+        """Send the service manager the state in one line, where it changed since READY."""
         line = self._line(source)
         if self._said_line and line != self._said_line:
             self._said_line = line
@@ -380,7 +380,7 @@ class Reporter:
             log.info("reload.deferred", reasons=reasons, changes=changes, advice=list(plan.advice))
 
     def _log_refused(self, refused: tuple[Refusal, ...]) -> None:
-        """Log objects that were rejected or accepted since the last call; the quarantine tells of its own."""
+        """Log objects that were rejected or accepted since the last call; the quarantine logs its own."""
         current = frozenset(each for each in refused if each.reason is not RefusalReason.QUARANTINED)
         for item in sorted(current - self._refused):
             log.warning(

@@ -303,7 +303,7 @@ class _Writer:
             del self._taken[taken:]
 
     def _declare(self, name: str, value: JinjaExpression) -> None:
-        """Make a variable known, by another name of the same value where there is one."""
+        """Declare a variable, by another name of the same value where there is one."""
         if value.is_path:
             self.items.append(_comment(f"${name} is {value.code or 'the cluster'}"))
         else:

@@ -195,7 +195,7 @@ def _is_program(system: System, word: str) -> bool:
 
 
 def _program(system: System, rest: list[str], line: int) -> Iterator[GivenOption]:
-    """Take the words after the program's name, up to where its command ends."""
+    """Return the options in the words after the program's name, up to where its command ends."""
     while rest and rest[0] not in _ENDS:
         word = rest.pop(0)
         ends, word = word.endswith(";"), word.removesuffix(";")

@@ -104,7 +104,7 @@ class _Run:
         self._findings += sorted(findings.found, key=lambda finding: finding.line)
 
     def _script(self, file: InputFile, findings: Findings) -> None:
-        """Take what starts a predecessor; a start script may write a first haproxy.cfg itself."""
+        """Translate what starts a predecessor; a start script may write a first haproxy.cfg itself."""
         before = len(findings.found)
         self._collector.take(read(self._system, file.text), findings)
         if len(findings.found) == before and self._system is System.KUBEFIGURATOR:

@@ -81,7 +81,7 @@ class Findings:
     found: list[MigrationFinding] = field(default_factory=list)
 
     def add(self, line: int, effect: Effect, message: str) -> None:
-        """Say something of a line."""
+        """Add a finding about a line."""
         self.found.append(MigrationFinding(self.file, line, effect, message))
 
 

@@ -94,7 +94,7 @@ class SettingsCollector:
         return "left out"
 
     def _sourced(self, given: GivenOption, findings: Findings) -> None:
-        """Say what becomes of a variable whose value stands in another object."""
+        """Report what becomes of a variable whose value stands in another object."""
         option = option_for_variable(self.system, given.name)
         if not given.name:
             message = (
@@ -108,7 +108,7 @@ class SettingsCollector:
             self._variable(given, findings)
 
     def consumer(self, text: str, findings: Findings) -> None:
-        """Take a loop around etcdctl, which is what the README has as the consumer."""
+        """Translate a loop around etcdctl, which is what the README has as the consumer."""
         for number, line in logical_lines(text):
             if "etcdctl" not in line:
                 continue
@@ -233,7 +233,7 @@ class SettingsCollector:
 
 
 def _elsewhere(given: GivenOption) -> str:
-    """Say of a word that stands for options of another file which one that is; "" for other words."""
+    """Return which file a word stands for whose options it brings; "" for other words."""
     if given.name in {"EnvironmentFile", "--env-file"}:
         return f"{given.name} {given.value}: give that file to pyconfd migrate too"
     if given.name in {"$@", "$*", "${@}", "${*}"}:

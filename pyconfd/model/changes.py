@@ -107,7 +107,7 @@ _ENDS: Mapping[HoldStep, str] = MappingProxyType(
 
 
 def change_of_hold(event: HoldEvent, *, at: float, serving: int) -> Change | None:
-    """Return what is told of a hold: that it began, and how it ended; None for what lies between.
+    """Return the change of a hold: that it began, and how it ended; None for what lies between.
 
     ``duration_s`` of the end is how long it lasted.
     """

@@ -17,7 +17,7 @@ ADOPTION = "adopt"
 
 
 def command_of(hold_id: str) -> str:
-    """Return the command that lets through what is held."""
+    """Return the command that allows what is held."""
     return "pyconfd adopt" if hold_id == ADOPTION else f"pyconfd allow {hold_id}"
 
 

@@ -144,7 +144,7 @@ class Renewal(IntEnum):
 class CredentialState:
     """A certificate or token and when it stops being valid.
 
-    ``expires_at`` and ``issued_at`` are 0.0 where that cannot be told.
+    ``expires_at`` and ``issued_at`` are 0.0 where that is not known.
     """
 
     name: str
@@ -193,23 +193,13 @@ class SourceHealth:
     note: str = ""
 
 
-class TargetPhase(StrEnum):
-    """What one target is doing."""
-
-    WAITING = "waiting"
-    SERVING = "serving"
-    HELD = "held"
-    REJECTED = "rejected"
-    FAILED = "failed"
-
-
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """One load balancer beside the main one. ``digest`` and ``applied_at`` are of what it was last told to load."""
+    """One load balancer beside the main one. ``digest`` and ``applied_at`` are of what it last loaded."""
 
     name: str
     output: str
-    phase: TargetPhase = TargetPhase.WAITING
+    phase: Phase = Phase.WAITING
     digest: str = ""
     applied_at: float = 0.0
     problems: tuple[str, ...] = ()

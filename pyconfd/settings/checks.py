@@ -52,7 +52,7 @@ class SettingOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Settings that are each fine and do not go together; the problem is told at the first of ``paths``."""
+    """Settings that are each fine and do not go together; the problem is reported at the first of ``paths``."""
 
     paths: tuple[str, ...]
     message: str
@@ -167,7 +167,7 @@ def _dns_name(dns: DnsSettings, name: NameSettings) -> Iterator[Contradiction]:
 
 
 def _in_dns(path: str, message: str, remedy: str) -> Contradiction:
-    """Return a contradiction that is only told where each setting of the section is fine by itself."""
+    """Return a contradiction that is only reported where each setting of the section is fine by itself."""
     return Contradiction((path, *(each.path for each in settings_in("dns"))), message, remedy)
 
 

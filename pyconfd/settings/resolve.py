@@ -301,7 +301,7 @@ def _load(path: str, named_by: str, read: ReadText, problems: list[Problem]) -> 
 
 
 def _differing_names(candidates: list[GivenValue]) -> Iterator[str]:
-    """Tell where a setting has different values under its two names in the environment."""
+    """Return a note where a setting has different values under its two names in the environment."""
     for old, new in itertools.pairwise(candidates):
         both = old.origin.source is new.origin.source is Source.ENVIRONMENT
         if both and old.setting is new.setting and old.value != new.value:

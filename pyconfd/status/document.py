@@ -31,10 +31,10 @@ log = structlog.get_logger(__name__)
 def encode(status: Status) -> bytes:
     """Return ``status`` as indented UTF-8 JSON, without secrets; times stay seconds since the epoch."""
     document = public_value(msgspec.to_builtins(status, enc_hook=_plain))
-    for told in (*document["refused"], *document["quarantine"]["now"]):
-        told["ref"] = dict(zip(ObjectRef._fields, told["ref"], strict=True))
-        if told["ref"]["kind"] == "Secret" and told.get("value"):
-            told["value"] = HIDDEN
+    for item in (*document["refused"], *document["quarantine"]["now"]):
+        item["ref"] = dict(zip(ObjectRef._fields, item["ref"], strict=True))
+        if item["ref"]["kind"] == "Secret" and item.get("value"):
+            item["value"] = HIDDEN
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
@@ -46,8 +46,8 @@ def decode(data: bytes) -> Status:
     """
     try:
         document = msgspec.json.decode(data, type=dict[str, Any])
-        for told in (*document.get("refused", ()), *document.get("quarantine", {}).get("now", ())):
-            told["ref"] = [told["ref"][field] for field in ObjectRef._fields]
+        for item in (*document.get("refused", ()), *document.get("quarantine", {}).get("now", ())):
+            item["ref"] = [item["ref"][field] for field in ObjectRef._fields]
         return msgspec.convert(document, Status)
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise RejectedInput(Problem("", f"not a status of pyconfd: {error}")) from error

@@ -88,7 +88,7 @@ def configure(
 
 
 def _log_crash(crash: threading.ExceptHookArgs) -> None:
-    """Tell of a thread that ended by a bug as of anything else: one line or object, without secrets."""
+    """Log a thread that ended by a bug like anything else: one line or object, without secrets."""
     if crash.exc_value is None or crash.exc_type is SystemExit:
         return
     name = crash.thread.name if crash.thread else ""

@@ -12,7 +12,7 @@ from pyconfd.model.context import RefusalReason
 from pyconfd.model.hold import HoldStep
 from pyconfd.model.outcome import Step
 from pyconfd.model.plan import ReloadReason
-from pyconfd.model.status import Phase, Status, TargetPhase
+from pyconfd.model.status import Phase, Status
 from pyconfd.status.document import age_s
 from pyconfd.status.redaction import redacted
 
@@ -21,10 +21,10 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class StatusCollector(Collector):
-    """Gives every pyconfd metric from what ``status`` returns at the moment of the scrape.
+    """Returns every pyconfd metric from what ``status`` returns at the moment of the scrape.
 
     Never is +Inf for an age, so that an alert on an age fires for what never happened; a credential whose expiry
-    cannot be told has no expiry sample.
+    is not known has no expiry sample.
     """
 
     def __init__(self, status: Callable[[], Status]) -> None:
@@ -90,9 +90,9 @@ def _daemon(status: Status) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "pyconfd_reconciliations", "Times that a configuration was rendered.", value=status.reconciliations_total
     )
-    told = {"written": status.object_events.written_total, "failed": status.object_events.failures_total}
+    counts = {"written": status.object_events.written_total, "failed": status.object_events.failures_total}
     text = "Kubernetes Events on refused objects, where these are on."
-    yield _counters("pyconfd_object_events", text, "result", told)
+    yield _counters("pyconfd_object_events", text, "result", counts)
 
 
 def _generation(status: Status) -> Iterator[Metric]:
@@ -230,7 +230,7 @@ def _pinned(status: Status) -> Iterator[Metric]:
 
 def _targets(status: Status) -> Iterator[Metric]:
     targets = status.targets
-    running = [(each.name, each.phase is TargetPhase.SERVING) for each in targets]
+    running = [(each.name, each.phase is Phase.SERVING) for each in targets]
     yield _gauges("pyconfd_target_serving", "1 if the target runs what was rendered.", "target", running)
     text = "When the target was last told to load, in seconds since the epoch; 0 for never."
     loaded = [(each.name, each.applied_at) for each in targets]

@@ -15,7 +15,6 @@ from pyconfd.model.status import (
     Renewal,
     ResourceState,
     Status,
-    TargetPhase,
 )
 from pyconfd.printable import clean, long_duration, short_duration
 from pyconfd.status.document import STALE_AFTER_S, Freshness, StatusReport, liveness, sync_age_s
@@ -134,7 +133,7 @@ def _problems(report: StatusReport, status: Status, pen: Pen) -> list[str]:
 
 
 def _hold(status: Status) -> Iterator[str]:
-    """Return how a held change is let through, unless the problem that holds it has said so."""
+    """Return how a held change is allowed, unless the problem that holds it has said so."""
     command = command_of(status.hold_id)
     if not any(command in problem for problem in status.problems):
         yield f"a change is held back\n    -> look at it, then: {command}"
@@ -240,7 +239,7 @@ def _by_hand(status: Status, now: float, pen: Pen) -> list[str]:
 
 
 def _targets(status: Status, now: float, pen: Pen) -> list[list[str]]:
-    colours = {TargetPhase.SERVING: _GOOD, TargetPhase.REJECTED: _BAD, TargetPhase.FAILED: _BAD}
+    colours = {Phase.SERVING: _GOOD, Phase.REJECTED: _BAD, Phase.FAILED: _BAD}
     return [
         [
             clean(target.name),

@@ -16,7 +16,7 @@ from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Generation, Held, Outcome, Stored
 from pyconfd.model.plan import Noop, Plan, Reload
 from pyconfd.model.rendering import Rendering
-from pyconfd.model.status import TargetPhase, TargetState
+from pyconfd.model.status import Phase, TargetState
 from pyconfd.system.backoff import Backoff
 from pyconfd.system.state_file import StateLock
 from pyconfd.targets.target import AppliedTarget, Target
@@ -33,9 +33,9 @@ _PATIENCE_S = 5.0
 """How long the end of the process waits for checks and notifiers; what runs longer ends without it."""
 
 _EVENTS = {
-    TargetPhase.HELD: "target.held",
-    TargetPhase.REJECTED: "target.rejected",
-    TargetPhase.FAILED: "target.failed",
+    Phase.HELD: "target.held",
+    Phase.REJECTED: "target.rejected",
+    Phase.FAILED: "target.failed",
 }
 
 
@@ -122,7 +122,7 @@ class TargetWorker:
             return True
         if self._retry_at is None and now >= self._drift_at:
             self._drift_at = now + DRIFT_S
-            return self.state.phase is TargetPhase.SERVING and not self._target.is_in_place()
+            return self.state.phase is Phase.SERVING and not self._target.is_in_place()
         return False
 
     def _attempt(self, offer: Offer) -> None:
@@ -131,13 +131,13 @@ class TargetWorker:
         try:
             outcome = self._target.apply(offer.context, curdate=curdate, now=now, protect=offer.protect)
         except PyconfdError as error:
-            phase = TargetPhase.REJECTED if isinstance(error, RejectedInput) else TargetPhase.FAILED
+            phase = Phase.REJECTED if isinstance(error, RejectedInput) else Phase.FAILED
             self._failed(phase, error)
             return
         self._retry_at = None
         self._backoff.reset()
         if isinstance(outcome, Held):
-            self._report(TargetPhase.HELD, (outcome.problem,))
+            self._report(Phase.HELD, (outcome.problem,))
             return
         self._record_applied(outcome)
 
@@ -151,19 +151,19 @@ class TargetWorker:
         self.problems = ()
         self.state = replace(
             former,
-            phase=TargetPhase.SERVING,
+            phase=Phase.SERVING,
             digest=applied.digest,
             applied_at=applied.applied_at,
             problems=(),
             applied_total=former.applied_total + changed,
         )
 
-    def _failed(self, phase: TargetPhase, error: PyconfdError) -> None:
+    def _failed(self, phase: Phase, error: PyconfdError) -> None:
         self._retry_at = time.monotonic() + self._backoff.delay_s()
         self._report(phase, error.problems, step=error.step if isinstance(error, ApplyError) else "")
         self.state = replace(self.state, failures_total=self.state.failures_total + 1)
 
-    def _report(self, phase: TargetPhase, problems: tuple[Problem, ...], step: str = "") -> None:
+    def _report(self, phase: Phase, problems: tuple[Problem, ...], step: str = "") -> None:
         texts = tuple(str(problem) for problem in problems)
         if texts != self.state.problems:
             for problem in problems:

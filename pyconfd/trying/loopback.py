@@ -97,7 +97,7 @@ def _normal(host: str) -> str:
 
 
 class Loopback:
-    """Gives each listener, server, socket and certificate its stand-in, once; leaving the ``with`` ends them.
+    """Assigns each listener, server, socket and certificate its stand-in, once; leaving the ``with`` ends them.
 
     ``source`` says who is behind an address of the cluster. A port is kept from other programs from when it is chosen,
     until haproxy, of the same user, binds it too.
@@ -136,7 +136,7 @@ class Loopback:
         return HOST, self.listeners[key]
 
     def port(self, wanted: int) -> int:
-        """Return a free port on 127.0.0.1, ``wanted`` if that can be had; nobody else who asks here gets it.
+        """Return a free port on 127.0.0.1, ``wanted`` if that can be had; it is returned once.
 
         Raises:
             TransientError: there is none.

@@ -23,7 +23,7 @@ _MOST_BYTES = 80
 
 
 def short_folder(prefix: str) -> Path:
-    """Make a temporary directory that is short enough for UNIX sockets."""
+    """Create a temporary directory that is short enough for UNIX sockets."""
     usual = tempfile.gettempdir()
     return Path(tempfile.mkdtemp(prefix=prefix, dir=usual if len(usual.encode()) <= _MOST_BYTES else "/tmp"))  # noqa: S108 - mkdtemp makes it safe
 

@@ -1,7 +1,7 @@
 """Small servers that stand in for pods; each answers with its name, to HTTP, redis or anything else.
 
 ``with StandIns() as pods: pods.add("app1-0", "127.1.0.1")``. Every pod has a loopback address of its own and, unless
-told otherwise, they share one port, as the pods of a Service do.
+given another one, they share one port, as the pods of a Service do.
 """
 
 import re
@@ -108,7 +108,7 @@ class StandIns:
         return pod
 
     def stop(self, name: str, *, graceful: bool = False) -> None:
-        """Let a pod refuse connections; its open ones are cut; graceful: those live on until their client ends."""
+        """Refuse connections to a pod; its open ones are cut; graceful: those live on until their client ends."""
         pod = self.pods[name]
         # Who accepts holds the lock too, so a connection is either cut here or refused.
         with self._changed:
@@ -122,7 +122,7 @@ class StandIns:
                 self._changed.wait_for(lambda: not pod.open, _PATIENCE_S)
 
     def start(self, name: str) -> None:
-        """Let a stopped pod serve again, at the same address and port."""
+        """Start a stopped pod again, at the same address and port."""
         if not self.pods[name].listener:
             self._listen(self.pods[name])
 

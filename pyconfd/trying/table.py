@@ -171,7 +171,7 @@ def _careless() -> ssl.SSLContext:
 
 
 def _ask_line(front: Front) -> ProbeAnswer:
-    """Say a line that is neither HTTP nor redis: a stand-in answers with its name."""
+    """Send a line that is neither HTTP nor redis: a stand-in answers with its name."""
     with socket.create_connection((HOST, front.port), _TIMEOUT_S) as plain:
         connection = _careless().wrap_socket(plain) if front.tls else plain
         connection.sendall(b"who\n")
@@ -217,7 +217,7 @@ def table(
     context: Context,
     unreadable: Sequence[Refusal],
 ) -> Table:
-    """Put answers and refusals together; names below a wildcard have a row where something else answers.
+    """Join answers and refusals; names below a wildcard have a row where something else answers.
 
     ``owners`` are those of the stand-ins that the configuration names, by what these answer.
     """

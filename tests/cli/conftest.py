@@ -9,6 +9,6 @@ from tests.world.log import logging_restored
 
 @pytest.fixture(autouse=True)
 def _logs_restored() -> Iterator[None]:
-    """Have the logging that a call configured end with its test."""
+    """End the logging that a call configured with its test."""
     with logging_restored():
         yield

@@ -176,7 +176,7 @@ def test_the_plan_is_noop_when_it_serves_and_names_what_differs(
 
 @contextmanager
 def _serving(settings: Settings, snapshot: tuple[str, ...], folder: Path, *, level: str) -> Iterator[Settings]:
-    """Have a haproxy serve what is rendered, with a runtime socket that forbids changes unless ``level`` is admin."""
+    """Serve by a haproxy what is rendered, with a runtime socket that forbids changes unless ``level`` is admin."""
     with HaproxyProcess(folder / "haproxy") as haproxy:
         settings = replace(settings, haproxy=haproxy.settings(reload_method=ReloadMethod.MASTER))
         opened = f"global\n    stats socket {haproxy.stats_socket} level {level}\n"

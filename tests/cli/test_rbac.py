@@ -10,7 +10,7 @@ from tests.cli.invoking import invoke
 
 
 def rules(*arguments: str) -> set[tuple[str, str, tuple[str, ...]]]:
-    """Give namespace ("" for all), resource and names of what may be read."""
+    """Return namespace ("" for all), resource and names of what may be read."""
     done = invoke("rbac", *arguments)
     assert done.exit_code == 0, done.stderr
     documents: list[dict[str, Any]] = [each for each in yaml.safe_load_all(done.stdout) if each]

@@ -64,7 +64,7 @@ class Process:
         return forked.run(self.command("reload", *arguments), environment)
 
     def hears(self, word: str) -> list[str]:
-        """Give all that the service manager hears up to a line that begins with ``word``."""
+        """Return all that the service manager hears up to a line that begins with ``word``."""
         heard: list[str] = []
         while not heard or not heard[-1].startswith(word):
             lines = self.manager.recv(65536).decode().splitlines()

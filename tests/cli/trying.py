@@ -51,7 +51,7 @@ class Trying:
         return "\n".join(self.lines)
 
     def until(self, wanted: str, count: int = 1) -> str:
-        """Wait until a line has this; give the last of them."""
+        """Wait until a line has this; return the last of them."""
 
         def told() -> bool:
             ended = self.process.poll() is not None
@@ -67,7 +67,7 @@ class Trying:
         return next(line for line in reversed(self.lines) if wanted in line)
 
     def port_of(self, url: str) -> int:
-        """Give the port that the command below a row names."""
+        """Return the port that the command below a row names."""
         row = max(number for number, line in enumerate(self.lines) if f" {url} " in line)
         found = re.search(r"127\.0\.0\.1:(\d+)|127\.0\.0\.1 (\d+)|:(\d+):127\.0\.0\.1", self.lines[row + 1])
         assert found, self.text
@@ -83,7 +83,7 @@ class Trying:
         return self.process.wait(60)
 
     def family(self) -> list[psutil.Process]:
-        """Give the processes that it began."""
+        """Return the processes that it began."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def left_behind(self) -> list[str]:
@@ -91,7 +91,7 @@ class Trying:
 
 
 def transcripts(folder: Path) -> list[str]:
-    """Write what a real API server listed, as kubectl would print it; give the options."""
+    """Write what a real API server listed, as kubectl would print it; return the options."""
     options = []
     for name in ("services", "endpoints", "endpointslices", "nodes"):
         body = json.loads((TRANSCRIPTS / f"list-{name}.json").read_text())["body"]

@@ -61,7 +61,7 @@ def test_a_variable_works_under_its_old_name(name: str, entry: Entry) -> None:
 
 
 def said(system: System, text: str, name: str = "run.sh") -> list[str]:
-    """Give what ``migrate`` says of the last line of a text; nothing of it may be left."""
+    """Return what ``migrate`` says of the last line of a text; nothing of it may be left."""
     migration = migrate(system, [InputFile(name, text)])
     line = len(text.splitlines())
     assert not [finding for finding in migration.of(Effect.LEFT) if finding.line], migration.findings

@@ -15,7 +15,6 @@ from pyconfd.model.status import (
     ResourceState,
     SourceHealth,
     Status,
-    TargetPhase,
     TargetState,
 )
 
@@ -65,8 +64,8 @@ SAMPLE = Status(
     events_total=345,
     reconciliations_total=30,
     targets=(
-        TargetState("caddy", "/etc/caddy/Caddyfile", TargetPhase.SERVING, "cd" * 32, NOW - 200, (), 4, 1),
-        TargetState("nginx", "/etc/nginx/nginx.conf", TargetPhase.FAILED, problems=("target nginx: it is down",)),
+        TargetState("caddy", "/etc/caddy/Caddyfile", Phase.SERVING, "cd" * 32, NOW - 200, (), 4, 1),
+        TargetState("nginx", "/etc/nginx/nginx.conf", Phase.FAILED, problems=("target nginx: it is down",)),
     ),
 )
 

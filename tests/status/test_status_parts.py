@@ -28,7 +28,7 @@ from tests.status.conftest import NOW
 
 
 def metrics_of(status: Status) -> dict[str, float]:
-    """Give the samples by their name with the values of their labels behind it."""
+    """Return the samples by their name with the values of their labels behind it."""
     families = text_string_to_metric_families(exposition(registry_of(lambda: status)).decode())
     return {
         "".join([sample.name, *(value for _, value in sorted(sample.labels.items()))]): sample.value

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pyconfd.model.status import TargetPhase
+from pyconfd.model.status import Phase
 from pyconfd.targets.worker import Targets, TargetWorker
 from tests.targets.fakes import context, target, told
 from tests.world.haproxy import wait_until
@@ -28,16 +28,16 @@ def start(running: list[Targets], *workers: TargetWorker) -> Targets:
     return targets
 
 
-def phases(targets: Targets) -> list[TargetPhase]:
+def phases(targets: Targets) -> list[Phase]:
     return [state.phase for state in targets.states()]
 
 
 def test_nothing_is_done_before_the_first_offer(tmp_path: Path, running: list[Targets]) -> None:
     targets = start(running, worker(tmp_path))
 
-    assert phases(targets) == [TargetPhase.WAITING]
+    assert phases(targets) == [Phase.WAITING]
     targets.offer(context(), protect=False)
-    wait_until(lambda: phases(targets) == [TargetPhase.SERVING], "served")
+    wait_until(lambda: phases(targets) == [Phase.SERVING], "served")
     assert told(tmp_path) == 1
 
 
@@ -47,12 +47,12 @@ def test_a_target_that_hangs_or_fails_keeps_no_other_waiting(tmp_path: Path, run
     broken = worker(tmp_path, "broken", check=("/bin/false",))
     targets = start(running, hanging, broken, worker(tmp_path))
     targets.offer(context(), protect=False)
-    wait_until(lambda: targets.states()[2].phase is TargetPhase.SERVING, "the good one serves")
+    wait_until(lambda: targets.states()[2].phase is Phase.SERVING, "the good one serves")
 
-    assert targets.states()[0].phase is TargetPhase.WAITING
+    assert targets.states()[0].phase is Phase.WAITING
     (tmp_path / "over").touch()
-    wait_until(lambda: targets.states()[0].phase is TargetPhase.FAILED, "the hanging one failed")
-    wait_until(lambda: targets.states()[1].phase is TargetPhase.REJECTED, "the broken one is refused")
+    wait_until(lambda: targets.states()[0].phase is Phase.FAILED, "the hanging one failed")
+    wait_until(lambda: targets.states()[1].phase is Phase.REJECTED, "the broken one is refused")
 
 
 def test_a_failed_target_is_tried_again_without_an_event(tmp_path: Path, running: list[Targets]) -> None:
@@ -61,7 +61,7 @@ def test_a_failed_target_is_tried_again_without_an_event(tmp_path: Path, running
     targets.offer(context(), protect=False)
     wait_until(lambda: targets.states()[0].failures_total >= 2, "failed twice")
     (tmp_path / "up").touch()
-    wait_until(lambda: phases(targets) == [TargetPhase.SERVING], "it recovered")
+    wait_until(lambda: phases(targets) == [Phase.SERVING], "it recovered")
 
     assert targets.states()[0].problems == ()
     assert told(tmp_path) == 1
@@ -70,7 +70,7 @@ def test_a_failed_target_is_tried_again_without_an_event(tmp_path: Path, running
 def test_an_edited_template_is_applied_without_an_event(tmp_path: Path, running: list[Targets]) -> None:
     targets = start(running, worker(tmp_path))
     targets.offer(context(), protect=False)
-    wait_until(lambda: phases(targets) == [TargetPhase.SERVING], "served")
+    wait_until(lambda: phases(targets) == [Phase.SERVING], "served")
     (tmp_path / "web.tpl").write_text("edited {{ word }}\n")
 
     wait_until(lambda: (tmp_path / "web.conf").read_text() == "edited one\n", "the edit is applied")
@@ -88,9 +88,9 @@ def test_the_latest_offer_wins(tmp_path: Path, running: list[Targets]) -> None:
 def test_a_loss_of_everything_is_held_and_heals(tmp_path: Path, running: list[Targets]) -> None:
     targets = start(running, worker(tmp_path))
     targets.offer(context(), protect=True)
-    wait_until(lambda: phases(targets) == [TargetPhase.SERVING], "served")
+    wait_until(lambda: phases(targets) == [Phase.SERVING], "served")
     targets.offer(context("none", ready=0), protect=True)
-    wait_until(lambda: phases(targets) == [TargetPhase.HELD], "held")
+    wait_until(lambda: phases(targets) == [Phase.HELD], "held")
     targets.offer(context("two"), protect=True)
 
     wait_until(lambda: (tmp_path / "web.conf").read_text() == "word two\n", "healed")

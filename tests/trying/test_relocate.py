@@ -14,7 +14,7 @@ from tests.world.haproxy import BINARY
 
 
 class Numbered(Loopback):
-    """Gives 127.0.0.1 with ports from 20001 on for listeners, 127.9.9.9 for servers, and remembers what was asked."""
+    """Assigns 127.0.0.1 with ports from 20001 on for listeners, 127.9.9.9 for servers, and remembers what was asked."""
 
     def __init__(self, stub: str = "/stub.pem") -> None:
         self.listeners: dict[tuple[str, int], int] = {}

@@ -36,7 +36,9 @@ def allow(context: CommandContext, hold_id: str) -> int:
         raise RejectedInput(Problem("allow", f"no change is held as {hold_id!r}; {now}", "see pyconfd status"))
     if hold_id == ADOPTION:
         raise RejectedInput(
-            Problem("allow", "a configuration of somebody else is not let go by an ID", "pyconfd adopt")
+            Problem(
+                "allow", "a configuration that pyconfd did not write is adopted, not allowed by an ID", "pyconfd adopt"
+            )
         )
     try:
         Holds(settings.runtime_dir).allow(hold_id)

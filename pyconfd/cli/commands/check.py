@@ -75,7 +75,7 @@ def check_once(settings: Settings, snapshot_files: tuple[str, ...]) -> Checked:
 
 
 def _notes_about_this_machine(balancer: Balancer, text: str) -> Iterator[str]:
-    """Say what would keep this machine from applying it; files may be checked anywhere."""
+    """Yield what would keep this machine from applying it; files may be checked anywhere."""
     for problem in balancer.problems():
         yield f"{problem.place}: {problem.message}; {problem.remedy}"
     for missing in sockets(text):

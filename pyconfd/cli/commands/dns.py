@@ -16,7 +16,7 @@ from pyconfd.errors import RejectedInput, TransientError
 
 _EXITS = {
     Exit.OK: "done, or there was nothing to do",
-    Exit.FAILED: "something of somebody else is in the way, or a last record stays",
+    Exit.FAILED: "a record that pyconfd did not write is in the way, or a last record stays",
     Exit.TEMPORARY: "Route 53 or the source of this node's address does not answer",
 }
 
@@ -25,7 +25,7 @@ dns = command_group(
     "dns",
     "Have names in Route 53 follow this node.\n\n"
     "They point at exactly the nodes that can serve. Never the last record is taken out, never a"
-    " record of somebody else is touched. The settings are in [dns]; docs/route53.md says what AWS needs.",
+    " record that pyconfd did not write is touched. The settings are in [dns]; docs/route53.md says what AWS needs.",
     examples={
         "pyconfd dns plan": "what would be changed now",
         "pyconfd dns status": "whose records are there",

@@ -142,7 +142,7 @@ def _difference(installed: str, wanted: str, path: str) -> str:
 
 
 def _hold_note(settings: Settings, last: Stored | None, once: DryRun) -> Iterator[str]:
-    """Say that the daemon would keep this change back."""
+    """Return a note where removal protection would hold this change."""
     if last is not None and settings.apply.total_loss is TotalLoss.HOLD:
         totals, rendering = once.context.totals, once.rendering
         held = total_loss(last.generation.totals, totals, digest=lambda: rendering.digest)

@@ -72,9 +72,9 @@ def preflight(
 
     With --new-haproxy it looks at what another haproxy would make of this machine: the new one checks the installed
     configuration, the one that a boot without API servers would load, and the one that the cluster gives now, and what
-    it warns of for the first time is told.
+    it warns of for the first time is reported.
     """
-    # What is wrong is told as a finding, once, and not logged as well.
+    # What is wrong is reported as a finding, once, and not logged as well.
     settings = context.settings(log_level="CRITICAL")
     findings = look_at_new_haproxy(settings, new_haproxy, snapshots) if new_haproxy else look(settings, time.time())
     return print_findings(findings, as_json=as_json, strict=strict)
@@ -154,7 +154,9 @@ def _clock(now: float) -> Finding:
 def another_user(runs_as: str, mine: str) -> Iterator[Finding]:
     """Warn where this is another user than the daemon's: its rights are others."""
     if runs_as != mine:
-        message = f"it runs as {runs_as}, and this is {mine}: what is told of directories, sockets and reloads is not"
+        message = (
+            f"it runs as {runs_as}, and this is {mine}: what is reported of directories, sockets and reloads is not"
+        )
         remedy = f"sudo -u {runs_as} pyconfd preflight, and change no owner because of this run"
         yield Finding.of(Level.WARNING, "pyconfd", Problem("user", f"{message} about the daemon", remedy))
 
@@ -354,7 +356,7 @@ def _judged(balancer: Balancer, rendering: Rendering, what: str) -> Iterator[Fin
 
 
 def _new_warnings(old: str, new: str, conf: str) -> Iterator[Finding]:
-    """Tell of what the new one warns and the old one does not: mostly what a later version will refuse."""
+    """Yield what the new one warns of and the old one does not: mostly what a later version will reject."""
     before = set(_warnings(old, conf))
     for text in _warnings(new, conf):
         if text not in before:

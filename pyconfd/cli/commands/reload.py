@@ -32,7 +32,7 @@ def reload(context: CommandContext, pid: int | None) -> int:
     """Have the daemon read its settings again.
 
     Have the daemon read its settings again, and wait until it has: what `systemctl reload pyconfd` runs. Settings that
-    it refuses are told, and it goes on with the former ones.
+    it rejects are printed, and it goes on with the former ones.
     """
     settings, _ = context.settings_or_defaults()
     if not pid:
