@@ -207,14 +207,14 @@ def renderer(
     found: FragmentSet,
     make: Callable[..., Renderer] = LimitedRenderer,
     *,
-    basis: str = "",
+    inputs: str = "",
     templates: BackgroundTemplates | None = None,
 ) -> Renderer:
     """Compile the fragments, into what ``make`` gives; raises RejectedInput.
 
     Without ``templates`` a rendering waits for the templates from the cluster.
     """
-    options = replace(_render_options(settings, files_dir_of(settings.haproxy)), basis=basis)
+    options = replace(_render_options(settings, files_dir_of(settings.haproxy)), inputs=inputs)
     return make(found, options, (templates or cluster_templates(settings)).render)
 
 

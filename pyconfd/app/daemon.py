@@ -21,7 +21,7 @@ from pyconfd.daemon.ports import ClusterSource, NoRenderings, RestoringBalancer,
 from pyconfd.daemon.protection import hold_file
 from pyconfd.errors import PyconfdError
 from pyconfd.haproxy.history.generations import GenerationStore
-from pyconfd.haproxy.history.pins import BasisStore, PinFile
+from pyconfd.haproxy.history.pins import InputsStore, PinFile
 from pyconfd.haproxy.process.adoption import adopted
 from pyconfd.haproxy.process.balancer import Balancer
 from pyconfd.haproxy.runtime.traffic import TrafficWatch
@@ -141,7 +141,7 @@ def cluster_world(
         clock=around.clock,
         read_fragments=_fragments_reader(settings),
         make_renderer=lambda found: wiring.renderer(
-            settings, found, basis=chosen.keep(found) if chosen else "", templates=templates
+            settings, found, inputs=chosen.keep(found) if chosen else "", templates=templates
         ),
         preset_options=lambda renderer: wiring.preset_options(settings, renderer),
         allowed_holds=lambda: around.holds.allowed() | adopted(settings.state_dir),
@@ -168,7 +168,7 @@ def pinned_settings(settings: Settings) -> Settings:
     pin = PinFile(settings.state_dir).read()
     if pin is not None and not pin.broken:
         with suppress(PyconfdError):
-            return with_inputs(settings, BasisStore(settings.state_dir).read(pin.basis).settings)
+            return with_inputs(settings, InputsStore(settings.state_dir).read(pin.inputs).settings)
     return settings
 
 
@@ -176,17 +176,17 @@ def pinning(
     own: Settings, in_force: Settings, read: Callable[[], FragmentSet], begin_anew: Callable[[], None]
 ) -> Pinning:
     """Return what chooses the fragments; ``own`` are the settings of the files, ``in_force`` those of this run."""
-    bases = BasisStore(own.state_dir)
-    bases.clean()
+    inputs = InputsStore(own.state_dir)
+    inputs.clean()
     around = PinSurroundings(
         read=read,
         pin=PinFile(own.state_dir).read,
-        bases=bases,
+        inputs=inputs,
         on_disk=inputs_of(own),
         in_force=inputs_of(in_force),
-        taking=lambda basis: inputs_of(with_inputs(own, basis.settings)),
+        taking=lambda inputs: inputs_of(with_inputs(own, inputs.settings)),
         begin_anew=begin_anew,
-        needed=GenerationStore(own.state_dir, own.apply.keep_generations).bases,
+        needed=GenerationStore(own.state_dir, own.apply.keep_generations).inputs,
     )
     return Pinning(around)
 

@@ -11,7 +11,7 @@ from pyconfd.daemon.quarantine import LeftOut
 from pyconfd.daemon.reconcile import Inputs, Reconciled, reconcile
 from pyconfd.daemon.translation import Translator
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.haproxy.history.pins import BasisStore
+from pyconfd.haproxy.history.pins import InputsStore
 from pyconfd.model.context import Context, EndpointTotals, Refusal
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Deferred, Failed, Generation, Rejected, Stored
@@ -119,10 +119,10 @@ def _rendering(done: Reconciled, stand_in: "_DryRunBalancer", *, is_new: bool) -
 def _are_new(settings: Settings, found: FragmentSet, serving: _Running) -> bool:
     """Return whether the running configuration was made of other fragments."""
     last = serving.last_good()
-    if last is None or not last.rendering.basis:
+    if last is None or not last.rendering.inputs:
         return False
     try:
-        return BasisStore(settings.state_dir).read(last.rendering.basis).fragments != found
+        return InputsStore(settings.state_dir).read(last.rendering.inputs).fragments != found
     except PyconfdError:
         return False
 

@@ -58,7 +58,7 @@ class Daemon(Loop):
             world.read_fragments,
             world.make_renderer,
             world.preset_options,
-            lambda: world.former_fragments(applied.rendering.basis) if applied else None,
+            lambda: world.former_fragments(applied.rendering.inputs) if applied else None,
             world.served_before,
         )
         self._protected = ProtectedSnapshots(settings.removal, world, self._report.held)

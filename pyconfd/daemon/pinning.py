@@ -10,24 +10,24 @@ from typing import Any, Protocol
 import structlog
 
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.model.basis import Basis
+from pyconfd.model.inputs import GenerationInputs
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.status import Pin, PinStatus
 
 log = structlog.get_logger(__name__)
 
 Kept = Mapping[str, Any]
-"""The settings that belong to a basis."""
+"""The settings among the inputs of a generation."""
 
 
-class Bases(Protocol):
+class KeptInputs(Protocol):
     """Keeps the fragments and settings that generations were made of."""
 
-    def keep(self, basis: Basis, needed: Collection[str]) -> None:
+    def keep(self, inputs: GenerationInputs, needed: Collection[str]) -> None:
         """Keep this and those ``needed``; raises TransientError."""
         ...
 
-    def read(self, digest: str) -> Basis:
+    def read(self, digest: str) -> GenerationInputs:
         """Return one; raises RejectedInput or TransientError."""
         ...
 
@@ -37,16 +37,16 @@ class PinSurroundings:
     """What is chosen from.
 
     ``read`` gives the fragments on disk; ``on_disk`` and ``in_force`` are the settings of the files, and those that
-    this run was begun with; ``taking`` gives the latter for a basis, or raises RejectedInput. ``begin_anew`` has the
-    run end and another one begin; ``needed`` gives the digests of the bases that generations were made of.
+    this run was begun with; ``taking`` gives the latter for those of a generation, or raises RejectedInput.
+    ``begin_anew`` has the run end and another one begin; ``needed`` gives the digests of those of all generations.
     """
 
     read: Callable[[], FragmentSet]
     pin: Callable[[], Pin | None]
-    bases: Bases
+    inputs: KeptInputs
     on_disk: Kept
     in_force: Kept
-    taking: Callable[[Basis], Kept]
+    taking: Callable[[GenerationInputs], Kept]
     begin_anew: Callable[[], None]
     needed: Callable[[], Collection[str]]
 
@@ -57,9 +57,9 @@ class Pinning:
     def __init__(self, around: PinSurroundings) -> None:
         self._around = around
         self._pin: Pin | None = None
-        self._basis: Basis | None = None
+        self._inputs: GenerationInputs | None = None
         self._waiting: tuple[FragmentSet, tuple[str, ...]] | None = None
-        self._unkept: Basis | None = None
+        self._unkept: GenerationInputs | None = None
         self._status: PinStatus | None = None
 
     def read(self) -> FragmentSet:
@@ -67,7 +67,7 @@ class Pinning:
         pin = self._around.pin()
         former, self._pin = self._pin, pin
         if pin != former:
-            self._basis = self._waiting = None
+            self._inputs = self._waiting = None
             log.warning("fragments.pinned" if pin else "fragments.unpinned", generation=(pin or former).generation)  # type: ignore[union-attr]
         self._status = PinStatus(pin) if pin else None
         if pin is None:
@@ -76,25 +76,25 @@ class Pinning:
         if pin.broken:
             remedy = "pin again with pyconfd rollback N, or end it with pyconfd unpin"
             raise RejectedInput(Problem("pin", pin.broken, remedy))
-        if self._basis is None:
-            self._basis = self._around.bases.read(pin.basis)
-        waiting = self._on_disk(self._basis)
-        self._see_that_these_are_in_force(self._around.taking(self._basis), f"of generation {pin.generation}")
+        if self._inputs is None:
+            self._inputs = self._around.inputs.read(pin.inputs)
+        waiting = self._on_disk(self._inputs)
+        self._see_that_these_are_in_force(self._around.taking(self._inputs), f"of generation {pin.generation}")
         self._status = PinStatus(pin, serves=True, waiting=waiting)
-        return self._basis.fragments
+        return self._inputs.fragments
 
     def status(self, serving: FragmentSet | None, *, refused: bool) -> PinStatus | None:
         """Return what is pinned; ``serving`` are the fragments that serve, ``refused`` says that the newest cannot."""
-        status, basis = self._status, self._basis
+        status, inputs = self._status, self._inputs
         if status is None:
             return None
         # With former settings the same fragments are not the same.
-        serves = status.serves and basis is not None and serving == basis.fragments
+        serves = status.serves and inputs is not None and serving == inputs.fragments
         return replace(status, serves=serves, refused=refused and not serves)
 
     def keep(self, found: FragmentSet) -> str:
         """Keep what is rendered with for a rollback; give its digest. That it cannot be written stops nobody."""
-        self._unkept = Basis(found, self._around.in_force)
+        self._unkept = GenerationInputs(found, self._around.in_force)
         digest = self._unkept.digest
         self.problems()
         return digest
@@ -105,7 +105,7 @@ class Pinning:
             return ()
         pin = self._around.pin()
         try:
-            self._around.bases.keep(self._unkept, {*self._around.needed(), *([pin.basis] if pin else [])})
+            self._around.inputs.keep(self._unkept, {*self._around.needed(), *([pin.inputs] if pin else [])})
         except TransientError as error:
             return error.problems
         self._unkept = None
@@ -116,23 +116,23 @@ class Pinning:
         if not digest:
             return None
         try:
-            return self._around.bases.read(digest).fragments
+            return self._around.inputs.read(digest).fragments
         except PyconfdError as error:
             log.warning("former_fragments.unknown", problem=error.problems[0].message, place=error.problems[0].place)
             return None
 
     def served(self, found: FragmentSet) -> bool:
         """Return whether a generation that is kept was made of these fragments, with the settings of this run."""
-        return Basis(found, self._around.in_force).digest in self._around.needed()
+        return GenerationInputs(found, self._around.in_force).digest in self._around.needed()
 
-    def _on_disk(self, basis: Basis) -> tuple[str, ...]:
-        """Say in words how what is on disk differs from ``basis``."""
+    def _on_disk(self, inputs: GenerationInputs) -> tuple[str, ...]:
+        """Return in words how what is on disk differs from ``inputs``."""
         try:
             found = self._around.read()
         except PyconfdError as error:
             return (f"the fragments on disk cannot be used: {error.problems[0].message}",)
         if self._waiting is None or self._waiting[0] != found:
-            changes = tuple(map(str, basis.changes_to(Basis(found, self._around.on_disk))))
+            changes = tuple(map(str, inputs.changes_to(GenerationInputs(found, self._around.on_disk))))
             if changes:
                 log.info("edits.waiting", changes=list(changes[:8]), pinned=self._pin.generation if self._pin else 0)
             self._waiting = found, changes

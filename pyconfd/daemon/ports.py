@@ -226,7 +226,7 @@ class World:
 
     ``paused`` gives what an operator froze, at a time in seconds since the epoch. ``other_problems`` gives what
     else is wrong; it is asked each second. ``base_options`` are those of the settings alone, for as long as there
-    are no fragments. ``former_fragments`` gives those of a basis, by its digest; ``served_before`` says whether
+    are no fragments. ``former_fragments`` gives those of inputs, by their digest; ``served_before`` says whether
     a generation that is kept was made of some; ``pinned`` gives what is pinned, for the fragments that serve, and
     whether the newest were refused. ``object_events`` counts what was told in the cluster.
     """

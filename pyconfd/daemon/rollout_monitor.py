@@ -46,16 +46,16 @@ class _Rollout:
     reasons: tuple[str, ...]
 
     @property
-    def changed_basis(self) -> bool:
+    def changed_inputs(self) -> bool:
         """Whether fragments or settings changed."""
-        return self.before.rendering.basis not in {"", self.after.rendering.basis}
+        return self.before.rendering.inputs not in {"", self.after.rendering.inputs}
 
     @property
     def change(self) -> str:
         """Return the generation, the reasons of its reload, and the difference in words."""
         number, former = self.after.generation.number, self.before.generation.number
         how = f"reload: {', '.join(self.reasons)}" if self.reasons else "live"
-        edited = ("fragments or settings were edited",) if self.changed_basis else ()
+        edited = ("fragments or settings were edited",) if self.changed_inputs else ()
         words = (*edited, *differences(self.before.rendering, self.after.rendering))
         said = "; ".join(words[:_WORDS]) + (f"; and {len(words) - _WORDS} more" if len(words) > _WORDS else "")
         return f"generation {number} after {former} ({how}): {said or 'nothing that has a name'}"
@@ -98,7 +98,7 @@ class RolloutMonitor:
             self._quiet_since, self._marked = now, False
         if former is None or self._serving is None or not self._settings.rollout_monitor_s or self._newest is None:
             return
-        if reasons or former.rendering.basis != self._serving.rendering.basis:
+        if reasons or former.rendering.inputs != self._serving.rendering.inputs:
             self._begin(former, self._serving, reasons, self._newest, now)
 
     def _begin(self, before: Stored, after: Stored, reasons: tuple[str, ...], newest: Sample, now: float) -> None:

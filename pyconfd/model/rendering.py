@@ -157,13 +157,13 @@ class Piece:
 class Rendering:
     """The pieces in order and the declared files sorted by path: all that HAProxy will read.
 
-    ``basis`` is the digest of the fragments and settings that gave it, "" where those are not kept; ``owners`` says, by
-    preset, who was given which name.
+    ``inputs`` is the digest of the fragments and settings that gave it, "" where those are not kept; ``owners`` has, by
+    preset, the owner of each name.
     """
 
     pieces: tuple[Piece, ...]
     files: tuple[OutputFile, ...] = ()
-    basis: str = field(default="", compare=False)
+    inputs: str = field(default="", compare=False)
     owners: Mapping[str, Owners] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
 
     @cached_property

@@ -78,7 +78,7 @@ class RolloutStatus:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """``basis`` is the digest of what is pinned.
+    """``inputs`` is the digest of what is pinned.
 
     ``id`` tells two pins to the same generation apart.
     ``since`` is seconds since the epoch. ``broken`` says why what is pinned cannot be known, "" where it can.
@@ -86,7 +86,7 @@ class Pin:
 
     id: str
     generation: int
-    basis: str
+    inputs: str
     since: float
     reason: str = ""
     broken: str = ""

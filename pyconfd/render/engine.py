@@ -32,14 +32,14 @@ class RenderOptions:
     """``files_dir`` (absolute) holds the declared files, ``variables`` are the operator's, as ``vars`` in templates.
 
     ``lenient`` makes undefined names print as nothing; ``trim_blocks`` drops the newline after a ``{% %}`` tag.
-    ``basis`` is the digest of what these and the fragments are, which each rendering carries.
+    ``inputs`` is the digest of what these and the fragments are, which each rendering carries.
     """
 
     files_dir: str
     lenient: bool = False
     trim_blocks: bool = True
     variables: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    basis: str = ""
+    inputs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Renderer:
         if problems:
             raise RejectedInput(*problems)
         self._maps = maps
-        rendering = Rendering(tuple(pieces), files, self.options.basis, context.owners)
+        rendering = Rendering(tuple(pieces), files, self.options.inputs, context.owners)
         return Rendered(rendering, extra.curdate_was_read, tuple(texts))
 
     def _fragments_with(

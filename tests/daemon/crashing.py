@@ -1,6 +1,6 @@
 """A child that pins or unpins, runs the loop until it has settled, and dies before its n-th effect.
 
-Reads one JSON object a line; see :mod:`tests.haproxy.crashing`. ``do`` is ``pin`` (to ``generation`` and ``basis``),
+Reads one JSON object a line; see :mod:`tests.haproxy.crashing`. ``do`` is ``pin`` (to ``generation`` and ``inputs``),
 ``unpin`` or ``nothing``.
 """
 
@@ -59,7 +59,7 @@ class Run:
             notifier=FakeNotifier(),
             clock=self.clock,
             read_fragments=chosen.read,
-            make_renderer=lambda found: wiring.renderer(settings, found, basis=chosen.keep(found)),
+            make_renderer=lambda found: wiring.renderer(settings, found, inputs=chosen.keep(found)),
             preset_options=lambda renderer: wiring.preset_options(settings, renderer),
             allowed_holds=frozenset,
             forget_holds=lambda: None,
@@ -105,7 +105,7 @@ def act(request: dict[str, Any]) -> None:
     arm(request["die_before"])
     pins = PinFile(request["state_dir"])
     if request["do"] == "pin":
-        pins.begin(Pin("one", request["generation"], request["basis"], 1.0))
+        pins.begin(Pin("one", request["generation"], request["inputs"], 1.0))
     elif request["do"] == "unpin":
         pins.end()
     run.settle()

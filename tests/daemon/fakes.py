@@ -17,9 +17,9 @@ from pyconfd.haproxy.config import diff
 from pyconfd.haproxy.config.text import binds, digest_in, mark
 from pyconfd.haproxy.process.observation import NotRunning, Observation, Running
 from pyconfd.model.balancing import TakesAll
-from pyconfd.model.basis import Basis
 from pyconfd.model.changes import Change
 from pyconfd.model.context import EndpointTotals, Refusal
+from pyconfd.model.inputs import GenerationInputs
 from pyconfd.model.listener import Listener
 from pyconfd.model.outcome import Applied, Failed, Generation, Outcome, Rejected, Step, Stored, Unchanged
 from pyconfd.model.plan import Noop, Plan, Reload, ReloadReason
@@ -372,7 +372,7 @@ class Bed(LoopBed):
         self.daemon.start()
 
     def _served_before(self, found: FragmentSet) -> bool:
-        return Basis(found).digest in {stored.rendering.basis for stored in self.balancer.disk.history}
+        return GenerationInputs(found).digest in {stored.rendering.inputs for stored in self.balancer.disk.history}
 
     def _read(self) -> FragmentSet:
         if isinstance(self.templates, PyconfdError):
@@ -381,7 +381,7 @@ class Bed(LoopBed):
 
     def _compile(self, found: FragmentSet) -> Renderer:
         self.compiled += 1
-        return Renderer(found, RenderOptions("/files", basis=Basis(found).digest))
+        return Renderer(found, RenderOptions("/files", inputs=GenerationInputs(found).digest))
 
     @property
     def serves(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyconfd.haproxy.history.generations import GenerationStore
-from pyconfd.haproxy.history.pins import BasisStore, PinFile
+from pyconfd.haproxy.history.pins import InputsStore, PinFile
 from tests.haproxy.bench import Bench
 from tests.haproxy.kill_points import LONG, KillPoints, shards
 from tests.haproxy.test_crashes import forking_child, loads
@@ -58,13 +58,13 @@ class Stage:
 
     def is_whole(self) -> None:
         """See that everything that is kept can be read."""
-        bases, store = BasisStore(self.bench.state_dir), GenerationStore(self.bench.state_dir, 3)
-        for digest in store.bases():
-            bases.read(digest)
+        inputs, store = InputsStore(self.bench.state_dir), GenerationStore(self.bench.state_dir, 3)
+        for digest in store.inputs():
+            inputs.read(digest)
         pin = PinFile(self.bench.state_dir).read()
         if pin is not None:
             assert pin.broken == ""
-            bases.read(pin.basis)
+            inputs.read(pin.inputs)
 
 
 @pytest.mark.parametrize("what", ["settings", "fragments"] if LONG else ["settings"])
@@ -90,8 +90,8 @@ def test_whenever_it_is_killed_what_is_pinned_serves_after_the_next_start(bench:
         for point in points:
             pinned = PinFile(bench.state_dir).read() is not None
             do = "unpin" if pinned else "pin"
-            kept = next(each for each in GenerationStore(bench.state_dir, 3).entries() if each.basis == former.basis)
-            outcome = ask(stage.request(do, point, generation=kept.number, basis=kept.basis))
+            kept = next(each for each in GenerationStore(bench.state_dir, 3).entries() if each.inputs == former.inputs)
+            outcome = ask(stage.request(do, point, generation=kept.number, inputs=kept.inputs))
             assert loads(bench.conf), f"killed at {point}"
             assert fetch(bench.port) in {"old a", now}, f"killed at {point}"
             stage.is_whole()

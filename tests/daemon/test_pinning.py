@@ -7,7 +7,7 @@ import pytest
 
 from pyconfd.daemon.pinning import Pinning, PinSurroundings
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
-from pyconfd.model.basis import Basis
+from pyconfd.model.inputs import GenerationInputs
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.status import Pin
 
@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self.disk: FragmentSet | PyconfdError = fragments("new")
         self.pin: Pin | None = None
-        self.kept: dict[str, Basis] = {}
+        self.kept: dict[str, GenerationInputs] = {}
         self.needed: set[str] = set()
         self.full = False
         self.begun_anew = 0
@@ -32,14 +32,14 @@ class Desk:
         self.pinning = self.started()
 
     def started(self) -> Pinning:
-        in_force = self.kept[self.pin.basis].settings if self.pin else self.settings
+        in_force = self.kept[self.pin.inputs].settings if self.pin else self.settings
         around = PinSurroundings(
             self._read,
             lambda: self.pin,
             self,
             self.settings,
             in_force,
-            lambda basis: basis.settings,
+            lambda inputs: inputs.settings,
             self._begin_anew,
             lambda: self.needed,
         )
@@ -53,22 +53,22 @@ class Desk:
     def _begin_anew(self) -> None:
         self.begun_anew += 1
 
-    def keep(self, basis: Basis, needed: Collection[str]) -> None:
+    def keep(self, inputs: GenerationInputs, needed: Collection[str]) -> None:
         if self.full:
-            raise TransientError(Problem("bases", "the disk is full"))
+            raise TransientError(Problem("inputs", "the disk is full"))
         self.kept = {digest: each for digest, each in self.kept.items() if digest in needed}
-        self.kept[basis.digest] = basis
+        self.kept[inputs.digest] = inputs
 
-    def read(self, digest: str) -> Basis:
+    def read(self, digest: str) -> GenerationInputs:
         if digest not in self.kept:
-            raise RejectedInput(Problem("bases", "is not there"))
+            raise RejectedInput(Problem("inputs", "is not there"))
         return self.kept[digest]
 
     def pins(self, text: str, settings: Mapping[str, Any] | None = None, number: int = 41) -> FragmentSet:
-        basis = Basis(fragments(text), self.settings if settings is None else settings)
-        self.kept[basis.digest] = basis
-        self.pin = Pin(f"id {text} {number}", number, basis.digest, 10.0)
-        return basis.fragments
+        inputs = GenerationInputs(fragments(text), self.settings if settings is None else settings)
+        self.kept[inputs.digest] = inputs
+        self.pin = Pin(f"id {text} {number}", number, inputs.digest, 10.0)
+        return inputs.fragments
 
 
 def test_a_pin_gives_what_is_pinned_and_says_what_waits() -> None:
@@ -134,9 +134,9 @@ def test_what_serves_what_is_needed_and_what_is_pinned_is_kept() -> None:
     desk.needed = {first}
     second = desk.pinning.keep(fragments("second"))
     assert desk.pin is not None
-    assert set(desk.kept) == {first, second, desk.pin.basis}
+    assert set(desk.kept) == {first, second, desk.pin.inputs}
     assert desk.pinning.former(first) == fragments("first")
-    assert desk.pinning.former(desk.pin.basis) == pinned
+    assert desk.pinning.former(desk.pin.inputs) == pinned
     assert desk.pinning.former("") is None
     assert desk.pinning.former("unknown") is None
 

@@ -36,8 +36,8 @@ def rewrite(folder: Path, change: Change) -> list[str]:
     changed = []
     for path in folder.rglob("*.json"):
         before = json.loads(path.read_text())
-        # A basis is found by the digest of its bytes.
-        after = before if path.parent.name == "bases" else rewritten(before, change)
+        # Inputs are found by the digest of their bytes.
+        after = before if path.parent.name == "inputs" else rewritten(before, change)
         if after != before:
             path.write_text(json.dumps(after))
             changed.append(path.name)

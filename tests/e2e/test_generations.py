@@ -214,7 +214,7 @@ def test_settings_go_back_with_the_fragments_but_for_secrets(greeter: Appliance)
     assert done.returncode == 0, done.stderr
     assert greeting(greeter) == "old xyz"
     assert "setting templates.vars.text changed" in greeter.command("status").stdout
-    kept = [text for _, text in texts_in(greeter.folder / "state" / "bases")]
+    kept = [text for _, text in texts_in(greeter.folder / "state" / "inputs")]
     assert kept
     assert not any("abc" in text or "xyz" in text for text in kept)
     said = greeter.command("diff", str(former)).stdout

@@ -58,7 +58,7 @@ def said(appliance: Appliance) -> dict[str, str]:
     found |= {" ".join(command): (done := appliance.command(*command)).stdout + done.stderr for command in SAYING}
     found["log"] = appliance.log.read_text(encoding="utf-8")
     for path, text in texts_in(appliance.folder / "state", appliance.folder / "run"):
-        if path.parent.name == "bases":
+        if path.parent.name == "inputs":
             with suppress(FileNotFoundError):
                 assert path.stat().st_mode & 0o777 == 0o600, "fragments as they are, for nobody else"
         elif path.name != "haproxy.cfg":

@@ -132,11 +132,9 @@ def test_a_state_directory_that_cannot_be_written_is_named(tmp_path: Path) -> No
 DAY = 86400.0
 
 
-def entries(*bases: str, sound: tuple[int, ...] = ()) -> list[GenerationEntry]:
-    """Give generations 1, 2, ... of these bases, a day apart."""
-    return [
-        GenerationEntry(number, number * DAY, basis, number in sound) for number, basis in enumerate(bases, start=1)
-    ]
+def entries(*inputs: str, sound: tuple[int, ...] = ()) -> list[GenerationEntry]:
+    """Give generations 1, 2, ... of these inputs, a day apart."""
+    return [GenerationEntry(number, number * DAY, each, number in sound) for number, each in enumerate(inputs, start=1)]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +142,7 @@ def entries(*bases: str, sound: tuple[int, ...] = ()) -> list[GenerationEntry]:
     [
         ([], 3, 100, set()),
         (entries("a", "a", "a", "a"), 2, 100, {3, 4}),
-        # the newest of each basis, so that an edit long ago can be undone after many live changes
+        # the newest of each set of inputs, so that an edit long ago can be undone after many live changes
         (entries("a", "a", "b", "b", "b", "b"), 2, 100, {2, 5, 6}),
         (entries("a", "b", "c", "d", "d", "d"), 2, 100, {3, 5, 6}),
         # by age, but for what a rollback and a boot need
@@ -189,6 +187,6 @@ def test_nobody_is_left_without_a_way_back(known: list[GenerationEntry], number:
     assert newest.number in stay
     assert len(stay) <= 3 * number + 2
     left = [entry for entry in known if entry.number in stay]
-    assert any(entry.basis != newest.basis for entry in left) == any(entry.basis != newest.basis for entry in known)
+    assert any(entry.inputs != newest.inputs for entry in left) == any(entry.inputs != newest.inputs for entry in known)
     assert any(entry.ran_well for entry in left) == any(entry.ran_well for entry in known)
     assert kept(left, number=number, for_s=for_s) == stay

@@ -233,7 +233,7 @@ class Place:
             notifier=FakeNotifier(),
             clock=self.clock,
             read_fragments=chosen.read,
-            make_renderer=lambda found: wiring.renderer(own, found, basis=chosen.keep(found)),
+            make_renderer=lambda found: wiring.renderer(own, found, inputs=chosen.keep(found)),
             preset_options=lambda renderer: wiring.preset_options(own, renderer),
             allowed_holds=lambda: frozenset(self.allowed),
             forget_holds=self.allowed.clear,

@@ -14,8 +14,8 @@ from pyconfd.errors import Problem, RejectedInput
 from pyconfd.haproxy.config.diff import differences
 from pyconfd.haproxy.config.text import without_passwords
 from pyconfd.haproxy.history.generations import GenerationEntry, GenerationStore
-from pyconfd.haproxy.history.pins import BasisStore, PinFile
-from pyconfd.model.basis import Edit
+from pyconfd.haproxy.history.pins import InputsStore, PinFile
+from pyconfd.model.inputs import Edit
 from pyconfd.model.outcome import Generation, Stored
 from pyconfd.settings import Settings
 from pyconfd.settings.inputs import secret_values
@@ -55,7 +55,7 @@ def history(context: CommandContext, *, as_json: bool, everything: bool) -> int:
             entry,
             stored.generation,
             since=former.generation.number if former else 0,
-            edits=past.edits(former.rendering.basis, entry.basis) if former else (),
+            edits=past.edits(former.rendering.inputs, entry.inputs) if former else (),
             changes=differences(former.rendering, stored.rendering) if former else (),
             serving=entry.number == running,
             pinned=pin is not None and pin.generation == entry.number,
@@ -104,7 +104,7 @@ def diff(context: CommandContext, before: int | None, after: int | None, *, as_j
             raise RejectedInput(Problem("diff", f"there is none before generation {newer.generation.number}"))
     older = past.stored(before, entries)
     number, other = older.generation.number, newer.generation.number
-    edits = past.edits(older.rendering.basis, newer.rendering.basis)
+    edits = past.edits(older.rendering.inputs, newer.rendering.inputs)
     changes = differences(older.rendering, newer.rendering)
     sentences = (*map(str, edits), *changes)
     hidden = secret_values(settings)
@@ -152,7 +152,7 @@ class HistoryRow:
             "since": self.since,
             "edits": [asdict(edit) for edit in self.edits],
             "changes": list(self.changes),
-            "basis": self.entry.basis,
+            "inputs": self.entry.inputs,
             "ran_well": self.entry.ran_well,
             "serving": self.serving,
             "pinned": self.pinned,
@@ -178,7 +178,7 @@ class GenerationHistory:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.store = GenerationStore(settings.state_dir, settings.apply.keep_generations)
-        self.bases = BasisStore(settings.state_dir)
+        self.inputs = InputsStore(settings.state_dir)
 
     def stored(self, number: int, entries: tuple[GenerationEntry, ...]) -> Stored:
         """Return a generation; raises RejectedInput where there is none with this number."""
@@ -194,7 +194,7 @@ class GenerationHistory:
         if not before or not after:
             return (Edit("", "", "fragments or settings changed: those of one of them were not kept"),)
         try:
-            return self.bases.read(before).changes_to(self.bases.read(after))
+            return self.inputs.read(before).changes_to(self.inputs.read(after))
         except RejectedInput as error:
             return (Edit("", "", f"fragments or settings changed: {error.problems[0]}"),)
 

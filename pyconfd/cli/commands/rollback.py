@@ -94,12 +94,12 @@ def pin_generation(settings: Settings, number: int | None, *, reason: str) -> Pi
     """
     past, pins = GenerationHistory(settings), PinFile(settings.state_dir)
     entry = _chosen(past.store.entries(), number, pins.read())
-    past.bases.read(entry.basis)
-    pin = Pin(secrets.token_hex(4), entry.number, entry.basis, time.time(), reason)
+    past.inputs.read(entry.inputs)
+    pin = Pin(secrets.token_hex(4), entry.number, entry.inputs, time.time(), reason)
     running = read_report(settings).running
     pins.begin(pin)
     try:
-        past.bases.read(entry.basis)  # pyconfd may have removed it, not knowing yet that it is needed
+        past.inputs.read(entry.inputs)  # pyconfd may have removed it, not knowing yet that it is needed
     except PyconfdError:
         pins.end()
         raise
@@ -159,14 +159,14 @@ def _chosen(entries: tuple[GenerationEntry, ...], number: int | None, pin: Pin |
         if pin is not None:
             already = f"generation {pin.generation} is pinned already" if pin.generation else pin.broken
             raise RejectedInput(Problem("rollback", already, "name the one that you want: pyconfd rollback N"))
-        others = (entry for entry in entries if entry.basis and entry.basis != entries[0].basis)
+        others = (entry for entry in entries if entry.inputs and entry.inputs != entries[0].inputs)
         found = next(others, None)
         if not entries:
             raise unknown_generation(0, entries)
         if found is None:
             message = "there is no former one: all that are kept have the same fragments and settings"
             raise RejectedInput(Problem("rollback", message, "pyconfd history lists them"))
-    if not found.basis:
+    if not found.inputs:
         message = f"the fragments of generation {found.number} were not kept: an older pyconfd made it"
         raise RejectedInput(Problem("rollback", message, "pyconfd diff shows its text"))
     return found

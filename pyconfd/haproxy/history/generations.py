@@ -50,7 +50,7 @@ class GenerationEntry:
 
     number: int
     applied_at: float = 0.0
-    basis: str = ""
+    inputs: str = ""
     ran_well: bool = False
     reasons: tuple[str, ...] = ()
     structure: str = ""
@@ -66,28 +66,28 @@ def kept(entries: Collection[GenerationEntry], *, number: int, for_s: float) -> 
     """Return the numbers of those that stay.
 
     There may be many generations in a second, and few edits in a month: so the newest ``number`` of all stay, as many
-    of those that changed more than servers, and the newest of each of the newest ``number`` bases. Those applied more
+    of those that changed more than servers, and the newest of each of the newest ``number`` inputs. Those applied more
     than ``for_s`` seconds before the newest one go. Always kept are the newest, the newest that ran well, and the
-    newest of another basis than that of the newest.
+    newest of other inputs than those of the newest.
     """
     newest_first = sorted(entries, key=lambda entry: entry.number, reverse=True)
     if not newest_first:
         return frozenset()
     newest = newest_first[0]
-    of_bases = list(_first_of_each_basis(newest_first))
+    of_inputs = list(_first_of_each_inputs(newest_first))
     of_more = [entry for entry in newest_first if not entry.is_of_endpoints]
-    chosen = [*newest_first[:number], *of_more[:number], *of_bases[:number]]
+    chosen = [*newest_first[:number], *of_more[:number], *of_inputs[:number]]
     young = {entry.number for entry in chosen if newest.applied_at - entry.applied_at <= for_s}
     sound = [entry.number for entry in newest_first if entry.ran_well]
-    other = [entry.number for entry in of_bases if entry.basis != newest.basis]
+    other = [entry.number for entry in of_inputs if entry.inputs != newest.inputs]
     return frozenset({newest.number, *young, *sound[:1], *other[:1]})
 
 
-def _first_of_each_basis(newest_first: Iterable[GenerationEntry]) -> Iterator[GenerationEntry]:
+def _first_of_each_inputs(newest_first: Iterable[GenerationEntry]) -> Iterator[GenerationEntry]:
     seen: set[str] = set()
     for entry in newest_first:
-        if entry.basis not in seen:
-            seen.add(entry.basis)
+        if entry.inputs not in seen:
+            seen.add(entry.inputs)
             yield entry
 
 
@@ -99,7 +99,7 @@ class _Meta(msgspec.Struct):
     text_sha256: str
     pieces: list[tuple[str, int]]
     files: list[tuple[FileKind, str, str]]
-    basis: str = ""
+    inputs: str = ""
     structure: str = ""
 
 
@@ -217,9 +217,9 @@ class GenerationStore:
             raise TransientError(Problem(str(self._root), f"cannot be read: {error.strerror}", remedy)) from error
         return tuple(reversed(self._known()))
 
-    def bases(self) -> frozenset[str]:
-        """Return the digest of every basis that a generation on disk was made of."""
-        return frozenset(each.basis for each in self._known() if each.basis)
+    def inputs(self) -> frozenset[str]:
+        """Return the digests of the inputs that generations on disk were made of."""
+        return frozenset(each.inputs for each in self._known() if each.inputs)
 
     def declared_paths(self) -> frozenset[str]:
         """Return the path of every file that a generation on disk declared."""
@@ -265,7 +265,7 @@ class GenerationStore:
 
     def _prune(self) -> None:
         known = {each.number: each for each in self._known()}
-        # What cannot be read counts as old and of no basis.
+        # What cannot be read counts as old and without inputs.
         entries = [known.get(number, GenerationEntry(number)) for number in self._numbers()]
         stay = kept(entries, number=self._keep, for_s=self._keep_for_s)
         for entry in entries:
@@ -278,7 +278,7 @@ def _entry(path: Path, number: int) -> GenerationEntry:
     meta = msgspec.json.decode((path / META).read_bytes(), type=_Meta)
     paths = frozenset(name for _, name, _ in meta.files)
     ran_well, made = (path / RAN_WELL).exists(), meta.generation
-    return GenerationEntry(number, made.applied_at, meta.basis, ran_well, made.reasons, meta.structure, paths)
+    return GenerationEntry(number, made.applied_at, meta.inputs, ran_well, made.reasons, meta.structure, paths)
 
 
 def _meta(rendering: Rendering, generation: Generation, structure: str) -> bytes:
@@ -288,7 +288,7 @@ def _meta(rendering: Rendering, generation: Generation, structure: str) -> bytes
         sha256(rendering.text.encode()).hexdigest(),
         [(piece.fragment, len(piece.text)) for piece in rendering.pieces],
         [(file.kind, file.path, sha256(file.content.encode()).hexdigest()) for file in rendering.files],
-        rendering.basis,
+        rendering.inputs,
         structure,
     )
     # The start of haproxy's unit looks for a digest in it with grep.
@@ -343,7 +343,7 @@ def _read(path: Path) -> Stored:
         else:
             content = _if_same(Path(name), digest)
         files.append(OutputFile(kind, name, content or ""))
-    return Stored(meta.generation, Rendering(tuple(pieces), tuple(files), meta.basis))
+    return Stored(meta.generation, Rendering(tuple(pieces), tuple(files), meta.inputs))
 
 
 def _if_same(path: Path, digest: str) -> str | None:

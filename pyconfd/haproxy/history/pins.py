@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyconfd.errors import Problem, RejectedInput, TransientError
-from pyconfd.model.basis import Basis
+from pyconfd.model.inputs import GenerationInputs
 from pyconfd.model.status import Pin
 from pyconfd.system.files import (
     AS_ROOT,
@@ -22,29 +22,29 @@ from pyconfd.system.state_file import StateFile
 _SUFFIX = ".json"
 
 
-class BasisStore:
-    """Where bases are kept; only the daemon's loop writes."""
+class InputsStore:
+    """Keeps the inputs of generations by their digest; only the daemon's loop writes."""
 
     def __init__(self, state_dir: str) -> None:
-        self._root = Path(state_dir) / "bases"
+        self._root = Path(state_dir) / "inputs"
 
     def clean(self) -> None:
         """Remove what a killed process left half-written."""
         remove_stale([str(self._root)])
 
-    def keep(self, basis: Basis, needed: Collection[str]) -> None:
-        """Keep ``basis`` unless it is there; of the others only those ``needed`` stay.
+    def keep(self, inputs: GenerationInputs, needed: Collection[str]) -> None:
+        """Keep ``inputs`` unless they are there; of the others only those ``needed`` stay.
 
         Raises:
             TransientError: it cannot be written; what was there is there still.
         """
-        path = self._path(basis.digest)
+        path = self._path(inputs.digest)
         if path.exists():
             return
         beside = temporary_beside(str(path))
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_new(beside, basis.encoded(), mode=0o600)
+            write_new(beside, inputs.encoded(), mode=0o600)
             Path(beside).rename(path)
             flush_directory(str(self._root))
         except OSError as error:
@@ -53,11 +53,11 @@ class BasisStore:
             raise TransientError(problem_of(str(path), error)) from error
         for entry in sorted(self._root.iterdir()):
             ours = entry.suffix == _SUFFIX and not entry.name.startswith(PREFIX)
-            if ours and entry.stem not in {*needed, basis.digest}:
+            if ours and entry.stem not in {*needed, inputs.digest}:
                 remove_tree(entry)
 
-    def read(self, digest: str) -> Basis:
-        """Return the basis with this digest.
+    def read(self, digest: str) -> GenerationInputs:
+        """Return the inputs with this digest.
 
         Raises:
             RejectedInput: it is not there, or damaged.
@@ -65,7 +65,7 @@ class BasisStore:
         """
         path = self._path(digest)
         try:
-            found = Basis.decoded(path.read_bytes())
+            found = GenerationInputs.decoded(path.read_bytes())
             if found.digest == digest:
                 return found
             message = "is damaged: it is not what its name says"

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyconfd.model.basis import Basis
+from pyconfd.model.inputs import GenerationInputs
 from pyconfd.model.rendering import Fragment, FragmentSet
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -10,31 +10,33 @@ fragments = st.lists(st.tuples(texts, texts), max_size=4, unique_by=lambda pair:
     lambda pairs: tuple(Fragment(*pair) for pair in pairs)
 )
 settings = st.dictionaries(texts, st.one_of(st.booleans(), st.integers(), texts, st.lists(texts)), max_size=3)
-bases = st.builds(
-    Basis, st.builds(FragmentSet, fragments, fragments), st.dictionaries(st.sampled_from(["a", "b"]), settings)
+inputs = st.builds(
+    GenerationInputs,
+    st.builds(FragmentSet, fragments, fragments),
+    st.dictionaries(st.sampled_from(["a", "b"]), settings),
 )
 
 
-@given(bases)
-def test_what_is_kept_is_given_back(basis: Basis) -> None:
-    again = Basis.decoded(basis.encoded())
-    assert (again.fragments, again.settings, again.digest) == (basis.fragments, basis.settings, basis.digest)
-    assert basis.changes_to(again) == ()
+@given(inputs)
+def test_what_is_kept_is_given_back(inputs: GenerationInputs) -> None:
+    again = GenerationInputs.decoded(inputs.encoded())
+    assert (again.fragments, again.settings, again.digest) == (inputs.fragments, inputs.settings, inputs.digest)
+    assert inputs.changes_to(again) == ()
 
 
-@given(bases, bases)
-def test_two_have_one_digest_only_if_they_are_the_same(one: Basis, other: Basis) -> None:
+@given(inputs, inputs)
+def test_two_have_one_digest_only_if_they_are_the_same(one: GenerationInputs, other: GenerationInputs) -> None:
     assert (one.digest == other.digest) == ((one.fragments, one.settings) == (other.fragments, other.settings))
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"fragments": [[1]], "includable": [], "settings": {}}'])
 def test_what_is_none_is_told(data: bytes) -> None:
     with pytest.raises((ValueError, KeyError, TypeError)):
-        Basis.decoded(data)
+        GenerationInputs.decoded(data)
 
 
-def made(files: dict[str, str], **values: object) -> Basis:
-    return Basis(FragmentSet(tuple(Fragment(*item) for item in files.items())), values)
+def made(files: dict[str, str], **values: object) -> GenerationInputs:
+    return GenerationInputs(FragmentSet(tuple(Fragment(*item) for item in files.items())), values)
 
 
 @pytest.mark.parametrize(
@@ -52,5 +54,7 @@ def made(files: dict[str, str], **values: object) -> Basis:
         ),
     ],
 )
-def test_changes_are_named_and_their_content_is_not(before: Basis, after: Basis, said: list[str]) -> None:
+def test_changes_are_named_and_their_content_is_not(
+    before: GenerationInputs, after: GenerationInputs, said: list[str]
+) -> None:
     assert [str(each) for each in before.changes_to(after)] == said

@@ -36,7 +36,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Basis:
+class GenerationInputs:
     """``settings`` are plain data by section and name, without secrets. Fragments may hold passwords."""
 
     fragments: FragmentSet = field(repr=False)
@@ -48,7 +48,7 @@ class Basis:
         return hashlib.sha256(self.encoded()).hexdigest()
 
     def encoded(self) -> bytes:
-        """Return it as JSON, always the same bytes for the same basis."""
+        """Return it as JSON, always the same bytes for equal ones."""
         found = {
             "fragments": [[each.name, each.text] for each in self.fragments.fragments],
             "includable": [[each.name, each.text] for each in self.fragments.includable],
@@ -57,7 +57,7 @@ class Basis:
         return json.dumps(found, sort_keys=True, separators=(",", ":"), default=dict).encode()
 
     @classmethod
-    def decoded(cls, data: bytes) -> "Basis":
+    def decoded(cls, data: bytes) -> "GenerationInputs":
         """Return what :meth:`encoded` gave; raises ValueError, KeyError or TypeError for anything else."""
         found = json.loads(data)
         sets = [
@@ -65,7 +65,7 @@ class Basis:
         ]
         return cls(FragmentSet(*sets), dict(found["settings"]))
 
-    def changes_to(self, after: "Basis") -> tuple[Edit, ...]:
+    def changes_to(self, after: "GenerationInputs") -> tuple[Edit, ...]:
         """Return what differs in ``after``: fragments with the lines that came and went, and settings by name.
 
         No value and no line is repeated: they may be secret.
