@@ -72,7 +72,7 @@ def evidence_of(
     ages: Mapping[Refusal, Age] | None = None,
     **more: Any,
 ) -> Evidence:
-    """Give the evidence for a Snapshot that was translated, rendered and applied."""
+    """Return the evidence for a Snapshot that was translated, rendered and applied."""
     options = options or PresetOptions()
     context = registry.translate(snapshot, presets, options)
     own = {name: text for name, text in TEMPLATES.items() if name[3:].removesuffix(".tmpl") in presets}

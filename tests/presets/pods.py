@@ -72,7 +72,7 @@ def secret(name: str, data: Mapping[str, str], namespace: str = "lb") -> Secret:
 
 @cache
 def certificate(name: str) -> tuple[str, str]:
-    """Give a key and its certificate in PEM."""
+    """Return a key and its certificate in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -112,5 +112,5 @@ def read(preset: str, *records: Record, options: PresetOptions | None = None) ->
 
 
 def refusals(context: Context) -> dict[str, str]:
-    """Give what was refused: the object and its field, and why."""
+    """Return what was refused: the object and its field, and why."""
     return {f"{r.ref.kind} {r.ref.name} {r.field}".strip(): r.detail for r in context.refused}

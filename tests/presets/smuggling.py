@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from pyconfd.model.kubernetes import (
     ServiceSpec,
     TargetRef,
 )
-from pyconfd.model.rendering import Fragment, FragmentSet, Rendering
+from pyconfd.model.rendering import Fragment, FragmentSet, OutputFile, Rendering
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.presets import registry
 from pyconfd.presets.hosts import CONFIG, ROUTE53
@@ -122,12 +122,12 @@ OTHER: Mapping[str, tuple[str, ...]] = {
 
 
 def snapshot(given: Mapping[str, str], *, victim: bool = True) -> Snapshot:
-    """Give a cluster with one object of these values (``victim``) and one beside it."""
+    """Return a cluster with one object of these values (``victim``) and one beside it."""
     return _snapshot([BENIGN | dict(given)] if victim else [])
 
 
 def crowd(pairs: Iterable[tuple[str, str]]) -> Snapshot:
-    """Give a cluster with an object for each field and its value, and one beside them."""
+    """Return a cluster with an object for each field and its value, and one beside them."""
     found = []
     for number, (field, value) in enumerate(pairs):
         own = {name: text.replace("victim", f"v{number}") for name, text in BENIGN.items()}
@@ -298,7 +298,7 @@ _READ: Mapping[str, tuple[str, ...]] = {
 
 
 def fields_of(scene: str) -> list[str]:
-    """Give the fields that can reach the templates of a scene."""
+    """Return the fields that can reach the templates of a scene."""
     return sorted(name for name in BENIGN if name.startswith(_READ[scene]))
 
 
@@ -306,7 +306,7 @@ SCENES = ("shipped", "python-confd", "kubefigurator", "kube2lb", "raw view", "co
 
 
 def rendered(scene: str, seen: Snapshot) -> tuple[Rendering, Context]:
-    """Give what a scene's templates make of a Snapshot."""
+    """Return what a scene's templates make of a Snapshot."""
     if scene in _of_cluster():
         preset, text = _of_cluster()[scene]
         context = registry.translate(seen, (preset,), OPTIONS)
@@ -332,16 +332,22 @@ _BALANCE = re.compile(
 
 
 def shape(rendering: Rendering) -> Shape:
-    """Give all of a configuration but the words that are values: sections, keywords, conditions, counts."""
+    """Return all of a configuration but the words that are values: sections, keywords, conditions, counts."""
+    return _shape(rendering.text, rendering.files)
+
+
+@lru_cache(maxsize=256)
+def _shape(text: str, output: tuple[OutputFile, ...]) -> Shape:
+    # Most hostile values are refused, so that most configurations are the same.
     sections = []
-    for section in parse_part(rendering.text):
+    for section in parse_part(text):
         lines = tuple(_line(line.words, line.raw) for line in section.lines)
         name = bool(section.name)
         sections.append((section.keyword, name, section.options, lines))
-    comments = sum(line.lstrip().startswith("#") for line in rendering.text.split("\n"))
+    comments = sum(line.lstrip().startswith("#") for line in text.split("\n"))
     files = tuple(
         (file.path, tuple(sorted(_entry_shape(line) for line in file.content.split("\n"))))
-        for file in rendering.files
+        for file in output
         if not file.path.endswith(".pem")
     )
     return (tuple(sorted(map(_sortable, sections))), comments, files)
@@ -365,13 +371,13 @@ def _entry_shape(line: str) -> int:
 
 
 def refused_objects(context: Context) -> set[str]:
-    """Give the kinds and names of what was refused."""
+    """Return the kinds and names of what was refused."""
     return {f"{each.ref.kind} {each.ref.name}" for each in context.refused}
 
 
 @cache
 def sound_shapes(scene: str, field: str) -> frozenset[Shape]:
-    """Give the structures that sound values of a field have, or its absence, or that of its object."""
+    """Return the structures that sound values of a field have, or its absence, or that of its object."""
     variants: list[Callable[[], Snapshot]] = [lambda: snapshot({}), lambda: snapshot({}, victim=False)]
     texts = [*OTHER.get(field, ()), *((GONE,) if field in _LEFT_OUT else ())]
     variants += [lambda text=text: snapshot({field: text}) for text in texts]  # type: ignore[misc]

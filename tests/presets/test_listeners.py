@@ -18,7 +18,7 @@ OPERATOR = PresetOptions(reserved=Listeners({STATS: "frontend stats of the fragm
 
 
 def balanced(name: str, address: str | None = None, port: int = 5432, protocol: str = "TCP") -> tuple[Named, ...]:
-    """Give a Service of kube2lb's users."""
+    """Return a Service of kube2lb's users."""
     ports = (ServicePort("http", port, "web", 30080, protocol),)
     kind = "LoadBalancer" if address else "NodePort"
     behind = kube2lb.with_pod(name, ports=(EndpointPort("http", 8080, protocol),))
@@ -26,12 +26,12 @@ def balanced(name: str, address: str | None = None, port: int = 5432, protocol: 
 
 
 def labelled(name: str, address: str = "*", port: int = 5432) -> Service:
-    """Give a Service of haproxy-kubefigurator's users."""
+    """Return a Service of haproxy-kubefigurator's users."""
     return kubefigurator.labelled(name, kubefigurator.tcp(str(port)) | {"web.listen-ip": address})
 
 
 def redis(name: str, port: int = 5432) -> tuple[Named, ...]:
-    """Give a Service of python-confd's users."""
+    """Return a Service of python-confd's users."""
     annotations = {"domain": f"{name}.example.com", "proto": "redis", "pyconfd.io/listen-port": str(port)}
     ports = [ServicePort("redis", 6379)]
     behind = slice_(name, endpoint("10.1.0.1"), ports=[EndpointPort("redis", 6379)])
@@ -39,12 +39,12 @@ def redis(name: str, port: int = 5432) -> tuple[Named, ...]:
 
 
 def read(presets: tuple[str, ...], *given: Named, options: PresetOptions | None = None) -> Context:
-    """Give what these presets read, in this order."""
+    """Return what these presets read, in this order."""
     return registry.translate(snapshot(*given), presets, options or PresetOptions())
 
 
 def refused(context: Context) -> list[tuple[str, str, RefusalReason]]:
-    """Give what was refused; kube2lb also says of each NodePort Service without pods that it waits for them."""
+    """Return what was refused; kube2lb also says of each NodePort Service without pods that it waits for them."""
     found = [(refusal.ref.name, refusal.value, refusal.reason) for refusal in context.refused]
     return [each for each in found if each[2] is not RefusalReason.INCOMPLETE]
 

@@ -240,7 +240,7 @@ OPTIONS_OF_PODS = PresetOptions(kubefigurator=KubefiguratorOptions(node_ports=Fa
 
 
 def by_service(context: Context) -> dict[str, Any]:
-    """Give what each service's block would be rendered from."""
+    """Return what each service's block would be rendered from."""
     names = context.names
     found = {f"view {each.name}": each for each in names["cluster"].services}
     found |= {f"domain {name}": each for name, each in names["domains"].items()}

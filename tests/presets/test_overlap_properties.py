@@ -46,7 +46,7 @@ def objects(asked: Sequence[Asked], prefix: str, created: str) -> list[Named]:
 
 
 def answering(context: Context) -> dict[tuple[str, str], str]:
-    """Give who answers for each address and name on port 80, "" for nobody."""
+    """Return who answers for each address and name on port 80, "" for nobody."""
     bound: dict[Listener, dict[str, str]] = {}
     for listener in context.names["listeners"]:
         found = dict.fromkeys(NAMES, listener.default_backend)

@@ -24,20 +24,20 @@ NOT_ALLOWED = RefusalReason.NOT_ALLOWED
 
 
 def labelled(name: str, created: str, address: str = "*", hostname: str = "shop.example.com", **more: str) -> Service:
-    """Give a Service of haproxy-kubefigurator's users; ``more`` are its options."""
+    """Return a Service of haproxy-kubefigurator's users; ``more`` are its options."""
     given = {"web.hostname": hostname, "web.listen-ip": address} | {f"web.{key}": each for key, each in more.items()}
     return kubefigurator.labelled(name, given, created=created)
 
 
 def whole(name: str, created: str, address: str = "*") -> Service:
-    """Give one that wants the whole port, in mode tcp."""
+    """Return one that wants the whole port, in mode tcp."""
     return kubefigurator.labelled(name, TCP | {"web.listen-ip": address}, created=created)
 
 
 def exposed(
     name: str, created: str, address: str | None = None, domains: str = "shop.example.com", mode: str = "http"
 ) -> tuple[Named, Named]:
-    """Give a Service of kube2lb's users, and its pod."""
+    """Return a Service of kube2lb's users, and its pod."""
     annotations = {"kube2lb/external-domains": domains, "kube2lb/port-mode": f'{{"http": "{mode}"}}'}
     kind = "LoadBalancer" if address else "NodePort"
     made = kube2lb.service(name, annotations, type_=kind, created=created, address=address)
@@ -54,7 +54,7 @@ def refused(context: Context) -> list[tuple[str, RefusalReason]]:
 
 
 def routes(context: Context) -> dict[str, list[tuple[str, str]]]:
-    """Give for each listener its names, and the Service that each leads to."""
+    """Return for each listener its names, and the Service that each leads to."""
     return {
         f"{each.address}:{each.port}": [(route.hostname, route.backend.split("_")[2]) for route in each.routes]
         for each in context.names["listeners"]
