@@ -1,4 +1,4 @@
-"""How many endpoints are ready behind what is served, and how many were lost suddenly; it costs what changes [pure]."""
+"""Count how many endpoints are ready and how many were lost suddenly, at a cost by what changed [pure]."""
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ Name = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class EndpointChange:
-    """The addresses that went and came behind one name; ``vanished`` where nothing is asked for under it any more."""
+    """The addresses that went and came behind one name; ``vanished``: no object claims the name any more."""
 
     name: Name
     gone: frozenset[str]
@@ -22,7 +22,7 @@ class EndpointChange:
 
     @property
     def more(self) -> int:
-        """By how many there are more."""
+        """How many more there are now."""
         return len(self.came) - len(self.gone)
 
 
@@ -48,8 +48,8 @@ def ready_addresses(claimed: Claimed, name: Any) -> frozenset[str]:
 class EndpointCounts:
     """How many are ready behind each preset, and when each endpoint was lost behind each name.
 
-    A newcomer behind a name makes up for one loss there, before it or within the window after it: a rolling update
-    loses nothing. An endpoint behind two names counts twice.
+    A new endpoint behind a name makes up for one loss there, if it came before the loss or within the window after it:
+    a rolling update loses nothing. An endpoint behind two names counts twice.
     """
 
     def __init__(self, claimed: tuple[Claimed, ...], window_s: float) -> None:
@@ -60,11 +60,11 @@ class EndpointCounts:
         self.forget_losses()
 
     def forget_losses(self) -> None:
-        """Take what is now for what is to be."""
+        """Begin again with nothing lost."""
         self.lost: defaultdict[Name, deque[float]] = defaultdict(deque)
         self.lost_total = self.unapplied = 0
         self._spare = Counter[Name]()
-        """By how many more came behind a name than went with an announcement, within the window."""
+        """How many more came behind a name than went with an announcement, within the window."""
         self._noted: deque[tuple[float, Name, int]] = deque()
 
     @property
@@ -72,20 +72,20 @@ class EndpointCounts:
         """How many are ready behind everything."""
         return self.ready.total()
 
-    def note(self, now: float, change: EndpointChange, lost: int, *, everything: bool) -> None:
+    def count(self, now: float, change: EndpointChange, lost: int, *, total_loss: bool) -> None:
         """Count what changed behind one name; so many of what went were not announced.
 
-        Where ``everything`` is gone, former newcomers make up for nothing.
+        With a ``total_loss``, endpoints that came before make up for nothing.
         """
         name = change.name
         self.ready[name[0]] += change.more
         came = len(change.came) - self._make_up(name, len(change.came))
-        made_up = 0 if everything else min(lost, max(0, self._spare[name] + came))
+        made_up = 0 if total_loss else min(lost, max(0, self._spare[name] + came))
         self._add_spare(now, name, came - (len(change.gone) - lost) - made_up)
         self.lose(now, name, lost - made_up)
 
     def lose(self, now: float, name: Name, count: int) -> None:
-        """Count so many as lost behind a name."""
+        """Count ``count`` endpoints as lost behind a name."""
         if count:
             self.lost[name].extend([now] * count)
             self.lost_total += count
@@ -106,7 +106,7 @@ class EndpointCounts:
             self._noted.append((now, name, count))
 
     def _make_up(self, name: Name, count: int) -> int:
-        """Count so many less as lost behind a name, the oldest first, and return how many there were."""
+        """Take back up to ``count`` losses behind a name, the oldest first, and return how many there were."""
         lost = self.lost.get(name)
         if lost is None:
             return 0

@@ -11,37 +11,37 @@ from pyconfd.model.listener import canonical
 from pyconfd.model.snapshot import Key, Snapshot
 from pyconfd.model.versioned import differing
 
-HOLDERS = ("endpointslices", "pods", "nodes")
-"""The fields of a Snapshot whose objects are, or list, what traffic is sent to."""
+ENDPOINT_FIELDS = ("endpointslices", "pods", "nodes")
+"""Fields of a Snapshot whose objects are, or list, what traffic is sent to."""
 
-CLAIMANTS = ("services", "endpoints", "config_maps")
-"""The fields whose objects ask for something to be served."""
+CLAIM_FIELDS = ("services", "endpoints", "config_maps")
+"""Fields of a Snapshot whose objects ask for something to be served."""
 
 _Identity = tuple[str, str, str]
 """Namespace, kind and name of a pod; of an endpoint without a target just the namespace is known."""
 
 
 class KeptObjects:
-    """What stays served of what went; belongs to one hold.
+    """The objects that one hold keeps.
 
-    Of an EndpointSlice the endpoints that went are kept, and served beside those that the cluster shows. A pod or node
-    is kept as a whole, a pod until its name has another address. A Service, Endpoints object or ConfigMap is kept as a
-    whole; who edits or creates it during a hold means it, so then the new version is.
+    Of an EndpointSlice the lost endpoints are kept, and served beside those that the cluster shows. A pod or node is
+    kept as a whole, a pod until its name has another address. A Service, Endpoints object or ConfigMap is kept as a
+    whole; an edit or a new object during a hold is intended, so then the new version is kept.
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[Key, AnyObject]] = {field: {} for field in (*HOLDERS, *CLAIMANTS)}
+        self.objects: dict[str, dict[Key, AnyObject]] = {field: {} for field in (*ENDPOINT_FIELDS, *CLAIM_FIELDS)}
         self.changed = True
-        """Whether :attr:`objects` changed since somebody said False."""
-        self._became: dict[tuple[str, Key], AnyObject | None] = {}
-        """What a claimant had become when it was kept."""
+        """Whether :attr:`objects` changed since the caller reset it."""
+        self._newest: dict[tuple[str, Key], AnyObject | None] = {}
+        """The version of an object of ``CLAIM_FIELDS`` that the cluster showed when it was kept."""
         self._identities: dict[str, _Identity] = {}
-        """Whose each kept address is."""
+        """The pod behind each kept address."""
         self._overlay: dict[str, dict[Key, AnyObject]] = {field: {} for field in self.objects}
         self._dirty: set[tuple[str, Key]] = set()
-        """What has to be merged again."""
-        self._given: tuple[Snapshot, Snapshot] | None = None
-        """The last Snapshot, and the one that was served for it."""
+        """The objects to merge again with what the cluster shows."""
+        self._last: tuple[Snapshot, Snapshot] | None = None
+        """The last Snapshot, and the merged one that was served for it."""
 
     def restore(self, objects: Mapping[str, Iterable[AnyObject]], shown: Snapshot) -> None:
         """Keep the objects of a former run; ``shown`` is what the cluster shows now."""
@@ -50,26 +50,26 @@ class KeptObjects:
                 key = Key(each.metadata.namespace, each.metadata.name)
                 self._put(field, key, each, getattr(shown, field).get(key))
 
-    def follow(self, old: Snapshot, new: Snapshot, missing: Collection[str], *, claim_went: bool) -> None:
-        """Keep what the objects that differ had of the addresses ``missing``, and the claimants that vanished.
+    def keep_lost(self, old: Snapshot, new: Snapshot, missing: Collection[str], *, name_vanished: bool) -> None:
+        """Keep of the objects that differ what they had of the addresses ``missing``, and vanished ones that claim.
 
-        With ``claim_went`` also those that changed: one of them took a name back.
+        With ``name_vanished`` also those that changed: one of them withdrew a name.
         """
-        for field in HOLDERS:
+        for field in ENDPOINT_FIELDS:
             former = getattr(old, field)
             for key in differing(former, getattr(new, field)):
                 if key in self.objects[field]:
                     self._dirty.add((field, key))
                 self._keep_addresses(field, key, old, new, missing)
-        for field in CLAIMANTS:
+        for field in CLAIM_FIELDS:
             former, latter = getattr(old, field), getattr(new, field)
             for key in differing(former, latter):
                 before, after, is_kept = former.get(key), latter.get(key), key in self.objects[field]
-                if is_kept and after is not None and after is not self._became[field, key]:
+                if is_kept and after is not None and after is not self._newest[field, key]:
                     self._put(field, key, after, after)
                 elif is_kept:
                     self._dirty.add((field, key))
-                elif before is not None and (after is None or claim_went or _has_one(before, missing)):
+                elif before is not None and (after is None or name_vanished or _has_one(before, missing)):
                     self._put(field, key, before, after)
 
     def _keep_addresses(self, field: str, key: Key, old: Snapshot, new: Snapshot, missing: Collection[str]) -> None:
@@ -81,16 +81,16 @@ class KeptObjects:
         if isinstance(before, EndpointSlice):
             service = Key(key.namespace, (before.metadata.labels or {}).get(SERVICE_NAME_LABEL, ""))
             if service in old.services and service not in self.objects["services"]:
-                # It may be deleted next, and while nobody looks.
+                # The Service may be deleted next, between two looks.
                 self._put("services", service, old.services[service], new.services.get(service))
             endpoints = tuple(each for _, each in (*addresses_of(known), *went) if each is not None)
             before = msgspec.structs.replace(before, endpoints=endpoints)
         self._put(field, key, before)
 
-    def taken(self, old: Snapshot, new: Snapshot) -> set[str]:
-        """Return the kept addresses that another pod shows in an object that differs.
+    def reused_addresses(self, old: Snapshot, new: Snapshot) -> set[str]:
+        """Return the kept addresses that another pod has now, in an object that differs.
 
-        Pods in the network of their node share its address, and take it from nobody.
+        Pods in the network of their node share its address; they do not count.
         """
         found: set[str] = set()
         for field in ("endpointslices", "pods"):
@@ -101,19 +101,19 @@ class KeptObjects:
                         found.add(address)
         return found - {each for node in new.nodes.values() for each, _ in addresses_of(node)} if found else found
 
-    def touch_all(self) -> None:
-        """Have everything merged again."""
+    def merge_all_again(self) -> None:
+        """Merge every kept object again at the next :meth:`merged`."""
         self._dirty.update((field, key) for field, kept in self.objects.items() for key in kept)
 
-    def touched(self) -> set[str]:
-        """Return the addresses of all that is to be merged again."""
+    def addresses_to_merge(self) -> set[str]:
+        """Return the addresses of the objects that are to be merged again."""
         records = [self.objects[field].get(key) for field, key in self._dirty]
         return {address for record in records for address, _ in addresses_of(record)}
 
     def merged(self, shown: Snapshot, missing: Collection[str]) -> Snapshot:
         """Return ``shown`` with what is kept of the addresses ``missing``; the same one as long as nothing changes."""
-        if self._given is not None and self._given[0] is shown and not self._dirty:
-            return self._given[1]
+        if self._last is not None and self._last[0] is shown and not self._dirty:
+            return self._last[1]
         renewed = {field for field, _ in self._dirty}
         for field, key in self._dirty:
             present, overlay = getattr(shown, field).get(key), self._overlay[field]
@@ -126,25 +126,25 @@ class KeptObjects:
         parts: dict[str, Any] = {}
         for field, overlay in self._overlay.items():
             objects = getattr(shown, field)
-            if self._given is not None and field not in renewed and getattr(self._given[0], field) is objects:
-                parts[field] = getattr(self._given[1], field)
+            if self._last is not None and field not in renewed and getattr(self._last[0], field) is objects:
+                parts[field] = getattr(self._last[1], field)
             elif overlay:
                 parts[field] = {**objects, **overlay}
-        self._given = (shown, replace(shown, **parts))
-        return self._given[1]
+        self._last = (shown, replace(shown, **parts))
+        return self._last[1]
 
-    def _put(self, field: str, key: Key, record: AnyObject, became: AnyObject | None = None) -> None:
+    def _put(self, field: str, key: Key, record: AnyObject, newest: AnyObject | None = None) -> None:
         self.objects[field][key] = record
         self._dirty.add((field, key))
         self.changed = True
-        if field in CLAIMANTS:
-            self._became[field, key] = became
+        if field in CLAIM_FIELDS:
+            self._newest[field, key] = newest
         elif field != "nodes":
             self._identities |= {address: _identity(record, endpoint) for address, endpoint in addresses_of(record)}
 
 
 def _merged(kept: AnyObject | None, present: AnyObject | None, missing: Collection[str]) -> AnyObject | None:
-    """Return an object as it is to be served."""
+    """Return an object as it is served: what is kept, and what the cluster shows now."""
     if isinstance(kept, EndpointSlice):
         now = present if isinstance(present, EndpointSlice) else msgspec.structs.replace(kept, endpoints=())
         # Two pods in the network of one node may be shown with one address, one of them ready.

@@ -14,6 +14,9 @@ everything was deleted. HAProxy's own checks know better which of the last known
 * **Ended**: *returned*, when what is missing is too little to be held; *allowed* by an operator; *expired*, once it is
   confirmed and ``persist_s`` old, which a total loss never does.
 * **Begun again** under another ID and with a new time, when it becomes another kind of loss.
+
+:mod:`pyconfd.admission.endpoint_counts` counts what is lost, :mod:`pyconfd.admission.kept_objects` keeps the objects,
+:mod:`pyconfd.daemon.protection` calls this in the loop, and saves the hold for a restart.
 """
 
 import hashlib
@@ -24,7 +27,7 @@ from typing import Any
 import msgspec
 
 from pyconfd.admission.endpoint_counts import EndpointCounts, Name, changes_between, ready_addresses
-from pyconfd.admission.kept_objects import CLAIMANTS, KeptObjects
+from pyconfd.admission.kept_objects import CLAIM_FIELDS, KeptObjects
 from pyconfd.model.context import Claimed, Context
 from pyconfd.model.hold import SHOWN, Hold, HoldEvent, HoldKind, HoldStep
 from pyconfd.model.kubernetes import ConfigMap, Endpoints, EndpointSlice, Node, Pod, Service
@@ -83,8 +86,8 @@ class RemovalProtection:
 
     def __init__(self, rules: RemovalRules) -> None:
         self._rules = rules
-        self._is_own = False
-        """Whether the claims of presets count, and not all services of the cluster."""
+        self._by_preset = False
+        """Whether what the presets serve is counted; until they serve anything, all services of the cluster are."""
         self._claimed: tuple[Claimed, ...] = ()
         self._counts = EndpointCounts((), rules.window_s)
         self.snapshot = Snapshot()
@@ -92,24 +95,24 @@ class RemovalProtection:
         self._applied = Snapshot()
         """The last one that was applied before something was held."""
         self._missing: set[str] = set()
-        """The addresses that were lost since then."""
-        self._given_up: set[str] = set()
-        """Those that another pod has by now, or that announced their end after all; of this hold."""
+        """The addresses that were lost since then, and are served by a hold."""
+        self._released: set[str] = set()
+        """The addresses that this hold serves no longer: another pod has them now, or they announced their end."""
         self._kept = KeptObjects()
         self._began = 0.0
         self._events: list[HoldEvent] = []
         self.hold: Hold | None = None
         self.is_saved = True
-        """Whether what :meth:`saved` returns was saved; the one that saves it says so."""
+        """Whether what :meth:`saved` returns was saved; the caller sets it after saving."""
 
     def start(self, snapshot: Snapshot, context: Context) -> None:
-        """Take a first Snapshot for what is to be."""
+        """Begin with a first Snapshot, of which nothing counts as lost."""
         self.snapshot = self._applied = snapshot
-        self._count_all(context, own=any(each.by_name for each in context.claimed))
+        self._count_all(context, by_preset=any(each.by_name for each in context.claimed))
 
     def rebase(self, context: Context) -> None:
-        """Take what other settings make of the last Snapshot for what was claimed before: they lose nothing."""
-        if self._is_own:
+        """Compare with what other settings make of the last Snapshot from now on: an edit of settings loses nothing."""
+        if self._by_preset:
             for each in changes_between(self._claimed, context.claimed):
                 self._counts.ready[each.name[0]] += each.more
             self._claimed = context.claimed
@@ -123,19 +126,19 @@ class RemovalProtection:
         that an operator allowed.
         """
         former, self.snapshot = self.snapshot, snapshot
-        claim_went = self._count(moment.now, context)
+        name_vanished = self._count(moment.now, context)
         if self.hold is not None:
-            self._kept.follow(former, snapshot, self._missing, claim_went=claim_went)
-            self._give_up(former)
+            self._kept.keep_lost(former, snapshot, self._missing, name_vanished=name_vanished)
+            self._release(former)
         self._decide(moment, confirmed=confirmed, allowed=allowed)
         if self.hold is None:
             self._take_edits()
         return self._served()
 
     def _take_edits(self) -> None:
-        """Keep claimants as they were edited since, though that may not be applied yet: only what vanished stays."""
+        """Replace objects that claim something by their newest version, applied or not: only vanished ones are kept."""
         edited: dict[str, Any] = {}
-        for field in CLAIMANTS:
+        for field in CLAIM_FIELDS:
             applied, newest = getattr(self._applied, field), getattr(self.snapshot, field)
             if newest is not applied:
                 edited[field] = {**applied, **newest}
@@ -143,7 +146,7 @@ class RemovalProtection:
             self._applied = replace(self._applied, **edited)
 
     def applied(self) -> None:
-        """Note that what was returned last is applied: what it lacks is never put back, whatever is held later."""
+        """Record that the last Snapshot to serve is applied: what it lacks is not kept by a later hold."""
         if self.hold is None:
             self._applied = self.snapshot
             self._missing.clear()
@@ -163,8 +166,8 @@ class RemovalProtection:
 
     # What is lost
 
-    def _count_all(self, context: Context, *, own: bool) -> None:
-        self._is_own, self._claimed = own, _tracked(context, own=own)
+    def _count_all(self, context: Context, *, by_preset: bool) -> None:
+        self._by_preset, self._claimed = by_preset, _tracked(context, by_preset=by_preset)
         self._counts = EndpointCounts(self._claimed, self._rules.window_s)
 
     def _count(self, now: float, context: Context) -> bool:
@@ -172,34 +175,36 @@ class RemovalProtection:
         counts = self._counts
         if self.hold is None:
             counts.expire(now)
-        if not self._is_own and any(each.by_name for each in context.claimed):
-            self._count_all(context, own=True)  # from now on other things count: nothing of them is lost
+        if not self._by_preset and any(each.by_name for each in context.claimed):
+            self._count_all(context, by_preset=True)  # from now on other things count: nothing of them is lost
             return False
-        claimed = _tracked(context, own=self._is_own)
+        claimed = _tracked(context, by_preset=self._by_preset)
         changes = changes_between(self._claimed, claimed)
         self._claimed = claimed
         if not changes:
             return False
         came = {address for each in changes for address in each.came}
-        # What is served under another name at the same time was renamed.
+        # An address that is served under another name at the same time was renamed, not lost.
         lost = {address for each in changes for address in each.gone} - came
-        everything = not counts.ready_total + sum(each.more for each in changes)
-        if not everything:
+        total_loss = not counts.ready_total + sum(each.more for each in changes)
+        if not total_loss:
             lost = {one for one in lost if not any(one in each for each in self.snapshot.departures)}
         for each in changes:
-            counts.note(now, each, len(each.gone & lost), everything=everything)
-        self._missing = (self._missing | lost) - came - self._given_up
+            counts.count(now, each, len(each.gone & lost), total_loss=total_loss)
+        self._missing = (self._missing | lost) - came - self._released
         return any(each.vanished and each.name in counts.lost for each in changes)
 
-    def _give_up(self, former: Snapshot) -> None:
-        """Keep nothing that another pod has by now, or, as long as anything is left, that announced its end."""
-        given_up = self._kept.taken(former, self.snapshot) - self._given_up
-        if given_up:
-            self._kept.touch_all()
+    def _release(self, former: Snapshot) -> None:
+        """Stop serving addresses that another pod has now or, unless the loss is total, that announced their end."""
+        released = self._kept.reused_addresses(former, self.snapshot) - self._released
+        if released:
+            self._kept.merge_all_again()
         if self._counts.ready_total or not self._rules.total:
-            given_up |= {one for one in self._kept.touched() if any(one in each for each in self.snapshot.departures)}
-        self._given_up |= given_up
-        self._missing -= given_up
+            released |= {
+                one for one in self._kept.addresses_to_merge() if any(one in each for each in self.snapshot.departures)
+            }
+        self._released |= released
+        self._missing -= released
 
     # What is held
 
@@ -213,7 +218,7 @@ class RemovalProtection:
         elif hold.hold_id in allowed and not (kind is HoldKind.TOTAL and hold.kind is not HoldKind.TOTAL):
             self._end(HoldStep.ALLOWED)
         elif (kind, preset) != (hold.kind, hold.preset):
-            # Another loss than the one that people read about: a permission for that one is none for this.
+            # Another loss than the one that was shown: a permission for that one does not count for this one.
             self._begin(moment, kind, preset)
         elif confirmed and not hold.confirmed_at:
             applies_at = moment.at + max(0.0, self._rules.persist_s - (moment.now - self._began))
@@ -221,7 +226,7 @@ class RemovalProtection:
             self._show(replace(hold, confirmed_at=moment.at, applies_at=applies_at), HoldStep.CONFIRMED)
         elif hold.confirmed_at and self._is_over(moment.now):
             self._end(HoldStep.EXPIRED)
-        elif hold.lost != self._counts.lost_total - hold.let_go:
+        elif hold.lost != self._counts.lost_total - hold.already_applied:
             self._show(hold)
 
     def _kind(self) -> tuple[HoldKind | None, str]:
@@ -229,7 +234,7 @@ class RemovalProtection:
         counts, hold = self._counts, self.hold
         if self._rules.total and not counts.ready_total:
             return (HoldKind.TOTAL if counts.lost else None), ""
-        if counts.lost_total <= (hold.let_go if hold else 0):
+        if counts.lost_total <= (hold.already_applied if hold else 0):
             return None, ""
         if self._rules.is_too_much(counts.lost_total, hold.of if hold else counts.ready_total + counts.lost_total):
             return HoldKind.SHARE, ""
@@ -245,25 +250,27 @@ class RemovalProtection:
     def _begin(self, moment: Moment, kind: HoldKind, preset: str) -> None:
         former, counts = self.hold, self._counts
         of = former.of if former else counts.ready_total + counts.lost_total
-        let_go = former.let_go if former else counts.lost_total - counts.unapplied
+        already_applied = former.already_applied if former else counts.lost_total - counts.unapplied
         if former is None:
-            claim_went = any(name not in each.by_name for by, name in counts.lost for each in self._of(by))
-            self._kept.follow(self._applied, self.snapshot, self._missing, claim_went=claim_went)
-            self._give_up(Snapshot())
+            name_vanished = any(name not in each.by_name for by, name in counts.lost for each in self._claimed_by(by))
+            self._kept.keep_lost(self._applied, self.snapshot, self._missing, name_vanished=name_vanished)
+            self._release(Snapshot())
         elif former.kind is HoldKind.TOTAL:
-            self._kept.touch_all()  # announcements count again
-            self._give_up(self.snapshot)
+            self._kept.merge_all_again()  # announcements count again
+            self._release(self.snapshot)
         self._began = moment.now
         applies_at = 0.0 if kind is HoldKind.TOTAL else moment.at + self._rules.persist_s
         seed = f"{kind} {preset} {moment.at!r} {moment.now!r} {sorted(counts.lost)[:SHOWN]}"
         hold_id = hashlib.sha256(seed.encode()).hexdigest()[:8]
-        hold = Hold(hold_id, kind, moment.at, 0, of, 0, (), preset, applies_at=applies_at, let_go=let_go)
+        hold = Hold(
+            hold_id, kind, moment.at, 0, of, 0, (), preset, applies_at=applies_at, already_applied=already_applied
+        )
         self._show(hold, HoldStep.BEGUN)
 
     def _end(self, step: HoldStep) -> None:
         if self.hold is not None:
             self._show(self.hold, step)
-        self.hold, self._kept, self._given_up = None, KeptObjects(), set()
+        self.hold, self._kept, self._released = None, KeptObjects(), set()
         self.applied()
         if step is not HoldStep.RETURNED:
             self._counts.forget_losses()
@@ -271,7 +278,7 @@ class RemovalProtection:
     def _show(self, hold: Hold, step: HoldStep | None = None) -> None:
         names = sorted(self._counts.lost)
         shown = tuple(name if isinstance(name, str) else "/".join(name) for _, name in names[:SHOWN])
-        self.hold = replace(hold, lost=self._counts.lost_total - hold.let_go, affected=len(names), names=shown)
+        self.hold = replace(hold, lost=self._counts.lost_total - hold.already_applied, affected=len(names), names=shown)
         if step is not None:
             self._events.append(HoldEvent(step, self.hold))
             self.is_saved = False
@@ -290,7 +297,11 @@ class RemovalProtection:
         if self.hold is None:
             return SavedHold()
         losses = [
-            (*name, len(lost), len(lost) + sum(len(ready_addresses(each, name[1])) for each in self._of(name[0])))
+            (
+                *name,
+                len(lost),
+                len(lost) + sum(len(ready_addresses(each, name[1])) for each in self._claimed_by(name[0])),
+            )
             for name, lost in self._counts.lost.items()
         ]
         kept: dict[str, Any] = {field: list(objects.values()) for field, objects in self._kept.objects.items()}
@@ -303,15 +314,15 @@ class RemovalProtection:
             self.start(snapshot, context)
             return snapshot
         self.snapshot = self._applied = snapshot
-        self._count_all(context, own=any(preset != CLUSTER for preset, *_ in saved.losses))
+        self._count_all(context, by_preset=any(preset != CLUSTER for preset, *_ in saved.losses))
         present: set[str] = set()
         for preset, name, count, should in saved.losses:
-            now = frozenset[str]().union(*(ready_addresses(each, name) for each in self._of(preset)))
+            now = frozenset[str]().union(*(ready_addresses(each, name) for each in self._claimed_by(preset)))
             self._counts.lose(moment.now, (preset, name), max(0, min(count, should - len(now))))
             present |= now
         self._missing = set(saved.missing) - present
         self._kept.restore({field: getattr(saved, field) for field in self._kept.objects}, snapshot)
-        self._give_up(Snapshot())
+        self._release(Snapshot())
         elapsed_s = min(max(0.0, moment.at - hold.since), self._rules.persist_s)
         self._began = moment.now - elapsed_s
         applies_at = moment.at + self._rules.persist_s - elapsed_s if hold.applies_at else 0.0
@@ -320,7 +331,7 @@ class RemovalProtection:
         self._decide(moment, confirmed=False, allowed=())
         return self._served()
 
-    def _of(self, preset: str) -> list[Claimed]:
+    def _claimed_by(self, preset: str) -> list[Claimed]:
         return [each for each in self._claimed if each.preset == preset]
 
 
@@ -329,8 +340,8 @@ def kept_back(served: Context, shown: Context) -> Mapping[Name, frozenset[str]]:
     return {each.name: each.gone for each in changes_between(served.claimed, shown.claimed) if each.gone}
 
 
-def _tracked(context: Context, *, own: bool) -> tuple[Claimed, ...]:
+def _tracked(context: Context, *, by_preset: bool) -> tuple[Claimed, ...]:
     """Return what counts: what the presets serve, or all services of the cluster."""
-    if own:
+    if by_preset:
         return context.claimed
     return (context.everything,) if context.everything is not None else ()

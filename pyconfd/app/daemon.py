@@ -185,7 +185,7 @@ def pinning(
         on_disk=inputs_of(own),
         in_force=inputs_of(in_force),
         taking=lambda inputs: inputs_of(with_inputs(own, inputs.settings)),
-        begin_anew=begin_anew,
+        restart=begin_anew,
         needed=GenerationStore(own.state_dir, own.apply.keep_generations).inputs,
     )
     return Pinning(around)

@@ -113,8 +113,8 @@ def explainer(settings: Settings, daemon: Daemon) -> Callable[[str], bytes]:
         newest = daemon.newest()
         if status.live.paused and status.hold is None and newest is not None and newest is not seen.snapshot:
             seen = _translated(seen, newest, settings)
-        unheld = seen.unheld if status.hold is not None else None
-        kept = kept_back(seen.context, unheld) if unheld is not None else {}
+        without_hold = seen.without_hold if status.hold is not None else None
+        kept = kept_back(seen.context, without_hold) if without_hold is not None else {}
         haproxy = wiring.serves_haproxy(settings)
         found = _explained(
             settings, name, seen, instance, status.now, asks_haproxy=haproxy, ages=daemon.memory.ages(), kept=kept

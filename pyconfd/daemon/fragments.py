@@ -22,9 +22,9 @@ class LiveFragments:
     """Reads the template directory whenever asked and compiles it when its contents changed.
 
     ``newest`` is the newest that compiled (None until one did), ``proven`` the newest that was applied;
-    ``problems`` say why the directory as it is now cannot be used (empty where it can). ``former`` gives what ran
-    before a restart, as far as it is known: it is proven, and what else the directory holds has yet to be.
-    ``served_before`` says of any whether a generation that is kept was made of them.
+    ``problems`` say why the directory as it is now cannot be used (empty where it can). ``former`` returns the
+    fragments of before a restart, if they are known: these are proven. ``served_before`` returns whether a stored
+    generation was made of some fragments.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class LiveFragments:
         self.proven: Compiled | None = None
         self.problems: tuple[Problem, ...] = ()
         self.reading = False
-        """True from the beginning of :meth:`refresh` until somebody has noted what came of it, and says False."""
+        """True from the beginning of :meth:`refresh` until the caller has reported its result and resets it."""
 
     def refresh(self) -> bool:
-        """Read the directory; give True if there is something new to render with."""
+        """Read the directory; return whether there is something new to render with."""
         self.reading = True
         recalled = self._recall()
         try:
@@ -78,17 +78,17 @@ class LiveFragments:
     def is_proven(self, compiled: Compiled) -> bool:
         """Return whether these were applied once, now or before; True as well as long as none were applied yet.
 
-        Those have nobody to blame but objects: a rollback, its end and an edit that is taken back bring back who was
-        left out as well.
+        If proven fragments fail, an object is at fault. A rollback, its end and an edit that is taken back bring
+        proven fragments, and with them the objects that were left out.
         """
         return self.proven is None or compiled is self.proven or self._served_before(compiled.source)
 
     def prove(self, compiled: Compiled) -> None:
-        """Note that these were applied."""
+        """Record that these were applied."""
         self.proven, self._served = compiled, True
 
     def _recall(self) -> bool:
-        """Take what ran before a restart for proven, once."""
+        """Load the fragments of before a restart as proven, once."""
         former, self._former = self._former, None
         source = former() if former is not None else None
         if source is None:

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import structlog
@@ -27,21 +26,6 @@ _MOST_BYTES = 1 << 20
 _TLS = "kubernetes.io/tls"
 
 
-class KnownCertificates(Protocol):
-    """Remembers over restarts which installed file is the certificate of which Secret."""
-
-    def keep(self, context: Context, rendering: Rendering | None) -> None:
-        """Remember the certificates of this context that the applied rendering installed; None changes nothing."""
-        ...
-
-
-class ForgetfulCertificates:
-    """Remembers nothing."""
-
-    def keep(self, context: Context, rendering: Rendering | None) -> None:
-        """Do nothing."""
-
-
 class _Entry(msgspec.Struct, frozen=True, order=True):
     namespace: str
     name: str
@@ -49,17 +33,18 @@ class _Entry(msgspec.Struct, frozen=True, order=True):
 
 
 class InstalledCertificates:
-    """One file of the state directory; what cannot be read counts as nothing."""
+    """One file of the state directory, none without one; what cannot be read counts as nothing."""
 
-    def __init__(self, state_dir: str) -> None:
+    def __init__(self, state_dir: str = "") -> None:
         effect = "after a restart, certificates of Secrets that may not be read are not served"
-        self._file = StateFile(Path(state_dir) / FILE, list[_Entry], mode=0o600, effect=effect)
+        path = Path(state_dir) / FILE
+        self._file = StateFile(path, list[_Entry], mode=0o600, effect=effect) if state_dir else None
         self._written: list[_Entry] | None = None
         self._seen: tuple[Snapshot, Snapshot] | None = None
 
     def keep(self, context: Context, rendering: Rendering | None) -> None:
         """Remember the certificates of this context that the applied rendering installed; None changes nothing."""
-        if rendering is None:
+        if rendering is None or self._file is None:
             return
         installed = {file.content: file.path for file in rendering.files if file.kind is FileKind.CERTIFICATE}
         view = context.names.get("cluster")
@@ -84,7 +69,7 @@ class InstalledCertificates:
         return self._seen[1]
 
     def _secrets(self, namespaces: set[str]) -> Iterator[tuple[Key, Secret]]:
-        for entry in self._file.load() or ():
+        for entry in (self._file.load() if self._file else None) or ():
             if entry.namespace not in namespaces:
                 continue
             try:

@@ -205,9 +205,9 @@ class Daemon(Loop):
         refused = tuple(sorted({*done.context.refused, *self._world.source.refusals()}))
         endpoints = done.context.totals.claimed
         self._report.reconciled(outcome, duration_s=duration_s, endpoints=endpoints, refused=refused)
-        serving, unheld = self._world.balancer.last_good(), self._protected.unheld
+        serving, without_hold = self._world.balancer.last_good(), self._protected.without_hold
         running = serving.rendering if serving else None
-        seen = Seen(snapshot, compiled.options, done.context, done.rendering, refused, running, unheld)
+        seen = Seen(snapshot, compiled.options, done.context, done.rendering, refused, running, without_hold)
         self.memory.concluded(seen, outcome, clock.now())
         self._schedule_retries(done)
         self._pace_after(outcome)

@@ -24,7 +24,7 @@ class Seen:
     """One reconciliation.
 
     ``desired`` is what it rendered, None where it could not; ``serving`` the running configuration since.
-    ``unheld`` is what it would have been without what is held, None where that is nothing.
+    ``without_hold`` is what it would have been without what is held, None where that is nothing.
     """
 
     snapshot: Snapshot
@@ -33,7 +33,7 @@ class Seen:
     desired: Rendering | None
     refused: tuple[Refusal, ...] = ()
     serving: Rendering | None = None
-    unheld: Context | None = None
+    without_hold: Context | None = None
 
 
 class Memory:

@@ -1,4 +1,4 @@
-"""Remembers across restarts who had which name: ``owners.json`` in the state directory."""
+"""The owners of names and their reservations, over restarts: ``owners.json`` in the state directory."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

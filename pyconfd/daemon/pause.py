@@ -1,4 +1,4 @@
-"""Whether an operator froze all applying: ``paused.json`` in the state directory, so that it outlives a restart."""
+"""Whether an operator paused applying: ``paused.json`` in the state directory, so that it survives a restart."""
 
 import math
 from contextlib import suppress
@@ -21,7 +21,7 @@ class Pause:
     def read(self, now: float) -> Paused | None:
         """Return the pause that holds at ``now``, None for none.
 
-        A file that cannot be read or understood is a pause all the same: somebody wanted nothing to be applied.
+        A file that cannot be read or parsed is a pause all the same: an operator wanted nothing to be applied.
         """
         try:
             paused = self._file.read()
@@ -31,7 +31,7 @@ class Pause:
         return None if paused is None or (paused.until and now >= paused.until) else paused
 
     def begin(self, paused: Paused) -> None:
-        """Freeze applying.
+        """Pause applying.
 
         Raises:
             TransientError: the file cannot be written.
@@ -41,7 +41,7 @@ class Pause:
         self._file.write(paused)
 
     def end(self) -> None:
-        """Let changes through again.
+        """Apply changes again.
 
         Raises:
             TransientError: the file cannot be removed.

@@ -5,11 +5,12 @@ Endpoints are live in either case. Edits on disk are noticed and shown while som
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.haproxy.history.pins import InputsStore
 from pyconfd.model.inputs import GenerationInputs
 from pyconfd.model.rendering import FragmentSet
 from pyconfd.model.status import Pin, PinStatus
@@ -20,34 +21,22 @@ Kept = Mapping[str, Any]
 """The settings among the inputs of a generation."""
 
 
-class KeptInputs(Protocol):
-    """Keeps the fragments and settings that generations were made of."""
-
-    def keep(self, inputs: GenerationInputs, needed: Collection[str]) -> None:
-        """Keep this and those ``needed``; raises TransientError."""
-        ...
-
-    def read(self, digest: str) -> GenerationInputs:
-        """Return one; raises RejectedInput or TransientError."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class PinSurroundings:
     """What is chosen from.
 
-    ``read`` gives the fragments on disk; ``on_disk`` and ``in_force`` are the settings of the files, and those that
-    this run was begun with; ``taking`` gives the latter for those of a generation, or raises RejectedInput.
-    ``begin_anew`` has the run end and another one begin; ``needed`` gives the digests of those of all generations.
+    ``read`` returns the fragments on disk; ``on_disk`` and ``in_force`` are the settings of the files, and those of
+    this run; ``taking`` returns the latter for the inputs of a generation, or raises RejectedInput. ``restart`` ends
+    this run and starts another one; ``needed`` returns the digests of the inputs of all generations.
     """
 
     read: Callable[[], FragmentSet]
     pin: Callable[[], Pin | None]
-    inputs: KeptInputs
+    inputs: InputsStore
     on_disk: Kept
     in_force: Kept
     taking: Callable[[GenerationInputs], Kept]
-    begin_anew: Callable[[], None]
+    restart: Callable[[], None]
     needed: Callable[[], Collection[str]]
 
 
@@ -63,7 +52,7 @@ class Pinning:
         self._status: PinStatus | None = None
 
     def read(self) -> FragmentSet:
-        """Return the fragments to render with; raises what says why they cannot be had."""
+        """Return the fragments to render with; raises PyconfdError where they cannot be read."""
         pin = self._around.pin()
         former, self._pin = self._pin, pin
         if pin != former:
@@ -71,7 +60,7 @@ class Pinning:
             log.warning("fragments.pinned" if pin else "fragments.unpinned", generation=(pin or former).generation)  # type: ignore[union-attr]
         self._status = PinStatus(pin) if pin else None
         if pin is None:
-            self._see_that_these_are_in_force(self._around.on_disk, "on disk")
+            self._restart_unless_in_force(self._around.on_disk, "on disk")
             return self._around.read()
         if pin.broken:
             remedy = "pin again with pyconfd rollback N, or end it with pyconfd unpin"
@@ -79,12 +68,12 @@ class Pinning:
         if self._inputs is None:
             self._inputs = self._around.inputs.read(pin.inputs)
         waiting = self._on_disk(self._inputs)
-        self._see_that_these_are_in_force(self._around.taking(self._inputs), f"of generation {pin.generation}")
+        self._restart_unless_in_force(self._around.taking(self._inputs), f"of generation {pin.generation}")
         self._status = PinStatus(pin, serves=True, waiting=waiting)
         return self._inputs.fragments
 
     def status(self, serving: FragmentSet | None, *, refused: bool) -> PinStatus | None:
-        """Return what is pinned; ``serving`` are the fragments that serve, ``refused`` says that the newest cannot."""
+        """Return the status; ``serving`` are the applied fragments, ``refused`` says that the newest were rejected."""
         status, inputs = self._status, self._inputs
         if status is None:
             return None
@@ -93,14 +82,14 @@ class Pinning:
         return replace(status, serves=serves, refused=refused and not serves)
 
     def keep(self, found: FragmentSet) -> str:
-        """Keep what is rendered with for a rollback; give its digest. That it cannot be written stops nobody."""
+        """Store fragments and settings for a rollback, and return their digest; a failure is shown and tried again."""
         self._unkept = GenerationInputs(found, self._around.in_force)
         digest = self._unkept.digest
         self.problems()
         return digest
 
     def problems(self) -> tuple[Problem, ...]:
-        """Try again to keep what could not be kept, and say why it cannot be."""
+        """Try again to store what could not be stored, and return why that fails."""
         if self._unkept is None:
             return ()
         pin = self._around.pin()
@@ -112,7 +101,7 @@ class Pinning:
         return ()
 
     def former(self, digest: str) -> FragmentSet | None:
-        """Return the fragments that a generation was made of, None where they are not known."""
+        """Return the fragments that a generation was made of, None if they are not known."""
         if not digest:
             return None
         try:
@@ -126,7 +115,7 @@ class Pinning:
         return GenerationInputs(found, self._around.in_force).digest in self._around.needed()
 
     def _on_disk(self, inputs: GenerationInputs) -> tuple[str, ...]:
-        """Return in words how what is on disk differs from ``inputs``."""
+        """Return in words how the fragments and settings on disk differ from ``inputs``."""
         try:
             found = self._around.read()
         except PyconfdError as error:
@@ -138,7 +127,7 @@ class Pinning:
             self._waiting = found, changes
         return self._waiting[1]
 
-    def _see_that_these_are_in_force(self, settings: Kept, whose: str) -> None:
+    def _restart_unless_in_force(self, settings: Kept, whose: str) -> None:
         if settings != self._around.in_force:
-            self._around.begin_anew()
+            self._around.restart()
             raise TransientError(Problem("pin", f"the settings {whose} are taken: pyconfd starts again with them"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyconfd.admission.removal_protection import SavedHold
-from pyconfd.daemon.installed_certificates import ForgetfulCertificates, KnownCertificates
+from pyconfd.daemon.installed_certificates import InstalledCertificates
 from pyconfd.daemon.name_register import NameRegisterFile
 from pyconfd.daemon.reconcile import BalancerPort
 from pyconfd.errors import Problem
@@ -247,7 +247,7 @@ class World:
     changes: Changes = field(default_factory=NoChanges)
     base_options: PresetOptions = field(default_factory=PresetOptions)
     hold_file: StateFile[SavedHold] | None = None
-    certificates: KnownCertificates = field(default_factory=ForgetfulCertificates)
+    certificates: InstalledCertificates = field(default_factory=InstalledCertificates)
     renderings: Renderings = field(default_factory=NoRenderings)
     former_fragments: Callable[[str], FragmentSet | None] = lambda _: None
     served_before: Callable[[FragmentSet], bool] = lambda _: False

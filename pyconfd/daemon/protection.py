@@ -1,4 +1,4 @@
-"""Removal protection in the loop: what it is shown, what is said about its holds, and where they survive a restart."""
+"""Removal protection in the loop: call it with each Snapshot, log its holds, and save them over restarts."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,18 +52,18 @@ class ProtectedSnapshots:
         self,
         rules: RemovalRules,
         world: "World",
-        told: Callable[[Hold | None, tuple[HoldEvent, ...]], None],
+        report: Callable[[Hold | None, tuple[HoldEvent, ...]], None],
     ) -> None:
         self._protection = RemovalProtection(rules)
         self._whole_change = WholeChange(rules)
         self._world = world
-        self._told = told
-        self._own_memo: Memo | None = None
+        self._report = report
+        self._cluster_memo: Memo | None = None
         """For what the cluster shows, while something else is served."""
         self._read_with: object = None
-        """What the presets obey beside the cluster."""
+        """Options and host facts: what decides beside the cluster what the presets make of it."""
         self._nothing_applied = self._may_restore = True
-        self.unheld: Context | None = None
+        self.without_hold: Context | None = None
         """What the presets make of the newest Snapshot without what is held; None where nothing is."""
 
     @property
@@ -81,8 +81,8 @@ class ProtectedSnapshots:
     def protect(self, snapshot: Snapshot, translator: Translator) -> ProtectedSnapshot:
         """Return what to serve: the Snapshot itself, or with the objects that are held as they were."""
         protection = self._protection
-        if self._own_memo is not None:
-            translator = replace(translator, memo=self._own_memo)
+        if self._cluster_memo is not None:
+            translator = replace(translator, memo=self._cluster_memo)
         read_with = (translator.options, snapshot.host)
         if read_with != self._read_with:
             if self._read_with is not None:
@@ -93,11 +93,11 @@ class ProtectedSnapshots:
         served = self._look(snapshot, context)
         events = protection.events()
         for event in events:
-            self._tell(event)
-        self._told(protection.hold, events)
+            self._log(event)
+        self._report(protection.hold, events)
         is_held = served is not snapshot
-        self.unheld = context if is_held else None
-        self._own_memo = (self._own_memo or Memo()) if is_held else None
+        self.without_hold = context if is_held else None
+        self._cluster_memo = (self._cluster_memo or Memo()) if is_held else None
         return ProtectedSnapshot(served, None if is_held else context)
 
     def _look(self, snapshot: Snapshot, context: Context) -> Snapshot:
@@ -107,7 +107,7 @@ class ProtectedSnapshots:
             saved = world.hold_file.load() if world.hold_file is not None and self._may_restore else None
             self._may_restore = False
             return protection.restore(saved or SavedHold(), moment, snapshot, context)
-        # Permissions are files: nobody can have given one while nothing is held.
+        # Permissions are files; there can be none while nothing is held, so they are not looked for.
         allowed = world.allowed_holds() if protection.hold is not None else ()
         return protection.look(moment, snapshot, context, confirmed=world.source.relisted(), allowed=allowed)
 
@@ -127,7 +127,7 @@ class ProtectedSnapshots:
         )
 
     def concluded(self, outcome: Outcome) -> None:
-        """Note what became of the Snapshot that was returned last, and save what is held."""
+        """Record the outcome of the Snapshot that was returned last, and save what is held."""
         protection = self._protection
         if isinstance(outcome, Applied | Unchanged | Deferred):
             self._nothing_applied = False
@@ -135,7 +135,7 @@ class ProtectedSnapshots:
         if not protection.is_saved and self._world.hold_file is not None:
             protection.is_saved = self._world.hold_file.save(protection.saved())
 
-    def _tell(self, event: HoldEvent) -> None:
+    def _log(self, event: HoldEvent) -> None:
         hold, problem = event.hold, event.hold.problem
         held_s = round(max(0.0, self._world.clock.now() - hold.since), 3)
         about = log.bind(id=hold.hold_id, kind=hold.kind.value, endpoints=hold.lost, of=hold.of, held_s=held_s)

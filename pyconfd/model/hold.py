@@ -43,8 +43,8 @@ class HoldStep(StrEnum):
 class Hold:
     """Removals that are held; everything else of the same change went through.
 
-    ``lost`` of ``of`` endpoints are gone from the cluster and still served, after ``let_go`` others that were applied
-    shortly before; ``names`` are the first of the ``affected`` domains, services or backends that they stand behind.
+    ``lost`` of ``of`` endpoints are gone from the cluster and still served; ``already_applied`` more were lost shortly
+    before, and are not served any more. ``names`` are the first of the ``affected`` domains, services or backends.
     ``preset`` is "" unless all of one preset is gone. Times are seconds since the epoch: ``confirmed_at`` is when a
     second full list said the same, 0.0 for not yet; ``applies_at`` is when the loss is believed unless it ends before,
     0.0 where only an operator decides.
@@ -60,7 +60,7 @@ class Hold:
     preset: str = ""
     confirmed_at: float = 0.0
     applies_at: float = 0.0
-    let_go: int = 0
+    already_applied: int = 0
 
     @property
     def problem(self) -> Problem:
@@ -73,7 +73,7 @@ class Hold:
             then = "they stay, and HAProxy's own checks decide who gets traffic, until an operator says otherwise"
         else:
             gone = f"{self.lost:,} of {self.of:,} ready endpoints are gone at once"
-            gone += f", after {self.let_go:,} that are applied" if self.let_go else ""
+            gone += f", after {self.already_applied:,} that are applied" if self.already_applied else ""
             if self.kind is HoldKind.PRESET:
                 gone = f"all that preset {self.preset} serves is gone: {gone}"
             then = "they stay"

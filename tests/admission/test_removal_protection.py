@@ -105,7 +105,7 @@ def test_removal_protection_says_what_is_held() -> None:
     cluster.do("s1 gone; s2 gone")
     hold = cluster.protection.hold
     assert hold is not None
-    assert (hold.lost, hold.let_go, hold.of, hold.applies_at) == (3, 3, 10, hold.since + 60.0)
+    assert (hold.lost, hold.already_applied, hold.of, hold.applies_at) == (3, 3, 10, hold.since + 60.0)
     cluster.do("s0 gone 2; restart")
     assert cluster.protection.hold is not None
     assert (cluster.protection.hold.hold_id, cluster.protection.hold.lost) == (hold.hold_id, 5)

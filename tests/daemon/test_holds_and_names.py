@@ -56,8 +56,8 @@ def test_who_waits_for_a_kept_name_makes_up_for_no_loss() -> None:
     assert (hold.kind, hold.lost, hold.of) == (HoldKind.SHARE, 6, 10)
     assert all(f"10.1.{number}.1" in bed.serves for number in range(6))
     assert bed.daemon.memory.seen is not None
-    assert bed.daemon.memory.seen.unheld is not None
-    assert not bed.daemon.memory.seen.unheld.names["domains"].keys() - {"other.example.com"}
+    assert bed.daemon.memory.seen.without_hold is not None
+    assert not bed.daemon.memory.seen.without_hold.names["domains"].keys() - {"other.example.com"}
 
 
 def test_the_change_of_hands_after_that_is_no_loss() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from pyconfd.daemon.pinning import Pinning, PinSurroundings
 from pyconfd.errors import Problem, PyconfdError, RejectedInput, TransientError
+from pyconfd.haproxy.history.pins import InputsStore
 from pyconfd.model.inputs import GenerationInputs
 from pyconfd.model.rendering import Fragment, FragmentSet
 from pyconfd.model.status import Pin
@@ -18,7 +19,7 @@ def fragments(text: str) -> FragmentSet:
     return FragmentSet((Fragment("01.conf", text),))
 
 
-class Desk:
+class Desk(InputsStore):
     """A pinning with everything around it in memory."""
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
