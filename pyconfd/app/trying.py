@@ -252,7 +252,7 @@ class _Stage:
     def _table(self, context: Context, text: Rendering) -> Iterator[str]:
         answers = ask_all(questions(fronts(text.text), names(context, text)[:MOST_NAMES]))
         owners = owners_in(text.text, self._loopback)
-        now = table(answers, owners, self._source.snapshot(), context, self._source.refusals())
+        now = table(answers, owners, sorted({*context.refused, *self._source.refusals()}))
         yield from lines(now, self._former)
         if (notes := tuple(self._relocation.notes)) != self._notes:
             self._notes = notes

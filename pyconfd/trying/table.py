@@ -14,7 +14,6 @@ from typing import Any
 from pyconfd.haproxy.config.text import Section, parse
 from pyconfd.model.context import Context, Refusal
 from pyconfd.model.rendering import FileKind, Rendering
-from pyconfd.model.snapshot import Snapshot
 from pyconfd.trying.loopback import HOST, AddressOwner
 
 MOST_NAMES = 2000
@@ -213,9 +212,7 @@ def questions(all_fronts: Sequence[Front], names: Sequence[str]) -> Iterator[Que
 def table(
     answers: Mapping[Question, ProbeAnswer],
     owners: Mapping[str, AddressOwner],
-    snapshot: Snapshot,
-    context: Context,
-    unreadable: Sequence[Refusal],
+    refused: Sequence[Refusal],
 ) -> Table:
     """Join answers and refusals; names below a wildcard have a row where something else answers.
 
@@ -228,21 +225,16 @@ def table(
         name: " or ".join(counted[service] for service in owner.services) or owner.name
         for name, owner in owners.items()
     }
-    reached: set[str] = set()
     for (front, name), answer in answers.items():
         default = answers.get((front, _wildcard(front, name, answers) or NOBODY), ProbeAnswer())
-        if answer.stand_in in owners:
-            reached.update(owners[answer.stand_in].services)
         row = _row(front, name, answer, default, who)
         if row is not None:
             rows.append(row)
-    refused = sorted({*context.refused, *unreadable})
-    reached.update(f"{each.ref.namespace}/{each.ref.name}" for each in refused)
     return Table(
         tuple(sorted(rows, key=lambda row: row.url)),
         (
             *(f"{each.ref} {each.field} {each.value}".rstrip() + f": {each.detail}" for each in refused),
-            *_silent(snapshot, context, answers, reached),
+            *_unavailable(answers),
         ),
     )
 
@@ -282,36 +274,11 @@ def _row(front: Front, name: str, answer: ProbeAnswer, default: ProbeAnswer, who
     return Row(f"http://{name}/", where, f"curl -H 'Host: {host}' {here}")
 
 
-def _silent(
-    snapshot: Snapshot, context: Context, answers: Mapping[Question, ProbeAnswer], known: set[str]
-) -> Iterator[str]:
-    """Return a sentence for each Service that is not ``known`` to be reached or refused."""
-    claimed = {
-        f"{items.get('namespace')}/{items.get('name')}": str(domain)
-        for domain, items in _domains(context).items()
-        if isinstance(items, Mapping)
-    }
-    asked_for = {name for _front, name in answers}
-    unavailable = {name for (_front, name), answer in answers.items() if answer.code == HTTPStatus.SERVICE_UNAVAILABLE}
-    idle: list[str] = []
-    unasked = 0
-    for service in sorted(f"{key.namespace}/{key.name}" for key in snapshot.services):
-        name = claimed.get(service, "")
-        if service in known:
-            continue
-        if not name:
-            idle.append(service)
-        elif name in unavailable:
-            yield f"{service}: no pod is ready, so {name} is answered with 503"
-        elif name in asked_for:
-            yield f"{service}: no pod answered for {name}"
-        else:
-            unasked += 1
-    if unasked:
-        yield f"{unasked} more names were not asked for: there are too many for a table"
-    if idle:
-        shown = ", ".join(idle[:8]) + (f" and {len(idle) - 8} more" if len(idle) > 8 else "")
-        yield f"nothing reaches {shown}: no annotation, label or ConfigMap asks for it, or no pod is ready"
+def _unavailable(answers: Mapping[Question, ProbeAnswer]) -> Iterator[str]:
+    """Yield a sentence for each name that HAProxy routes to a backend without a server that is up."""
+    codes = [(name, answer.code) for (_front, name), answer in answers.items() if name not in {"", NOBODY}]
+    for name in sorted({name for name, code in codes if code == HTTPStatus.SERVICE_UNAVAILABLE}):
+        yield f"{name}: HAProxy answers 503; pyconfd explain {name} --snapshot FILE says why"
 
 
 def lines(now: Table, former: Table | None) -> Iterator[str]:
