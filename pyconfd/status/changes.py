@@ -5,7 +5,6 @@ many there are in a second, and the daemon writes each once.
 """
 
 import contextlib
-import errno
 import os
 import time
 from collections import deque
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
-from typing import Self, assert_never
+from typing import BinaryIO, Self, assert_never
 
 import msgspec
 import structlog
@@ -44,7 +43,6 @@ class ChangeLog:
         self._path = Path(runtime_dir) / FILE_NAME
         self._max_bytes = max_bytes
         self._waiting: deque[Change] = deque(maxlen=MAX_WAITING)
-        self._torn = True
         self._failing = False
 
     def record(self, change: Change) -> None:
@@ -53,37 +51,29 @@ class ChangeLog:
 
     def flush(self) -> bool:
         """Write what was recorded; False where that failed: it is kept for the next time and logged once."""
-        if not self._waiting:
+        waiting = list(self._waiting)
+        if not waiting:
             return True
-        waiting = len(self._waiting)
-        lines = b"".join(_encoded(change) for change in list(self._waiting)[:waiting])
         try:
-            self._append(lines)
+            self._append(b"".join(map(_encoded, waiting)))
         except OSError as error:
             if not self._failing:
                 log.warning("changes_file.write_failed", path=str(self._path), error=error.strerror)
             self._failing = True
             return False
-        for _ in range(waiting):
+        for _ in waiting:
             self._waiting.popleft()
         self._failing = False
         return True
 
     def _append(self, lines: bytes) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        descriptor = os.open(self._path, flags, 0o640)
-        try:
-            size = os.fstat(descriptor).st_size
-            if self._torn and size and os.pread(descriptor, 1, size - 1) != b"\n":
-                lines = b"\n" + lines
-            self._torn = True
-            if os.write(descriptor, lines) != len(lines):
-                raise OSError(errno.ENOSPC, "the disk is full")
-            self._torn = False
-        finally:
-            os.close(descriptor)
-        if size + len(lines) >= self._max_bytes:
+        with os.fdopen(os.open(self._path, flags, 0o640), "wb") as file:
+            file.write(lines)
+            file.flush()
+            size = os.fstat(file.fileno()).st_size
+        if size >= self._max_bytes:
             self._path.replace(self._path.with_name(FILE_NAME + FORMER))
 
 
@@ -102,7 +92,7 @@ class ChangeReader:
 
     def __init__(self, runtime_dir: str | Path) -> None:
         self._path = Path(runtime_dir) / FILE_NAME
-        self._file: int | None = None
+        self._file: BinaryIO | None = None
         self._rest = b""
 
     def __enter__(self) -> Self:
@@ -114,8 +104,8 @@ class ChangeReader:
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            self._file.close()
+        self._file, self._rest = None, b""
 
     def known(self) -> tuple[Change, ...]:
         """Return the changes that are in the files now, oldest first; :meth:`following` goes on after them.
@@ -125,12 +115,9 @@ class ChangeReader:
         """
         self.close()
         former: list[Change] = []
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = self._open(self._path.with_name(FILE_NAME + FORMER))
-            try:
-                former = list(self._decoded(_read_all(descriptor)))
-            finally:
-                os.close(descriptor)
+        if (file := _opened(self._path.with_name(FILE_NAME + FORMER))) is not None:
+            with file:
+                former = list(self._decoded(file.read()))
         self._rest = b""
         return (*former, *self._new())
 
@@ -146,38 +133,24 @@ class ChangeReader:
             if not found:
                 sleep(POLL_S)
 
-    def _new(self) -> tuple[Change, ...]:
+    def _new(self) -> list[Change]:
         """Return what was written since the last call; a file that was put aside is read to its end first."""
         found: list[Change] = []
         if self._file is not None:
             # Asked before reading: what is written between the two is in the file that is read.
-            renewed = self._is_another()
-            found += self._decoded(_read_all(self._file))
-            if not renewed:
-                return tuple(found)
+            is_current = self._is_current(self._file)
+            found += self._decoded(self._file.read())
+            if is_current:
+                return found
             self.close()
-            self._rest = b""
-        with contextlib.suppress(FileNotFoundError):
-            self._file = self._open(self._path)
-            found += self._decoded(_read_all(self._file))
-        return tuple(found)
+        self._file = _opened(self._path)
+        return found + list(self._decoded(self._file.read())) if self._file else found
 
-    def _is_another(self) -> bool:
-        held = os.fstat(self._file or 0)
+    def _is_current(self, file: BinaryIO) -> bool:
         try:
-            present = os.stat(self._path)  # noqa: PTH116 - compared with the status of a descriptor
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(self._path))  # noqa: PTH116 - as samestat takes it
         except FileNotFoundError:
-            return True
-        return (held.st_dev, held.st_ino) != (present.st_dev, present.st_ino)
-
-    def _open(self, path: Path) -> int:
-        try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            remedy = "use sudo, or join the group pyconfd" if isinstance(error, PermissionError) else ""
-            raise TransientError(Problem(str(path), f"cannot be read: {error.strerror}", remedy)) from error
+            return False
 
     def _decoded(self, data: bytes) -> Iterator[Change]:
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -187,11 +160,15 @@ class ChangeReader:
                 yield _decoder.decode(line)
 
 
-def _read_all(descriptor: int) -> bytes:
-    data = bytearray()
-    while chunk := os.read(descriptor, 1 << 16):
-        data += chunk
-    return bytes(data)
+def _opened(path: Path) -> BinaryIO | None:
+    """Open a file; None where there is none."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        remedy = "use sudo, or join the group pyconfd" if isinstance(error, PermissionError) else ""
+        raise TransientError(Problem(str(path), f"cannot be read: {error.strerror}", remedy)) from error
 
 
 DETAILS_SHOWN = 3

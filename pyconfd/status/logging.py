@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
 
-from pyconfd.errors import ConfigurationError, Problem
 from pyconfd.printable import escaped_json
 from pyconfd.status.redaction import public_value
 
 if TYPE_CHECKING:
     from structlog.typing import Processor, WrappedLogger
-
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-FORMATS = ("text", "json")
 
 _PRIORITY = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 """Source: syslog(3); the prefix is sd-daemon(3)."""
@@ -41,11 +37,7 @@ def configure(
 
     ``format`` "text" is one line for an event, for people; "json" is one object a line. Under systemd each line
     carries its priority as ``<3>`` and no time, which the journal adds. May be called again.
-
-    Raises:
-        ConfigurationError: there is no such level or format.
     """
-    _checked(level, format)
     target = sys.stderr if stream is None else stream
     journal = _is_journal(target, os.environ if environ is None else environ)
     shared: list[Processor] = [
@@ -93,16 +85,6 @@ def _log_crash(crash: threading.ExceptHookArgs) -> None:
         return
     name = crash.thread.name if crash.thread else ""
     structlog.get_logger(__name__).error("thread.crashed", thread=name, exc_info=crash.exc_value)
-
-
-def _checked(level: str, format: str) -> None:  # noqa: A002 - as in configure
-    problems = []
-    if level.upper() not in LEVELS:
-        problems.append(Problem("log.level", f'"{level}" is no level', f"one of {', '.join(LEVELS)}"))
-    if format not in FORMATS:
-        problems.append(Problem("log.format", f'"{format}" is no format', f"one of {', '.join(FORMATS)}"))
-    if problems:
-        raise ConfigurationError(*problems)
 
 
 def _is_journal(stream: TextIO | TextIOBase, environ: Mapping[str, str]) -> bool:

@@ -102,10 +102,10 @@ def test_half_a_line_is_not_read_and_a_torn_one_left_out(tmp_path: Path, monkeyp
     written(ChangeLog(tmp_path), 1)
     with path.open("ab") as file:
         file.write(b'{"at": 1, "gener')
-    monkeypatch.setattr("pyconfd.status.changes.sleep", Pauses(lambda: written(ChangeLog(tmp_path), 2)))
+    monkeypatch.setattr("pyconfd.status.changes.sleep", Pauses(lambda: written(ChangeLog(tmp_path), 2, 3)))
     with ChangeReader(tmp_path) as reader:
         assert numbers(reader.known()) == [1]
-        assert numbers(islice(reader.following(), 1)) == [2]
+        assert numbers(islice(reader.following(), 1)) == [3], "what was cut off takes the next with it"
 
 
 def test_what_cannot_be_written_is_kept_and_said_once(tmp_path: Path) -> None:

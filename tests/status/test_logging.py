@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import structlog
 
-from pyconfd.errors import ConfigurationError
 from pyconfd.status.logging import configure
 from tests.world.log import logging_restored
 
@@ -143,9 +142,3 @@ def test_configuring_twice_logs_once() -> None:
     stream = text_of()
     log().info("daemon.started")
     assert stream.getvalue().count("daemon.started") == 1
-
-
-def test_both_mistakes_are_named_at_once() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        configure("LOUD", "xml")
-    assert [problem.place for problem in caught.value.problems] == ["log.level", "log.format"]
